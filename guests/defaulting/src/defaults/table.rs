@@ -1,0 +1,53 @@
+//! The defaults, case by case; the same table runs through the component.
+
+use super::*;
+
+const TABLE: &str = include_str!("cases.json");
+
+#[test]
+fn what_was_left_open_is_filled_and_the_rest_stays() {
+    let table: Value = serde_json::from_str(TABLE).unwrap();
+    for case in table.as_array().unwrap() {
+        let name = case["name"].as_str().unwrap();
+        let answer = apply(json!({"metadata": {"name": "mnist"}, "spec": case["spec"]}));
+        if let Some(refusal) = case["refused"].as_str() {
+            let text = answer.unwrap_err();
+            assert!(text.contains(refusal), "{name}: {text}");
+            continue;
+        }
+        let answer = answer.unwrap();
+        assert_eq!(answer.object["spec"], case["expected"], "{name}");
+        assert_eq!(
+            answer.object["metadata"],
+            json!({"name": "mnist"}),
+            "{name}"
+        );
+        let warnings = case["warnings"].as_array().unwrap();
+        assert_eq!(answer.warnings.len(), warnings.len(), "{name}");
+        for (warning, expected) in answer.warnings.iter().zip(warnings) {
+            assert!(
+                warning.contains(expected.as_str().unwrap()),
+                "{name}: {warning}"
+            );
+            assert!(warning.len() < 256, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_second_time_changes_nothing() {
+    let table: Value = serde_json::from_str(TABLE).unwrap();
+    for case in table.as_array().unwrap() {
+        if let Ok(once) = apply(json!({"spec": case["spec"]})) {
+            let twice = apply(once.object.clone()).unwrap();
+            assert_eq!(once.object, twice.object, "{}", case["name"]);
+        }
+    }
+}
+
+#[test]
+fn what_is_no_job_comes_back_unchanged() {
+    for other in [json!(null), json!([1]), json!("text"), json!({"spec": []})] {
+        assert_eq!(apply(other.clone()).unwrap().object, other);
+    }
+}

@@ -1,0 +1,41 @@
+//! The defaulting guest: the built-in policy that fills in what the user of an IPUJob left open.
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code, missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]
+#[allow(unused_imports, clippy::unwrap_used, clippy::panic)]
+#[rustfmt::skip]
+mod bindings;
+pub mod defaults;
+
+use bindings::exports::ipu::policy::defaulter::{Defaulted, Guest, Request};
+
+/// The component: text in, text out, and the decision in `defaults`.
+struct Component;
+
+impl Guest for Component {
+    fn configure(settings: String) -> Result<(), String> {
+        match serde_json::from_str(&settings) {
+            Ok(serde_json::Value::Object(_)) => Ok(()),
+            _ => Err("the settings are not a JSON object; write {} for none".to_owned()),
+        }
+    }
+
+    fn apply_defaults(request: Request) -> Result<Defaulted, String> {
+        let object = serde_json::from_str(&request.object)
+            .map_err(|error| format!("the object is not JSON: {error}"))?;
+        let defaulted = defaults::apply(object)?;
+        Ok(Defaulted {
+            object: defaulted.object.to_string(),
+            warnings: defaulted.warnings,
+        })
+    }
+}
+
+/// The exported functions; their unsafe code is generated, like that of the bindings.
+#[cfg(target_family = "wasm")]
+#[allow(unsafe_code)]
+mod exports {
+    use super::Component;
+
+    crate::bindings::export!(Component with_types_in crate::bindings);
+}

@@ -1,0 +1,78 @@
+//! The serial walk: the built-in policy that decides on which V-IPU controller a partition is made.
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code, missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]
+#[allow(unused_imports, clippy::unwrap_used, clippy::panic)]
+#[rustfmt::skip]
+mod bindings;
+pub mod walk;
+
+use bindings::exports::ipu::policy::placer::{self, Decision, Guest, PassedOver, Request};
+
+/// The component: conversions, and the decision in `walk`.
+struct Component;
+
+impl Guest for Component {
+    fn configure(settings: String) -> Result<(), String> {
+        match serde_json::from_str(&settings) {
+            Ok(serde_json::Value::Object(_)) => Ok(()),
+            _ => Err("the settings are not a JSON object; write {} for none".to_owned()),
+        }
+    }
+
+    fn place(
+        request: Request,
+        controllers: Vec<placer::Controller>,
+        attempts: Vec<placer::Attempt>,
+    ) -> Decision {
+        let request = walk::Request {
+            ipus: request.ipus,
+            node_selector: request.node_selector,
+        };
+        let controllers: Vec<_> = controllers.into_iter().map(seen).collect();
+        let attempts: Vec<_> = attempts
+            .into_iter()
+            .map(|attempt| walk::Attempt {
+                controller: attempt.controller,
+                reason: attempt.reason,
+            })
+            .collect();
+        match walk::place(&request, &controllers, &attempts) {
+            walk::Decision::Try(controller) => Decision::Try(controller),
+            walk::Decision::Wait(passed_over) => Decision::Wait(
+                passed_over
+                    .into_iter()
+                    .map(|(controller, reason)| PassedOver { controller, reason })
+                    .collect(),
+            ),
+            walk::Decision::Reject(reason) => Decision::Reject(reason),
+        }
+    }
+}
+
+/// A controller as the walk reads it.
+fn seen(controller: placer::Controller) -> walk::Controller {
+    let unreachable = (!controller.reachable).then(|| {
+        controller
+            .unreachable_reason
+            .unwrap_or_else(|| "no reason is known".to_owned())
+    });
+    walk::Controller {
+        name: controller.name,
+        label_key: controller.label_key,
+        label_value: controller.label_value,
+        unreachable,
+        total_ipus: controller.total_ipus,
+        used_ipus: controller.used_ipus,
+        largest_free: controller.largest_free,
+    }
+}
+
+/// The exported functions; their unsafe code is generated, like that of the bindings.
+#[cfg(target_family = "wasm")]
+#[allow(unsafe_code)]
+mod exports {
+    use super::Component;
+
+    crate::bindings::export!(Component with_types_in crate::bindings);
+}

@@ -1,0 +1,151 @@
+//! The walk, shown one change at a time on two controllers of which the first has room.
+
+use super::*;
+
+type World = (Request, Vec<Controller>, Vec<Attempt>);
+
+fn controller(name: &str, total: u32, used: u32) -> Controller {
+    Controller {
+        name: name.to_owned(),
+        label_key: "vipu".to_owned(),
+        label_value: name.to_owned(),
+        unreachable: None,
+        total_ipus: total,
+        used_ipus: used,
+        largest_free: total - used,
+    }
+}
+
+fn tried(name: &str) -> Attempt {
+    Attempt {
+        controller: name.to_owned(),
+        reason: "no IPUs stand together".to_owned(),
+    }
+}
+
+fn asking_for(world: &mut World, node: &str) {
+    let label = ("vipu".to_owned(), node.to_owned());
+    world.0.node_selector = vec![("zone".to_owned(), "a".to_owned()), label];
+}
+
+/// What is different in one case.
+type Change = fn(&mut World);
+
+fn decide(change: Change) -> Decision {
+    let request = Request {
+        ipus: 16,
+        node_selector: Vec::new(),
+    };
+    let controllers = vec![controller("pod1", 16, 0), controller("pod2", 64, 0)];
+    let mut world = (request, controllers, Vec::new());
+    change(&mut world);
+    place(&world.0, &world.1, &world.2)
+}
+
+#[test]
+fn the_first_that_can_serve_is_tried() {
+    let cases: [(&str, Change, &str); 7] = [
+        ("all have room", |_| {}, "pod1"),
+        ("too small in all", |world| world.0.ipus = 32, "pod2"),
+        (
+            "full",
+            |world| world.1[0] = controller("pod1", 16, 16),
+            "pod2",
+        ),
+        ("tried", |world| world.2.push(tried("pod1")), "pod2"),
+        (
+            "silent",
+            |world| world.1[0].unreachable = Some("refused".to_owned()),
+            "pod2",
+        ),
+        ("other node", |world| asking_for(world, "pod2"), "pod2"),
+        ("its own node", |world| asking_for(world, "pod1"), "pod1"),
+    ];
+    for (name, change, expected) in cases {
+        assert_eq!(decide(change), Decision::Try(expected.to_owned()), "{name}");
+    }
+}
+
+#[test]
+fn waiting_tells_why_for_each_controller() {
+    let cases: [(&str, Change, [&str; 2]); 5] = [
+        (
+            "all full",
+            |world| {
+                world.1[0] = controller("pod1", 16, 8);
+                world.1[1] = controller("pod2", 64, 60);
+            },
+            ["8 of its 16 IPUs are used", "60 of its 64"],
+        ),
+        (
+            "all tried",
+            |world| world.2 = vec![tried("pod1"), tried("pod2")],
+            ["was tried: no IPUs stand", "was tried"],
+        ),
+        (
+            "too small, and one silent that may serve",
+            |world| {
+                world.0.ipus = 32;
+                world.1[1].unreachable = Some("timed out".to_owned());
+            },
+            ["has 16 IPUs in all, fewer than the 32", "timed out"],
+        ),
+        (
+            "never seen, so of unknown size",
+            |world| {
+                world.1[1].unreachable = Some("refused".to_owned());
+                world.1[1].total_ipus = 0;
+                asking_for(world, "pod2");
+            },
+            ["vipu=pod1, and the Pods ask for vipu=pod2", "refused"],
+        ),
+        (
+            "without agents yet",
+            |world| {
+                world.0.ipus = 128;
+                world.1[1].total_ipus = 0;
+            },
+            ["has 16 IPUs in all", "has no IPUs at present"],
+        ),
+    ];
+    for (name, change, expected) in cases {
+        let Decision::Wait(passed_over) = decide(change) else {
+            panic!("{name}: {:?}", decide(change));
+        };
+        assert_eq!(passed_over.len(), 2, "{name}");
+        for ((_, reason), expected) in passed_over.iter().zip(expected) {
+            assert!(reason.contains(expected), "{name}: {reason}");
+        }
+    }
+    assert_eq!(decide(|world| world.1.clear()), Decision::Wait(Vec::new()));
+}
+
+#[test]
+fn what_no_controller_can_ever_serve_is_rejected() {
+    let cases: [(&str, Change, &str); 3] = [
+        (
+            "too large",
+            |world| world.0.ipus = 128,
+            "pod2: has 64 IPUs in all",
+        ),
+        (
+            "no such node",
+            |world| asking_for(world, "pod3"),
+            "pod1: its nodes are labelled vipu=pod1",
+        ),
+        (
+            "the only node is too small",
+            |world| {
+                world.0.ipus = 32;
+                asking_for(world, "pod1");
+            },
+            "pod1: has 16 IPUs in all, fewer than the 32 wanted; pod2: its nodes",
+        ),
+    ];
+    for (name, change, expected) in cases {
+        let Decision::Reject(reason) = decide(change) else {
+            panic!("{name}: {:?}", decide(change));
+        };
+        assert!(reason.contains(expected), "{name}: {reason}");
+    }
+}

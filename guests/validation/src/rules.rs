@@ -1,0 +1,99 @@
+//! Pure: every rule that an IPUJob must keep, told with the field, the value, and what to do.
+
+mod fields;
+mod lifecycle;
+mod names;
+mod settings;
+mod sizing;
+#[cfg(test)]
+mod table;
+mod template;
+mod update;
+
+use std::fmt;
+
+use serde_json::Value;
+
+pub use settings::Settings;
+pub use sizing::Sizing;
+
+use fields::at;
+
+/// Longest warning, in bytes: what `kubectl` and the API server pass on whole.
+const WARNING_MAX: usize = 255;
+
+/// One rule that an object breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Path of the field, such as `spec.ipusPerJobInstance`.
+    pub field: String,
+    /// The value that was found, the rule, and what to do, in one sentence.
+    pub message: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
+    }
+}
+
+/// All that there is to say of an object. No violation means that it may be admitted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Every rule that is broken, not only the first.
+    pub violations: Vec<Violation>,
+    /// Sentences for the user, each under 256 bytes.
+    pub warnings: Vec<String>,
+}
+
+impl Verdict {
+    fn violate(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        self.violations.push(Violation {
+            field: field.into(),
+            message: message.into(),
+        });
+    }
+
+    fn warn(&mut self, mut warning: String) {
+        let mut end = WARNING_MAX.min(warning.len());
+        while !warning.is_char_boundary(end) {
+            end -= 1;
+        }
+        warning.truncate(end);
+        self.warnings.push(warning);
+    }
+}
+
+/// Answers every rule that `object`, an IPUJob after defaulting, breaks. `old` is the object as it
+/// was before, on an update. Takes any JSON: what is not an IPUJob at all breaks rules too.
+pub fn check(object: &Value, old: Option<&Value>, settings: Settings) -> Verdict {
+    let mut verdict = Verdict::default();
+    let Some(spec) = at(object, &["spec"]).filter(|spec| spec.is_object()) else {
+        verdict.violate(
+            "spec",
+            "is missing or is not an object; describe the job there",
+        );
+        return verdict;
+    };
+    let sizing = match sizing::read(spec, settings) {
+        Ok(sizing) => Some(sizing),
+        Err(violations) => {
+            verdict.violations.extend(violations);
+            None
+        }
+    };
+    names::check(object, sizing, &mut verdict);
+    lifecycle::check(spec, &mut verdict);
+    template::check(spec, &mut verdict);
+    let old_spec = old.and_then(|old| at(old, &["spec"]));
+    if let Some(old_spec) = old_spec.filter(|spec| spec.is_object()) {
+        update::check(spec, old_spec, &mut verdict);
+    }
+    verdict
+}
+
+/// Reads the sizing fields of a spec into numbers that keep every rule on sizes, for callers that
+/// go on to build from them. Answers all broken rules otherwise.
+pub fn sizing(spec: &Value, settings: Settings) -> Result<Sizing, Vec<Violation>> {
+    sizing::read(spec, settings)
+}

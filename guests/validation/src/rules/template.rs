@@ -1,0 +1,107 @@
+//! Pure: the workers' Pod template and how it is rolled out.
+
+use serde_json::Value;
+
+use super::Verdict;
+use super::fields::{at, broken, has_launcher, shown};
+
+/// Most containers that are looked at one by one.
+const CONTAINERS_MAX: usize = 64;
+
+/// Checks `workers.template` and `workers.strategy`.
+pub(super) fn check(spec: &Value, verdict: &mut Verdict) {
+    check_containers(spec, verdict);
+    check_strategy(spec, verdict);
+    let policy = at(spec, &["workers", "template", "spec", "restartPolicy"]);
+    if let Some(policy) = policy.filter(|policy| policy.as_str() != Some("Never")) {
+        verdict.warn(format!(
+            "spec.workers.template.spec.restartPolicy: {} is not used: Pods of a job always get \
+             Never, and spec.restartPolicy says whether the job runs again",
+            shown(policy)
+        ));
+    }
+}
+
+fn check_containers(spec: &Value, verdict: &mut Verdict) {
+    let field = "spec.workers.template.spec.containers";
+    let containers = at(spec, &["workers", "template", "spec", "containers"]);
+    let Some(list) = containers
+        .and_then(Value::as_array)
+        .filter(|list| !list.is_empty())
+    else {
+        verdict.violations.push(broken(
+            field,
+            containers.unwrap_or(&Value::Null),
+            "is not a list of at least one container; say there what the workers run",
+        ));
+        return;
+    };
+    for (index, container) in list.iter().take(CONTAINERS_MAX).enumerate() {
+        for key in ["name", "image"] {
+            let found = at(container, &[key]);
+            if found.and_then(Value::as_str).is_none_or(str::is_empty) {
+                verdict.violations.push(broken(
+                    &format!("{field}[{index}].{key}"),
+                    found.unwrap_or(&Value::Null),
+                    &format!("is not a string with something in it; give the container its {key}"),
+                ));
+            }
+        }
+    }
+    let replaced = ["command", "args"]
+        .iter()
+        .find(|key| at(&list[0], &[key]).is_some());
+    if let (true, Some(key)) = (has_launcher(spec), replaced) {
+        verdict.warn(format!(
+            "{field}[0].{key} is not used: in a job with a launcher the workers wait for the \
+             launcher to start processes in them"
+        ));
+    }
+}
+
+fn check_strategy(spec: &Value, verdict: &mut Verdict) {
+    let Some(strategy) = at(spec, &["workers", "strategy"]) else {
+        return;
+    };
+    if let Some(found) = at(strategy, &["type"]) {
+        if !matches!(found.as_str(), Some("Recreate" | "RollingUpdate")) {
+            verdict.violations.push(broken(
+                "spec.workers.strategy.type",
+                found,
+                "is neither Recreate nor RollingUpdate; use one of them",
+            ));
+        }
+    }
+    let mut zeros = 0;
+    for key in ["maxSurge", "maxUnavailable"] {
+        let Some(found) = at(strategy, &["rollingUpdate", key]) else {
+            continue;
+        };
+        match int_or_percent(found) {
+            Some(0) => zeros += 1,
+            Some(_) => {}
+            None => verdict.violations.push(broken(
+                &format!("spec.workers.strategy.rollingUpdate.{key}"),
+                found,
+                "is neither a whole number from 0 nor a percentage such as \"25%\"; correct it",
+            )),
+        }
+    }
+    if zeros == 2 {
+        verdict.violate(
+            "spec.workers.strategy.rollingUpdate",
+            "maxSurge and maxUnavailable are both 0, so that no Pod could ever be replaced; make \
+             one of them larger",
+        );
+    }
+}
+
+fn int_or_percent(value: &Value) -> Option<u64> {
+    match value {
+        Value::String(text) => text
+            .strip_suffix('%')
+            .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+            .and_then(|digits| digits.parse().ok()),
+        other => other.as_u64().filter(|number| *number <= 2_147_483_647),
+    }
+}

@@ -1,0 +1,69 @@
+//! Pure: what may change in a job that exists.
+
+use serde_json::Value;
+
+use super::fields::{at, has_launcher, shown, whole};
+use super::{Verdict, sizing};
+
+/// Compares a spec with the one before it.
+pub(super) fn check(spec: &Value, old: &Value, verdict: &mut Verdict) {
+    check_sizes(spec, old, verdict);
+    check_instances(spec, old, verdict);
+    if differs(spec, old, &["workers", "template"]) {
+        verdict.violate(
+            "spec.workers.template",
+            "was changed, and replacing the Pods of a job that exists is not carried out by this \
+             version yet; delete the job and create it again with the new template",
+        );
+    }
+    for key in ["launcher", "interactive"] {
+        if differs(spec, old, &[key]) {
+            verdict.violate(
+                format!("spec.{key}"),
+                "was changed, and it is fixed once the job exists; delete the job and create it \
+                 again",
+            );
+        }
+    }
+}
+
+fn differs(spec: &Value, old: &Value, path: &[&str]) -> bool {
+    at(spec, path) != at(old, path)
+}
+
+fn check_sizes(spec: &Value, old: &Value, verdict: &mut Verdict) {
+    let pairs = sizing::amounts(spec).into_iter().zip(sizing::amounts(old));
+    for ((key, new), (_, old)) in pairs {
+        let (Some(new), Some(old)) = (new, old) else {
+            continue;
+        };
+        if new != old {
+            verdict.violate(
+                format!("spec.{key}"),
+                format!(
+                    "was \"{old}\" and is now \"{new}\", but the size of a job is fixed once it \
+                     exists, because its partitions are; delete the job and create it again"
+                ),
+            );
+        }
+    }
+}
+
+fn check_instances(spec: &Value, old: &Value, verdict: &mut Verdict) {
+    let path = ["jobInstances"];
+    let readable = whole(old, &path, "spec.jobInstances", 0).is_ok();
+    if !has_launcher(spec) || !readable || !differs(spec, old, &path) {
+        return;
+    }
+    if let (Some(new), Some(old)) = (at(spec, &path), at(old, &path)) {
+        verdict.violate(
+            "spec.jobInstances",
+            format!(
+                "was {} and is now {}, but a job with a launcher cannot be scaled; delete the job \
+                 and create it again",
+                shown(old),
+                shown(new)
+            ),
+        );
+    }
+}
