@@ -1,0 +1,182 @@
+//! Pure: what the end of a remote command means, and what an error of the API server calls for.
+
+use std::error::Error;
+use std::io;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use kube::client::UpgradeConnectionError;
+
+/// The remote side could not say how the command ended, because it never ran or was cut off.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the node could not run the command: {message}")]
+pub struct NoExitCode {
+    /// What the node said.
+    pub message: String,
+}
+
+/// The exit code of the remote command, from the Status that ends the stream. A command that was
+/// ended by signal n has the code 128 + n, which the container runtime has already made of it.
+pub fn exit_code(status: &Status) -> Result<u8, NoExitCode> {
+    if status.status.as_deref() == Some("Success") {
+        return Ok(0);
+    }
+    let causes = status
+        .details
+        .as_ref()
+        .and_then(|details| details.causes.as_deref());
+    let code = causes
+        .unwrap_or_default()
+        .iter()
+        .find(|cause| cause.reason.as_deref() == Some("ExitCode"))
+        .and_then(|cause| cause.message.as_deref()?.parse::<i64>().ok());
+    match code {
+        // A failure never becomes a success, whatever the number says.
+        Some(code) => Ok(u8::try_from(code)
+            .ok()
+            .filter(|code| *code > 0)
+            .unwrap_or(255)),
+        None => Err(NoExitCode {
+            message: status
+                .message
+                .clone()
+                .unwrap_or_else(|| "no reason was given".to_owned()),
+        }),
+    }
+}
+
+/// Whether asking again may help, where asking twice does no harm.
+pub fn is_transient(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Service(_) | kube::Error::HyperError(_) => true,
+        other => was_turned_away(other),
+    }
+}
+
+/// Whether the request certainly did nothing, so that it may be sent again although it starts a
+/// command: the server could not be reached at all, or said that it cannot serve it now.
+pub fn was_turned_away(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => status.code == 429 || status.code >= 500,
+        kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(code)) => {
+            code.is_server_error()
+        }
+        kube::Error::Service(cause) => never_connected(cause.as_ref()),
+        kube::Error::HyperError(cause) => never_connected(cause),
+        _ => false,
+    }
+}
+
+fn never_connected(error: &(dyn Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return matches!(
+                error.kind(),
+                io::ErrorKind::ConnectionRefused
+                    | io::ErrorKind::HostUnreachable
+                    | io::ErrorKind::NetworkUnreachable
+            );
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// What a user can do about an error of the API server, as the end of a sentence.
+pub fn advice(error: &kube::Error) -> &'static str {
+    let code = match error {
+        kube::Error::Api(status) => status.code,
+        kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(code)) => {
+            code.as_u16()
+        }
+        _ => 0,
+    };
+    match code {
+        401 => {
+            "the Pod's service account token is not accepted; is its ServiceAccount still there?"
+        }
+        403 => {
+            "its Role must allow `get` on pods, and `get` and `create` on pods/exec, for this Pod; \
+             the operator makes it with the job, so look whether it was changed"
+        }
+        404 => "there is no such Pod; it may have been deleted, or its name is wrong",
+        429 | 500.. => "the API server or the kubelet was busy or away, also on further tries",
+        _ => "is the API server reachable from this Pod (network policies, DNS)?",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+    use serde_json::json;
+
+    use super::{advice, exit_code, is_transient, was_turned_away};
+
+    fn ended(message: &str) -> Status {
+        serde_json::from_value(json!({
+            "status": "Failure",
+            "reason": "NonZeroExitCode",
+            "message": "command terminated with non-zero exit code",
+            "details": { "causes": [{ "reason": "ExitCode", "message": message }] },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_exit_code_is_the_remote_one_and_a_failure_is_never_zero() {
+        let success = serde_json::from_value(json!({ "status": "Success" })).unwrap();
+        assert_eq!(exit_code(&success), Ok(0));
+        for (message, code) in [
+            ("1", 1),
+            ("255", 255),
+            ("137", 137),
+            ("0", 255),
+            ("-1", 255),
+        ] {
+            assert_eq!(exit_code(&ended(message)), Ok(code), "{message}");
+        }
+        assert_eq!(exit_code(&ended("99999")), Ok(255));
+    }
+
+    #[test]
+    fn an_end_without_a_code_is_an_error_with_the_words_of_the_node() {
+        let lost = serde_json::from_value(json!({
+            "status": "Failure", "reason": "InternalError", "message": "no runtime",
+        }))
+        .unwrap();
+        assert_eq!(exit_code(&lost).unwrap_err().message, "no runtime");
+        assert_eq!(
+            exit_code(&Status::default()).unwrap_err().message,
+            "no reason was given"
+        );
+        assert!(exit_code(&ended("five")).is_err());
+    }
+
+    #[test]
+    fn only_a_request_that_did_nothing_is_sent_again() {
+        let api = |code: u16| {
+            let status = kube::core::Status {
+                code,
+                ..kube::core::Status::default()
+            };
+            kube::Error::Api(Box::new(status))
+        };
+        let service =
+            |kind: std::io::ErrorKind| kube::Error::Service(Box::new(std::io::Error::from(kind)));
+        let refused = service(std::io::ErrorKind::ConnectionRefused);
+        let cut = service(std::io::ErrorKind::ConnectionReset);
+        for (error, transient, turned_away) in [
+            (api(403), false, false),
+            (api(404), false, false),
+            (api(429), true, true),
+            (api(503), true, true),
+            (refused, true, true),
+            (cut, true, false),
+        ] {
+            assert_eq!(is_transient(&error), transient, "{error}");
+            assert_eq!(was_turned_away(&error), turned_away, "{error}");
+        }
+        assert!(advice(&api(403)).contains("pods/exec"));
+        assert!(advice(&api(404)).contains("no such Pod"));
+    }
+}

@@ -1,0 +1,171 @@
+//! `ipu-agent idle`: PID 1 of a worker that waits for commands of its launcher.
+//!
+//! It reaps what is orphaned to it, passes SIGTERM and SIGINT on to every other process of the
+//! container, and ends with 0 as soon as they are gone. By itself it never ends.
+
+use std::collections::{HashMap, HashSet};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, getpid};
+
+/// How often the end of the other processes is looked for once they were told to end.
+const POLL: Duration = Duration::from_millis(10);
+
+/// Why the agent could not idle.
+#[derive(Debug, thiserror::Error)]
+pub enum IdleError {
+    /// Signals cannot be held back.
+    #[error("failed to block the signals that are to be waited for")]
+    Block(#[source] Errno),
+    /// Orphans of other processes cannot be adopted.
+    #[error("failed to become the parent of orphaned processes")]
+    Adopt(#[source] Errno),
+    /// Waiting for the next signal failed.
+    #[error("failed to wait for a signal")]
+    Wait(#[source] Errno),
+}
+
+/// Waits for SIGTERM or SIGINT, reaping meanwhile; then passes the signal on and answers when all
+/// other processes have ended, or after `patience`: the kernel kills what is left when PID 1 ends.
+///
+/// Signals are held back and taken one by one, so no handler runs and nothing is lost: a blocked
+/// signal reaches PID 1 although the kernel drops unhandled ones.
+pub fn idle(patience: Duration) -> Result<(), IdleError> {
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT] {
+        signals.add(signal);
+    }
+    signals.thread_block().map_err(IdleError::Block)?;
+    let others = Others::of_this_process()?;
+    // Whoever reads the log of a worker sees that its silence is meant.
+    println!("ipu-agent: waiting for commands of the launcher");
+    loop {
+        match signals.wait().map_err(IdleError::Wait)? {
+            signal @ (Signal::SIGTERM | Signal::SIGINT) => {
+                others.end(signal, patience);
+                return Ok(());
+            }
+            _ => reap(),
+        }
+    }
+}
+
+/// The processes that a signal is passed on to.
+enum Others {
+    /// As PID 1: all that there are in the PID namespace, which is the container.
+    Namespace,
+    /// Otherwise (the Pod shares the PID namespace of the host or of its containers): only what
+    /// descends from the agent, since the rest is somebody else's.
+    Descendants(Pid),
+}
+
+impl Others {
+    fn of_this_process() -> Result<Self, IdleError> {
+        if getpid() == Pid::from_raw(1) {
+            return Ok(Self::Namespace);
+        }
+        prctl::set_child_subreaper(true).map_err(IdleError::Adopt)?;
+        Ok(Self::Descendants(getpid()))
+    }
+
+    /// Sends `signal` to all of them and waits until they are gone, at most `patience`.
+    fn end(&self, signal: Signal, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        self.send(Some(signal));
+        reap();
+        while self.send(None) && Instant::now() < deadline {
+            thread::sleep(POLL);
+            reap();
+        }
+    }
+
+    /// Sends `signal` (`None`: only asks) to all of them; answers whether there are any.
+    fn send(&self, signal: Option<Signal>) -> bool {
+        match self {
+            Self::Namespace => kill(Pid::from_raw(-1), signal).is_ok(),
+            Self::Descendants(own) => descendants(own.as_raw(), &parents())
+                .into_iter()
+                .filter(|pid| kill(Pid::from_raw(*pid), signal).is_ok())
+                .count()
+                .gt(&0),
+        }
+    }
+}
+
+/// Takes the exit status of every child that has ended, so that none stays a zombie.
+fn reap() {
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) => return,
+            Ok(_) | Err(Errno::EINTR) => {}
+            // ECHILD: there are no children left.
+            Err(_) => return,
+        }
+    }
+}
+
+/// The parent of every process that `/proc` shows.
+fn parents() -> HashMap<i32, i32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return HashMap::new();
+    };
+    entries
+        .filter_map(Result::ok)
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(|pid: i32| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            Some((pid, parent(&stat)?))
+        })
+        .collect()
+}
+
+/// The parent in a line of `/proc/<pid>/stat`. The name of the program stands in brackets before
+/// it and may itself hold brackets and spaces, so the line is read from its last bracket on.
+fn parent(stat: &str) -> Option<i32> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// All processes that descend from `ancestor`, without itself.
+fn descendants(ancestor: i32, parents: &HashMap<i32, i32>) -> HashSet<i32> {
+    let mut found = HashSet::from([ancestor]);
+    loop {
+        let more: Vec<i32> = parents
+            .iter()
+            .filter(|(pid, parent)| found.contains(parent) && !found.contains(pid))
+            .map(|(pid, _)| *pid)
+            .collect();
+        if more.is_empty() {
+            found.remove(&ancestor);
+            return found;
+        }
+        found.extend(more);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{HashMap, HashSet};
+
+    use super::{descendants, parent};
+
+    #[test]
+    fn parent_is_read_after_the_last_bracket() {
+        assert_eq!(parent("12 (sh) S 7 12 12 0 -1"), Some(7));
+        assert_eq!(parent("12 (a) S 99 (b) R 3 1"), Some(3));
+        assert_eq!(parent("12 (cut"), None);
+        assert_eq!(parent(""), None);
+    }
+
+    #[test]
+    fn descendants_are_found_at_every_depth() {
+        let parents = HashMap::from([(2, 1), (3, 2), (4, 3), (5, 1), (6, 5)]);
+        assert_eq!(descendants(2, &parents), HashSet::from([3, 4]));
+        assert_eq!(descendants(6, &parents), HashSet::new());
+    }
+}

@@ -1,0 +1,202 @@
+//! The spec of an IPUJob, field by field as users of the original operator (alpha-5 to 1.2.0) wrote it.
+
+use k8s_openapi::api::core::v1::EnvVar;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::ipujob_status::IPUJobStatus;
+use super::pod_template::PodTemplate;
+
+/// What an IPUJob asks for.
+///
+/// Sizing fields are strings because they were strings in the original operator; they are parsed
+/// into numbers by `job::validate`.
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "graphcore.ai",
+    version = "v1alpha1",
+    kind = "IPUJob",
+    plural = "ipujobs",
+    singular = "ipujob",
+    shortname = "ipj",
+    category = "all",
+    namespaced,
+    status = "IPUJobStatus",
+    derive = "PartialEq",
+    doc = "A program on IPUs: a single worker, a parallel job with a launcher, or an interactive session.",
+    scale(
+        spec_replicas_path = ".spec.jobInstances",
+        status_replicas_path = ".status.desiredReplicas",
+        label_selector_path = ".status.selector"
+    ),
+    printcolumn(
+        name = "status",
+        type_ = "string",
+        json_path = ".status.launcherStatus"
+    ),
+    printcolumn(
+        name = "current",
+        type_ = "integer",
+        json_path = ".status.currentReplicas"
+    ),
+    printcolumn(
+        name = "desired",
+        type_ = "integer",
+        json_path = ".status.desiredReplicas"
+    ),
+    printcolumn(
+        name = "LastMessage",
+        type_ = "string",
+        json_path = ".status.lastMessage"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct IPUJobSpec {
+    /// Number of instances; each gets a partition of its own. `kubectl scale` changes it.
+    #[schemars(range(min = 0))]
+    pub job_instances: i32,
+    /// IPUs of each instance's partition: a power of two, as a string.
+    pub ipus_per_job_instance: String,
+    /// Worker Pods of each instance, which is also the number of GCDs of its partition. Missing: "1".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers_per_job_instance: Option<String>,
+    /// Model replicas of each worker. Missing: "1".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_replicas_per_worker: Option<String>,
+    /// Deprecated: the spelling of 1.0.3; `workersPerJobInstance` is meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_per_job_instance: Option<String>,
+    /// Deprecated (alpha-5): use `workersPerJobInstance` and `modelReplicasPerWorker`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_replicas: Option<String>,
+    /// Deprecated (alpha-5): use `ipusPerJobInstance`, which is `modelReplicas` times this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipus_per_model_replica: Option<String>,
+    /// The worker Pods.
+    pub workers: Workers,
+    /// The main command of a parallel job; excludes `interactive`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launcher: Option<Launcher>,
+    /// A launcher Pod that runs nothing, for `kubectl exec`; excludes `launcher`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interactive: Option<Interactive>,
+    /// When the job runs again after it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart_policy: Option<RestartPolicy>,
+    /// Which Pods are deleted once the job has finished for good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clean_pod_policy: Option<CleanPodPolicy>,
+}
+
+/// The worker Pods of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Workers {
+    /// An older way to give the workers of each instance; `workersPerJobInstance` wins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub replicas: Option<i32>,
+    /// The Pod template of every worker; everything in it passes through.
+    pub template: PodTemplate,
+    /// How worker Pods are replaced when the template changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<Strategy>,
+}
+
+/// How worker Pods are replaced when the template changes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Strategy {
+    /// `RollingUpdate` where missing.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub type_: Option<StrategyType>,
+    /// Bounds of a rolling update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rolling_update: Option<RollingUpdate>,
+}
+
+/// How worker Pods are replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum StrategyType {
+    /// All at once.
+    Recreate,
+    /// Within the bounds of `rollingUpdate`.
+    RollingUpdate,
+}
+
+/// Bounds of a rolling update; not both may be 0.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RollingUpdate {
+    /// How many Pods (or which share of them) may exist beyond the wanted number. Missing: 25%.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_surge: Option<IntOrString>,
+    /// How many Pods (or which share of them) may be missing. Missing: 25%.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_unavailable: Option<IntOrString>,
+}
+
+/// The main command of a parallel job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Launcher {
+    /// The command (mpirun, poprun) and its arguments.
+    pub command: Vec<String>,
+    /// Environment of the launcher beyond that of the workers' first container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub env: Option<Vec<EnvVar>>,
+}
+
+/// A launcher Pod that runs nothing and lives for a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Interactive {
+    /// Seconds that the session lasts, from the launcher running.
+    pub ttl: i32,
+}
+
+/// When a job runs again after it has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RestartPolicy {
+    /// `Never` after defaulting where the user gave none.
+    #[serde(rename = "type")]
+    pub type_: RestartPolicyType,
+    /// Failures after which the job is given up. Missing: 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub back_off_limit: Option<i32>,
+    /// With `ExitCode`: which codes are retryable, as ranges (`128-255` or `3,7,130-140`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^([0-9]+(-[0-9]+)?)(,([0-9]+(-[0-9]+)?))*$"))]
+    pub exit_codes: Option<String>,
+}
+
+/// When a job runs again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RestartPolicyType {
+    /// Whatever its end was.
+    Always,
+    /// After a failure.
+    OnFailure,
+    /// Never.
+    Never,
+    /// After a failure whose exit code is retryable.
+    ExitCode,
+}
+
+/// Which Pods are deleted once a job has finished for good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum CleanPodPolicy {
+    /// None.
+    #[default]
+    None,
+    /// The workers.
+    Workers,
+    /// Launcher and workers; restartPolicy then acts as `Never`.
+    All,
+}

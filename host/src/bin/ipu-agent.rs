@@ -1,0 +1,80 @@
+//! `ipu-agent`: the part of the operator that runs inside the containers of a job.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use ipu_operator::agent::exec::{self, ExecRequest};
+use ipu_operator::agent::{FAILED, explain, idle, install};
+
+/// Runs inside the containers of an IPUJob.
+#[derive(Parser)]
+#[command(name = "ipu-agent", version)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Copy this program to <DIR>/ipu-agent and make sure that it runs there.
+    Install {
+        /// A folder that other containers of the Pod mount.
+        dir: PathBuf,
+    },
+    /// Be PID 1 of a worker: reap, pass SIGTERM and SIGINT on, and end.
+    Idle {
+        /// Seconds that the other processes have to end after a signal.
+        #[arg(long, default_value_t = 10)]
+        grace_seconds: u64,
+    },
+    /// Run a command in another Pod with this program's stdin, stdout, stderr and exit code.
+    /// The agent's own failures end with 255, as those of ssh do.
+    Exec {
+        /// Namespace of the Pod, where it is not this Pod's own.
+        #[arg(short, long)]
+        namespace: Option<String>,
+        /// Name of the Pod.
+        pod: String,
+        /// The command and its arguments.
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().task) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("ipu-agent: {}", explain(error.as_ref()));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn run(task: Task) -> Result<u8, Box<dyn std::error::Error>> {
+    match task {
+        Task::Install { dir } => {
+            install::install(&dir)?;
+            Ok(0)
+        }
+        Task::Idle { grace_seconds } => {
+            idle::idle(Duration::from_secs(grace_seconds))?;
+            Ok(0)
+        }
+        Task::Exec {
+            namespace,
+            pod,
+            command,
+        } => {
+            // An error would mean that it is installed already, which is as good.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+            Ok(exec::run(&ExecRequest {
+                pod,
+                namespace,
+                command,
+            })?)
+        }
+    }
+}

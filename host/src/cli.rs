@@ -1,0 +1,200 @@
+//! The command line of `ipu-operator`; every option can also come from the environment.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+
+use crate::controller::ControllerOptions;
+use crate::job::JobSettings;
+use crate::job::build::PodSettings;
+use crate::policy_cli::PolicyArgs;
+use crate::proxy::ProxyOptions;
+use crate::telemetry::LogFormat;
+
+/// A Kubernetes operator for Graphcore IPUs.
+#[derive(Debug, Parser)]
+#[command(name = "ipu-operator", version)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub task: Task,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Task {
+    /// Serve the webhooks and reconcile IPUJobs.
+    Controller(ControllerArguments),
+    /// Make the partitions that are asked for, and answer people over REST.
+    VipuProxy(ProxyArguments),
+    /// Tools for the authors of policies.
+    Policy(PolicyArgs),
+    /// Print the CustomResourceDefinitions as YAML.
+    Crd,
+}
+
+/// How a process writes its log.
+#[derive(Clone, Debug, Args)]
+pub struct LogArguments {
+    /// How the log is written.
+    #[arg(
+        long,
+        env = "IPU_OPERATOR_LOG_FORMAT",
+        value_enum,
+        default_value = "json"
+    )]
+    pub log_format: LogFormat,
+    /// What is logged: a level, or a list such as info,ipu_operator=debug.
+    #[arg(long, env = "IPU_OPERATOR_LOG_LEVEL", default_value = "info")]
+    pub log_level: String,
+}
+
+/// Options of the vipu-proxy process.
+#[derive(Clone, Debug, Args)]
+pub struct ProxyArguments {
+    /// How the log is written.
+    #[command(flatten)]
+    pub log: LogArguments,
+    /// What the process does.
+    #[command(flatten)]
+    pub proxy: ProxyOptions,
+}
+
+/// Options of the controller process.
+#[derive(Clone, Debug, Args)]
+pub struct ControllerArguments {
+    /// How the log is written.
+    #[command(flatten)]
+    pub log: LogArguments,
+    /// Namespace of the release.
+    #[arg(long, env = "IPU_OPERATOR_NAMESPACE")]
+    pub namespace: String,
+    /// Start of the names of the release's objects.
+    #[arg(long, env = "IPU_OPERATOR_FULLNAME", default_value = "ipu-operator")]
+    pub fullname: String,
+    /// Folder of the built-in guests.
+    #[arg(long, env = "IPU_OPERATOR_GUESTS_DIR", default_value = "/guests")]
+    pub guests_dir: PathBuf,
+    /// Folder whose files take the place of built-in guests of the same name.
+    #[arg(long, env = "IPU_OPERATOR_POLICIES_DIR")]
+    pub policies_dir: Option<PathBuf>,
+    /// Folder for compiled guests, which nobody else may write to.
+    #[arg(long, env = "IPU_OPERATOR_COMPILE_CACHE_DIR")]
+    pub compile_cache_dir: Option<PathBuf>,
+    /// Port of the probes.
+    #[arg(long, env = "IPU_OPERATOR_PROBE_PORT", default_value_t = 8081)]
+    pub probe_port: u16,
+    /// Port of the webhooks.
+    #[arg(long, env = "IPU_OPERATOR_WEBHOOK_PORT", default_value_t = 9443)]
+    pub webhook_port: u16,
+    /// Name of the webhooks' Service [default: <fullname>-webhook-svc].
+    #[arg(long, env = "IPU_OPERATOR_WEBHOOK_SERVICE")]
+    pub webhook_service: Option<String>,
+    /// Name of the Secret with the webhooks' certificate [default: <fullname>-admission].
+    #[arg(long, env = "IPU_OPERATOR_WEBHOOK_SECRET")]
+    pub webhook_secret: Option<String>,
+    /// Name of both webhook configurations [default: <fullname>].
+    #[arg(long, env = "IPU_OPERATOR_WEBHOOK_CONFIGURATION")]
+    pub webhook_configuration: Option<String>,
+    /// Whether workers run on the host's network, privileged.
+    #[arg(long, env = "IPU_OPERATOR_WORKER_HOST_NETWORK", action = ArgAction::Set, default_value_t = true)]
+    pub worker_host_network: bool,
+    /// Image that holds /ipu-agent; the operator's own image does.
+    #[arg(long, env = "IPU_OPERATOR_LAUNCHER_IMAGE")]
+    pub launcher_image: String,
+    /// When that image is pulled: Always, IfNotPresent or Never.
+    #[arg(long, env = "IPU_OPERATOR_LAUNCHER_IMAGE_PULL_POLICY")]
+    pub launcher_image_pull_policy: Option<String>,
+    /// Most IPUs of one partition.
+    #[arg(long, env = "IPU_OPERATOR_MAX_IPUS_PER_JOB", default_value_t = 64)]
+    pub max_ipus_per_job: u32,
+    /// Name of this Pod, for events.
+    #[arg(long, env = "HOSTNAME")]
+    pub pod_name: Option<String>,
+}
+
+impl From<ControllerArguments> for ControllerOptions {
+    fn from(arguments: ControllerArguments) -> Self {
+        let named = |given: Option<String>, suffix: &str| {
+            given.unwrap_or_else(|| format!("{}{suffix}", arguments.fullname))
+        };
+        Self {
+            webhook_service: named(arguments.webhook_service, "-webhook-svc"),
+            webhook_secret: named(arguments.webhook_secret, "-admission"),
+            webhook_configuration: named(arguments.webhook_configuration, ""),
+            namespace: arguments.namespace,
+            guests_dir: arguments.guests_dir,
+            policies_dir: arguments.policies_dir,
+            compile_cache_dir: arguments.compile_cache_dir,
+            probe_port: arguments.probe_port,
+            webhook_port: arguments.webhook_port,
+            jobs: JobSettings {
+                pods: PodSettings {
+                    worker_host_network: arguments.worker_host_network,
+                    launcher_image: arguments.launcher_image,
+                    launcher_image_pull_policy: arguments.launcher_image_pull_policy,
+                },
+                max_ipus_per_job: arguments.max_ipus_per_job,
+                instance: arguments.pod_name,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::{Arguments, Task};
+    use crate::controller::ControllerOptions;
+
+    #[test]
+    fn the_definition_holds() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_proxy_is_told_as_well() {
+        let given = [
+            "ipu-operator",
+            "vipu-proxy",
+            "--namespace=ipu-system",
+            "--log-level=debug",
+        ];
+        let Task::VipuProxy(arguments) = Arguments::try_parse_from(given).unwrap().task else {
+            panic!("it is the proxy");
+        };
+        assert_eq!(arguments.log.log_level, "debug");
+        assert_eq!(arguments.proxy.fullname, "ipu-operator");
+    }
+
+    #[test]
+    fn what_the_chart_passes_is_understood_and_names_follow_the_fullname() {
+        let given = [
+            "ipu-operator",
+            "controller",
+            "--namespace=ipu-system",
+            "--fullname=my-ipus",
+            "--guests-dir=/guests",
+            "--policies-dir=/policies",
+            "--compile-cache-dir=/var/cache/ipu-operator",
+            "--log-format=text",
+            "--log-level=debug",
+            "--probe-port=8081",
+            "--webhook-port=9443",
+            "--worker-host-network=false",
+            "--launcher-image=ipu-operator:1",
+            "--launcher-image-pull-policy=IfNotPresent",
+            "--max-ipus-per-job=32",
+        ];
+        let Task::Controller(arguments) = Arguments::try_parse_from(given).unwrap().task else {
+            panic!("it is the controller");
+        };
+        let options = ControllerOptions::from(arguments);
+        assert_eq!(options.webhook_service, "my-ipus-webhook-svc");
+        assert_eq!(options.webhook_secret, "my-ipus-admission");
+        assert_eq!(options.webhook_configuration, "my-ipus");
+        assert!(!options.jobs.pods.worker_host_network);
+        assert_eq!(options.jobs.max_ipus_per_job, 32);
+    }
+}

@@ -1,0 +1,314 @@
+//! Reconciles IPUJobs: observe → validate → phase → plan → apply → report.
+
+pub mod apply;
+pub mod build;
+pub mod facts;
+pub mod finalize;
+mod notify;
+pub mod observe;
+pub mod phase;
+pub mod plan;
+pub mod report;
+pub mod retry;
+#[cfg(test)]
+mod tests;
+pub mod validate;
+pub mod writes;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::core::ApiResource;
+use kube::runtime::controller::{Action, Config, Controller};
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::watcher;
+use kube::{Client, ResourceExt};
+use serde_json::json;
+use thiserror::Error;
+use tokio_util::sync::CancellationToken;
+
+use self::build::PodSettings;
+use self::finalize::Deleting;
+use self::notify::Notifier;
+use self::observe::{ObserveError, Seen};
+use self::plan::Plan;
+use self::report::{Obstacle, events};
+use self::retry::Failures;
+use self::writes::WriteError;
+use crate::api::ipujob_status::IPUJobStatus;
+use crate::api::ipupartition::IPUPartition;
+use crate::names;
+
+/// Longest time that one reconcile may take; a hung connection must not hold a job for ever.
+const DEADLINE: Duration = Duration::from_mins(2);
+
+/// How soon a job is looked at again that something stands in the way of: nothing that is watched
+/// tells when a stranger's object goes.
+const OBSTACLE: Duration = Duration::from_secs(15);
+
+/// Reconciles that may run at the same time.
+const CONCURRENCY: u16 = 8;
+
+/// What an admin sets about jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobSettings {
+    /// How Pods are made.
+    pub pods: PodSettings,
+    /// Most IPUs of one partition.
+    pub max_ipus_per_job: u32,
+    /// Name of this process in events, the Pod's name for example.
+    pub instance: Option<String>,
+}
+
+/// Why the controller did not start.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// IPUJobs cannot be listed: the CRD is missing, or the rights are.
+    #[error("failed to list IPUJobs; is crds/ipujobs.graphcore.ai.yaml applied?")]
+    Jobs(#[source] kube::Error),
+    /// IPUPartitions cannot be listed: the CRD is missing, or the rights are.
+    #[error("failed to list IPUPartitions; is crds/ipupartitions.graphcore.ai.yaml applied?")]
+    Partitions(#[source] kube::Error),
+}
+
+/// Why one reconcile did not come to its end.
+#[derive(Debug, Error)]
+pub enum ReconcileError {
+    /// Something could not be read.
+    #[error("failed to observe the job")]
+    Observe(#[from] ObserveError),
+    /// Something could not be written.
+    #[error("failed to carry out the plan")]
+    Write(#[from] WriteError),
+    /// It took too long.
+    #[error("failed to reconcile within {DEADLINE:?}")]
+    Deadline,
+}
+
+/// What every reconcile shares.
+struct Context {
+    client: Client,
+    settings: JobSettings,
+    notifier: Notifier,
+    failures: Mutex<Failures>,
+}
+
+/// Reconciles IPUJobs until `shutdown`, then finishes what is under way.
+pub async fn run(
+    client: Client,
+    settings: JobSettings,
+    shutdown: CancellationToken,
+) -> Result<(), RunError> {
+    let raw = observe::raw_jobs();
+    let jobs: Api<DynamicObject> = Api::all_with(client.clone(), &raw);
+    let partition = ApiResource::erase::<IPUPartition>(&());
+    let partitions: Api<DynamicObject> = Api::all_with(client.clone(), &partition);
+    let one = ListParams::default().limit(1);
+    jobs.list(&one).await.map_err(RunError::Jobs)?;
+    partitions.list(&one).await.map_err(RunError::Partitions)?;
+
+    let ours = watcher::Config::default().labels(names::JOB_UID_LABEL);
+    let context = Arc::new(Context {
+        notifier: Notifier::new(client.clone(), settings.instance.clone()),
+        client: client.clone(),
+        settings,
+        failures: Mutex::default(),
+    });
+    let map = raw.clone();
+    Controller::new_with(jobs, watcher::Config::default(), raw)
+        .owns(Api::<Pod>::all(client), ours.clone())
+        .watches_with(partitions, partition, ours, move |found| {
+            owner(&found, &map)
+        })
+        .with_config(Config::default().concurrency(CONCURRENCY))
+        .graceful_shutdown_on(shutdown.cancelled_owned())
+        // A conflict means that the job was read too early; everything else gets better by itself
+        // or when somebody mends it. Both are tried again at growing intervals.
+        .run(
+            reconcile,
+            |job, _, context| Action::requeue(context.failed(&job)),
+            context,
+        )
+        .for_each(|outcome| async move {
+            if let Err(error) = outcome {
+                log(&error);
+            }
+        })
+        .await;
+    Ok(())
+}
+
+/// Brings one job forward by one step.
+async fn reconcile(
+    job: Arc<DynamicObject>,
+    context: Arc<Context>,
+) -> Result<Action, ReconcileError> {
+    let (namespace, name) = (job.namespace().unwrap_or_default(), job.name_any());
+    let action = tokio::time::timeout(DEADLINE, step(&context, &namespace, &name))
+        .await
+        .map_err(|_| ReconcileError::Deadline)??;
+    context.failures().went_well(&key(&job));
+    Ok(action)
+}
+
+async fn step(context: &Context, namespace: &str, name: &str) -> Result<Action, ReconcileError> {
+    let Some(seen) = observe::observe(&context.client, namespace, name).await? else {
+        return Ok(Action::await_change());
+    };
+    if seen.job.metadata.deletion_timestamp.is_some() {
+        return finalize(context, &seen).await;
+    }
+    let max_ipus = context.settings.max_ipus_per_job;
+    let job = match validate::validate(&seen.object, max_ipus) {
+        Ok(job) => job,
+        Err(error) => return refuse(context, &seen, &error).await,
+    };
+    if !has_finalizer(&seen.job) {
+        // Before anything is made that outlives the job. The webhook does the same at once.
+        context.set_finalizer(&seen, true).await?;
+        return Ok(Action::await_change());
+    }
+    let facts = facts::facts(&job, &seen.observed);
+    let phase = phase::phase(&job, &facts);
+    let plan = plan::plan(&job, &facts, &phase, &context.settings.pods);
+    let obstacles = context.apply(&seen, &plan).await?;
+    let now = Timestamp::now();
+    let old = &seen.observed.status;
+    let status = report::status(&job, &facts, &phase, &obstacles, old, now);
+    context.report(&seen, status, now).await?;
+    Ok(match plan.requeue {
+        _ if !obstacles.is_empty() => Action::requeue(OBSTACLE),
+        Some(after) => Action::requeue(after),
+        None => Action::await_change(),
+    })
+}
+
+/// A job that cannot be carried out: its status says so, and nothing else is touched.
+async fn refuse(
+    context: &Context,
+    seen: &Seen,
+    error: &validate::ValidateError,
+) -> Result<Action, ReconcileError> {
+    let now = Timestamp::now();
+    let live = !seen.observed.pods.is_empty();
+    let old = &seen.observed.status;
+    let status = report::refused::status(&seen.object, error, live, old, now);
+    context.report(seen, status, now).await?;
+    Ok(Action::await_change())
+}
+
+/// A job that is being deleted: Pods first, then partitions, then the finalizer.
+async fn finalize(context: &Context, seen: &Seen) -> Result<Action, ReconcileError> {
+    if !has_finalizer(&seen.job) {
+        return Ok(Action::await_change());
+    }
+    let deleting = finalize::deleting(&seen.observed.pods, &seen.observed.partitions);
+    match &deleting {
+        Deleting::Pods { plan, .. } | Deleting::Partitions { plan, .. } => {
+            context.apply(seen, plan).await?;
+            let now = Timestamp::now();
+            let status = finalize::status(&deleting, &seen.observed.status, now);
+            context.report(seen, status, now).await?;
+            Ok(Action::requeue(OBSTACLE))
+        }
+        Deleting::Done => {
+            context.set_finalizer(seen, false).await?;
+            Ok(Action::await_change())
+        }
+    }
+}
+
+impl Context {
+    fn failures(&self) -> std::sync::MutexGuard<'_, Failures> {
+        // A count of failures is right whatever a panic interrupted.
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self, job: &DynamicObject) -> Duration {
+        self.failures().failed(&key(job))
+    }
+
+    fn jobs(&self, seen: &Seen) -> Api<DynamicObject> {
+        let namespace = seen.job.namespace().unwrap_or_default();
+        Api::namespaced_with(self.client.clone(), &namespace, &observe::raw_jobs())
+    }
+
+    async fn apply(&self, seen: &Seen, plan: &Plan) -> Result<Vec<Obstacle>, WriteError> {
+        let namespace = seen.job.namespace().unwrap_or_default();
+        let uid = seen.job.uid().unwrap_or_default();
+        let obstacles = apply::apply(&self.client, &namespace, &uid, plan).await?;
+        let events = events::of_writes(plan, &obstacles);
+        self.notifier.publish(&seen.job, &events).await;
+        Ok(obstacles)
+    }
+
+    /// Writes the status where it changed, and tells what turned.
+    async fn report(
+        &self,
+        seen: &Seen,
+        status: IPUJobStatus,
+        now: Timestamp,
+    ) -> Result<(), WriteError> {
+        let old = &seen.observed.status;
+        let Some(new) = report::changed(old, status, now) else {
+            return Ok(());
+        };
+        let patch = report::patch(&seen.object, &new);
+        writes::patch_job_status(&self.jobs(seen), &seen.job.name_any(), &patch).await?;
+        let events = events::of_status(old, &new);
+        self.notifier.publish(&seen.job, &events).await;
+        Ok(())
+    }
+
+    async fn set_finalizer(&self, seen: &Seen, wanted: bool) -> Result<(), WriteError> {
+        let mut finalizers = seen.job.finalizers().to_vec();
+        finalizers.retain(|finalizer| finalizer != names::JOB_FINALIZER);
+        if wanted {
+            finalizers.push(names::JOB_FINALIZER.to_owned());
+        }
+        // With the version that was read: a finalizer that somebody else set since is kept.
+        let patch = json!({"metadata": {
+            "finalizers": finalizers,
+            "resourceVersion": seen.job.resource_version(),
+        }});
+        writes::patch_job(&self.jobs(seen), &seen.job.name_any(), &patch).await
+    }
+}
+
+fn has_finalizer(job: &DynamicObject) -> bool {
+    let mut finalizers = job.finalizers().iter();
+    finalizers.any(|finalizer| finalizer == names::JOB_FINALIZER)
+}
+
+/// The job that an IPUPartition was asked for by.
+fn owner(partition: &DynamicObject, jobs: &ApiResource) -> Option<ObjectRef<DynamicObject>> {
+    let owner = partition.data.pointer("/spec/owner")?;
+    let text = |key: &str| owner.get(key).and_then(serde_json::Value::as_str);
+    if text("kind") != Some(jobs.kind.as_str()) {
+        return None;
+    }
+    Some(ObjectRef::new_with(text("name")?, jobs.clone()).within(text("namespace")?))
+}
+
+fn key(job: &DynamicObject) -> String {
+    format!("{}/{}", job.namespace().unwrap_or_default(), job.name_any())
+}
+
+fn log(error: &kube::runtime::controller::Error<ReconcileError, watcher::Error>) {
+    use kube::runtime::controller::Error;
+    match error {
+        // The job was deleted while a change of one of its Pods was on its way.
+        Error::ObjectNotFound(_) => {}
+        Error::ReconcilerFailed(ReconcileError::Write(error), job) if error.is_conflict() => {
+            tracing::debug!(%job, "read too early; trying again");
+        }
+        other => {
+            let error: &dyn std::error::Error = other;
+            tracing::warn!(error, "failed to reconcile");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Carries out a plan: all writes, in the plan's order.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use kube::api::Api;
+
+use super::plan::{Applicable, Plan};
+use super::report::Obstacle;
+use super::writes::{self, WriteError, Written};
+use crate::api::ipupartition::IPUPartition;
+
+/// Carries out a plan for a job in a namespace; `owner` is the job's UID. Answers what stood in the
+/// way, which is for the user to know and no reason to stop.
+///
+/// Guarantees: nothing is made twice, nothing of a stranger is touched, and a run that is killed at
+/// any point is carried on by the next one.
+pub async fn apply(
+    client: &Client,
+    namespace: &str,
+    owner: &str,
+    plan: &Plan,
+) -> Result<Vec<Obstacle>, WriteError> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let partitions: Api<IPUPartition> = Api::all(client.clone());
+    let mut obstacles = Vec::new();
+    for deletion in &plan.delete_pods {
+        writes::delete(&pods, deletion).await?;
+    }
+    for partition in &plan.create_partitions {
+        // The name holds the owner's UID: one that exists was made by us, for this job.
+        let made = writes::create(&partitions, partition, owner).await?;
+        obstacles.extend(made.filter(|obstacle| !matches!(obstacle, Obstacle::Stranger { .. })));
+    }
+    for object in &plan.apply {
+        obstacles.extend(bring_about(client, namespace, owner, object).await?);
+    }
+    // Pods mount and use these objects: with a stranger's they would do what he says.
+    let blocked = obstacles
+        .iter()
+        .any(|obstacle| !matches!(obstacle, Obstacle::Leaving { .. }));
+    if plan.apply.is_empty() || !blocked {
+        for pod in &plan.create_pods {
+            obstacles.extend(writes::create(&pods, pod, owner).await?);
+        }
+    }
+    for deletion in &plan.delete_partitions {
+        writes::delete(&partitions, deletion).await?;
+    }
+    Ok(obstacles)
+}
+
+async fn bring_about(
+    client: &Client,
+    namespace: &str,
+    owner: &str,
+    object: &Applicable,
+) -> Written {
+    match object {
+        Applicable::ConfigMap(object) => writes::apply(client, namespace, object, owner).await,
+        Applicable::ServiceAccount(object) => writes::apply(client, namespace, object, owner).await,
+        Applicable::Role(object) => writes::apply(client, namespace, object, owner).await,
+        Applicable::RoleBinding(object) => writes::apply(client, namespace, object, owner).await,
+    }
+}

@@ -1,0 +1,35 @@
+//! Pure: the request for the partition of one instance.
+
+use kube::api::ObjectMeta;
+
+use super::labels;
+use crate::api::ipupartition::{IPUPartition, IPUPartitionSpec, PartitionOptions};
+use crate::job::validate::ValidJob;
+use crate::names;
+
+/// The IPUPartition of an instance. It has no ownerReference, because it is cluster-scoped and must
+/// survive the job until nothing of it is left on any V-IPU controller.
+pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
+    let owner = job.partition_owner();
+    let replicas = job.size.replicas();
+    IPUPartition {
+        metadata: ObjectMeta {
+            name: Some(names::partition_object(&owner, instance)),
+            labels: Some(labels(job)),
+            ..ObjectMeta::default()
+        },
+        spec: IPUPartitionSpec {
+            owner,
+            slot: instance,
+            ipus: job.size.ipus,
+            gcds: job.size.workers,
+            options: PartitionOptions {
+                replicas: (replicas != job.size.workers).then_some(replicas),
+                reconfigurable: job.reconfigurable,
+                node_selector: job.template.spec.node_selector.clone().unwrap_or_default(),
+            },
+            reset_generation: 0,
+        },
+        status: None,
+    }
+}

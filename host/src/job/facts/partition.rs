@@ -1,0 +1,165 @@
+//! Pure: what an IPUPartition says to the job that asked for it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus, PartitionPhase};
+
+/// What an IPUPartition says to the job that asked for it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum PartitionState {
+    /// It was not asked for yet.
+    Absent,
+    /// It is not there yet, and this is why: one text for each V-IPU controller, or none.
+    Waiting(Vec<String>),
+    /// No controller can ever make it, and this is why.
+    Rejected(String),
+    /// It is there, and Pods may use it.
+    Held(Held),
+    /// It is there but must not be used by a new Pod now, and this is why.
+    Unusable(Held, String),
+    /// It is being given back.
+    Going(String),
+}
+
+/// A partition that a controller holds for the job.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Held {
+    /// The V-IPU controller.
+    pub controller: ControllerRef,
+    /// Id of the partition on it.
+    pub id: String,
+}
+
+impl PartitionState {
+    /// The partition, where there is one.
+    pub fn held(&self) -> Option<&Held> {
+        match self {
+            Self::Held(held) | Self::Unusable(held, _) => Some(held),
+            Self::Absent | Self::Waiting(_) | Self::Rejected(_) | Self::Going(_) => None,
+        }
+    }
+
+    /// The partition, where a new Pod may use it now.
+    pub fn usable(&self) -> Option<&Held> {
+        match self {
+            Self::Held(held) => Some(held),
+            _ => None,
+        }
+    }
+
+    /// Its id, where there is one.
+    pub fn id(&self) -> Option<&str> {
+        self.held().map(|held| held.id.as_str())
+    }
+
+    /// Why it cannot be used, as a user should read it; `None` where it can be.
+    pub fn why_not(&self) -> Option<String> {
+        match self {
+            Self::Held(_) => None,
+            Self::Absent => Some("it is being asked for".to_owned()),
+            Self::Waiting(reasons) if reasons.is_empty() => {
+                Some("it is being made, or no V-IPU controller was asked yet".to_owned())
+            }
+            Self::Waiting(reasons) => Some(reasons.join("; ")),
+            Self::Rejected(reason) | Self::Unusable(_, reason) | Self::Going(reason) => {
+                Some(reason.clone())
+            }
+        }
+    }
+}
+
+/// Reads an IPUPartition. `selector` is what the job's Pods ask of their node: a partition of a
+/// controller whose node label contradicts it cannot be reached by them.
+pub fn state(
+    partition: Option<&IPUPartition>,
+    selector: Option<&BTreeMap<String, String>>,
+) -> PartitionState {
+    let Some(partition) = partition else {
+        return PartitionState::Absent;
+    };
+    let nothing = IPUPartitionStatus::default();
+    let status = partition.status.as_ref().unwrap_or(&nothing);
+    if partition.metadata.deletion_timestamp.is_some() {
+        return PartitionState::Going(going(status));
+    }
+    let held = status
+        .controller
+        .clone()
+        .zip(status.partition_id.clone())
+        .map(|(controller, id)| Held { controller, id });
+    match (status.phase, held) {
+        (PartitionPhase::Rejected, _) => PartitionState::Rejected(
+            status
+                .message
+                .clone()
+                .unwrap_or_else(|| "no V-IPU controller can ever make it".to_owned()),
+        ),
+        (PartitionPhase::Ready, Some(held)) => match contradiction(&held, selector) {
+            None => PartitionState::Held(held),
+            Some(reason) => PartitionState::Unusable(held, reason),
+        },
+        (PartitionPhase::Resetting | PartitionPhase::Error, Some(held)) => {
+            let reason = unusable(status, &held);
+            PartitionState::Unusable(held, reason)
+        }
+        _ => PartitionState::Waiting(waiting(status)),
+    }
+}
+
+fn contradiction(held: &Held, selector: Option<&BTreeMap<String, String>>) -> Option<String> {
+    let ControllerRef {
+        name,
+        label_key,
+        label_value,
+        ..
+    } = &held.controller;
+    let asked = selector?.get(label_key)?;
+    (asked != label_value).then(|| {
+        format!(
+            "spec.workers.template.spec.nodeSelector asks for {label_key}={asked}, but partition \
+             {} is on {name}, which nodes with {label_key}={label_value} reach; \
+             take the entry out of nodeSelector",
+            held.id
+        )
+    })
+}
+
+fn unusable(status: &IPUPartitionStatus, held: &Held) -> String {
+    let phase = format!("{:?}", status.phase);
+    let said = status.message.as_deref().unwrap_or("nothing more is known");
+    format!(
+        "partition {} on {}: {phase}: {said}",
+        held.id, held.controller.name
+    )
+}
+
+fn waiting(status: &IPUPartitionStatus) -> Vec<String> {
+    let each: Vec<String> = status
+        .waiting
+        .iter()
+        .map(|waiting| format!("{}: {}", waiting.controller, waiting.reason))
+        .collect();
+    if each.is_empty() {
+        status.message.iter().cloned().collect()
+    } else {
+        each
+    }
+}
+
+fn going(status: &IPUPartitionStatus) -> String {
+    let place = status
+        .controller
+        .as_ref()
+        .map(|controller| format!(" on {}", controller.name))
+        .unwrap_or_default();
+    let id = status.partition_id.as_deref().unwrap_or("(no id yet)");
+    let said: Vec<String> = waiting(status).into_iter().collect();
+    let said = if said.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", said.join("; "))
+    };
+    format!("partition {id}{place} is being given back{said}")
+}

@@ -1,0 +1,95 @@
+//! Reads everything that decisions about one job need, live.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::core::ApiResource;
+use kube::{Client, ResourceExt};
+use serde_json::Value;
+use thiserror::Error;
+
+use super::facts::Observed;
+use super::validate::decode_status;
+use crate::api::ipujob::IPUJob;
+use crate::api::ipupartition::IPUPartition;
+use crate::names;
+
+/// A job as the API server holds it, and what belongs to it.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The job's metadata, which every object has, however wrong the rest of it is.
+    pub job: DynamicObject,
+    /// The whole job as JSON.
+    pub object: Value,
+    /// Its Pods, its partitions and its status.
+    pub observed: Observed,
+}
+
+/// What could not be read.
+#[derive(Debug, Error)]
+pub enum ObserveError {
+    /// The job itself.
+    #[error("failed to read the IPUJob")]
+    Job(#[source] kube::Error),
+    /// Its Pods.
+    #[error("failed to list the Pods of the job")]
+    Pods(#[source] kube::Error),
+    /// Its partitions.
+    #[error("failed to list the IPUPartitions of the job")]
+    Partitions(#[source] kube::Error),
+}
+
+/// IPUJobs as plain JSON: one that does not decode must not stop the watch of the others.
+pub fn raw_jobs() -> ApiResource {
+    ApiResource::erase::<IPUJob>(&())
+}
+
+/// Reads a job and all that belongs to it. None where the job is gone.
+///
+/// Everything is found by the job's UID, so that nothing of an earlier job of the same name counts.
+pub async fn observe(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Seen>, ObserveError> {
+    let jobs: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &raw_jobs());
+    let Some(job) = jobs.get_opt(name).await.map_err(ObserveError::Job)? else {
+        return Ok(None);
+    };
+    let uid = job.uid().unwrap_or_default();
+    let mine = ListParams::default().labels(&format!("{}={uid}", names::JOB_UID_LABEL));
+    let pods = Api::<Pod>::namespaced(client.clone(), namespace)
+        .list(&mine)
+        .await
+        .map_err(ObserveError::Pods)?;
+    let partitions = Api::<IPUPartition>::all(client.clone())
+        .list(&mine)
+        .await
+        .map_err(ObserveError::Partitions)?;
+    let object = as_json(&job);
+    Ok(Some(Seen {
+        observed: Observed {
+            pods: pods
+                .items
+                .into_iter()
+                .filter(|pod| belongs_to(pod, &uid))
+                .collect(),
+            partitions: partitions
+                .items
+                .into_iter()
+                .filter(|partition| partition.spec.owner.uid == uid)
+                .collect(),
+            status: decode_status(&object),
+        },
+        job,
+        object,
+    }))
+}
+
+/// A label can be set by anybody; the ownerReference is what counts.
+fn belongs_to(pod: &Pod, uid: &str) -> bool {
+    pod.owner_references().iter().any(|owner| owner.uid == uid)
+}
+
+fn as_json(job: &DynamicObject) -> Value {
+    serde_json::to_value(job).expect("an object that came as JSON can be written as JSON")
+}

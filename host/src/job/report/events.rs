@@ -1,0 +1,138 @@
+//! Pure: the events of a job, from how its status changed and from what was done.
+
+use serde::Serialize;
+
+use super::{FAILED, Obstacle, PARTITIONS_READY, PENDING, PODS_READY, RUNNING, SUCCEEDED};
+use crate::api::ipujob_status::{IPUJobStatus, JobCondition};
+use crate::job::plan::Plan;
+
+/// One event; the reasons are stable, because people build alerts on them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct JobEvent {
+    /// Whether somebody should look at it.
+    pub warning: bool,
+    /// A word for programs.
+    pub reason: &'static str,
+    /// What was being done.
+    pub action: &'static str,
+    /// A sentence for people.
+    pub note: String,
+    /// The Pod that it is about, beside the job: events that differ in it are not drawn together.
+    pub pod: Option<String>,
+}
+
+/// Events about what was written, in the order of the writing.
+pub fn of_writes(plan: &Plan, obstacles: &[Obstacle]) -> Vec<JobEvent> {
+    let mut events = Vec::new();
+    for partition in &plan.create_partitions {
+        events.push(normal(
+            "PartitionRequested",
+            "Request",
+            format!(
+                "asked for a partition of {} IPUs for instance {}",
+                partition.spec.ipus, partition.spec.slot
+            ),
+        ));
+    }
+    let hindered: Vec<&str> = obstacles.iter().map(Obstacle::object).collect();
+    for pod in &plan.create_pods {
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        if !hindered.contains(&format!("Pod {name}").as_str()) {
+            let created = normal("SuccessfulCreate", "Create", format!("created Pod {name}"));
+            events.push(created.about(name));
+        }
+    }
+    for deletion in &plan.delete_pods {
+        let name = &deletion.name;
+        let deleted = normal("SuccessfulDelete", "Delete", format!("deleted Pod {name}"));
+        events.push(deleted.about(name));
+    }
+    for deletion in &plan.delete_partitions {
+        events.push(normal(
+            "PartitionReleased",
+            "Release",
+            format!("gave back {}, which no Pod uses any more", deletion.name),
+        ));
+    }
+    events
+}
+
+/// Events about conditions that turned.
+pub fn of_status(old: &IPUJobStatus, new: &IPUJobStatus) -> Vec<JobEvent> {
+    let turned = |type_: &str, to: &str| {
+        let now = find(new, type_).filter(|condition| condition.status == to)?;
+        let before = find(old, type_);
+        let same = before.is_some_and(|before| {
+            before.status == to && (to == "True" || before.message == now.message)
+        });
+        (!same).then(|| now.message.clone())
+    };
+    let mut events = Vec::new();
+    if let Some(note) = turned(PENDING, "True") {
+        events.push(normal("IPUJobPending", "Reconcile", note));
+    }
+    if let Some(note) = turned(PARTITIONS_READY, "False") {
+        events.push(normal("WaitingForPartition", "Place", note));
+    }
+    if let Some(note) = turned(PARTITIONS_READY, "True") {
+        events.push(normal("PartitionsReady", "Place", note));
+    }
+    if let Some(note) = turned(PODS_READY, "False") {
+        events.push(warning("PodsWaiting", "Reconcile", note));
+    }
+    if let Some(note) = turned(RUNNING, "True") {
+        events.push(normal("IPUJobRunning", "Reconcile", note));
+    }
+    if let Some(note) = turned(SUCCEEDED, "True") {
+        events.push(normal("IPUJobSucceeded", "Reconcile", note));
+    }
+    if let Some(note) = turned(FAILED, "True") {
+        events.push(warning("IPUJobFailed", "Reconcile", note));
+    }
+    events
+}
+
+impl JobEvent {
+    fn about(mut self, pod: &str) -> Self {
+        self.pod = Some(pod.to_owned());
+        self
+    }
+}
+
+impl Obstacle {
+    /// Kind and name of the object that it is about.
+    pub fn object(&self) -> &str {
+        match self {
+            Self::Stranger { object, .. }
+            | Self::Leaving { object }
+            | Self::Refused { object, .. } => object,
+        }
+    }
+}
+
+fn find<'a>(status: &'a IPUJobStatus, type_: &str) -> Option<&'a JobCondition> {
+    status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == type_)
+}
+
+fn normal(reason: &'static str, action: &'static str, note: String) -> JobEvent {
+    JobEvent {
+        warning: false,
+        reason,
+        action,
+        note,
+        pod: None,
+    }
+}
+
+fn warning(reason: &'static str, action: &'static str, note: String) -> JobEvent {
+    JobEvent {
+        warning: true,
+        reason,
+        action,
+        note,
+        pod: None,
+    }
+}

@@ -1,0 +1,11 @@
+//! Tests of the pure part of the job reconciler: no cluster, no clock.
+
+mod build;
+mod deletion;
+mod ends;
+mod examples;
+mod fixtures;
+mod scale;
+mod status;
+mod validate;
+mod world;

@@ -1,0 +1,118 @@
+//! Jobs to test with: one that is fine, and a word for each change.
+
+use serde_json::{Value, json};
+
+use crate::api::ipujob::{
+    CleanPodPolicy, IPUJob, IPUJobSpec, Launcher, RestartPolicy, RestartPolicyType, Workers,
+};
+use crate::api::pod_template::PodTemplate;
+use crate::job::build::PodSettings;
+use crate::job::validate::{ValidJob, validate};
+use crate::names;
+
+/// Most IPUs of a partition, in tests.
+pub(crate) const MAX_IPUS: u32 = 64;
+
+/// How Pods are made in tests: as the demo does.
+pub(crate) fn settings() -> PodSettings {
+    PodSettings {
+        worker_host_network: false,
+        launcher_image: "ipu-operator.local/ipu-operator:test".to_owned(),
+        launcher_image_pull_policy: Some("IfNotPresent".to_owned()),
+    }
+}
+
+impl IPUJob {
+    /// A job of one worker on 4 IPUs, after defaulting.
+    pub(crate) fn sample() -> Self {
+        let template = json!({"spec": {"containers": [{"name": "main", "image": "program:1"}]}});
+        let mut job = Self::new(
+            "sample",
+            IPUJobSpec {
+                job_instances: 1,
+                ipus_per_job_instance: "4".to_owned(),
+                workers_per_job_instance: None,
+                model_replicas_per_worker: None,
+                worker_per_job_instance: None,
+                model_replicas: None,
+                ipus_per_model_replica: None,
+                workers: Workers {
+                    replicas: None,
+                    template: PodTemplate(template),
+                    strategy: None,
+                },
+                launcher: None,
+                interactive: None,
+                restart_policy: Some(RestartPolicy {
+                    type_: RestartPolicyType::Never,
+                    back_off_limit: Some(3),
+                    exit_codes: None,
+                }),
+                clean_pod_policy: Some(CleanPodPolicy::None),
+            },
+        );
+        job.metadata.namespace = Some("default".to_owned());
+        job.metadata.uid = Some("beb81bbe-2309-494a-9e28-2a75a704be15".to_owned());
+        job.metadata.generation = Some(1);
+        job.metadata.finalizers = Some(vec![names::JOB_FINALIZER.to_owned()]);
+        job
+    }
+
+    pub(crate) fn instances(mut self, instances: i32) -> Self {
+        self.spec.job_instances = instances;
+        self
+    }
+
+    pub(crate) fn ipus(mut self, ipus: &str) -> Self {
+        ipus.clone_into(&mut self.spec.ipus_per_job_instance);
+        self
+    }
+
+    pub(crate) fn workers(mut self, workers: &str) -> Self {
+        self.spec.workers_per_job_instance = Some(workers.to_owned());
+        self
+    }
+
+    pub(crate) fn replicas_per_worker(mut self, replicas: &str) -> Self {
+        self.spec.model_replicas_per_worker = Some(replicas.to_owned());
+        self
+    }
+
+    pub(crate) fn launcher(mut self, command: &[&str]) -> Self {
+        self.spec.launcher = Some(Launcher {
+            command: command.iter().map(|word| (*word).to_owned()).collect(),
+            env: None,
+        });
+        self
+    }
+
+    pub(crate) fn clean(mut self, policy: CleanPodPolicy) -> Self {
+        self.spec.clean_pod_policy = Some(policy);
+        self
+    }
+
+    pub(crate) fn restart(mut self, type_: RestartPolicyType) -> Self {
+        self.spec.restart_policy = Some(RestartPolicy {
+            type_,
+            back_off_limit: None,
+            exit_codes: None,
+        });
+        self
+    }
+
+    /// Merges into the Pod template, by JSON merge patch.
+    pub(crate) fn template(mut self, patch: &Value) -> Self {
+        json_patch::merge(&mut self.spec.workers.template.0, patch);
+        self
+    }
+
+    /// The job as the API server holds it.
+    pub(crate) fn object(&self) -> Value {
+        serde_json::to_value(self).unwrap()
+    }
+
+    /// The job in the form that cannot be wrong.
+    pub(crate) fn valid(&self) -> ValidJob {
+        validate(&self.object(), MAX_IPUS).unwrap()
+    }
+}

@@ -1,0 +1,84 @@
+//! Jobs without a launcher grow and shrink, with the columns that users know.
+
+use super::world::World;
+use crate::api::ipujob::IPUJob;
+
+#[test]
+fn scaling_up_and_down_shows_what_the_original_shows() {
+    let scaled = |instances| IPUJob::sample().instances(instances).valid();
+    let mut world = World::new();
+    let one = scaled(1);
+    world.settle(&one);
+    assert_eq!(world.row(), "Pending 0 1 partition not ready yet!");
+    world.ready([0]);
+    world.settle(&one);
+    assert_eq!(world.row(), "Running 1 1 Successfully reconciled IPUJob");
+
+    let four = scaled(4);
+    world.settle(&four);
+    assert_eq!(
+        world.row(),
+        "Pending 1 4 partition not ready yet!partition not ready yet!partition not ready yet!"
+    );
+    world.ready([1, 2]);
+    world.settle(&four);
+    assert_eq!(world.row(), "Pending 3 4 partition not ready yet!");
+    world.ready([3]);
+    world.settle(&four);
+    assert_eq!(world.row(), "Running 4 4 Successfully reconciled IPUJob");
+
+    let two = scaled(2);
+    let steps = world.settle(&two);
+    let deleted: Vec<&str> = steps
+        .iter()
+        .flat_map(|step| &step.plan.delete_pods)
+        .map(|deletion| deletion.name.as_str())
+        .collect();
+    assert_eq!(deleted, ["sample-worker-3", "sample-worker-2"]);
+    assert_eq!(world.pods(), ["sample-worker-0", "sample-worker-1"]);
+    assert_eq!(world.slots(), [0, 1]);
+    assert_eq!(world.row(), "Running 2 2 Successfully reconciled IPUJob");
+
+    let none = scaled(0);
+    world.settle(&none);
+    assert_eq!(world.row(), "Running 0 0 Successfully reconciled IPUJob");
+    assert_eq!((world.pods().len(), world.slots().len()), (0, 0));
+}
+
+#[test]
+fn a_partition_is_given_back_only_when_its_pods_are_gone() {
+    let two = IPUJob::sample().instances(2).valid();
+    let one = IPUJob::sample().instances(1).valid();
+    let mut world = World::new();
+    world.settle(&two);
+    world.ready([0, 1]);
+    world.settle(&two);
+    world.run_pods();
+    let step = world.step(&one);
+    assert_eq!(step.plan.delete_pods.len(), 1);
+    assert!(step.plan.delete_partitions.is_empty());
+    let step = world.step(&one);
+    assert_eq!(step.plan.delete_partitions.len(), 1);
+}
+
+#[test]
+fn a_lost_pod_comes_back_and_one_with_an_old_partition_goes() {
+    let job = IPUJob::sample().valid();
+    let mut world = World::new();
+    world.settle(&job);
+    world.ready([0]);
+    world.settle(&job);
+    world.run_pods();
+    world.lose("sample-worker-0");
+    world.settle(&job);
+    assert_eq!(world.pods(), ["sample-worker-0"]);
+    world.run_pods();
+    let mut status = world.observed.partitions[0].status.clone().unwrap();
+    status.partition_id = Some("p-sample-0-again".to_owned());
+    world.partition_status(0, status);
+    let step = world.step(&job);
+    assert_eq!(step.plan.delete_pods.len(), 1);
+    let step = world.step(&job);
+    let labels = step.plan.create_pods[0].metadata.labels.as_ref().unwrap();
+    assert_eq!(labels[crate::names::PARTITION_ID_LABEL], "p-sample-0-again");
+}

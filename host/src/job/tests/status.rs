@@ -1,0 +1,242 @@
+//! What the status says, and when it is written.
+
+use serde_json::json;
+
+use super::fixtures::MAX_IPUS;
+use super::world::World;
+use crate::api::ipujob::IPUJob;
+use crate::api::ipujob_status::{IPUJobStatus, JobCondition, JobState};
+use crate::api::ipupartition::{IPUPartitionStatus, PartitionPhase};
+use crate::job::report::{self, Obstacle, events};
+use crate::job::validate::validate;
+
+fn condition<'a>(status: &'a IPUJobStatus, type_: &str) -> &'a JobCondition {
+    status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == type_)
+        .unwrap_or_else(|| panic!("no condition {type_} in {:?}", status.conditions))
+}
+
+#[test]
+fn pending_turns_to_false_and_keeps_its_times() {
+    let job = IPUJob::sample().valid();
+    let mut world = World::new();
+    world.settle(&job);
+    let pending = condition(world.status(), "Pending").clone();
+    assert_eq!(pending.status, "True");
+    assert_eq!(pending.reason, "IPUJobPending");
+    assert_eq!(
+        pending.message,
+        "IPUJob default/sample is waiting for resources to be ready."
+    );
+    world.ready([0]);
+    world.settle(&job);
+    let after = condition(world.status(), "Pending").clone();
+    assert_eq!(
+        after,
+        JobCondition {
+            status: "False".to_owned(),
+            ..pending
+        }
+    );
+    let running = condition(world.status(), "Running");
+    assert_eq!(running.message, "IPUJob default/sample is running.");
+    assert_eq!(world.status().conditions[0].type_, "Pending");
+}
+
+#[test]
+fn why_it_waits_is_told_for_each_controller() {
+    let job = IPUJob::sample().instances(2).valid();
+    let mut world = World::new();
+    world.settle(&job);
+    world.waits(0, "4 IPUs are free in pieces of 2");
+    world.settle(&job);
+    assert_eq!(
+        world.row(),
+        "Pending 0 2 partition not ready yet!partition not ready yet!"
+    );
+    let waiting = condition(world.status(), report::PARTITIONS_READY);
+    assert_eq!(waiting.status, "False");
+    for part in [
+        "instance 0: pod1:8090: 4 IPUs are free in pieces of 2",
+        "instance 1: ",
+    ] {
+        assert!(waiting.message.contains(part), "{}", waiting.message);
+    }
+}
+
+#[test]
+fn nothing_is_written_where_only_time_has_passed() {
+    let job = IPUJob::sample().valid();
+    let mut world = World::new();
+    world.settle(&job);
+    let before = world.status().clone();
+    world.step(&job);
+    world.step(&job);
+    assert_eq!(*world.status(), before);
+    assert!(before.last_reconcile_time.is_some());
+}
+
+#[test]
+fn a_job_that_can_never_be_placed_says_so_and_goes_on_when_it_can() {
+    let job = IPUJob::sample().valid();
+    let mut world = World::new();
+    world.settle(&job);
+    world.partition_status(
+        0,
+        IPUPartitionStatus {
+            phase: PartitionPhase::Rejected,
+            message: Some("no V-IPU controller has 4 IPUs".to_owned()),
+            ..IPUPartitionStatus::default()
+        },
+    );
+    world.settle(&job);
+    assert_eq!(world.row(), "Failed 0 1 no V-IPU controller has 4 IPUs");
+    assert!(world.status().completion_time.is_none());
+    world.ready([0]);
+    world.settle(&job);
+    assert_eq!(world.row(), "Running 1 1 Successfully reconciled IPUJob");
+    assert!(
+        world
+            .status()
+            .conditions
+            .iter()
+            .all(|found| found.type_ != "Failed")
+    );
+}
+
+#[test]
+fn a_stranger_in_the_way_is_named_and_nothing_ends() {
+    let job = IPUJob::sample().valid();
+    let mut world = World::new();
+    world.settle(&job);
+    world.ready([0]);
+    let stranger = Obstacle::Stranger {
+        object: "Pod sample-worker-0".to_owned(),
+        owner: "ReplicaSet web".to_owned(),
+    };
+    let step = world.step_with(&job, std::slice::from_ref(&stranger));
+    assert_eq!(
+        world.row(),
+        "Pending 0 1 Pod sample-worker-0 exists and belongs to ReplicaSet web; delete it, or give \
+         the job another name"
+    );
+    assert!(events::of_writes(&step.plan, &[stranger]).is_empty());
+    world.settle(&job);
+    assert_eq!(world.row(), "Running 1 1 Successfully reconciled IPUJob");
+}
+
+#[test]
+fn a_selector_that_contradicts_the_controller_holds_the_pod_back() {
+    let job = IPUJob::sample()
+        .template(&json!({"spec": {"nodeSelector": {"ipunode": "pod2"}}}))
+        .valid();
+    let mut world = World::new();
+    world.settle(&job);
+    world.ready([0]);
+    world.settle(&job);
+    assert!(world.pods().is_empty());
+    let waiting = condition(world.status(), report::PARTITIONS_READY);
+    assert!(
+        waiting.message.contains("ipunode=pod2") && waiting.message.contains("ipunode=pod1"),
+        "{}",
+        waiting.message
+    );
+}
+
+#[test]
+fn an_edited_template_is_reported_by_name() {
+    let mut world = World::new();
+    let before = IPUJob::sample().valid();
+    world.settle(&before);
+    world.ready([0]);
+    world.settle(&before);
+    let after = IPUJob::sample()
+        .template(&json!({"metadata": {"labels": {"new": "yes"}}}))
+        .valid();
+    world.settle(&after);
+    let current = condition(world.status(), report::TEMPLATE_CURRENT);
+    assert_eq!(current.reason, "RollingUpdateNotCarriedOut");
+    assert!(
+        current.message.contains("sample-worker-0"),
+        "{}",
+        current.message
+    );
+    assert_eq!(world.row(), "Running 1 1 Successfully reconciled IPUJob");
+}
+
+#[test]
+fn kept_partitions_of_a_finished_job_are_told() {
+    let job = IPUJob::sample().launcher(&["mpirun"]).valid();
+    let mut world = World::new();
+    world.settle(&job);
+    world.ready([0]);
+    world.settle(&job);
+    world.run_pods();
+    world.settle(&job);
+    world.run_pods();
+    world.settle(&job);
+    world.end("sample-launcher", 0);
+    world.settle(&job);
+    let kept = condition(world.status(), report::PARTITIONS_RELEASED);
+    assert_eq!(kept.status, "False");
+    assert!(kept.message.contains("sample-worker-0"), "{}", kept.message);
+    world.end("sample-worker-0", 0);
+    world.settle(&job);
+    world.settle(&job);
+    assert_eq!(
+        condition(world.status(), report::PARTITIONS_RELEASED).status,
+        "True"
+    );
+}
+
+#[test]
+fn a_refused_job_says_why_and_an_end_stays_an_end() {
+    let bad = IPUJob::sample().ipus("3").object();
+    let error = validate(&bad, MAX_IPUS).unwrap_err();
+    let now = World::new().now;
+    let old = IPUJobStatus::default();
+    let status = report::refused::status(&bad, &error, false, &old, now);
+    assert_eq!(status.launcher_status, JobState::Failed);
+    assert!(
+        status.last_message.contains("spec.ipusPerJobInstance")
+            && status.last_message.contains("\"3\""),
+        "{}",
+        status.last_message
+    );
+    assert_eq!(report::recorded(&status), None);
+    let turned: Vec<_> = events::of_status(&old, &status)
+        .into_iter()
+        .map(|event| (event.warning, event.reason))
+        .collect();
+    assert_eq!(turned, [(true, "IPUJobFailed")]);
+
+    let running = IPUJobStatus {
+        launcher_status: JobState::Running,
+        ..IPUJobStatus::default()
+    };
+    let live = report::refused::status(&bad, &error, true, &running, now);
+    assert_eq!(
+        live.launcher_status,
+        JobState::Running,
+        "its Pods still run"
+    );
+}
+
+#[test]
+fn the_patch_of_a_status_takes_out_what_is_gone() {
+    let mut object = IPUJob::sample().object();
+    object["metadata"]["resourceVersion"] = json!("7");
+    object["status"] = json!({"launcherStatus": "Pending", "completionTime": "x", "odd": 1});
+    let patch = report::patch(&object, &IPUJobStatus::default());
+    assert_eq!(patch["metadata"]["resourceVersion"], "7");
+    assert_eq!(patch["status"]["odd"], json!(null));
+    assert!(
+        patch["status"]
+            .as_object()
+            .unwrap()
+            .contains_key("completionTime")
+    );
+    assert_eq!(patch["status"]["launcherStatus"], "Pending");
+}

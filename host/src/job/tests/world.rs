@@ -1,0 +1,282 @@
+//! A cluster in values: plays API server, kubelet and V-IPU proxy for the pure part of a reconcile.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{
+    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStatus, Pod,
+    PodCondition, PodStatus,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::fixtures::settings;
+use crate::api::ipujob_status::IPUJobStatus;
+use crate::api::ipupartition::{ControllerRef, IPUPartitionStatus, PartitionPhase, WaitingReason};
+use crate::job::build::PodSettings;
+use crate::job::facts::{Facts, Observed, facts};
+use crate::job::phase::{Phase, phase};
+use crate::job::plan::{Plan, plan};
+use crate::job::report::{self, Obstacle};
+use crate::job::validate::ValidJob;
+
+/// What there is in the cluster for one job, and the time.
+pub(crate) struct World {
+    pub(crate) observed: Observed,
+    pub(crate) settings: PodSettings,
+    pub(crate) now: Timestamp,
+}
+
+/// What one reconcile decided.
+pub(crate) struct Step {
+    pub(crate) phase: Phase,
+    pub(crate) plan: Plan,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self {
+            observed: Observed::default(),
+            settings: settings(),
+            now: "2026-01-01T00:00:00Z".parse().unwrap(),
+        }
+    }
+
+    /// One reconcile, a second after the last, with its plan carried out.
+    pub(crate) fn step(&mut self, job: &ValidJob) -> Step {
+        self.step_with(job, &[])
+    }
+
+    /// One reconcile whose writes meet obstacles: of its Pods none is made.
+    pub(crate) fn step_with(&mut self, job: &ValidJob, obstacles: &[Obstacle]) -> Step {
+        self.now += SignedDuration::from_secs(1);
+        let facts = self.facts(job);
+        let phase = phase(job, &facts);
+        let plan = plan(job, &facts, &phase, &self.settings);
+        self.carry_out(&plan, obstacles.is_empty());
+        let old = &self.observed.status;
+        let status = report::status(job, &facts, &phase, obstacles, old, self.now);
+        if let Some(status) = report::changed(old, status, self.now) {
+            self.observed.status = status;
+        }
+        Step { phase, plan }
+    }
+
+    /// Reconciles until nothing more is planned; answers every step.
+    pub(crate) fn settle(&mut self, job: &ValidJob) -> Vec<Step> {
+        let mut steps = Vec::new();
+        loop {
+            let before = self.observed.status.clone();
+            let step = self.step(job);
+            let idle = step.plan
+                == Plan {
+                    requeue: step.plan.requeue,
+                    ..Plan::default()
+                };
+            steps.push(step);
+            if idle && before == self.observed.status {
+                return steps;
+            }
+            assert!(steps.len() < 20, "a job that never settles");
+        }
+    }
+
+    pub(crate) fn facts(&self, job: &ValidJob) -> Facts {
+        facts(job, &self.observed)
+    }
+
+    pub(crate) fn status(&self) -> &IPUJobStatus {
+        &self.observed.status
+    }
+
+    /// STATUS, CURRENT, DESIRED and LASTMESSAGE as `kubectl get` shows them.
+    pub(crate) fn row(&self) -> String {
+        let status = self.status();
+        format!(
+            "{:?} {} {} {}",
+            status.launcher_status,
+            status.current_replicas.unwrap_or_default(),
+            status.desired_replicas,
+            status.last_message
+        )
+    }
+
+    /// Names of the Pods that there are, in order.
+    pub(crate) fn pods(&self) -> Vec<&str> {
+        self.observed
+            .pods
+            .iter()
+            .filter_map(|pod| pod.metadata.name.as_deref())
+            .collect()
+    }
+
+    /// Slots of the partitions that there are, in order.
+    pub(crate) fn slots(&self) -> Vec<u32> {
+        let partitions = self.observed.partitions.iter();
+        partitions.map(|partition| partition.spec.slot).collect()
+    }
+
+    /// The proxy: the partitions of these slots are there, on `pod1`.
+    pub(crate) fn ready(&mut self, slots: impl IntoIterator<Item = u32>) {
+        for slot in slots {
+            self.partition_status(
+                slot,
+                IPUPartitionStatus {
+                    phase: PartitionPhase::Ready,
+                    controller: Some(controller()),
+                    partition_id: Some(format!("p-sample-{slot}")),
+                    generation: 1,
+                    ..IPUPartitionStatus::default()
+                },
+            );
+        }
+    }
+
+    /// The proxy: the partition of a slot has to wait.
+    pub(crate) fn waits(&mut self, slot: u32, reason: &str) {
+        self.partition_status(
+            slot,
+            IPUPartitionStatus {
+                waiting: vec![WaitingReason {
+                    controller: "pod1:8090".to_owned(),
+                    reason: reason.to_owned(),
+                }],
+                ..IPUPartitionStatus::default()
+            },
+        );
+    }
+
+    pub(crate) fn partition_status(&mut self, slot: u32, status: IPUPartitionStatus) {
+        let mut partitions = self.observed.partitions.iter_mut();
+        let partition = partitions
+            .find(|partition| partition.spec.slot == slot)
+            .unwrap_or_else(|| panic!("no partition of slot {slot}"));
+        partition.status = Some(status);
+    }
+
+    /// The kubelet: every Pod that has not started runs and is Ready.
+    pub(crate) fn run_pods(&mut self) {
+        for pod in &mut self.observed.pods {
+            let status = pod.status.get_or_insert_default();
+            if status.phase.as_deref().unwrap_or("Pending") == "Pending" {
+                *status = running();
+            }
+        }
+    }
+
+    /// The kubelet: the main container of a Pod ends.
+    pub(crate) fn end(&mut self, pod: &str, exit_code: i32) {
+        let at = self.now;
+        self.pod(pod).status = Some(ended(exit_code, at));
+    }
+
+    /// Somebody deletes a Pod, and it is gone.
+    pub(crate) fn lose(&mut self, pod: &str) {
+        self.pod(pod);
+        self.observed
+            .pods
+            .retain(|found| found.metadata.name.as_deref() != Some(pod));
+    }
+
+    pub(crate) fn pod(&mut self, name: &str) -> &mut Pod {
+        self.observed
+            .pods
+            .iter_mut()
+            .find(|pod| pod.metadata.name.as_deref() == Some(name))
+            .unwrap_or_else(|| panic!("no Pod {name}"))
+    }
+
+    fn carry_out(&mut self, plan: &Plan, with_pods: bool) {
+        for deletion in &plan.delete_pods {
+            self.lose(&deletion.name);
+        }
+        for partition in &plan.create_partitions {
+            let mut partition = partition.clone();
+            partition.metadata.uid = partition.metadata.name.clone();
+            self.observed.partitions.push(partition);
+        }
+        for pod in plan.create_pods.iter().filter(|_| with_pods) {
+            let mut pod = pod.clone();
+            pod.metadata.uid = pod.metadata.name.clone();
+            self.observed.pods.push(pod);
+        }
+        for deletion in &plan.delete_partitions {
+            self.observed
+                .partitions
+                .retain(|found| found.metadata.uid.as_ref() != Some(&deletion.uid));
+        }
+        self.observed
+            .partitions
+            .sort_by_key(|found| found.spec.slot);
+    }
+}
+
+/// The V-IPU controller of every partition here.
+pub(crate) fn controller() -> ControllerRef {
+    ControllerRef {
+        name: "pod1:8090".to_owned(),
+        host: "pod1".to_owned(),
+        port: 8090,
+        label_key: "ipunode".to_owned(),
+        label_value: "pod1".to_owned(),
+    }
+}
+
+/// The environment of a container by name, with the text of plain values.
+pub(crate) fn environment(pod: &Pod, container: usize) -> BTreeMap<String, String> {
+    pod.spec.as_ref().unwrap().containers[container]
+        .env
+        .iter()
+        .flatten()
+        .map(|variable| {
+            (
+                variable.name.clone(),
+                variable.value.clone().unwrap_or_default(),
+            )
+        })
+        .collect()
+}
+
+fn running() -> PodStatus {
+    PodStatus {
+        phase: Some("Running".to_owned()),
+        conditions: Some(vec![PodCondition {
+            type_: "Ready".to_owned(),
+            status: "True".to_owned(),
+            ..PodCondition::default()
+        }]),
+        container_statuses: Some(vec![ContainerStatus {
+            name: "main".to_owned(),
+            state: Some(ContainerState {
+                running: Some(ContainerStateRunning::default()),
+                ..ContainerState::default()
+            }),
+            ..ContainerStatus::default()
+        }]),
+        ..PodStatus::default()
+    }
+}
+
+fn ended(exit_code: i32, at: Timestamp) -> PodStatus {
+    let (phase, reason) = if exit_code == 0 {
+        ("Succeeded", "Completed")
+    } else {
+        ("Failed", "Error")
+    };
+    PodStatus {
+        phase: Some(phase.to_owned()),
+        container_statuses: Some(vec![ContainerStatus {
+            name: "main".to_owned(),
+            state: Some(ContainerState {
+                terminated: Some(ContainerStateTerminated {
+                    exit_code,
+                    reason: Some(reason.to_owned()),
+                    finished_at: Some(Time(at)),
+                    ..ContainerStateTerminated::default()
+                }),
+                ..ContainerState::default()
+            }),
+            ..ContainerStatus::default()
+        }]),
+        ..PodStatus::default()
+    }
+}

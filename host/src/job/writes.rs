@@ -1,0 +1,216 @@
+//! The one door through which the job controller writes to the cluster.
+
+use std::fmt::Debug;
+
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::{NamespaceResourceScope, Resource};
+use kube::{Client, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use thiserror::Error;
+
+use super::plan::Deletion;
+use super::report::Obstacle;
+use crate::names;
+
+/// A write that did not get through to the API server, or met an error of its own.
+#[derive(Debug, Error)]
+#[error("failed to {action} {object}")]
+pub struct WriteError {
+    action: &'static str,
+    object: String,
+    /// What the client says.
+    #[source]
+    pub source: kube::Error,
+}
+
+impl WriteError {
+    /// Whether somebody else wrote the object since it was read.
+    pub fn is_conflict(&self) -> bool {
+        matches!(&self.source, kube::Error::Api(status) if status.is_conflict())
+    }
+}
+
+/// What became of a write.
+pub type Written = Result<Option<Obstacle>, WriteError>;
+
+/// Makes an object. Where one of the name exists, its owner's UID decides: it is ours and was made
+/// a moment ago, it is going, or it belongs to a stranger, and is never adopted.
+pub async fn create<K>(api: &Api<K>, object: &K, owner: &str) -> Written
+where
+    K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
+{
+    let parameters = PostParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    match api.create(&parameters, object).await {
+        Ok(_) => Ok(None),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            let name = object.name_any();
+            let found = api
+                .get_opt(&name)
+                .await
+                .map_err(|source| failed("read", object, source))?;
+            // Gone again: the next reconcile makes it.
+            Ok(found.and_then(|found| in_the_way(&found, owner)))
+        }
+        Err(error) => refused_or_failed("create", object, error),
+    }
+}
+
+/// Brings an object inside the job's namespace to a state by server-side apply, unless it belongs
+/// to a stranger: a ConfigMap `<job>-config` may well be a user's own.
+pub async fn apply<K>(client: &Client, namespace: &str, object: &K, owner: &str) -> Written
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Serialize
+        + DeserializeOwned
+        + Clone
+        + Debug,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), namespace);
+    let name = object.name_any();
+    let found = api
+        .get_opt(&name)
+        .await
+        .map_err(|source| failed("read", object, source))?;
+    let mut wanted = object.clone();
+    if let Some(found) = found {
+        if let Some(obstacle) = in_the_way(&found, owner) {
+            return Ok(Some(obstacle));
+        }
+        // Another object that takes the name in between is a conflict, and not overwritten.
+        wanted.meta_mut().uid = found.uid();
+    }
+    let parameters = PatchParams::apply(names::FIELD_MANAGER).force();
+    match api.patch(&name, &parameters, &Patch::Apply(&wanted)).await {
+        Ok(_) => Ok(None),
+        Err(error) => refused_or_failed("apply", object, error),
+    }
+}
+
+/// Deletes this object and no other of the same name. One that is gone is a success.
+pub async fn delete<K>(api: &Api<K>, deletion: &Deletion) -> Result<(), WriteError>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
+{
+    let parameters = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: Some(deletion.uid.clone()),
+            resource_version: None,
+        }),
+        ..DeleteParams::background()
+    };
+    match api.delete(&deletion.name, &parameters).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        Err(source) => Err(WriteError {
+            action: "delete",
+            object: format!("{} {}", K::kind(&()), deletion.name),
+            source,
+        }),
+    }
+}
+
+/// Sends a merge patch to an IPUJob: its finalizers.
+pub async fn patch_job(
+    jobs: &Api<kube::api::DynamicObject>,
+    name: &str,
+    patch: &Value,
+) -> Result<(), WriteError> {
+    let parameters = PatchParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let sent = jobs.patch(name, &parameters, &Patch::Merge(patch)).await;
+    of_job("patch", name, sent.map(|_| ()))
+}
+
+/// Sends a merge patch to the status of an IPUJob. Server-side apply would need the whole object
+/// to keep the schema, and the status of one that does not is where a user looks for the reason.
+pub async fn patch_job_status(
+    jobs: &Api<kube::api::DynamicObject>,
+    name: &str,
+    patch: &Value,
+) -> Result<(), WriteError> {
+    let parameters = PatchParams {
+        field_manager: Some(format!("{}/status", names::FIELD_MANAGER)),
+        ..PatchParams::default()
+    };
+    let sent = jobs
+        .patch_status(name, &parameters, &Patch::Merge(patch))
+        .await;
+    of_job("write the status of", name, sent.map(|_| ()))
+}
+
+/// A job that is gone needs no write any more.
+fn of_job(
+    action: &'static str,
+    name: &str,
+    sent: Result<(), kube::Error>,
+) -> Result<(), WriteError> {
+    match sent {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        sent => sent.map_err(|source| WriteError {
+            action,
+            object: format!("IPUJob {name}"),
+            source,
+        }),
+    }
+}
+
+/// What an object that was found says to somebody who wants its name.
+fn in_the_way<K: Resource<DynamicType = ()>>(found: &K, owner: &str) -> Option<Obstacle> {
+    let object = named(found);
+    if found.meta().deletion_timestamp.is_some() {
+        return Some(Obstacle::Leaving { object });
+    }
+    let owners = found.owner_references();
+    if owners.iter().any(|reference| reference.uid == owner) {
+        return None;
+    }
+    let owner = match owners
+        .iter()
+        .find(|reference| reference.controller == Some(true))
+    {
+        Some(reference) => format!("{} {}", reference.kind, reference.name),
+        None => "nobody that it names".to_owned(),
+    };
+    Some(Obstacle::Stranger { object, owner })
+}
+
+/// What the API server refuses for good, or until somebody changes something, is for the user to
+/// know; anything else is tried again.
+fn refused_or_failed<K: Resource<DynamicType = ()>>(
+    action: &'static str,
+    object: &K,
+    error: kube::Error,
+) -> Written {
+    match error {
+        kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422) => {
+            Ok(Some(Obstacle::Refused {
+                object: named(object),
+                reason: status.message.clone(),
+            }))
+        }
+        source => Err(failed(action, object, source)),
+    }
+}
+
+fn failed<K: Resource<DynamicType = ()>>(
+    action: &'static str,
+    object: &K,
+    source: kube::Error,
+) -> WriteError {
+    WriteError {
+        action,
+        object: named(object),
+        source,
+    }
+}
+
+fn named<K: Resource<DynamicType = ()>>(object: &K) -> String {
+    format!("{} {}", K::kind(&()), object.name_any())
+}

@@ -1,0 +1,32 @@
+//! The IPU Operator: a Kubernetes operator for Graphcore IPUs, extensible with WebAssembly.
+#![forbid(unsafe_code)]
+
+pub mod agent;
+#[cfg(feature = "operator")]
+pub mod api;
+#[cfg(feature = "operator")]
+pub mod certificates;
+#[cfg(feature = "operator")]
+pub mod cli;
+#[cfg(feature = "operator")]
+pub mod controller;
+#[cfg(feature = "operator")]
+pub mod job;
+#[cfg(feature = "operator")]
+pub mod names;
+#[cfg(feature = "operator")]
+pub mod partition;
+#[cfg(feature = "operator")]
+pub mod policy_cli;
+#[cfg(feature = "operator")]
+pub mod proxy;
+#[cfg(feature = "operator")]
+pub mod rest;
+#[cfg(feature = "operator")]
+pub mod telemetry;
+#[cfg(feature = "operator")]
+pub mod vipu;
+#[cfg(feature = "operator")]
+pub mod wasm;
+#[cfg(feature = "operator")]
+pub mod webhook;

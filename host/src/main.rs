@@ -1,0 +1,38 @@
+//! `ipu-operator`: reads the command line, starts the log, and hands over to the library.
+
+use anyhow::Context;
+use clap::Parser;
+use ipu_operator::cli::{Arguments, LogArguments, Task};
+use ipu_operator::{api, controller, policy_cli, proxy, telemetry};
+
+fn main() -> anyhow::Result<()> {
+    let task = Arguments::parse().task;
+    // An error would mean that it is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match task {
+        Task::Controller(arguments) => {
+            start_log(&arguments.log)?;
+            runtime()?.block_on(controller::run(arguments.into()))?;
+        }
+        Task::VipuProxy(arguments) => {
+            start_log(&arguments.log)?;
+            runtime()?.block_on(proxy::run(arguments.proxy))?;
+        }
+        Task::Policy(arguments) => policy_cli::run(arguments, &mut std::io::stdout().lock())?,
+        Task::Crd => print!("{}", api::crd::render()),
+    }
+    Ok(())
+}
+
+fn start_log(log: &LogArguments) -> anyhow::Result<()> {
+    telemetry::start(log.log_format, &log.log_level)?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");
+    Ok(())
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("failed to start the asynchronous runtime")
+}

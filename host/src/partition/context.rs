@@ -1,0 +1,62 @@
+//! What every reconcile of an IPUPartition works with.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube::Client;
+use kube::runtime::events::{Recorder, Reporter};
+use tokio::sync::Notify;
+
+use super::fleet::Fleet;
+use super::step::Settings;
+use crate::wasm::Policies;
+
+/// Shared by all reconciles and the sweep.
+pub struct Context {
+    /// The API server.
+    pub client: Client,
+    /// The V-IPU controllers.
+    pub fleet: Arc<Fleet>,
+    /// The placement policy.
+    pub policies: Policies,
+    /// This installation and its times.
+    pub settings: Settings,
+    /// Writes events on IPUPartitions.
+    pub(super) recorder: Recorder,
+    /// Told when IPUs were given back, so that whoever waits is looked at again.
+    pub(super) given_back: Arc<Notify>,
+    rests: Mutex<HashMap<String, u32>>,
+}
+
+impl Context {
+    /// A context for one process.
+    pub fn new(client: Client, fleet: Arc<Fleet>, policies: Policies, settings: Settings) -> Self {
+        Context {
+            recorder: Recorder::new(client.clone(), Reporter::from("ipu-operator-vipu-proxy")),
+            client,
+            fleet,
+            policies,
+            settings,
+            given_back: Arc::default(),
+            rests: Mutex::default(),
+        }
+    }
+
+    /// How often in a row the object of this UID rested with nothing done before, counting up.
+    pub(super) fn count_rest(&self, uid: &str, has_worked: bool) -> u32 {
+        let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = rests.entry(uid.to_owned()).or_default();
+        *count = if has_worked {
+            0
+        } else {
+            count.saturating_add(1)
+        };
+        *count
+    }
+
+    /// Forgets an object that is gone.
+    pub(super) fn forget(&self, uid: &str) {
+        let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+        rests.remove(uid);
+    }
+}

@@ -1,0 +1,119 @@
+//! Pure: which Kubernetes events a change of an IPUPartition's status is worth.
+
+use crate::api::ipupartition::{Attempt, IPUPartitionStatus, PartitionPhase};
+
+/// An event on an IPUPartition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Note {
+    /// Whether an admin should look at it.
+    pub is_warning: bool,
+    /// A word for programs.
+    pub reason: &'static str,
+    /// A sentence for people.
+    pub message: String,
+}
+
+/// The event that the step from one status to the next is worth, if any. Waiting is told once, not
+/// each time that the numbers of free IPUs change.
+pub(super) fn of_change(before: &IPUPartitionStatus, after: &IPUPartitionStatus) -> Option<Note> {
+    let is_new = before.phase != after.phase;
+    let message = || after.message.clone().unwrap_or_default();
+    match after.phase {
+        PartitionPhase::Ready if is_new => Some(normal("Ready", message())),
+        PartitionPhase::Error if is_new => Some(warning("Failed", message())),
+        PartitionPhase::Rejected if is_new => Some(warning("Rejected", message())),
+        PartitionPhase::Resetting if is_new => Some(normal("Resetting", message())),
+        PartitionPhase::Pending if before.waiting.is_empty() && !after.waiting.is_empty() => {
+            Some(normal("Waiting", message()))
+        }
+        PartitionPhase::Pending if before.partition_id.is_some() => {
+            Some(warning("Replacing", message()))
+        }
+        PartitionPhase::Pending
+        | PartitionPhase::Creating
+        | PartitionPhase::Ready
+        | PartitionPhase::Resetting
+        | PartitionPhase::Error
+        | PartitionPhase::Rejected
+        | PartitionPhase::Releasing => None,
+    }
+}
+
+/// The event of an object that goes, with what was given up by force.
+pub(super) fn of_release(status: &IPUPartitionStatus, abandoned: &[Attempt]) -> Option<Note> {
+    if !abandoned.is_empty() {
+        let each: Vec<String> = abandoned
+            .iter()
+            .map(|attempt| format!("{} on {}", attempt.id, attempt.controller.name))
+            .collect();
+        let message = format!(
+            "given up by force, to be swept once its controller answers and no Pod uses it: {}",
+            each.join(", ")
+        );
+        return Some(warning("Abandoned", message));
+    }
+    let id = status.attempts.last().map(|attempt| attempt.id.as_str())?;
+    let message = format!("nothing is left of partition {id} on any controller");
+    Some(normal("Removed", message))
+}
+
+fn normal(reason: &'static str, message: String) -> Note {
+    Note {
+        is_warning: false,
+        reason,
+        message,
+    }
+}
+
+fn warning(reason: &'static str, message: String) -> Note {
+    Note {
+        is_warning: true,
+        reason,
+        message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::ipupartition::WaitingReason;
+
+    fn status(phase: PartitionPhase) -> IPUPartitionStatus {
+        IPUPartitionStatus {
+            phase,
+            message: Some("said".to_owned()),
+            ..IPUPartitionStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_phase_is_told_when_it_is_entered_and_not_again() {
+        let cases = [
+            (PartitionPhase::Ready, Some("Ready")),
+            (PartitionPhase::Error, Some("Failed")),
+            (PartitionPhase::Rejected, Some("Rejected")),
+            (PartitionPhase::Resetting, Some("Resetting")),
+            (PartitionPhase::Creating, None),
+            (PartitionPhase::Releasing, None),
+        ];
+        for (phase, expected) in cases {
+            let entered = of_change(&status(PartitionPhase::Pending), &status(phase));
+            assert_eq!(entered.map(|note| note.reason), expected, "{phase:?}");
+            assert_eq!(of_change(&status(phase), &status(phase)), None, "{phase:?}");
+        }
+    }
+
+    #[test]
+    fn waiting_is_told_once() {
+        let mut waiting = status(PartitionPhase::Pending);
+        waiting.waiting = vec![WaitingReason {
+            controller: "pod1:8090".to_owned(),
+            reason: "full".to_owned(),
+        }];
+        let first = of_change(&status(PartitionPhase::Pending), &waiting);
+        assert_eq!(first.map(|note| note.reason), Some("Waiting"));
+        let mut fuller = waiting.clone();
+        fuller.waiting[0].reason = "fuller".to_owned();
+        assert_eq!(of_change(&waiting, &fuller), None);
+    }
+}

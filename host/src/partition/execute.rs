@@ -1,0 +1,334 @@
+//! Carries out one step for an IPUPartition: the only place that writes to it or calls a controller.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::events::{Event, EventType};
+use kube::{Resource, ResourceExt};
+use serde_json::json;
+
+use super::context::Context;
+use super::events::{self, Note};
+use super::knowledge::{Fact, Intent, Reply, Truth};
+use super::look;
+use super::placing::{self, shortened};
+use super::step::{Pace, Step};
+use crate::api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
+use crate::names;
+use crate::vipu::model::CreateRequest;
+use crate::vipu::{self, VipuClient, VipuError};
+
+/// What a step led to.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// This was learned.
+    Learned(Fact),
+    /// The object was written, and is now this; the fact goes with it.
+    Wrote(Box<IPUPartition>, Fact),
+    /// The object was let go.
+    Released,
+    /// Nothing more is to be done for now.
+    Rest(Pace),
+}
+
+/// Why a step could not be carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecuteError {
+    /// The object was changed meanwhile, or is gone: begin again with what it is now.
+    #[error("failed to write the IPUPartition, since it was changed meanwhile")]
+    Conflict,
+    /// The finalizer could not be put on.
+    #[error("failed to add the finalizer")]
+    AddFinalizer(#[source] kube::Error),
+    /// The finalizer could not be taken off.
+    #[error("failed to remove the finalizer")]
+    RemoveFinalizer(#[source] kube::Error),
+    /// The status could not be written.
+    #[error("failed to write the status")]
+    WriteStatus(#[source] kube::Error),
+    /// The Pods that use the partition could not be listed.
+    #[error("failed to list the Pods that use partition {id}")]
+    ListPods {
+        /// The partition.
+        id: String,
+        /// What the API server said.
+        #[source]
+        source: kube::Error,
+    },
+}
+
+/// Carries out `step` for `partition`.
+pub(super) async fn execute(
+    context: &Context,
+    partition: &IPUPartition,
+    step: Step,
+) -> Result<Outcome, ExecuteError> {
+    let fact = match step {
+        Step::Rest(pace) => return Ok(Outcome::Rest(pace)),
+        Step::AddFinalizer => {
+            let written = set_finalizer(context, partition, true)
+                .await
+                .map_err(|error| unless_conflict(error, ExecuteError::AddFinalizer))?;
+            return Ok(Outcome::Wrote(Box::new(written), Fact::Written));
+        }
+        Step::RemoveFinalizer { abandoned } => {
+            release(context, partition, &abandoned).await?;
+            return Ok(Outcome::Released);
+        }
+        Step::Write(status) => {
+            return write(context, partition, *status, Fact::Written).await;
+        }
+        Step::Record(status, intent) => {
+            return write(context, partition, *status, Fact::Recorded(intent)).await;
+        }
+        Step::Create(attempt) => Fact::Created {
+            reply: create(context, partition, &attempt).await,
+            id: attempt.id,
+        },
+        Step::AskTruth(attempt) => Fact::Truth {
+            truth: truth(context, &attempt).await,
+            id: attempt.id,
+        },
+        Step::CountUsers(id) => Fact::Users {
+            pods: users(&context.client, &id).await?,
+            id,
+        },
+        Step::Remove { attempt, force } => Fact::Removed {
+            error: remove(context, &attempt, force).await.err(),
+            id: attempt.id,
+        },
+        Step::Reset(attempt) => Fact::Reset {
+            error: reset(context, &attempt).await.err(),
+            id: attempt.id,
+        },
+        Step::Place => Fact::Placed(place(context, partition).await),
+    };
+    Ok(Outcome::Learned(fact))
+}
+
+/// `namespace/name` of every live Pod that carries this id, asked of the API server itself: a cache
+/// may not know of a Pod that was started just now.
+pub(super) async fn users(client: &kube::Client, id: &str) -> Result<Vec<String>, ExecuteError> {
+    let selector = format!("{}={id}", names::PARTITION_ID_LABEL);
+    let pods = Api::<Pod>::all(client.clone())
+        .list(&ListParams::default().labels(&selector))
+        .await
+        .map_err(|source| ExecuteError::ListPods {
+            id: id.to_owned(),
+            source,
+        })?;
+    let live = pods.into_iter().filter(|pod| {
+        let phase = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.phase.as_deref());
+        !matches!(phase, Some("Succeeded" | "Failed"))
+    });
+    Ok(live
+        .map(|pod| format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any()))
+        .collect())
+}
+
+async fn write(
+    context: &Context,
+    partition: &IPUPartition,
+    status: IPUPartitionStatus,
+    fact: Fact,
+) -> Result<Outcome, ExecuteError> {
+    let before = partition.status.clone().unwrap_or_default();
+    let note = events::of_change(&before, &status);
+    let mut wished = partition.clone();
+    wished.status = Some(status);
+    // A replacement with the version that was read: the API server refuses it where anybody else
+    // wrote meanwhile, and fields that are no longer set go.
+    let api = Api::<IPUPartition>::all(context.client.clone());
+    let written = api
+        .replace_status(&partition.name_any(), &PostParams::default(), &wished)
+        .await
+        .map_err(|error| unless_conflict(error, ExecuteError::WriteStatus))?;
+    log_change(&before, &written, &fact);
+    if let Some(note) = note {
+        publish(context, &written, note).await;
+    }
+    Ok(Outcome::Wrote(Box::new(written), fact))
+}
+
+fn log_change(before: &IPUPartitionStatus, written: &IPUPartition, fact: &Fact) {
+    let status = written.status.clone().unwrap_or_default();
+    let message = status.message.as_deref().unwrap_or_default();
+    match fact {
+        Fact::Recorded(Intent::Create(id) | Intent::Reset(id)) => {
+            tracing::info!(partition = %written.name_any(), id, message, "wrote down what comes next");
+        }
+        _ if before.phase != status.phase || before.message != status.message => {
+            tracing::info!(partition = %written.name_any(), phase = ?status.phase, message);
+        }
+        _ => tracing::debug!(partition = %written.name_any(), "wrote the status"),
+    }
+}
+
+async fn release(
+    context: &Context,
+    partition: &IPUPartition,
+    abandoned: &[Attempt],
+) -> Result<(), ExecuteError> {
+    let status = partition.status.clone().unwrap_or_default();
+    let note = events::of_release(&status, abandoned);
+    set_finalizer(context, partition, false)
+        .await
+        .map_err(|error| unless_conflict(error, ExecuteError::RemoveFinalizer))?;
+    for attempt in abandoned {
+        tracing::warn!(
+            partition = %partition.name_any(), id = attempt.id, controller = attempt.controller.name,
+            "gave up a partition by force; it is swept once its controller answers"
+        );
+    }
+    context.given_back.notify_one();
+    if let Some(note) = note {
+        publish(context, partition, note).await;
+    }
+    Ok(())
+}
+
+async fn set_finalizer(
+    context: &Context,
+    partition: &IPUPartition,
+    is_held: bool,
+) -> Result<IPUPartition, kube::Error> {
+    let mut finalizers: Vec<String> = partition.finalizers().to_vec();
+    finalizers.retain(|name| name != names::PARTITION_FINALIZER);
+    if is_held {
+        finalizers.push(names::PARTITION_FINALIZER.to_owned());
+    }
+    let patch = json!({
+        "metadata": {
+            "uid": partition.uid(),
+            "resourceVersion": partition.resource_version(),
+            "finalizers": finalizers,
+        }
+    });
+    Api::<IPUPartition>::all(context.client.clone())
+        .patch(
+            &partition.name_any(),
+            &PatchParams::default(),
+            &Patch::Merge(patch),
+        )
+        .await
+}
+
+async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) -> Reply {
+    let spec = &partition.spec;
+    let request = CreateRequest {
+        id: attempt.id.clone(),
+        ipus: spec.ipus,
+        gcds: spec.gcds,
+        replicas: spec.options.replicas,
+        reconfigurable: spec.options.reconfigurable,
+    };
+    let result = match context.fleet.client(&attempt.controller) {
+        Ok(client) => client.create(&request).await,
+        Err(error) => Err(error),
+    };
+    context.fleet.changed(&attempt.controller);
+    let Err(error) = result else {
+        return Reply::Done;
+    };
+    let reason = shortened(&error.reason());
+    tracing::warn!(
+        id = attempt.id,
+        controller = attempt.controller.name,
+        reason,
+        "create failed"
+    );
+    match error {
+        VipuError::Address { .. } | VipuError::Unreachable { .. } => Reply::NotSent(reason),
+        VipuError::OutcomeUnknown { .. }
+        | VipuError::Refused { .. }
+        | VipuError::Incomplete { .. } => Reply::Failed(reason),
+    }
+}
+
+async fn truth(context: &Context, attempt: &Attempt) -> Truth {
+    let result = match context.fleet.client(&attempt.controller) {
+        Ok(client) => client.truth(&attempt.id).await,
+        Err(error) => Err(error),
+    };
+    match result {
+        Ok(vipu::Truth::Absent) => Truth::Absent,
+        Ok(vipu::Truth::Present(state)) => Truth::Present(look::seen(&state)),
+        Err(error) => Truth::Unreachable(shortened(&error.reason())),
+    }
+}
+
+async fn remove(context: &Context, attempt: &Attempt, force: bool) -> Result<(), String> {
+    let client = client(context, attempt)?;
+    let result = client.remove(&attempt.id, force).await;
+    context.fleet.changed(&attempt.controller);
+    context.given_back.notify_one();
+    result.map_err(|error| shortened(&error.reason()))
+}
+
+async fn reset(context: &Context, attempt: &Attempt) -> Result<(), String> {
+    let client = client(context, attempt)?;
+    let result = client.reset(&attempt.id).await;
+    result.map_err(|error| shortened(&error.reason()))
+}
+
+fn client(context: &Context, attempt: &Attempt) -> Result<VipuClient, String> {
+    let client = context.fleet.client(&attempt.controller);
+    client.map_err(|error| shortened(&error.reason()))
+}
+
+async fn place(context: &Context, partition: &IPUPartition) -> super::knowledge::Answer {
+    let status = partition.status.clone().unwrap_or_default();
+    let controllers = context.fleet.controllers();
+    let views = context.fleet.views().await;
+    let placed = context
+        .policies
+        .place(
+            &placing::request(partition),
+            &views,
+            &placing::tried(&status),
+        )
+        .await;
+    if let Some(why) = &placed.overruled {
+        tracing::warn!(partition = %partition.name_any(), why, "the placement policy was overruled");
+        let note = Note {
+            is_warning: true,
+            reason: "PolicyOverruled",
+            message: shortened(why),
+        };
+        publish(context, partition, note).await;
+    }
+    placing::answer(placed.decision, &controllers)
+}
+
+/// An event is for people: that one could not be written changes nothing.
+pub(super) async fn publish(context: &Context, partition: &IPUPartition, note: Note) {
+    let event = Event {
+        type_: if note.is_warning {
+            EventType::Warning
+        } else {
+            EventType::Normal
+        },
+        reason: note.reason.to_owned(),
+        note: Some(note.message),
+        action: note.reason.to_owned(),
+        secondary: None,
+    };
+    let regarding = partition.object_ref(&());
+    if let Err(error) = context.recorder.publish(&event, &regarding).await {
+        tracing::warn!(partition = %partition.name_any(), %error, "failed to write an event");
+    }
+}
+
+fn unless_conflict(
+    error: kube::Error,
+    otherwise: impl FnOnce(kube::Error) -> ExecuteError,
+) -> ExecuteError {
+    match &error {
+        kube::Error::Api(status) if status.code == 409 || status.code == 404 => {
+            ExecuteError::Conflict
+        }
+        _ => otherwise(error),
+    }
+}

@@ -1,0 +1,74 @@
+//! The V-IPU controllers as the reconciler meets them: a client for each, and what they have now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::placing::shortened;
+use crate::api::ipupartition::ControllerRef;
+use crate::vipu::inventory::Report;
+use crate::vipu::{Inventories, Registry, VipuClient, VipuError};
+use crate::wasm::model::ControllerView;
+
+/// How old an inventory may be. What the operator itself changes is told at once; this is for
+/// partitions that are made by hand.
+const AGE: Duration = Duration::from_secs(2);
+
+/// Every controller of the admin's list, and those that older attempts still name.
+#[derive(Debug)]
+pub struct Fleet {
+    registry: Arc<Registry>,
+    inventories: Inventories,
+}
+
+impl Fleet {
+    /// A fleet that follows the registry's list.
+    pub fn new(registry: Arc<Registry>) -> Self {
+        Fleet {
+            inventories: Inventories::new(registry.clone()),
+            registry,
+        }
+    }
+
+    /// The registry that it follows.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The admin's list as it is now.
+    pub fn controllers(&self) -> Vec<ControllerRef> {
+        self.registry.known().entries.clone()
+    }
+
+    /// A client of one controller, in the list or not: what was made on one that has left the list
+    /// has to be removed there.
+    pub fn client(&self, controller: &ControllerRef) -> Result<VipuClient, VipuError> {
+        self.registry.client(controller)
+    }
+
+    /// What every controller of the list has now, in the list's order.
+    pub async fn views(&self) -> Vec<ControllerView> {
+        let reports = self.inventories.all(AGE).await;
+        reports.into_iter().map(view).collect()
+    }
+
+    /// Something was made on or removed from this controller.
+    pub(super) fn changed(&self, controller: &ControllerRef) {
+        self.inventories.forget(&controller.name);
+    }
+}
+
+fn view(report: Report) -> ControllerView {
+    let (inventory, unreachable) = match report.inventory {
+        Ok(inventory) => (inventory, None),
+        Err(error) => (Default::default(), Some(shortened(&error.reason()))),
+    };
+    ControllerView {
+        name: report.controller.name,
+        label_key: report.controller.label_key,
+        label_value: report.controller.label_value,
+        unreachable,
+        total_ipus: inventory.total,
+        used_ipus: inventory.used,
+        largest_free: inventory.largest_free(),
+    }
+}

@@ -1,0 +1,114 @@
+//! One reconcile of one IPUPartition: steps until there is nothing to do for now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::core::DeserializeGuard;
+use kube::runtime::controller::Action;
+
+use super::context::Context;
+use super::execute::{self, ExecuteError, Outcome};
+use super::knowledge::Knowledge;
+use super::pace;
+use super::step;
+use crate::api::ipupartition::IPUPartition;
+
+/// Steps of one reconcile. No way through the state machine is longer; this bounds a mistake in it.
+const STEPS_MAX: u32 = 256;
+
+/// An object as the watch delivers it: one that cannot be read does not stop the others.
+pub type Guarded = DeserializeGuard<IPUPartition>;
+
+/// Why a reconcile ended before it came to rest.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReconcileError {
+    /// A step could not be carried out.
+    #[error("failed to carry out a step")]
+    Execute(#[from] ExecuteError),
+    /// The steps went round in a circle.
+    #[error("failed to come to rest within {STEPS_MAX} steps")]
+    Circle,
+}
+
+/// Brings one IPUPartition as far as it goes now.
+pub(super) async fn reconcile(
+    object: Arc<Guarded>,
+    context: Arc<Context>,
+) -> Result<Action, ReconcileError> {
+    let mut partition = match &object.0 {
+        Ok(partition) => partition.clone(),
+        Err(invalid) => {
+            let name = invalid.metadata.name.as_deref().unwrap_or_default();
+            let error = &invalid.error;
+            tracing::warn!(
+                partition = name,
+                %error,
+                "left alone: the IPUPartition cannot be read; correct the named field"
+            );
+            return Ok(Action::await_change());
+        }
+    };
+    let uid = partition.uid().unwrap_or_default();
+    let mut knowledge = Knowledge::default();
+    let mut has_worked = false;
+    for _ in 0..STEPS_MAX {
+        let step = step::next(&partition, &knowledge, &context.settings, Timestamp::now());
+        tracing::trace!(partition = %partition.name_any(), ?step);
+        match execute::execute(&context, &partition, step).await? {
+            Outcome::Learned(fact) => knowledge.learn(fact),
+            Outcome::Wrote(written, fact) => {
+                partition = *written;
+                knowledge.learn(fact);
+                has_worked = true;
+            }
+            Outcome::Released => {
+                context.forget(&uid);
+                return Ok(Action::await_change());
+            }
+            Outcome::Rest(pace) => {
+                let rests = context.count_rest(&uid, has_worked);
+                let pause = pace::rest(pace, rests);
+                return Ok(pause.map_or_else(Action::await_change, Action::requeue));
+            }
+        }
+    }
+    Err(ReconcileError::Circle)
+}
+
+/// When to try again after an error: at once where the object was only changed meanwhile, so that
+/// the new version has time to arrive; else with growing pauses.
+#[allow(clippy::needless_pass_by_value, reason = "the signature is kube's")]
+pub(super) fn after_error(
+    object: Arc<Guarded>,
+    error: &ReconcileError,
+    context: Arc<Context>,
+) -> Action {
+    let name = object.name_any();
+    match error {
+        ReconcileError::Execute(ExecuteError::Conflict) => {
+            tracing::debug!(partition = name, "changed meanwhile; beginning again");
+            Action::requeue(Duration::from_millis(100))
+        }
+        ReconcileError::Execute(
+            ExecuteError::AddFinalizer(_)
+            | ExecuteError::RemoveFinalizer(_)
+            | ExecuteError::WriteStatus(_)
+            | ExecuteError::ListPods { .. },
+        )
+        | ReconcileError::Circle => {
+            let rests = context.count_rest(&object.uid().unwrap_or_default(), false);
+            tracing::warn!(partition = name, error = chain(error), "trying again");
+            let pause = pace::rest(step::Pace::Blocked, rests);
+            pause.map_or_else(Action::await_change, Action::requeue)
+        }
+    }
+}
+
+/// An error and all that it was caused by, in one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    let texts: Vec<String> = causes.map(ToString::to_string).collect();
+    texts.join(": ")
+}

@@ -1,0 +1,335 @@
+//! Pure: every change that is ever made to the status of an IPUPartition.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use super::knowledge::Seen;
+use crate::api::ipupartition::{
+    Attempt, AttemptOutcome, ControllerRef, IPUPartitionStatus, PartitionPhase, WaitingReason,
+};
+
+/// Type of the one condition of an IPUPartition.
+pub const READY: &str = "Ready";
+
+/// Removed attempts that stay listed for people to read.
+const HISTORY: usize = 8;
+
+/// The attempt whose partition the slot uses or is about to use.
+pub fn current(status: &IPUPartitionStatus) -> Option<&Attempt> {
+    let id = status.partition_id.as_deref()?;
+    status.attempts.iter().find(|attempt| attempt.id == id)
+}
+
+/// Whether an attempt may have left something on its controller.
+pub fn is_held(attempt: &Attempt) -> bool {
+    match attempt.outcome {
+        AttemptOutcome::Unknown | AttemptOutcome::Created => true,
+        AttemptOutcome::Refused | AttemptOutcome::Removed => false,
+    }
+}
+
+/// The status that is written before a controller is asked to make partition `id`.
+pub(super) fn begun(
+    status: &IPUPartitionStatus,
+    controller: ControllerRef,
+    id: String,
+    generation: i64,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    let message = format!("asking {} for partition {id}", controller.name);
+    next.generation = generation;
+    next.phase = PartitionPhase::Creating;
+    next.partition_id = None;
+    next.controller = None;
+    next.attempts.push(Attempt {
+        controller,
+        id,
+        outcome: AttemptOutcome::Unknown,
+        reason: None,
+        started: Some(Time(now)),
+    });
+    forget_old(&mut next.attempts);
+    ready(next, false, "Creating", message, now)
+}
+
+/// The controller has partition `id`, and the slot takes it.
+pub(super) fn adopted(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> IPUPartitionStatus {
+    let mut next = with_outcome(status, id, AttemptOutcome::Created, None);
+    let controller = next
+        .attempts
+        .iter()
+        .find(|attempt| attempt.id == id)
+        .map(|attempt| attempt.controller.clone());
+    let name = controller.as_ref().map_or("", |found| found.name.as_str());
+    let message = format!("partition {id} forms on {name}");
+    next.phase = PartitionPhase::Creating;
+    next.partition_id = Some(id.to_owned());
+    next.controller = controller;
+    ready(next, false, "Creating", message, now)
+}
+
+/// How the attempt at `id` ended. An attempt that ended is no longer the one that the slot uses.
+pub(super) fn with_outcome(
+    status: &IPUPartitionStatus,
+    id: &str,
+    outcome: AttemptOutcome,
+    reason: Option<&str>,
+) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    for attempt in next.attempts.iter_mut().filter(|attempt| attempt.id == id) {
+        attempt.outcome = outcome;
+        if reason.is_some() {
+            attempt.reason = reason.map(ToOwned::to_owned);
+        }
+    }
+    next
+}
+
+/// The partition is active.
+pub(super) fn active(
+    status: &IPUPartitionStatus,
+    seen: &Seen,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    let (id, on) = usable(status);
+    let message = format!("partition {id} is active on {on}");
+    next.phase = PartitionPhase::Ready;
+    next.waiting.clear();
+    next.auto_resets.clone_from(&seen.auto_resets);
+    ready(next, true, "Active", message, now)
+}
+
+/// The partition is wanted and used, but its controller says that it is in error: it stays as it
+/// is for a time, since users' programs reset their own partitions.
+pub(super) fn disturbed(
+    status: &IPUPartitionStatus,
+    seen: &Seen,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    let (id, on) = usable(status);
+    let message = format!("{on} reports partition {id} in error: {}", errors(seen));
+    next.auto_resets.clone_from(&seen.auto_resets);
+    ready(next, false, "Disturbed", message, now)
+}
+
+/// The partition is wanted, and cannot be used any more.
+pub(super) fn failed(
+    status: &IPUPartitionStatus,
+    reason: &str,
+    message: String,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    next.phase = PartitionPhase::Error;
+    ready(next, false, reason, message, now)
+}
+
+/// The partition is gone although it was wanted.
+pub(super) fn vanished(
+    status: &IPUPartitionStatus,
+    id: &str,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let (_, on) = usable(status);
+    let message = format!(
+        "partition {id} vanished from {on} while it was wanted; somebody removed it there, or the \
+         controller lost its state"
+    );
+    let mut next = with_outcome(status, id, AttemptOutcome::Removed, Some("vanished"));
+    next.partition_id = None;
+    next.controller = None;
+    end_round(&mut next);
+    failed(&next, "Vanished", message, now)
+}
+
+/// The partition never became active: it is given up, and its controller is not asked again in
+/// this round, for the reason given.
+pub(super) fn stillborn(
+    status: &IPUPartitionStatus,
+    id: &str,
+    reason: &str,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let (_, on) = usable(status);
+    let message = format!("partition {id} did not form on {on}: {reason}");
+    let next = with_outcome(status, id, AttemptOutcome::Created, Some(reason));
+    set_aside(next, message, now)
+}
+
+/// The partition served its slot and is to be replaced by a fresh one.
+pub(super) fn replaced(
+    status: &IPUPartitionStatus,
+    message: String,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    end_round(&mut next);
+    set_aside(next, message, now)
+}
+
+fn set_aside(
+    mut status: IPUPartitionStatus,
+    message: String,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    status.partition_id = None;
+    status.controller = None;
+    status.phase = PartitionPhase::Pending;
+    ready(status, false, "Replacing", message, now)
+}
+
+/// The status that is written before a controller is asked to reset the partition.
+pub(super) fn resetting(status: &IPUPartitionStatus, now: Timestamp) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    let (id, on) = usable(status);
+    let message = format!("partition {id} is being reset on {on}");
+    next.phase = PartitionPhase::Resetting;
+    ready(next, false, "Resetting", message, now)
+}
+
+/// The reset that was written down is not begun, since the partition is in use after all.
+pub(super) fn reset_put_off(status: &IPUPartitionStatus, message: String) -> IPUPartitionStatus {
+    let mut next = noted(status, message);
+    next.phase = PartitionPhase::Ready;
+    next
+}
+
+/// The reset of this generation was carried out, or made needless by a fresh partition.
+pub(super) fn reset_observed(status: &IPUPartitionStatus, generation: i64) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    next.observed_reset_generation = generation;
+    next
+}
+
+/// No controller has room now. The round of attempts ends here, and the next one begins afresh.
+pub(super) fn waiting(
+    status: &IPUPartitionStatus,
+    reasons: &[WaitingReason],
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    next.phase = PartitionPhase::Pending;
+    next.waiting = reasons.to_vec();
+    next.attempts.retain(is_held);
+    let message = if reasons.is_empty() {
+        "no V-IPU controller is configured; the admin's list of controllers is empty".to_owned()
+    } else {
+        let each: Vec<String> = reasons
+            .iter()
+            .map(|reason| format!("{}: {}", reason.controller, reason.reason))
+            .collect();
+        format!("no V-IPU controller has room now; {}", each.join("; "))
+    };
+    ready(next, false, "Waiting", message, now)
+}
+
+/// No controller can ever make it.
+pub(super) fn rejected(
+    status: &IPUPartitionStatus,
+    why: &str,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    next.phase = PartitionPhase::Rejected;
+    next.waiting.clear();
+    next.attempts.retain(is_held);
+    ready(next, false, "Rejected", why.to_owned(), now)
+}
+
+/// The partition is on its way out, or held up on it for the reason given.
+pub(super) fn releasing(
+    status: &IPUPartitionStatus,
+    message: String,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    next.phase = PartitionPhase::Releasing;
+    next.waiting.clear();
+    ready(next, false, "Releasing", message, now)
+}
+
+/// Nothing changes but what is said of it.
+pub(super) fn noted(status: &IPUPartitionStatus, message: String) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    next.message = Some(message);
+    next
+}
+
+/// Since when the condition `Ready` has had this reason, where it has it.
+pub(super) fn since(status: &IPUPartitionStatus, reason: &str) -> Option<Timestamp> {
+    status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == READY && condition.reason == reason)
+        .map(|condition| condition.last_transition_time.0)
+}
+
+/// What a controller says is wrong, in one line.
+pub(super) fn errors(seen: &Seen) -> String {
+    if seen.errors.is_empty() {
+        "it gives no reason".to_owned()
+    } else {
+        seen.errors.join("; ")
+    }
+}
+
+fn usable(status: &IPUPartitionStatus) -> (&str, &str) {
+    (
+        status.partition_id.as_deref().unwrap_or_default(),
+        status
+            .controller
+            .as_ref()
+            .map_or("", |controller| controller.name.as_str()),
+    )
+}
+
+/// Sets message and condition. The time of the condition moves only with its status, or the status
+/// of an object that rests would change for ever.
+fn ready(
+    mut status: IPUPartitionStatus,
+    is_ready: bool,
+    reason: &str,
+    message: String,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let value = if is_ready { "True" } else { "False" };
+    let kept = status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == READY && condition.status == value)
+        .map(|condition| condition.last_transition_time.clone());
+    let condition = Condition {
+        type_: READY.to_owned(),
+        status: value.to_owned(),
+        reason: reason.to_owned(),
+        message: message.clone(),
+        last_transition_time: kept.unwrap_or(Time(now)),
+        observed_generation: None,
+    };
+    status.conditions.retain(|other| other.type_ != READY);
+    status.conditions.push(condition);
+    status.message = Some(message);
+    status
+}
+
+/// Refused attempts stay, since they say which controllers this round has tried already.
+fn forget_old(attempts: &mut Vec<Attempt>) {
+    let is_removed = |attempt: &Attempt| attempt.outcome == AttemptOutcome::Removed;
+    let removed = attempts.iter().filter(|one| is_removed(one)).count();
+    let mut surplus = removed.saturating_sub(HISTORY);
+    attempts.retain(|attempt| {
+        let drop = surplus > 0 && is_removed(attempt);
+        surplus -= usize::from(drop);
+        !drop
+    });
+}
+
+/// The slot was served or lost its partition: who refused it before says nothing of the next round.
+fn end_round(status: &mut IPUPartitionStatus) {
+    status
+        .attempts
+        .retain(|attempt| attempt.outcome != AttemptOutcome::Refused);
+}

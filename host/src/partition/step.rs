@@ -1,0 +1,112 @@
+//! Pure: what is to be done next for one IPUPartition.
+//!
+//! Flow: `next` looks at the object and at what this reconcile has learned, and names one step. The
+//! shell carries it out, adds the fact that it yields, and asks again, until the step is to rest.
+//!
+//! Guarantees, whatever crashes, is late or is lost (`simulation.rs` tries them all):
+//! a controller is asked for an id only by the reconcile that wrote the id down; one slot never has
+//! two usable partitions; nothing is removed that a live Pod uses; the finalizer goes last.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::knowledge::{Intent, Knowledge};
+use super::{release, wanted};
+use crate::api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
+use crate::names;
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Put the finalizer on the object, before anything is made for it.
+    AddFinalizer,
+    /// Write this status with the resource version that was read; a conflict ends the reconcile.
+    Write(Box<IPUPartitionStatus>),
+    /// As `Write`, and remember that the intent was written down by this reconcile.
+    Record(Box<IPUPartitionStatus>, Intent),
+    /// Ask the attempt's controller to make its id.
+    Create(Attempt),
+    /// Ask the attempt's controller what it has of its id.
+    AskTruth(Attempt),
+    /// List the live Pods that carry this id.
+    CountUsers(String),
+    /// Ask the attempt's controller to remove its id.
+    Remove {
+        /// Whose id is removed.
+        attempt: Attempt,
+        /// Whether the controller is to ignore errors, since the partition is in error already.
+        force: bool,
+    },
+    /// Ask the attempt's controller to reset its id.
+    Reset(Attempt),
+    /// Ask the placement policy where to make the partition.
+    Place,
+    /// Nothing is left: let the object go. Attempts that were given up by force are named.
+    RemoveFinalizer {
+        /// What may still be on controllers that did not answer; the sweep removes it later.
+        abandoned: Vec<Attempt>,
+    },
+    /// Nothing to do for now.
+    Rest(Pace),
+}
+
+/// How soon to look again where nothing happens before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// A controller is at work: within seconds.
+    Soon,
+    /// No room: after about ten seconds, or once something was given back.
+    ForRoom,
+    /// Something is in the way: with growing pauses.
+    Blocked,
+    /// All is well: look after it now and then.
+    Steady,
+    /// Nothing ever happens unless the object changes.
+    Never,
+}
+
+/// What the decisions need to know of this installation.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Identity of this installation, part of every id.
+    pub installation: String,
+    /// How long a partition may take to become active.
+    pub forming: Duration,
+    /// How long a partition in use may be in error before it counts as lost.
+    pub grace: Duration,
+}
+
+/// The next step for `partition`.
+pub fn next(
+    partition: &IPUPartition,
+    knowledge: &Knowledge,
+    settings: &Settings,
+    now: Timestamp,
+) -> Step {
+    let metadata = &partition.metadata;
+    let is_ours = metadata
+        .finalizers
+        .iter()
+        .flatten()
+        .any(|name| name == names::PARTITION_FINALIZER);
+    match (metadata.deletion_timestamp.is_some(), is_ours) {
+        (false, false) => Step::AddFinalizer,
+        (false, true) => wanted::next(partition, knowledge, settings, now),
+        (true, true) => release::next(partition, knowledge, now),
+        (true, false) => Step::Rest(Pace::Never),
+    }
+}
+
+/// Writes `wished` where it differs from what is there, else rests.
+pub(super) fn write_or_rest(
+    partition: &IPUPartition,
+    wished: IPUPartitionStatus,
+    pace: Pace,
+) -> Step {
+    if partition.status.as_ref() == Some(&wished) {
+        Step::Rest(pace)
+    } else {
+        Step::Write(Box::new(wished))
+    }
+}

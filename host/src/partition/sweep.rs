@@ -1,0 +1,275 @@
+//! Finds what has no owner: IPUPartitions of owners that are gone, and partitions of nobody.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Preconditions};
+use kube::core::ApiResource;
+use tokio_util::sync::CancellationToken;
+
+use super::context::Context;
+use super::execute::{self, ExecuteError};
+use super::orphans::{self, Place};
+use super::reconcile::chain;
+use crate::api::ipujob::IPUJob;
+use crate::api::ipupartition::{ControllerRef, IPUPartition};
+
+/// When is swept.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Between two sweeps that find nothing.
+    pub period: Duration,
+    /// How long a partition without an owner is left alone after it was first seen.
+    pub grace: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Times {
+            period: Duration::from_mins(2),
+            grace: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why a sweep was not complete. Whatever it did before is right; the next one does the rest.
+#[derive(Debug, thiserror::Error)]
+pub enum SweepError {
+    /// The IPUPartitions could not be listed.
+    #[error("failed to list the IPUPartitions")]
+    ListPartitions(#[source] kube::Error),
+    /// Whether an owner still lives could not be asked.
+    #[error("failed to look for the owner of IPUPartition {partition}")]
+    GetOwner {
+        /// The object whose owner was looked for.
+        partition: String,
+        /// What the API server said.
+        #[source]
+        source: kube::Error,
+    },
+    /// An IPUPartition whose owner is gone could not be deleted.
+    #[error("failed to delete IPUPartition {partition}, whose owner is gone")]
+    Delete {
+        /// The object.
+        partition: String,
+        /// What the API server said.
+        #[source]
+        source: kube::Error,
+    },
+    /// Whether Pods use a partition could not be asked.
+    #[error("failed to make sure that nobody uses a partition without an owner")]
+    Users(#[source] ExecuteError),
+}
+
+/// Sweeps on start and then regularly, until it is told to stop. After a find it comes back as soon
+/// as the grace is over, so that nothing without an owner stays for longer than a period.
+pub async fn run(context: Arc<Context>, times: Times, stop: CancellationToken) {
+    let mut suspects = BTreeMap::new();
+    loop {
+        match sweep(&context, &suspects, times.grace).await {
+            Ok(found) => suspects = found,
+            Err(error) => tracing::warn!(error = chain(&error), "the sweep was not complete"),
+        }
+        let pause = if suspects.is_empty() {
+            times.period
+        } else {
+            times.grace
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+/// One sweep. `suspects` is what the last one found, and the answer is what this one did.
+async fn sweep(
+    context: &Context,
+    suspects: &BTreeMap<Place, Timestamp>,
+    grace: Duration,
+) -> Result<BTreeMap<Place, Timestamp>, SweepError> {
+    // Listed before the IPUPartitions are: `orphans::tell` says why.
+    let found = partitions_on_controllers(context).await;
+    let listed = list(context).await?;
+    for partition in &listed.readable {
+        delete_if_owner_is_gone(context, partition).await?;
+    }
+    let mut held = orphans::held(&listed.readable);
+    held.extend(listed.texts_of_others);
+    let places: Vec<Place> = found.keys().cloned().collect();
+    let told = orphans::tell(
+        &places,
+        &held,
+        suspects,
+        &context.settings.installation,
+        SignedDuration::try_from(grace).unwrap_or(SignedDuration::ZERO),
+        Timestamp::now(),
+    );
+    for place in &told.due {
+        remove(context, place, &found[place]).await?;
+    }
+    Ok(told.suspects)
+}
+
+/// Every partition on every controller that answers. One that does not is swept when it is back.
+async fn partitions_on_controllers(context: &Context) -> BTreeMap<Place, ControllerRef> {
+    let controllers = context.fleet.controllers();
+    let lists = controllers.iter().map(|controller| async move {
+        let list = match context.fleet.client(controller) {
+            Ok(client) => client.list().await,
+            Err(error) => Err(error),
+        };
+        (controller, list)
+    });
+    let mut found = BTreeMap::new();
+    for (controller, list) in join_all(lists).await {
+        match list {
+            Ok(list) => found.extend(
+                list.into_iter()
+                    .map(|one| ((controller.name.clone(), one.id), controller.clone())),
+            ),
+            Err(error) => tracing::info!(
+                controller = controller.name,
+                reason = error.reason(),
+                "not swept, since it does not answer"
+            ),
+        }
+    }
+    found
+}
+
+struct Listed {
+    readable: Vec<IPUPartition>,
+    /// Every text in objects that cannot be read: whatever id they hold is left alone.
+    texts_of_others: BTreeSet<String>,
+}
+
+async fn list(context: &Context) -> Result<Listed, SweepError> {
+    let kind = ApiResource::erase::<IPUPartition>(&());
+    let objects = Api::<DynamicObject>::all_with(context.client.clone(), &kind)
+        .list(&ListParams::default())
+        .await
+        .map_err(SweepError::ListPartitions)?;
+    let mut listed = Listed {
+        readable: Vec::new(),
+        texts_of_others: BTreeSet::new(),
+    };
+    for object in objects {
+        match object.clone().try_parse::<IPUPartition>() {
+            Ok(partition) => listed.readable.push(partition),
+            Err(_) => collect_texts(&object.data, &mut listed.texts_of_others),
+        }
+    }
+    Ok(listed)
+}
+
+fn collect_texts(value: &serde_json::Value, texts: &mut BTreeSet<String>) {
+    match value {
+        serde_json::Value::String(text) => {
+            texts.insert(text.clone());
+        }
+        serde_json::Value::Array(items) => {
+            for item in items {
+                collect_texts(item, texts);
+            }
+        }
+        serde_json::Value::Object(fields) => {
+            for field in fields.values() {
+                collect_texts(field, texts);
+            }
+        }
+        serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => {}
+    }
+}
+
+/// Deletes an IPUPartition whose owner is an IPUJob that is gone. Owners of other kinds are never
+/// judged: who made them knows when they end.
+async fn delete_if_owner_is_gone(
+    context: &Context,
+    partition: &IPUPartition,
+) -> Result<(), SweepError> {
+    let owner = &partition.spec.owner;
+    let is_known = owner.kind == "IPUJob" && owner.api_version == crate::api::API_VERSION;
+    if !is_known || partition.metadata.deletion_timestamp.is_some() {
+        return Ok(());
+    }
+    let name = partition.name_any();
+    let found = Api::<IPUJob>::namespaced(context.client.clone(), &owner.namespace)
+        .get_metadata_opt(&owner.name)
+        .await
+        .map_err(|source| SweepError::GetOwner {
+            partition: name.clone(),
+            source,
+        })?;
+    if found.is_some_and(|job| job.metadata.uid.as_ref() == Some(&owner.uid)) {
+        return Ok(());
+    }
+    tracing::info!(
+        partition = name,
+        owner = owner.name,
+        "deleting it, since its owner is gone"
+    );
+    let exactly = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: partition.uid(),
+            resource_version: partition.resource_version(),
+        }),
+        ..DeleteParams::default()
+    };
+    match Api::<IPUPartition>::all(context.client.clone())
+        .delete(&name, &exactly)
+        .await
+    {
+        Ok(_) => Ok(()),
+        // Changed or gone meanwhile: the next sweep looks again.
+        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
+        Err(source) => Err(SweepError::Delete {
+            partition: name,
+            source,
+        }),
+    }
+}
+
+/// Removes a partition of this installation that no IPUPartition answers for, unless a Pod uses it.
+async fn remove(
+    context: &Context,
+    (name, id): &Place,
+    controller: &ControllerRef,
+) -> Result<(), SweepError> {
+    let users = execute::users(&context.client, id)
+        .await
+        .map_err(SweepError::Users)?;
+    if !users.is_empty() {
+        tracing::warn!(
+            id,
+            controller = name,
+            ?users,
+            "left alone: it has no owner, but Pods use it"
+        );
+        return Ok(());
+    }
+    let result = match context.fleet.client(controller) {
+        Ok(client) => client.remove(id, false).await,
+        Err(error) => Err(error),
+    };
+    match result {
+        Ok(()) => tracing::info!(
+            id,
+            controller = name,
+            "removed a partition without an owner"
+        ),
+        Err(error) => tracing::warn!(
+            id,
+            controller = name,
+            reason = error.reason(),
+            "failed to remove a partition without an owner; trying again"
+        ),
+    }
+    context.fleet.changed(controller);
+    context.given_back.notify_one();
+    Ok(())
+}

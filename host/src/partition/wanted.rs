@@ -1,0 +1,326 @@
+//! Pure: the life of a partition that is wanted: placed, formed, used, reset.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::knowledge::{Answer, Intent, Knowledge, Seen, SeenState, Truth};
+use super::leftovers::{self, Obstacle, Settling};
+use super::record;
+use super::step::{Pace, Settings, Step, write_or_rest};
+use crate::api::ipupartition::{
+    Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
+};
+use crate::names;
+
+/// The next step for a partition that is wanted.
+pub(super) fn next(
+    partition: &IPUPartition,
+    knowledge: &Knowledge,
+    settings: &Settings,
+    now: Timestamp,
+) -> Step {
+    let status = partition.status.clone().unwrap_or_default();
+    let obstacles = match leftovers::settle(&status, knowledge, true, now) {
+        Settling::Do(step) => return *step,
+        Settling::Done(obstacles) => obstacles,
+    };
+    match record::current(&status) {
+        Some(attempt) => hold(partition, &status, attempt, knowledge, settings, now),
+        None => seek(partition, &status, &obstacles, knowledge, settings, now),
+    }
+}
+
+/// The slot has a partition: look at it and follow what it does.
+fn hold(
+    partition: &IPUPartition,
+    status: &IPUPartitionStatus,
+    attempt: &Attempt,
+    knowledge: &Knowledge,
+    settings: &Settings,
+    now: Timestamp,
+) -> Step {
+    let id = attempt.id.as_str();
+    if status.phase == PartitionPhase::Resetting
+        && let Some(step) = act_on_reset(partition, status, attempt, knowledge)
+    {
+        return step;
+    }
+    let seen = match knowledge.truth(id) {
+        None => return Step::AskTruth(attempt.clone()),
+        Some(Truth::Unreachable(reason)) => {
+            let message = format!("{} does not answer: {reason}", attempt.controller.name);
+            return write_or_rest(partition, record::noted(status, message), Pace::Blocked);
+        }
+        Some(Truth::Absent) => return lost(status, id, now),
+        Some(Truth::Present(seen)) => seen,
+    };
+    match status.phase {
+        PartitionPhase::Pending
+        | PartitionPhase::Creating
+        | PartitionPhase::Rejected
+        | PartitionPhase::Releasing => form(partition, status, attempt, seen, settings, now),
+        PartitionPhase::Ready => serve(partition, status, seen, knowledge, settings, now),
+        PartitionPhase::Resetting => follow_reset(partition, status, seen, knowledge, now),
+        PartitionPhase::Error if wants_reset(partition, status) => {
+            begin_reset(partition, status, knowledge, now)
+        }
+        PartitionPhase::Error => match seen.state {
+            SeenState::Active => write(record::active(status, seen, now)),
+            SeenState::Busy | SeenState::Failed | SeenState::Removing => Step::Rest(Pace::Steady),
+        },
+    }
+}
+
+/// The controller has nothing of the partition any more. Where nobody was told of it yet, another
+/// takes its place; a user of it must hear that it is gone.
+fn lost(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> Step {
+    match status.phase {
+        PartitionPhase::Pending
+        | PartitionPhase::Creating
+        | PartitionPhase::Rejected
+        | PartitionPhase::Releasing => write(record::stillborn(
+            status,
+            id,
+            "it vanished before it was active",
+            now,
+        )),
+        PartitionPhase::Ready | PartitionPhase::Resetting | PartitionPhase::Error => {
+            write(record::vanished(status, id, now))
+        }
+    }
+}
+
+/// It was made and is not active yet.
+fn form(
+    partition: &IPUPartition,
+    status: &IPUPartitionStatus,
+    attempt: &Attempt,
+    seen: &Seen,
+    settings: &Settings,
+    now: Timestamp,
+) -> Step {
+    let is_late = attempt
+        .started
+        .as_ref()
+        .is_some_and(|started| has_passed(started.0, settings.forming, now));
+    match seen.state {
+        SeenState::Active => {
+            let fresh = record::reset_observed(status, partition.spec.reset_generation);
+            write(record::active(&fresh, seen, now))
+        }
+        SeenState::Failed => write(record::stillborn(
+            status,
+            &attempt.id,
+            &format!("it went to ERROR while forming: {}", record::errors(seen)),
+            now,
+        )),
+        SeenState::Removing => write(record::stillborn(
+            status,
+            &attempt.id,
+            "it is being removed on its controller",
+            now,
+        )),
+        SeenState::Busy if is_late => write(record::stillborn(
+            status,
+            &attempt.id,
+            &format!("it was not active within {} s", settings.forming.as_secs()),
+            now,
+        )),
+        SeenState::Busy => write_or_rest(
+            partition,
+            record::adopted(status, &attempt.id, now),
+            Pace::Soon,
+        ),
+    }
+}
+
+/// It is in use, or ready to be.
+fn serve(
+    partition: &IPUPartition,
+    status: &IPUPartitionStatus,
+    seen: &Seen,
+    knowledge: &Knowledge,
+    settings: &Settings,
+    now: Timestamp,
+) -> Step {
+    if wants_reset(partition, status) {
+        return begin_reset(partition, status, knowledge, now);
+    }
+    match seen.state {
+        SeenState::Active => {
+            write_or_rest(partition, record::active(status, seen, now), Pace::Steady)
+        }
+        // Users' programs reset their own partitions: not active is no failure by itself.
+        SeenState::Busy => Step::Rest(Pace::Soon),
+        SeenState::Failed | SeenState::Removing => {
+            let in_error_for_long = record::since(status, "Disturbed")
+                .is_some_and(|since| has_passed(since, settings.grace, now));
+            if in_error_for_long {
+                let message = record::disturbed(status, seen, now)
+                    .message
+                    .unwrap_or_default();
+                write(record::failed(status, "InError", message, now))
+            } else {
+                write_or_rest(partition, record::disturbed(status, seen, now), Pace::Soon)
+            }
+        }
+    }
+}
+
+/// A reset under a live Pod would end its program, so it waits until none is left.
+fn begin_reset(
+    partition: &IPUPartition,
+    status: &IPUPartitionStatus,
+    knowledge: &Knowledge,
+    now: Timestamp,
+) -> Step {
+    let id = status.partition_id.clone().unwrap_or_default();
+    match knowledge.users(&id) {
+        None => Step::CountUsers(id),
+        Some([]) => Step::Record(Box::new(record::resetting(status, now)), Intent::Reset(id)),
+        Some(pods) => {
+            let message = reset_waits(&id, pods);
+            write_or_rest(partition, record::noted(status, message), Pace::Soon)
+        }
+    }
+}
+
+/// Carries out the reset that this reconcile wrote down. The Pods are counted once more: one that
+/// was started just before the word was written is seen now.
+fn act_on_reset(
+    partition: &IPUPartition,
+    status: &IPUPartitionStatus,
+    attempt: &Attempt,
+    knowledge: &Knowledge,
+) -> Option<Step> {
+    let id = attempt.id.as_str();
+    if knowledge.reset(id) == Some(None) && wants_reset(partition, status) {
+        let observed = partition.spec.reset_generation;
+        return Some(write(record::reset_observed(status, observed)));
+    }
+    if !knowledge.may(&Intent::Reset(id.to_owned())) {
+        return None;
+    }
+    Some(match knowledge.users(id) {
+        None => Step::CountUsers(id.to_owned()),
+        Some([]) => Step::Reset(attempt.clone()),
+        Some(pods) => write(record::reset_put_off(status, reset_waits(id, pods))),
+    })
+}
+
+/// A reset was written down. Whether one that was not answered took place cannot be asked, and it
+/// might still come, late, under the next Pods: then a fresh partition with a new id takes the
+/// place of this one, which a late reset cannot hit.
+fn follow_reset(
+    partition: &IPUPartition,
+    status: &IPUPartitionStatus,
+    seen: &Seen,
+    knowledge: &Knowledge,
+    now: Timestamp,
+) -> Step {
+    let id = status.partition_id.as_deref().unwrap_or_default();
+    if status.observed_reset_generation < partition.spec.reset_generation {
+        let why = match knowledge.reset(id).flatten() {
+            Some(error) => format!("the reset of partition {id} failed ({error}); replacing it"),
+            None => format!("whether partition {id} was reset is not known; replacing it"),
+        };
+        return write(record::replaced(status, why, now));
+    }
+    match seen.state {
+        SeenState::Active => write(record::active(status, seen, now)),
+        SeenState::Busy => Step::Rest(Pace::Soon),
+        SeenState::Failed | SeenState::Removing => {
+            let message = format!("partition {id} is in error after a reset; replacing it");
+            write(record::replaced(status, message, now))
+        }
+    }
+}
+
+/// The slot has no partition: find a controller for one.
+fn seek(
+    partition: &IPUPartition,
+    status: &IPUPartitionStatus,
+    obstacles: &[Obstacle],
+    knowledge: &Knowledge,
+    settings: &Settings,
+    now: Timestamp,
+) -> Step {
+    if status.phase == PartitionPhase::Error && !wants_reset(partition, status) {
+        return Step::Rest(Pace::Never);
+    }
+    if let Some(problem) = problem(&partition.spec) {
+        return write_or_rest(
+            partition,
+            record::rejected(status, &problem, now),
+            Pace::Never,
+        );
+    }
+    if let Some(first) = obstacles.iter().find(|obstacle| !obstacle.allows_another()) {
+        let pace = if first.is_short() {
+            Pace::Soon
+        } else {
+            Pace::Blocked
+        };
+        return write_or_rest(partition, record::noted(status, first.describe()), pace);
+    }
+    match knowledge.answer() {
+        None => Step::Place,
+        Some(Answer::Try(controller)) => {
+            let generation = status.generation + 1;
+            let id = names::partition_id(
+                &settings.installation,
+                &partition.spec.owner,
+                partition.spec.slot,
+                partition.metadata.uid.as_deref().unwrap_or_default(),
+                generation,
+            );
+            let begun = record::begun(status, controller.clone(), id.clone(), generation, now);
+            Step::Record(Box::new(begun), Intent::Create(id))
+        }
+        Some(Answer::Wait(reasons)) => write_or_rest(
+            partition,
+            record::waiting(status, reasons, now),
+            Pace::ForRoom,
+        ),
+        Some(Answer::Reject(why)) => {
+            write_or_rest(partition, record::rejected(status, why, now), Pace::ForRoom)
+        }
+    }
+}
+
+/// What makes a spec impossible whatever the controllers are.
+fn problem(spec: &IPUPartitionSpec) -> Option<String> {
+    if !spec.ipus.is_power_of_two() {
+        return Some(format!(
+            "spec.ipus is {}; it must be a power of two, such as {}",
+            spec.ipus,
+            spec.ipus.checked_next_power_of_two().unwrap_or(1)
+        ));
+    }
+    if spec.gcds == 0 || spec.gcds > spec.ipus {
+        return Some(format!(
+            "spec.gcds is {}; it must be from 1 to spec.ipus, which is {}",
+            spec.gcds, spec.ipus
+        ));
+    }
+    None
+}
+
+fn reset_waits(id: &str, pods: &[String]) -> String {
+    format!(
+        "the reset of partition {id} waits for {} live Pods that use it",
+        pods.len()
+    )
+}
+
+fn wants_reset(partition: &IPUPartition, status: &IPUPartitionStatus) -> bool {
+    partition.spec.reset_generation > status.observed_reset_generation
+}
+
+fn has_passed(since: Timestamp, limit: std::time::Duration, now: Timestamp) -> bool {
+    let limit = SignedDuration::try_from(limit).unwrap_or(SignedDuration::MAX);
+    now.duration_since(since) >= limit
+}
+
+fn write(status: IPUPartitionStatus) -> Step {
+    Step::Write(Box::new(status))
+}

@@ -1,0 +1,242 @@
+//! The vipu-proxy process: reconciles IPUPartitions, sweeps, and answers people over REST.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::Api;
+use kube::{Client, ResourceExt};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::partition::fleet::Fleet;
+use crate::partition::step::Settings;
+use crate::partition::tracker::Tracker;
+use crate::partition::{Context, Reconciler, sweep};
+use crate::rest::{self, ServeError, Sources};
+use crate::vipu::registry::{self, Source};
+use crate::vipu::{Deadlines, Registry};
+use crate::wasm::model::Slot;
+use crate::wasm::{Limits, OpenError, Policies, PolicyOptions};
+
+/// What the process is told.
+#[derive(Args, Clone, Debug)]
+pub struct ProxyOptions {
+    /// Namespace of the release.
+    #[arg(long, env = "IPU_OPERATOR_NAMESPACE")]
+    pub namespace: String,
+    /// Full name of the release's objects.
+    #[arg(long, env = "IPU_OPERATOR_FULLNAME", default_value = "ipu-operator")]
+    pub fullname: String,
+    /// Folder of the built-in policies.
+    #[arg(long, env = "IPU_OPERATOR_GUESTS_DIR", default_value = "/guests")]
+    pub guests_dir: PathBuf,
+    /// Folder whose policies take the place of built-in ones of the same name.
+    #[arg(long, env = "IPU_OPERATOR_POLICIES_DIR")]
+    pub policies_dir: Option<PathBuf>,
+    /// Folder for compiled policies.
+    #[arg(long, env = "IPU_OPERATOR_COMPILE_CACHE_DIR")]
+    pub compile_cache_dir: Option<PathBuf>,
+    /// Port of the REST for people.
+    #[arg(long, env = "IPU_OPERATOR_PORT", default_value_t = 8080)]
+    pub port: u16,
+    /// ConfigMap that lists the V-IPU controllers. Missing: `<fullname>-vipu-controllers`.
+    #[arg(long, env = "IPU_OPERATOR_CONTROLLERS_CONFIGMAP")]
+    pub controllers_configmap: Option<String>,
+    /// ConfigMap with the summary of which job has which partition.
+    #[arg(
+        long,
+        env = "IPU_OPERATOR_TRACKER_CONFIGMAP",
+        default_value = "ipu-partitions-tracker"
+    )]
+    pub tracker_configmap: String,
+    /// How long a V-IPU controller may take to make, remove or reset a partition, in seconds.
+    #[arg(
+        long,
+        env = "IPU_OPERATOR_VIPU_TIMEOUT_SECONDS",
+        default_value_t = 300,
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    pub vipu_timeout_seconds: u64,
+    /// Times that no admin sets.
+    #[arg(skip)]
+    pub times: Times,
+}
+
+/// Times that no admin sets; tests make them short.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// How long a partition in use may be in error before it counts as lost: users' programs reset
+    /// their own partitions.
+    pub in_error: Duration,
+    /// When is swept.
+    pub sweep: sweep::Times,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Times {
+            in_error: Duration::from_secs(30),
+            sweep: sweep::Times::default(),
+        }
+    }
+}
+
+/// Why the process could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ProxyError {
+    /// No client of the API server could be made.
+    #[error("failed to find the API server")]
+    Client(#[source] kube::Error),
+    /// The identity of the cluster is not known.
+    #[error("failed to read the namespace kube-system, whose UID is part of every partition's id")]
+    Installation(#[source] kube::Error),
+    /// The placement policy could not be loaded.
+    #[error("failed to load the policies")]
+    Policies(#[from] OpenError),
+    /// The REST port is not served.
+    #[error("failed to serve the REST port")]
+    Rest(#[from] ServeError),
+    /// SIGTERM cannot be waited for.
+    #[error("failed to wait for signals")]
+    Signal(#[source] std::io::Error),
+}
+
+/// Runs until SIGTERM or SIGINT.
+pub async fn run(options: ProxyOptions) -> Result<(), ProxyError> {
+    let client = Client::try_default().await.map_err(ProxyError::Client)?;
+    let stop = CancellationToken::new();
+    let on_signal = stop.clone();
+    let mut terminate = signal(SignalKind::terminate()).map_err(ProxyError::Signal)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ProxyError::Signal)?;
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("told to stop; what is under way comes to its end");
+        on_signal.cancel();
+    });
+    let policies = Policies::open(policy_options(&options)).await?;
+    run_with(options, client, policies, stop).await
+}
+
+/// Runs until `stop`. Dropped before, it ends at once, as if it was killed.
+pub async fn run_with(
+    options: ProxyOptions,
+    client: Client,
+    policies: Policies,
+    stop: CancellationToken,
+) -> Result<(), ProxyError> {
+    let registry = Arc::new(Registry::new(deadlines(&options)));
+    let fleet = Arc::new(Fleet::new(registry.clone()));
+    let settings = Settings {
+        installation: installation(&client, &options.namespace).await?,
+        forming: Duration::from_secs(options.vipu_timeout_seconds),
+        grace: options.times.in_error,
+    };
+    tracing::info!(installation = settings.installation, "starting");
+    let context = Context::new(client.clone(), fleet.clone(), policies.clone(), settings);
+    let context = Arc::new(context);
+    let reconciler = Reconciler::new(context.clone());
+    let partitions = reconciler.store();
+    let tracker = Tracker {
+        namespace: options.namespace.clone(),
+        name: options.tracker_configmap.clone(),
+    };
+    let sources = Sources {
+        partitions: partitions.clone(),
+        fleet,
+    };
+
+    let mut tasks = JoinSet::new();
+    tasks.spawn(follow_controllers(
+        client.clone(),
+        options.clone(),
+        registry,
+        stop.clone(),
+    ));
+    let following = stop.clone();
+    tasks.spawn(async move { policies.follow(following).await });
+    tasks.spawn(tracker.run(client, partitions, stop.clone()));
+    tasks.spawn(reconcile_and_sweep(
+        context,
+        reconciler,
+        options.times.sweep,
+        stop.clone(),
+    ));
+    let served = rest::serve(options.port, rest::router(sources), stop.clone()).await;
+    stop.cancel();
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(error) = ended {
+            tracing::error!(%error, "a part of the proxy ended badly");
+        }
+    }
+    Ok(served?)
+}
+
+/// Follows the ConfigMap with the controllers.
+async fn follow_controllers(
+    client: Client,
+    options: ProxyOptions,
+    registry: Arc<Registry>,
+    stop: CancellationToken,
+) {
+    let fallback = format!("{}-vipu-controllers", options.fullname);
+    let name = options.controllers_configmap.unwrap_or(fallback);
+    let events = registry::watch_config_map(client, &options.namespace, &name);
+    tokio::select! {
+        () = registry.follow(events) => {}
+        () = stop.cancelled() => {}
+    }
+}
+
+/// Begins once the list of controllers was read: before that, an empty list would mean nothing.
+async fn reconcile_and_sweep(
+    context: Arc<Context>,
+    reconciler: Reconciler,
+    times: sweep::Times,
+    stop: CancellationToken,
+) {
+    let mut known = context.fleet.registry().subscribe();
+    tokio::select! {
+        _ = known.wait_for(|known| known.source != Source::NotRead) => {}
+        () = stop.cancelled() => return,
+    }
+    let sweep = sweep::run(context, times, stop.clone());
+    futures::join!(reconciler.run(stop), sweep);
+}
+
+/// The identity of this installation: the UID of the namespace `kube-system` (two clusters may
+/// share a V-IPU controller) and the release's namespace (two releases may share a cluster). It
+/// stays the same over reinstalls, so that the next release finds what the last one left.
+async fn installation(client: &Client, namespace: &str) -> Result<String, ProxyError> {
+    let system = Api::<Namespace>::all(client.clone())
+        .get("kube-system")
+        .await
+        .map_err(ProxyError::Installation)?;
+    Ok(format!("{}/{namespace}", system.uid().unwrap_or_default()))
+}
+
+fn deadlines(options: &ProxyOptions) -> Deadlines {
+    Deadlines {
+        connect: Duration::from_secs(3),
+        read: Duration::from_secs(10),
+        change: Duration::from_secs(options.vipu_timeout_seconds),
+    }
+}
+
+fn policy_options(options: &ProxyOptions) -> PolicyOptions {
+    PolicyOptions {
+        guests_dir: options.guests_dir.clone(),
+        policies_dir: options.policies_dir.clone(),
+        compile_cache_dir: options.compile_cache_dir.clone(),
+        settings: json!({}),
+        slots: vec![Slot::Placement],
+        limits: Limits::default(),
+    }
+}

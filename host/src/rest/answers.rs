@@ -1,0 +1,94 @@
+//! Pure: what `/stats` and `/query` answer, with the keys that users know.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::api::ipupartition::{AttemptOutcome, IPUPartition};
+use crate::wasm::model::ControllerView;
+
+/// IPUs of one namespace, or of all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Stats {
+    /// IPUs in partitions that the operator made.
+    pub used: u64,
+    /// IPUs in no partition, over all controllers that answer. The same for every namespace.
+    pub available: u64,
+}
+
+/// How many partitions of one size could be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Room {
+    /// Always true: the original says so with no room too.
+    pub available: bool,
+    /// An upper bound: the controllers do not tell which IPUs can stand together.
+    pub num_of_partitions: u64,
+    /// Empty, or which controllers were not counted and why.
+    pub message: String,
+}
+
+/// The answer of `/stats`: one key for each namespace with partitions, and `total`, which wins over
+/// a namespace of that name. Partitions made by hand are not counted as used, but what they hold is
+/// not available either.
+pub fn stats(
+    partitions: &[IPUPartition],
+    controllers: &[ControllerView],
+) -> BTreeMap<String, Stats> {
+    let available = controllers.iter().map(free).sum();
+    let mut answer: BTreeMap<String, Stats> = BTreeMap::new();
+    let mut total = Stats { used: 0, available };
+    for partition in partitions {
+        let used = used(partition);
+        if used == 0 {
+            continue;
+        }
+        let namespace = partition.spec.owner.namespace.clone();
+        let entry = answer
+            .entry(namespace)
+            .or_insert(Stats { used: 0, available });
+        entry.used += used;
+        total.used += used;
+    }
+    answer.insert("total".to_owned(), total);
+    answer
+}
+
+/// The answer of `/query` for partitions of `size` IPUs.
+pub fn room(size: u32, controllers: &[ControllerView]) -> Room {
+    let silent: Vec<String> = controllers
+        .iter()
+        .filter_map(|one| Some(format!("{} ({})", one.name, one.unreachable.as_ref()?)))
+        .collect();
+    Room {
+        available: true,
+        num_of_partitions: controllers
+            .iter()
+            .map(|controller| free(controller) / u64::from(size.max(1)))
+            .sum(),
+        message: if silent.is_empty() {
+            String::new()
+        } else {
+            format!(
+                "not counted, since they do not answer: {}",
+                silent.join(", ")
+            )
+        },
+    }
+}
+
+fn free(controller: &ControllerView) -> u64 {
+    if controller.unreachable.is_some() {
+        return 0;
+    }
+    u64::from(controller.total_ipus.saturating_sub(controller.used_ipus))
+}
+
+/// IPUs that this object holds on any controller, as far as is known.
+fn used(partition: &IPUPartition) -> u64 {
+    let attempts = partition.status.iter().flat_map(|status| &status.attempts);
+    attempts
+        .filter(|attempt| attempt.outcome == AttemptOutcome::Created)
+        .map(|_| u64::from(partition.spec.ipus))
+        .sum()
+}

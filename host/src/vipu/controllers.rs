@@ -1,0 +1,234 @@
+//! Pure: reads the list of V-IPU controllers that an admin writes; a bad entry never costs a good one.
+//!
+//! Entries are `host:port:key=value`, separated by commas or newlines. A host is a DNS name, an IPv4
+//! address, or an IPv6 address in brackets; without a port it is 8090. `key=value` is the label of
+//! the nodes that reach the controller. Blank lines, `# comments` and the dashes of a YAML list are
+//! allowed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::api::ipupartition::ControllerRef;
+
+/// The port of a controller that is named without one.
+const DEFAULT_PORT: u16 = 8090;
+
+/// How much of a bad entry is repeated to the admin, in characters.
+const SHOWN_MAX: usize = 80;
+
+/// What an admin's list says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ControllerList {
+    /// The good entries, in the admin's order, which is the order in which they are tried.
+    pub entries: Vec<ControllerRef>,
+    /// The bad entries.
+    pub problems: Vec<EntryProblem>,
+}
+
+/// An entry that names no controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryProblem {
+    /// Its line, from 1.
+    pub line: usize,
+    /// Its number among all entries, from 1.
+    pub entry: usize,
+    /// The entry, cut where it is long.
+    pub text: String,
+    /// The rule that it breaks, and what to do.
+    pub rule: String,
+}
+
+impl fmt::Display for EntryProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let EntryProblem {
+            line,
+            entry,
+            text,
+            rule,
+        } = self;
+        write!(f, "entry {entry} on line {line}, {text:?}: {rule}")
+    }
+}
+
+/// Reads a list. Of two entries for one host and port the first counts.
+pub fn parse(text: &str) -> ControllerList {
+    let mut list = ControllerList::default();
+    let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
+    let entries = text.lines().enumerate().flat_map(|(index, line)| {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let line = line.strip_prefix("- ").unwrap_or(line);
+        line.split(',').map(move |entry| (index + 1, entry.trim()))
+    });
+    let entries = entries.filter(|(_, entry)| !entry.is_empty());
+    for (index, (line, entry)) in entries.enumerate() {
+        let number = index + 1;
+        let outcome = controller(entry).and_then(|found| match numbers.get(&found.name) {
+            Some(first) => Err(format!(
+                "{} is entry {first} already, which counts; remove one of the two",
+                found.name
+            )),
+            None => Ok(found),
+        });
+        match outcome {
+            Ok(found) => {
+                numbers.insert(found.name.clone(), number);
+                list.entries.push(found);
+            }
+            Err(rule) => list.problems.push(EntryProblem {
+                line,
+                entry: number,
+                text: shown(entry),
+                rule,
+            }),
+        }
+    }
+    list
+}
+
+/// Reads one entry, or names the rule that it breaks.
+fn controller(entry: &str) -> Result<ControllerRef, String> {
+    if entry.ends_with('\\') {
+        return Err(
+            "it ends with a backslash; Helm's `--set` needs `\\,`, a file needs `,`".into(),
+        );
+    }
+    if entry.contains(['"', '\'']) {
+        return Err("it holds a quotation mark; write the entry without any".into());
+    }
+    let (address, label) = match entry.rsplit_once(':') {
+        Some((address, label)) if label.contains('=') => (address, label),
+        _ => {
+            return Err(
+                "it has no node label; write host:port:key=value, where nodes that reach the \
+                 controller carry the label key=value"
+                    .into(),
+            );
+        }
+    };
+    let (host, port) = split_port(address)?;
+    let host = host_name(host)?;
+    let (label_key, label_value) = node_label(label)?;
+    let name = if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    };
+    Ok(ControllerRef {
+        name,
+        host,
+        port,
+        label_key,
+        label_value,
+    })
+}
+
+/// The host and the port of an address.
+fn split_port(address: &str) -> Result<(&str, u16), String> {
+    let (host, port) = if address.ends_with(']') {
+        (address, None)
+    } else if let Some((host, port)) = address.rsplit_once(':') {
+        (host, Some(port))
+    } else {
+        (address, None)
+    };
+    let Some(port) = port else {
+        return Ok((host, DEFAULT_PORT));
+    };
+    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+    match port.parse::<u16>() {
+        Ok(number) if digits && number > 0 => Ok((host, number)),
+        _ => Err(format!(
+            "port {:?} is not a number from 1 to 65535",
+            shown(port)
+        )),
+    }
+}
+
+/// A host in the one form that it is compared in.
+fn host_name(host: &str) -> Result<String, String> {
+    if let Some(inner) = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
+        return match inner.parse::<core::net::Ipv6Addr>() {
+            Ok(address) => Ok(address.to_string()),
+            Err(_) => Err(format!("{:?} is not an IPv6 address", shown(inner))),
+        };
+    }
+    if host.contains(':') {
+        return Err(format!(
+            "host {:?} holds a colon; write an IPv6 address in brackets, as in [fd00::1]:8090",
+            shown(host)
+        ));
+    }
+    let name = host.strip_suffix('.').unwrap_or(host);
+    let numeric = !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if numeric && name.parse::<core::net::Ipv4Addr>().is_err() {
+        return Err(format!("host {:?} is not an IPv4 address", shown(host)));
+    }
+    if name.len() > 253 || !name.split('.').all(is_dns_label) {
+        return Err(format!(
+            "host {:?} is not a DNS name or an IP address",
+            shown(host)
+        ));
+    }
+    Ok(host.to_ascii_lowercase())
+}
+
+/// The key and the value of a node label, by Kubernetes' rules.
+fn node_label(label: &str) -> Result<(String, String), String> {
+    let (key, value) = label.split_once('=').unwrap_or((label, ""));
+    let (prefix, name) = match key.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, key),
+    };
+    let prefix_is_good = prefix.is_none_or(|prefix| {
+        prefix.len() <= 253
+            && prefix.split('.').all(is_dns_label)
+            && !prefix.bytes().any(|byte| byte.is_ascii_uppercase())
+    });
+    if !prefix_is_good || !is_label_word(name) {
+        return Err(format!(
+            "label key {:?} is not one that a Kubernetes node can have; write key=value as \
+             `kubectl label node` takes it",
+            shown(key)
+        ));
+    }
+    if !value.is_empty() && !is_label_word(value) {
+        return Err(format!(
+            "label value {:?} is not one that a Kubernetes node can have: at most 63 letters, \
+             digits, `-`, `_` and `.`, with a letter or digit first and last",
+            shown(value)
+        ));
+    }
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+fn is_dns_label(label: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    (1..=63).contains(&label.len())
+        && label.bytes().all(inner)
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
+
+fn is_label_word(word: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    (1..=63).contains(&word.len())
+        && word.bytes().all(inner)
+        && edge(word.bytes().next())
+        && edge(word.bytes().last())
+}
+
+/// As much of a text as an admin needs to find it again.
+fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().take(SHOWN_MAX).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! What can go wrong with a call to a V-IPU controller, by what its caller has to do.
+
+use std::error::Error;
+
+use tonic::{Code, ConnectError, Status};
+
+/// Why a call to a V-IPU controller gave no answer to use.
+///
+/// Which code a real server sends in which case is not published. So after any failed create,
+/// remove or reset, whatever the variant, the truth comes from `VipuClient::truth`. The variants
+/// only tell how likely it is that something happened.
+#[derive(Debug, thiserror::Error)]
+pub enum VipuError {
+    /// The controller's address cannot be one. Nothing was sent; correct `controllers.yaml`.
+    #[error("failed to make an address of V-IPU controller {controller:?}")]
+    Address {
+        /// `host:port`.
+        controller: String,
+        /// What is wrong with it.
+        #[source]
+        source: tonic::transport::Error,
+    },
+    /// No connection was made, so nothing was sent and nothing was done. Try again later.
+    #[error("failed to connect to V-IPU controller {controller}")]
+    Unreachable {
+        /// `host:port`.
+        controller: String,
+        /// What the attempt to connect ended with.
+        #[source]
+        source: Box<Status>,
+    },
+    /// The call was sent and may have been carried out, now or later. Ask for the truth.
+    #[error("failed to learn the outcome of {method} on V-IPU controller {controller}")]
+    OutcomeUnknown {
+        /// `host:port`.
+        controller: String,
+        /// The method that was called.
+        method: &'static str,
+        /// What took the place of an answer.
+        #[source]
+        source: Box<Status>,
+    },
+    /// The controller answered, and the answer is no.
+    #[error("failed to have {method} done by V-IPU controller {controller}: {message} ({code:?})")]
+    Refused {
+        /// `host:port`.
+        controller: String,
+        /// The method that was called.
+        method: &'static str,
+        /// The code that the server chose.
+        code: Code,
+        /// The server's words.
+        message: String,
+    },
+    /// The controller answered without what every answer to this method holds.
+    #[error("failed to use the answer of V-IPU controller {controller} to {method}: no {missing}")]
+    Incomplete {
+        /// `host:port`.
+        controller: String,
+        /// The method that was called.
+        method: &'static str,
+        /// What was not in it.
+        missing: &'static str,
+    },
+}
+
+impl VipuError {
+    /// The error that `status` stands for.
+    ///
+    /// A status with a source was made on this side: by a connection that failed, or by a call that
+    /// was cut off. One without was sent by the server. Of those, the codes that a server (or a
+    /// proxy before it) uses when a call went wrong half-way leave the outcome open.
+    pub(super) fn from_status(controller: &str, method: &'static str, status: Status) -> Self {
+        let controller = controller.to_owned();
+        if is_caused_by::<ConnectError>(&status) {
+            let source = Box::new(status);
+            return VipuError::Unreachable { controller, source };
+        }
+        if status.source().is_some() || leaves_outcome_open(status.code()) {
+            return VipuError::OutcomeUnknown {
+                controller,
+                method,
+                source: Box::new(status),
+            };
+        }
+        VipuError::Refused {
+            controller,
+            method,
+            code: status.code(),
+            message: status.message().to_owned(),
+        }
+    }
+
+    /// Why, in words for a user, without the controller's name: what stands in a waiting reason.
+    pub fn reason(&self) -> String {
+        match self {
+            VipuError::Address { source, .. } => {
+                format!("its address is not valid: {}", root(source))
+            }
+            VipuError::Unreachable { source, .. } => {
+                format!("it cannot be reached: {}", root(&**source))
+            }
+            VipuError::OutcomeUnknown { method, source, .. } => {
+                format!("{method} got no answer: {}", root(&**source))
+            }
+            VipuError::Refused {
+                method,
+                code,
+                message,
+                ..
+            } => format!("it refused {method}: {message} ({code:?})"),
+            VipuError::Incomplete {
+                method, missing, ..
+            } => format!("its answer to {method} has no {missing}"),
+        }
+    }
+}
+
+/// Whether a server that sends `code` may still have done, or may yet do, what it was asked.
+fn leaves_outcome_open(code: Code) -> bool {
+    match code {
+        Code::Cancelled
+        | Code::Unknown
+        | Code::DeadlineExceeded
+        | Code::Aborted
+        | Code::Internal
+        | Code::Unavailable
+        | Code::DataLoss => true,
+        Code::Ok
+        | Code::InvalidArgument
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::ResourceExhausted
+        | Code::FailedPrecondition
+        | Code::OutOfRange
+        | Code::Unimplemented
+        | Code::Unauthenticated => false,
+    }
+}
+
+fn is_caused_by<E: Error + 'static>(status: &Status) -> bool {
+    causes(status).any(<dyn Error + 'static>::is::<E>)
+}
+
+/// The words of the innermost cause: "connection refused" says more than "transport error".
+fn root(error: &(dyn Error + 'static)) -> String {
+    let innermost = causes(error).last().unwrap_or(error);
+    match innermost.downcast_ref::<Status>() {
+        Some(status) => format!("{} ({:?})", status.message(), status.code()),
+        None => innermost.to_string(),
+    }
+}
+
+/// The error itself and everything that it was caused by, outermost first.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_servers_no_is_a_refusal_and_its_trouble_leaves_the_outcome_open() {
+        for number in 1..=16 {
+            let code = Code::from_i32(number);
+            let error =
+                VipuError::from_status("pod1:8090", "CreatePartition", Status::new(code, "m"));
+            let open = matches!(error, VipuError::OutcomeUnknown { .. });
+            let expected = [1, 2, 4, 10, 13, 14, 15].contains(&number);
+            assert_eq!(open, expected, "{code:?}: {error}");
+            assert_eq!(matches!(error, VipuError::Refused { .. }), !expected);
+        }
+    }
+
+    #[test]
+    fn a_status_made_on_this_side_is_no_refusal_whatever_its_code() {
+        let mut status = Status::new(Code::ResourceExhausted, "h2 protocol error");
+        status.set_source(Arc::new(std::io::Error::other("broken pipe")));
+        let error = VipuError::from_status("pod1:8090", "CreatePartition", status);
+        assert!(matches!(error, VipuError::OutcomeUnknown { .. }));
+        assert_eq!(error.reason(), "CreatePartition got no answer: broken pipe");
+    }
+
+    #[test]
+    fn a_connection_that_was_never_made_sent_nothing() {
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let status = Status::from_error(Box::new(ConnectError(Box::new(refused))));
+        let error = VipuError::from_status("pod1:8090", "CreatePartition", status);
+        assert!(matches!(error, VipuError::Unreachable { .. }));
+        assert_eq!(error.reason(), "it cannot be reached: connection refused");
+    }
+}

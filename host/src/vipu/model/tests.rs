@@ -1,0 +1,125 @@
+//! Tables for the conversions from the wire and for what is counted.
+
+use super::*;
+
+fn listed(id: &str, ipus: u32, ready_state: ReadyState) -> ListedPartition {
+    ListedPartition {
+        id: id.to_owned(),
+        ipus,
+        gcds: 1,
+        ready_state,
+    }
+}
+
+#[test]
+fn what_is_free_is_counted_and_the_largest_partition_is_a_power_of_two() {
+    // (total, IPUs of the partitions, free, largest)
+    let table: [(u32, &[u32], u32, u32); 8] = [
+        (16, &[], 16, 16),
+        (16, &[4], 12, 8),
+        (16, &[8, 7], 1, 1),
+        (16, &[16], 0, 0),
+        // More used than there is: a machine was taken out of service.
+        (16, &[16, 16], 0, 0),
+        (0, &[], 0, 0),
+        (u32::MAX, &[], u32::MAX, 1 << 31),
+        (16, &[u32::MAX, u32::MAX], 0, 0),
+    ];
+    for (total, ipus, free, largest) in table {
+        let partitions: Vec<_> = ipus
+            .iter()
+            .map(|&ipus| listed("p", ipus, ReadyState::Active))
+            .collect();
+        let inventory = Inventory::new(total, &partitions);
+        assert_eq!(inventory.free(), free, "{total} {ipus:?}");
+        assert_eq!(inventory.largest_free(), largest, "{total} {ipus:?}");
+    }
+}
+
+#[test]
+fn a_removed_partition_uses_nothing_and_a_broken_one_does() {
+    let partitions = [
+        listed("gone", 4, ReadyState::Removed),
+        listed("broken", 8, ReadyState::Error),
+    ];
+    assert_eq!(Inventory::new(16, &partitions).used, 8);
+}
+
+#[test]
+fn ipus_are_counted_over_all_agents() {
+    let entry = |numbers: &[u32]| proto::list_ipu_attributes_reply::Entry {
+        agent: "ag".to_owned(),
+        ipu_attributes: numbers
+            .iter()
+            .map(|&number| (number, Default::default()))
+            .collect(),
+    };
+    let reply = proto::ListIpuAttributesReply {
+        entries: vec![entry(&[0, 1, 2, 3]), entry(&[]), entry(&[0, 1])],
+    };
+    assert_eq!(total_ipus(&reply), 6);
+    assert_eq!(total_ipus(&proto::ListIpuAttributesReply::default()), 0);
+}
+
+#[test]
+fn unset_fields_and_unknown_states_are_undefined_not_errors() {
+    let status = proto::PartitionStatus {
+        ready_state: 99,
+        operation_state: -1,
+        ..Default::default()
+    };
+    let state = PartitionState::from(status);
+    assert_eq!(state.ready_state, ReadyState::Undefined);
+    assert_eq!(state.operation_state, OperationState::Undefined);
+    assert_eq!(state.auto_resets, None);
+    let partition = ListedPartition::from(proto::Partition::default());
+    assert_eq!(
+        partition,
+        listed("", 0, ReadyState::Undefined).without_gcds()
+    );
+}
+
+#[test]
+fn a_time_beyond_all_calendars_is_left_out() {
+    let status = |seconds| proto::PartitionStatus {
+        auto_reset_retry_count: 1,
+        last_auto_reset_time: Some(prost_types::Timestamp { seconds, nanos: 0 }),
+        ..Default::default()
+    };
+    let last = |seconds| {
+        PartitionState::from(status(seconds))
+            .auto_resets
+            .unwrap()
+            .last_time
+    };
+    assert_eq!(last(0), Some(Time(Timestamp::UNIX_EPOCH)));
+    assert_eq!(last(i64::MAX), None);
+}
+
+#[test]
+fn a_create_request_leaves_to_the_server_what_nobody_asked_for() {
+    let request = CreateRequest {
+        id: "p-1".to_owned(),
+        ipus: 4,
+        gcds: 2,
+        replicas: None,
+        reconfigurable: false,
+    };
+    let requirements = proto::CreatePartitionRequest::from(&request)
+        .requirements
+        .unwrap();
+    let expected = proto::PartitionRequirements {
+        id: "p-1".to_owned(),
+        size: 4,
+        num_gcds: 2,
+        ..Default::default()
+    };
+    assert_eq!(requirements, expected);
+}
+
+impl ListedPartition {
+    fn without_gcds(mut self) -> Self {
+        self.gcds = 0;
+        self
+    }
+}

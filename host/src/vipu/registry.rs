@@ -1,0 +1,180 @@
+//! Follows the ConfigMap that lists the V-IPU controllers, and keeps one client for each.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event};
+use tokio::sync::watch;
+
+use super::client::{Deadlines, VipuClient};
+use super::controllers::{self, EntryProblem};
+use super::error::VipuError;
+use crate::api::ipupartition::ControllerRef;
+
+/// The key of the ConfigMap whose value is the list.
+pub const KEY: &str = "controllers.yaml";
+
+/// The V-IPU controllers, as they are known now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The controllers, in the order in which they are tried.
+    pub entries: Vec<ControllerRef>,
+    /// Entries that name no controller.
+    pub problems: Vec<EntryProblem>,
+    /// Where the list comes from.
+    pub source: Source,
+}
+
+/// Where the list of controllers comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// From nowhere yet.
+    #[default]
+    NotRead,
+    /// From the ConfigMap as it is.
+    Current,
+    /// From the ConfigMap as it was: it is gone.
+    ConfigMapGone,
+    /// From the ConfigMap as it was: its key is gone.
+    KeyGone,
+}
+
+/// The V-IPU controllers and their clients.
+#[derive(Debug)]
+pub struct Registry {
+    known: watch::Sender<Arc<Known>>,
+    clients: Mutex<HashMap<String, VipuClient>>,
+    deadlines: Deadlines,
+}
+
+impl Registry {
+    /// A registry that knows no controller yet; its clients have these deadlines.
+    pub fn new(deadlines: Deadlines) -> Self {
+        Registry {
+            known: watch::Sender::new(Arc::default()),
+            clients: Mutex::default(),
+            deadlines,
+        }
+    }
+
+    /// The controllers that are known now.
+    pub fn known(&self) -> Arc<Known> {
+        self.known.borrow().clone()
+    }
+
+    /// The controllers that are known, and each change of them.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<Known>> {
+        self.known.subscribe()
+    }
+
+    /// The client of a controller, listed or not: what was made on one that has left the list is
+    /// still removed from it. Must be called within a tokio runtime.
+    pub fn client(&self, controller: &ControllerRef) -> Result<VipuClient, VipuError> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&controller.name) {
+            return Ok(client.clone());
+        }
+        let client = VipuClient::new(controller, self.deadlines)?;
+        clients.insert(controller.name.clone(), client.clone());
+        Ok(client)
+    }
+
+    /// Follows the ConfigMap until `events` end, which those of `watch_config_map` never do. An
+    /// error of the watch changes nothing: the last list stays until the watch is back.
+    pub async fn follow(
+        &self,
+        events: impl Stream<Item = Result<Event<ConfigMap>, watcher::Error>>,
+    ) {
+        let mut events = std::pin::pin!(events);
+        let mut was_listed = false;
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Init) => was_listed = false,
+                Ok(Event::InitApply(object)) => {
+                    was_listed = true;
+                    self.take(Some(&object));
+                }
+                Ok(Event::InitDone) if was_listed => {}
+                Ok(Event::InitDone | Event::Delete(_)) => self.take(None),
+                Ok(Event::Apply(object)) => self.take(Some(&object)),
+                Err(error) => tracing::warn!(%error, "failed to watch the list of controllers"),
+            }
+        }
+    }
+
+    /// Takes over what the ConfigMap says now, or that it is gone.
+    fn take(&self, object: Option<&ConfigMap>) {
+        let before = self.known();
+        let known = read(&before, object);
+        if known == *before {
+            return;
+        }
+        report(&known);
+        self.clients
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|name, _| known.entries.iter().any(|entry| entry.name == *name));
+        self.known.send_replace(Arc::new(known));
+    }
+}
+
+/// The events of the one ConfigMap `name`, for ever, with growing pauses after errors.
+pub fn watch_config_map(
+    client: kube::Client,
+    namespace: &str,
+    name: &str,
+) -> impl Stream<Item = Result<Event<ConfigMap>, watcher::Error>> {
+    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    kube::runtime::watcher(Api::namespaced(client, namespace), config).default_backoff()
+}
+
+/// What is known once the ConfigMap was seen so. Without a list the last good one stays: deleting a
+/// ConfigMap by mistake must not make anybody believe that there are no controllers.
+fn read(before: &Known, object: Option<&ConfigMap>) -> Known {
+    let text = object.map(|object| object.data.as_ref().and_then(|data| data.get(KEY)));
+    match text {
+        Some(Some(text)) => {
+            let list = controllers::parse(text);
+            Known {
+                entries: list.entries,
+                problems: list.problems,
+                source: Source::Current,
+            }
+        }
+        Some(None) => Known {
+            source: Source::KeyGone,
+            ..before.clone()
+        },
+        None => Known {
+            source: Source::ConfigMapGone,
+            ..before.clone()
+        },
+    }
+}
+
+/// Tells the admin what the list now is.
+fn report(known: &Known) {
+    let names: Vec<_> = known.entries.iter().map(|entry| &*entry.name).collect();
+    match known.source {
+        Source::NotRead => {}
+        Source::Current => tracing::info!(controllers = ?names, "the list of controllers was read"),
+        Source::ConfigMapGone => tracing::warn!(
+            controllers = ?names,
+            "the ConfigMap with the list of controllers is gone; the last list stays in use"
+        ),
+        Source::KeyGone => tracing::warn!(
+            controllers = ?names,
+            "the ConfigMap with the list of controllers has no key {KEY}; the last list stays in use"
+        ),
+    }
+    for problem in &known.problems {
+        tracing::warn!(%problem, "a bad entry in {KEY} was left out");
+    }
+}
+
+#[cfg(test)]
+mod tests;

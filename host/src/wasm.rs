@@ -1,0 +1,30 @@
+//! The WebAssembly host: loads policies, watches them, and calls them within limits.
+//!
+//! Nothing else in the tree names wasmtime. A policy sees no file, no network, no environment and no
+//! clock; every call meets a fresh instance, has a deadline, a memory limit and a limit on the size
+//! of its answer, and runs off the async threads. A call that goes wrong ends in a typed error.
+
+mod bindings;
+mod call;
+mod compile;
+mod componentize;
+mod dispose;
+mod engine;
+mod inspect;
+mod library;
+mod limits;
+mod load;
+pub mod model;
+mod samples;
+mod store;
+mod watch;
+
+pub use call::GuestError;
+pub use compile::{CompileError, compile_as_child};
+pub use componentize::{CONTRACT, ComponentizeError, componentize};
+pub use engine::EngineError;
+pub use inspect::{InspectError, Inspection, inspect};
+pub use library::{ModuleInfo, OpenError, Policies, PolicyOptions, Problem};
+pub use limits::Limits;
+pub use load::LoadError;
+pub use store::OverLimit;

@@ -1,0 +1,191 @@
+//! Calls of one loaded module: each in a fresh instance, within limits, with errors told by type.
+
+use wasmtime::{Store, Trap};
+
+use super::bindings::{self, Linked};
+use super::engine::GuestEngine;
+use super::limits::Limits;
+use super::model::{
+    ControllerView, Decision, Defaulted, Operation, PlaceAttempt, PlaceRequest, Slot, Verdict,
+};
+use super::store::{CallState, OverLimit};
+
+/// Why a policy gave no answer that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// No module is loaded in this slot.
+    #[error("no {0} policy is loaded")]
+    Missing(Slot),
+    /// All turns were taken for too long.
+    #[error("the {slot} policy is busy: no turn came up within {waited:?}")]
+    Busy {
+        /// Which policy.
+        slot: Slot,
+        /// How long the call waited.
+        waited: std::time::Duration,
+    },
+    /// The call ran past its deadline.
+    #[error("the policy did not answer within its deadline of {0:?}")]
+    Deadline(std::time::Duration),
+    /// The call asked for more memory than it may have.
+    #[error("the policy asked for more than it may have")]
+    Memory(#[source] OverLimit),
+    /// The guest's code trapped.
+    #[error("the policy trapped: {0}")]
+    Trap(Trap),
+    /// The answer is larger than allowed.
+    #[error("the policy's answer has {size} bytes, more than the {limit} allowed")]
+    OutputTooLarge {
+        /// Size of the answer, in bytes.
+        size: usize,
+        /// Largest allowed size, in bytes.
+        limit: usize,
+    },
+    /// The guest does not accept the admin's settings.
+    #[error("the policy does not accept its settings: {0}")]
+    Settings(String),
+    /// The guest refuses the request with this text, which is meant for the user.
+    #[error("{0}")]
+    Refused(String),
+    /// The answer is not what the contract says.
+    #[error("the policy's answer breaks the contract: {0}")]
+    BadAnswer(String),
+    /// The host could not make the call, or not read its answer.
+    #[error("failed to call the policy")]
+    Call(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// A module that was checked against its world and can be called.
+pub(super) struct Callable {
+    engine: GuestEngine,
+    linked: Linked,
+    settings: String,
+}
+
+impl Callable {
+    pub(super) fn new(engine: GuestEngine, linked: Linked, settings: String) -> Self {
+        Self {
+            engine,
+            linked,
+            settings,
+        }
+    }
+
+    /// Asks a defaulting policy; objects are JSON.
+    pub(super) fn default_object(
+        &self,
+        operation: Operation,
+        object: String,
+        old: Option<String>,
+    ) -> Result<Defaulted, GuestError> {
+        let Linked::Defaulting(pre) = &self.linked else {
+            return Err(GuestError::Missing(Slot::Defaulting));
+        };
+        let request = bindings::defaulting_request(operation, object, old);
+        let answer = self.run(Slot::Defaulting, |store| {
+            let guest = pre.instantiate(&mut *store)?;
+            let guest = guest.ipu_policy_defaulter();
+            if let Err(reason) = guest.call_configure(&mut *store, &self.settings)? {
+                return Ok(Err(GuestError::Settings(reason)));
+            }
+            let answer = guest.call_apply_defaults(store, &request)?;
+            Ok(answer.map_err(GuestError::Refused))
+        })?;
+        let warnings = answer.warnings.iter().map(String::len).sum::<usize>();
+        self.check_size(answer.object.len() + warnings)?;
+        let object = serde_json::from_str(&answer.object)
+            .map_err(|error| GuestError::BadAnswer(format!("the object is not JSON: {error}")))?;
+        Ok(Defaulted {
+            object,
+            warnings: answer.warnings,
+        })
+    }
+
+    /// Asks a validation policy; objects are JSON.
+    pub(super) fn validate(
+        &self,
+        object: String,
+        old: Option<String>,
+    ) -> Result<Verdict, GuestError> {
+        let Linked::Validation(pre) = &self.linked else {
+            return Err(GuestError::Missing(Slot::Validation));
+        };
+        let request = bindings::validation_request(object, old);
+        let verdict = self.run(Slot::Validation, |store| {
+            let guest = pre.instantiate(&mut *store)?;
+            let guest = guest.ipu_policy_validator();
+            if let Err(reason) = guest.call_configure(&mut *store, &self.settings)? {
+                return Ok(Err(GuestError::Settings(reason)));
+            }
+            Ok(Ok(bindings::verdict(guest.call_validate(store, &request)?)))
+        })?;
+        let violations = verdict.violations.iter();
+        let size = violations
+            .map(|v| v.field.len() + v.message.len())
+            .sum::<usize>()
+            + verdict.warnings.iter().map(String::len).sum::<usize>();
+        self.check_size(size)?;
+        Ok(verdict)
+    }
+
+    /// Asks a placement policy.
+    pub(super) fn place(
+        &self,
+        request: &PlaceRequest,
+        controllers: &[ControllerView],
+        attempts: &[PlaceAttempt],
+    ) -> Result<Decision, GuestError> {
+        let Linked::Placement(pre) = &self.linked else {
+            return Err(GuestError::Missing(Slot::Placement));
+        };
+        let request = bindings::place_request(request);
+        let controllers = bindings::controllers(controllers);
+        let attempts = bindings::attempts(attempts);
+        let decision = self.run(Slot::Placement, |store| {
+            let guest = pre.instantiate(&mut *store)?;
+            let guest = guest.ipu_policy_placer();
+            if let Err(reason) = guest.call_configure(&mut *store, &self.settings)? {
+                return Ok(Err(GuestError::Settings(reason)));
+            }
+            let answer = guest.call_place(store, &request, &controllers, &attempts)?;
+            Ok(Ok(bindings::decision(answer)))
+        })?;
+        self.check_size(match &decision {
+            Decision::Try(text) | Decision::Reject(text) => text.len(),
+            Decision::Wait(reasons) => reasons
+                .iter()
+                .map(|passed| passed.controller.len() + passed.reason.len())
+                .sum(),
+        })?;
+        Ok(decision)
+    }
+
+    /// Runs one call in a store of its own, and tells by type why it ended badly.
+    fn run<T>(
+        &self,
+        slot: Slot,
+        call: impl FnOnce(&mut Store<CallState>) -> wasmtime::Result<Result<T, GuestError>>,
+    ) -> Result<T, GuestError> {
+        let mut store = CallState::store(&self.engine, slot);
+        call(&mut store).unwrap_or_else(|error| Err(classified(error, &self.engine.limits)))
+    }
+
+    fn check_size(&self, size: usize) -> Result<(), GuestError> {
+        let limit = self.engine.limits.output;
+        if size > limit {
+            return Err(GuestError::OutputTooLarge { size, limit });
+        }
+        Ok(())
+    }
+}
+
+fn classified(error: wasmtime::Error, limits: &Limits) -> GuestError {
+    if let Some(over) = error.downcast_ref::<OverLimit>() {
+        return GuestError::Memory(*over);
+    }
+    match error.downcast_ref::<Trap>() {
+        Some(Trap::Interrupt) => GuestError::Deadline(limits.deadline),
+        Some(trap) => GuestError::Trap(*trap),
+        None => GuestError::Call(error.into()),
+    }
+}

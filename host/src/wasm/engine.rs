@@ -1,0 +1,138 @@
+//! The engine that compiles and runs policies, and the clock that stops those that run too long.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use wasmtime::{
+    Cache, CacheConfig, Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig,
+};
+
+use super::limits::Limits;
+
+/// Time between two ticks of the clock that deadlines are measured with.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Core instances of one component; guests of interpreted languages are made of dozens.
+const CORE_INSTANCES: u32 = 48;
+
+/// Modules that are tried at once while calls go on.
+const TRIED_AT_ONCE: u32 = 2;
+
+/// Stack of a guest's compiled code, in bytes; it lies on the stack of the calling thread.
+const STACK: usize = 512 << 10;
+
+/// Why there is no engine.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The folder for compiled modules cannot be used.
+    #[error("failed to use the folder for compiled modules, {path}")]
+    Cache {
+        /// The folder.
+        path: String,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The engine cannot be made on this machine.
+    #[error("failed to make the WebAssembly engine")]
+    Engine(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The thread that keeps the time cannot be started.
+    #[error("failed to start the thread that stops late policies")]
+    Ticker(#[source] std::io::Error),
+}
+
+/// An engine with its limits and its clock. Cheap to clone; the clock ends with the last clone.
+#[derive(Clone)]
+pub(super) struct GuestEngine {
+    pub(super) engine: Engine,
+    pub(super) limits: Limits,
+    cache: Option<Cache>,
+}
+
+impl GuestEngine {
+    /// Makes an engine. Compiled modules are kept in `cache_dir`, which nobody else may write to:
+    /// what lies there is run as machine code.
+    pub(super) fn new(limits: Limits, cache_dir: Option<&Path>) -> Result<Self, EngineError> {
+        let cache = cache_dir.map(open_cache).transpose()?;
+        let mut config = Config::new();
+        config
+            .epoch_interruption(true)
+            .max_wasm_stack(STACK)
+            .cranelift_nan_canonicalization(true)
+            .relaxed_simd_deterministic(true)
+            .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(8))
+            .cache(cache.clone())
+            .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(&limits)));
+        let engine = Engine::new(&config).map_err(|error| EngineError::Engine(error.into()))?;
+        start_clock(&engine).map_err(EngineError::Ticker)?;
+        Ok(Self {
+            engine,
+            limits,
+            cache,
+        })
+    }
+
+    /// How many modules were found compiled in the cache so far.
+    pub(super) fn cache_hits(&self) -> usize {
+        self.cache.as_ref().map_or(0, Cache::cache_hits)
+    }
+
+    /// Ticks of the clock until a call that begins now is late. One tick more than the deadline
+    /// has, because the first one may come at once.
+    pub(super) fn deadline_ticks(&self) -> u64 {
+        let ticks = self.limits.deadline.as_millis() / TICK.as_millis();
+        u64::try_from(ticks).unwrap_or(u64::MAX - 1) + 1
+    }
+}
+
+fn open_cache(path: &Path) -> Result<Cache, EngineError> {
+    let failed = |source| EngineError::Cache {
+        path: path.display().to_string(),
+        source,
+    };
+    let absolute = std::path::absolute(path).map_err(|error| failed(error.into()))?;
+    std::fs::create_dir_all(&absolute).map_err(|error| failed(error.into()))?;
+    let mut config = CacheConfig::new();
+    config.with_directory(absolute);
+    Cache::new(config).map_err(|error| failed(error.into()))
+}
+
+/// Room for as many calls as run at once and for trying new modules, reserved in one piece and touched only where used, so
+/// that making an instance takes microseconds and idle ones take no memory.
+fn pool(limits: &Limits) -> PoolingAllocationConfig {
+    let calls = u32::try_from(limits.concurrent)
+        .unwrap_or(u32::MAX)
+        .clamp(1, 64)
+        + TRIED_AT_ONCE;
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(calls)
+        .total_core_instances(calls * CORE_INSTANCES)
+        .max_core_instances_per_component(CORE_INSTANCES)
+        .max_core_instance_size(1 << 20)
+        .max_component_instance_size(1 << 20)
+        .total_memories(calls * 2)
+        .max_memories_per_component(2)
+        .max_memory_size(limits.memory)
+        .total_tables(calls * 8)
+        .max_tables_per_component(8)
+        .table_elements(limits.table_elements)
+        .max_unused_warm_slots(2);
+    pool
+}
+
+/// Starts the thread that moves the engine's epoch on. It holds the engine weakly and ends with it.
+fn start_clock(engine: &Engine) -> std::io::Result<()> {
+    let engine = engine.weak();
+    thread::Builder::new()
+        .name("policy-clock".to_owned())
+        .stack_size(64 << 10)
+        .spawn(move || {
+            while let Some(engine) = engine.upgrade() {
+                engine.increment_epoch();
+                drop(engine);
+                thread::sleep(TICK);
+            }
+        })
+        .map(drop)
+}

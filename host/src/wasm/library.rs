@@ -1,0 +1,432 @@
+//! The policies in use: one module for each slot, asked by every part of the operator, swapped in
+//! one step.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+use super::call::{Callable, GuestError};
+use super::compile::Compiler;
+use super::dispose;
+use super::engine::{EngineError, GuestEngine};
+use super::limits::Limits;
+use super::load::{self, LoadError, Module};
+use super::model::{
+    ControllerView, Defaulted, ModuleDigest, Operation, PlaceAttempt, PlaceRequest, Placed, Served,
+    Slot, Verdict,
+};
+
+/// Where policies come from and what they are told.
+#[derive(Clone, Debug)]
+pub struct PolicyOptions {
+    /// Folder of the built-in modules.
+    pub guests_dir: PathBuf,
+    /// Folder whose files take the place of built-in ones of the same name.
+    pub policies_dir: Option<PathBuf>,
+    /// Folder for compiled modules, which nobody else may write to. With it, modules are compiled
+    /// in a process of their own.
+    pub compile_cache_dir: Option<PathBuf>,
+    /// Settings for every policy: a JSON object such as `{"maxIpusPerJob": 64}`.
+    pub settings: Value,
+    /// The slots that this process asks; others are not loaded.
+    pub slots: Vec<Slot>,
+    /// How much a policy may take.
+    pub limits: Limits,
+}
+
+/// Why there are no policies to begin with.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No engine.
+    #[error("failed to start the WebAssembly host")]
+    Engine(#[from] EngineError),
+    /// A slot has no module that works.
+    #[error("failed to load the {slot} policy from {path}")]
+    Module {
+        /// The slot.
+        slot: Slot,
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        #[source]
+        source: LoadError,
+    },
+    /// Loading ended in a panic.
+    #[error("failed to wait for the policies to load")]
+    Join(#[from] tokio::task::JoinError),
+}
+
+/// A module in use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ModuleInfo {
+    /// Where it decides.
+    pub slot: Slot,
+    /// Which module it is.
+    pub digest: ModuleDigest,
+    /// The file that it came from.
+    pub source: PathBuf,
+    /// Since when it decides.
+    pub since: Timestamp,
+}
+
+/// A file that was to become a policy and did not; the module before it goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// Where it was to decide.
+    pub slot: Slot,
+    /// The file.
+    pub source: PathBuf,
+    /// Digest of the file, where it could be read.
+    pub digest: Option<ModuleDigest>,
+    /// What is wrong with it, with its causes.
+    pub reason: String,
+    /// When it was refused.
+    pub since: Timestamp,
+}
+
+/// The policies in use. Cheap to clone; all clones see the same modules.
+#[derive(Clone)]
+pub struct Policies {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    engine: GuestEngine,
+    compiler: Compiler,
+    options: PolicyOptions,
+    settings: String,
+    turns: Semaphore,
+    slots: Vec<SlotState>,
+    /// Held while modules are exchanged, so that two refreshes never undo each other.
+    refreshing: Mutex<()>,
+}
+
+struct SlotState {
+    slot: Slot,
+    current: RwLock<Option<Arc<Module>>>,
+    problem: Mutex<Option<Problem>>,
+}
+
+impl Policies {
+    /// Loads a module for every slot. A broken file in the policies' folder does not stop it, since
+    /// the built-in one goes on; a broken or missing built-in one does.
+    pub async fn open(options: PolicyOptions) -> Result<Self, OpenError> {
+        spawn_blocking(|| Self::open_blocking(options)).await?
+    }
+
+    /// As `open`, for callers without a runtime.
+    pub fn open_blocking(options: PolicyOptions) -> Result<Self, OpenError> {
+        let cache_dir = options.compile_cache_dir.as_deref();
+        let engine = GuestEngine::new(options.limits, cache_dir)?;
+        let slots = options.slots.iter().map(|slot| SlotState {
+            slot: *slot,
+            current: RwLock::new(None),
+            problem: Mutex::new(None),
+        });
+        let inner = Inner {
+            compiler: Compiler::choose(cache_dir),
+            engine,
+            settings: options.settings.to_string(),
+            turns: Semaphore::new(options.limits.concurrent.max(1)),
+            slots: slots.collect(),
+            refreshing: Mutex::new(()),
+            options,
+        };
+        for state in &inner.slots {
+            inner.open_slot(state)?;
+        }
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// Asks the defaulting policy for the object as it should be.
+    pub async fn default_object(
+        &self,
+        operation: Operation,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> Result<Served<Defaulted>, GuestError> {
+        let (object, old) = (object.to_string(), old.map(ToString::to_string));
+        self.call(Slot::Defaulting, move |callable| {
+            callable.default_object(operation, object, old)
+        })
+        .await
+    }
+
+    /// Asks the validation policy for every rule that the object breaks.
+    pub async fn validate(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> Result<Served<Verdict>, GuestError> {
+        let (object, old) = (object.to_string(), old.map(ToString::to_string));
+        self.call(Slot::Validation, move |callable| {
+            callable.validate(object, old)
+        })
+        .await
+    }
+
+    /// Decides what to do next for a wanted partition. There always is a decision: where the policy
+    /// gives none that can be carried out, the built-in serial walk decides.
+    pub async fn place(
+        &self,
+        request: &PlaceRequest,
+        controllers: &[ControllerView],
+        attempts: &[PlaceAttempt],
+    ) -> Placed {
+        let asked = (request.clone(), controllers.to_vec(), attempts.to_vec());
+        let answer = self
+            .call(Slot::Placement, move |callable| {
+                callable.place(&asked.0, &asked.1, &asked.2)
+            })
+            .await;
+        let (digest, checked) = match answer {
+            Ok(served) => (
+                Some(served.digest),
+                dispose::checked(served.answer, request, controllers, attempts),
+            ),
+            Err(error) => (
+                self.current(Slot::Placement)
+                    .map(|module| module.digest.clone()),
+                Err(with_causes(&error)),
+            ),
+        };
+        match checked {
+            Ok(decision) => Placed {
+                decision,
+                digest,
+                overruled: None,
+            },
+            Err(reason) => {
+                tracing::warn!(
+                    policy = %Slot::Placement,
+                    owner = request.owner,
+                    namespace = request.namespace,
+                    "the built-in serial walk decides instead of the policy: {reason}"
+                );
+                Placed {
+                    decision: dispose::serial_walk(request, controllers, attempts),
+                    digest,
+                    overruled: Some(reason),
+                }
+            }
+        }
+    }
+
+    /// The modules in use.
+    pub fn modules(&self) -> Vec<ModuleInfo> {
+        let states = self.inner.slots.iter();
+        states
+            .filter_map(|state| {
+                let module = state.current()?;
+                Some(ModuleInfo {
+                    slot: state.slot,
+                    digest: module.digest.clone(),
+                    source: module.source.clone(),
+                    since: module.since,
+                })
+            })
+            .collect()
+    }
+
+    /// Files that were to become policies and did not.
+    pub fn problems(&self) -> Vec<Problem> {
+        let states = self.inner.slots.iter();
+        states
+            .filter_map(|state| lock(&state.problem).clone())
+            .collect()
+    }
+
+    /// Looks at the files again and exchanges the modules whose file has changed.
+    pub async fn refresh(&self) {
+        let inner = Arc::clone(&self.inner);
+        let refreshed = spawn_blocking(move || {
+            let _one_at_a_time = lock(&inner.refreshing);
+            for state in &inner.slots {
+                inner.refresh_slot(state);
+            }
+        });
+        if let Err(error) = refreshed.await {
+            tracing::error!(%error, "looking for changed policies ended in a panic");
+        }
+    }
+
+    /// Folders whose files matter.
+    pub(super) fn folders(&self) -> Vec<PathBuf> {
+        let options = &self.inner.options;
+        let built_in = std::iter::once(options.guests_dir.clone());
+        built_in.chain(options.policies_dir.clone()).collect()
+    }
+
+    fn current(&self, slot: Slot) -> Option<Arc<Module>> {
+        self.inner
+            .slots
+            .iter()
+            .find(|state| state.slot == slot)?
+            .current()
+    }
+
+    /// Waits for a turn and makes one call off the async threads. The module is taken once, so that
+    /// the whole call is served by it even while another one is swapped in.
+    async fn call<T: Send + 'static>(
+        &self,
+        slot: Slot,
+        call: impl FnOnce(&Callable) -> Result<T, GuestError> + Send + 'static,
+    ) -> Result<Served<T>, GuestError> {
+        let queue = self.inner.options.limits.queue;
+        let _turn = tokio::time::timeout(queue, self.inner.turns.acquire())
+            .await
+            .ok()
+            .and_then(Result::ok)
+            .ok_or(GuestError::Busy {
+                slot,
+                waited: queue,
+            })?;
+        let module = self.current(slot).ok_or(GuestError::Missing(slot))?;
+        let digest = module.digest.clone();
+        let answer = spawn_blocking(move || call(&module.callable))
+            .await
+            .map_err(|error| GuestError::Call(error.into()))??;
+        Ok(Served { answer, digest })
+    }
+}
+
+impl SlotState {
+    fn current(&self) -> Option<Arc<Module>> {
+        self.current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+impl Inner {
+    /// The first module of a slot: the override, else the built-in one.
+    fn open_slot(&self, state: &SlotState) -> Result<(), OpenError> {
+        if let Some(path) = self.override_of(state.slot) {
+            self.try_file(state, path);
+            if state.current().is_some() {
+                return Ok(());
+            }
+        }
+        let path = self.options.guests_dir.join(state.slot.file_name());
+        let loaded = load::read(&path, self.options.limits.module)
+            .and_then(|bytes| self.load(state, path.clone(), &bytes));
+        loaded.map_err(|source| OpenError::Module {
+            slot: state.slot,
+            path: path.display().to_string(),
+            source,
+        })
+    }
+
+    fn refresh_slot(&self, state: &SlotState) {
+        let built_in = || self.options.guests_dir.join(state.slot.file_name());
+        let path = self.override_of(state.slot).unwrap_or_else(built_in);
+        self.try_file(state, path);
+    }
+
+    /// The file that takes the place of the built-in one, where there is one.
+    fn override_of(&self, slot: Slot) -> Option<PathBuf> {
+        let path = self.options.policies_dir.as_ref()?.join(slot.file_name());
+        path.try_exists().unwrap_or(true).then_some(path)
+    }
+
+    /// Makes the file the module of a slot, unless it is already, or was refused already.
+    fn try_file(&self, state: &SlotState, path: PathBuf) {
+        let bytes = match load::read(&path, self.options.limits.module) {
+            Ok(bytes) => bytes,
+            Err(error) => return Self::refuse(state, path, None, &error),
+        };
+        let digest = load::digest(&bytes);
+        if state
+            .current()
+            .is_some_and(|module| module.digest == digest)
+        {
+            *lock(&state.problem) = None;
+            return;
+        }
+        let known = lock(&state.problem)
+            .as_ref()
+            .is_some_and(|problem| problem.digest.as_ref() == Some(&digest));
+        if known {
+            return;
+        }
+        match self.load(state, path.clone(), &bytes) {
+            Ok(()) => *lock(&state.problem) = None,
+            Err(error) => Self::refuse(state, path, Some(digest), &error),
+        }
+    }
+
+    /// Loads a module and puts it in the place of the one before.
+    fn load(&self, state: &SlotState, source: PathBuf, bytes: &[u8]) -> Result<(), LoadError> {
+        let callable = load::load(
+            &self.engine,
+            &self.compiler,
+            state.slot,
+            bytes,
+            &self.settings,
+        )?;
+        let module = Module {
+            digest: load::digest(bytes),
+            since: Timestamp::now(),
+            callable,
+            source,
+        };
+        tracing::info!(
+            policy = %state.slot,
+            digest = %module.digest,
+            file = %module.source.display(),
+            "a policy is in use"
+        );
+        *state
+            .current
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(module));
+        Ok(())
+    }
+
+    fn refuse(state: &SlotState, source: PathBuf, digest: Option<ModuleDigest>, error: &LoadError) {
+        let reason = with_causes(error);
+        let mut problem = lock(&state.problem);
+        let is_news = problem
+            .as_ref()
+            .is_none_or(|known| known.reason != reason || known.source != source);
+        if !is_news {
+            return;
+        }
+        tracing::error!(
+            policy = %state.slot,
+            file = %source.display(),
+            "a policy is refused, and the one before stays in use: {reason}"
+        );
+        *problem = Some(Problem {
+            slot: state.slot,
+            source,
+            digest,
+            reason,
+            since: Timestamp::now(),
+        });
+    }
+}
+
+/// An error and its causes in one line.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,124 @@
+//! Makes a callable policy of a file: read, checked against its world, compiled, tried.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+use wasmtime::component::Component;
+
+use super::bindings;
+use super::call::{Callable, GuestError};
+use super::compile::{CompileError, Compiler};
+use super::engine::GuestEngine;
+use super::model::{ModuleDigest, Operation, Slot};
+use super::samples;
+
+/// Why a file does not become a policy.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file cannot be read.
+    #[error("failed to read the file")]
+    Read(#[source] std::io::Error),
+    /// The file is larger than a module may be.
+    #[error("the file has more than the {limit} bytes that a module may have")]
+    TooLarge {
+        /// Largest allowed size, in bytes.
+        limit: u64,
+    },
+    /// It is no WebAssembly component, or one that cannot be compiled within the limits.
+    #[error("failed to compile the file as a WebAssembly component")]
+    Compile(#[from] CompileError),
+    /// It imports what no policy may have.
+    #[error("it imports {0}, and a policy may import nothing but ipu:policy/log@0.1.0")]
+    Imports(String),
+    /// It does not export what its world asks for.
+    #[error("it does not implement world {world} of package ipu:policy@0.1.0")]
+    World {
+        /// The world.
+        world: &'static str,
+        /// What is missing or different.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// It failed on a sample request.
+    #[error("it failed when it was tried on a sample request")]
+    Tried(#[source] GuestError),
+}
+
+/// A policy that was loaded and tried.
+pub(super) struct Module {
+    pub(super) digest: ModuleDigest,
+    pub(super) source: PathBuf,
+    pub(super) since: Timestamp,
+    pub(super) callable: Callable,
+}
+
+/// Digest of a module's bytes.
+pub(super) fn digest(bytes: &[u8]) -> ModuleDigest {
+    let mut text = String::from("sha256:");
+    for byte in Sha256::digest(bytes) {
+        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
+    }
+    ModuleDigest::new(text)
+}
+
+/// Reads a module's file, but no more of it than a module may have.
+pub(super) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, LoadError> {
+    let file = File::open(path).map_err(LoadError::Read)?;
+    let mut bytes = Vec::new();
+    file.take(limit + 1)
+        .read_to_end(&mut bytes)
+        .map_err(LoadError::Read)?;
+    if bytes.len() as u64 > limit {
+        return Err(LoadError::TooLarge { limit });
+    }
+    Ok(bytes)
+}
+
+/// Makes a policy for `slot` of a module's bytes. Blocks while it compiles.
+pub(super) fn load(
+    engine: &GuestEngine,
+    compiler: &Compiler,
+    slot: Slot,
+    bytes: &[u8],
+    settings: &str,
+) -> Result<Callable, LoadError> {
+    let component = compiler.compile(engine, bytes)?;
+    let linked = check(&component, slot)?;
+    let callable = Callable::new(engine.clone(), linked, settings.to_owned());
+    try_out(&callable, slot).map_err(LoadError::Tried)?;
+    Ok(callable)
+}
+
+/// Checks imports and exports against the world of the slot.
+fn check(component: &Component, slot: Slot) -> Result<bindings::Linked, LoadError> {
+    let forbidden = bindings::forbidden_imports(component);
+    if !forbidden.is_empty() {
+        return Err(LoadError::Imports(forbidden.join(", ")));
+    }
+    bindings::link(component, slot).map_err(|error| LoadError::World {
+        world: slot.world(),
+        source: error.into(),
+    })
+}
+
+/// Calls the policy once, as it will be called later. Which way it decides is its own affair.
+fn try_out(callable: &Callable, slot: Slot) -> Result<(), GuestError> {
+    let job = samples::job().to_string();
+    let outcome = match slot {
+        Slot::Defaulting => callable
+            .default_object(Operation::Create, job, None)
+            .map(drop),
+        Slot::Validation => callable.validate(job, None).map(drop),
+        Slot::Placement => callable
+            .place(&samples::place_request(), &samples::controllers(), &[])
+            .map(drop),
+    };
+    match outcome {
+        Err(GuestError::Refused(_)) => Ok(()),
+        outcome => outcome,
+    }
+}

@@ -1,0 +1,369 @@
+//! Pure: reads an AdmissionReview, and says what is wrong with a body that is none.
+//!
+//! kube's types for it are not used: they read the object's metadata into fixed fields, and a patch
+//! must be made against the very JSON that the API server sent.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::api;
+use crate::wasm::model::Operation;
+
+/// Versions of AdmissionReview; the answer has that of the question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReviewVersion {
+    /// `admission.k8s.io/v1`.
+    V1,
+    /// `admission.k8s.io/v1beta1`.
+    V1Beta1,
+}
+
+impl ReviewVersion {
+    /// The version as it is written.
+    pub const fn api_version(self) -> &'static str {
+        match self {
+            Self::V1 => "admission.k8s.io/v1",
+            Self::V1Beta1 => "admission.k8s.io/v1beta1",
+        }
+    }
+}
+
+/// What the API server asks about one IPUJob.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdmissionRequest {
+    /// Version of the question and of the answer.
+    pub version: ReviewVersion,
+    /// Goes back with the answer.
+    pub uid: String,
+    /// What is being done; `None` is something that there is nothing to say about (`DELETE`).
+    pub operation: Option<Operation>,
+    /// Name of the object; empty where the API server is yet to make one (`generateName`).
+    pub name: String,
+    /// Namespace of the object.
+    pub namespace: String,
+    /// The object as it shall be; null where it goes.
+    pub object: Value,
+    /// The object as it was.
+    pub old_object: Option<Value>,
+}
+
+impl AdmissionRequest {
+    /// Whether a policy has anything to say: not of an object that is being deleted, nor of an
+    /// update that leaves the spec as it was. The webhook configurations leave these out as well;
+    /// it is checked here too, so that nobody is locked out by a configuration of their own.
+    pub fn concerns_policies(&self) -> bool {
+        let deleting = self
+            .object
+            .pointer("/metadata/deletionTimestamp")
+            .is_some_and(|time| !time.is_null());
+        let unchanged = self
+            .old_object
+            .as_ref()
+            .is_some_and(|old| old.get("spec") == self.object.get("spec"));
+        self.operation.is_some() && !deleting && !unchanged
+    }
+}
+
+/// Why a body is not a question that the webhooks can answer.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// There is no body.
+    #[error("the body is empty; an AdmissionReview of admission.k8s.io/v1 is expected")]
+    Empty,
+    /// It is not JSON, or its fields are not of the types that they should be.
+    #[error("the body is not an AdmissionReview in JSON: {0}")]
+    NotJson(#[source] serde_json::Error),
+    /// It is JSON of something else.
+    #[error(
+        "the body is a {kind:?} of {api_version:?}; an \"AdmissionReview\" of \
+         \"admission.k8s.io/v1\" or \"admission.k8s.io/v1beta1\" is expected"
+    )]
+    OtherKind {
+        /// `kind` of the body.
+        kind: String,
+        /// `apiVersion` of the body.
+        api_version: String,
+    },
+    /// It is an answer, not a question.
+    #[error("the AdmissionReview has no field \"request\"")]
+    NoRequest,
+    /// Without it no answer can be told from another.
+    #[error("the field \"request.uid\" is empty")]
+    NoUid,
+    /// It asks about something else.
+    #[error(
+        "the field \"request.kind\" is {kind:?} of {group:?}; this webhook reviews \"IPUJob\" of \
+         \"graphcore.ai\", so its webhook configuration must name ipujobs and no subresource"
+    )]
+    OtherObject {
+        /// Kind of the object.
+        kind: String,
+        /// Its group.
+        group: String,
+    },
+    /// A field of the request holds the wrong thing.
+    #[error("the field {field:?} of a {operation} must be an object")]
+    NotAnObject {
+        /// Path of the field.
+        field: &'static str,
+        /// What is being done.
+        operation: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Review {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    request: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request {
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    kind: Kind,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    namespace: Option<String>,
+    #[serde(default)]
+    operation: String,
+    #[serde(default)]
+    object: Value,
+    #[serde(default)]
+    old_object: Value,
+}
+
+#[derive(Default, Deserialize)]
+struct Kind {
+    #[serde(default)]
+    group: String,
+    #[serde(default)]
+    kind: String,
+}
+
+/// Reads the body of a webhook call.
+pub fn parse(body: &[u8]) -> Result<AdmissionRequest, RequestError> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Err(RequestError::Empty);
+    }
+    // By way of a map: serde would read a struct from a list as well.
+    let review: Map<String, Value> = serde_json::from_slice(body).map_err(RequestError::NotJson)?;
+    let review: Review =
+        serde_json::from_value(Value::Object(review)).map_err(RequestError::NotJson)?;
+    let version = match (review.kind.as_str(), review.api_version.as_str()) {
+        ("AdmissionReview", "admission.k8s.io/v1") => ReviewVersion::V1,
+        ("AdmissionReview", "admission.k8s.io/v1beta1") => ReviewVersion::V1Beta1,
+        _ => {
+            return Err(RequestError::OtherKind {
+                kind: cut(review.kind),
+                api_version: cut(review.api_version),
+            });
+        }
+    };
+    let request = review.request.ok_or(RequestError::NoRequest)?;
+    let request: Request = serde_json::from_value(request).map_err(RequestError::NotJson)?;
+    check(version, request)
+}
+
+fn check(version: ReviewVersion, request: Request) -> Result<AdmissionRequest, RequestError> {
+    if request.uid.is_empty() {
+        return Err(RequestError::NoUid);
+    }
+    if request.kind.kind != "IPUJob" || request.kind.group != api::GROUP {
+        return Err(RequestError::OtherObject {
+            kind: cut(request.kind.kind),
+            group: cut(request.kind.group),
+        });
+    }
+    let operation = match request.operation.as_str() {
+        "CREATE" => Some(Operation::Create),
+        "UPDATE" => Some(Operation::Update),
+        _ => None,
+    };
+    let must_be_object = |value: &Value, field| {
+        if value.is_object() {
+            return Ok(());
+        }
+        Err(RequestError::NotAnObject {
+            field,
+            operation: cut(request.operation.clone()),
+        })
+    };
+    if operation.is_some() {
+        must_be_object(&request.object, "request.object")?;
+    }
+    let old_object = if operation == Some(Operation::Update) {
+        must_be_object(&request.old_object, "request.oldObject")?;
+        Some(request.old_object)
+    } else {
+        None
+    };
+    Ok(AdmissionRequest {
+        version,
+        uid: request.uid,
+        operation,
+        name: request.name.unwrap_or_default(),
+        namespace: request.namespace.unwrap_or_default(),
+        object: request.object,
+        old_object,
+    })
+}
+
+/// A stranger's text is shown, but not all of it.
+fn cut(text: String) -> String {
+    if text.chars().count() <= 80 {
+        return text;
+    }
+    text.chars().take(80).chain(['…']).collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde_json::{Value, json};
+
+    use super::{AdmissionRequest, ReviewVersion, parse};
+    use crate::wasm::model::Operation;
+
+    pub(in crate::webhook) fn review(change: impl FnOnce(&mut Value)) -> Value {
+        let mut review = json!({
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": "0c9a8d74",
+                "kind": { "group": "graphcore.ai", "version": "v1alpha1", "kind": "IPUJob" },
+                "resource": { "group": "graphcore.ai", "version": "v1alpha1", "resource": "ipujobs" },
+                "name": "mnist",
+                "namespace": "default",
+                "operation": "CREATE",
+                "userInfo": { "username": "jane" },
+                "object": {
+                    "apiVersion": "graphcore.ai/v1alpha1",
+                    "kind": "IPUJob",
+                    "metadata": { "name": "mnist", "namespace": "default" },
+                    "spec": { "jobInstances": 1, "ipusPerJobInstance": "2" },
+                },
+                "oldObject": null,
+            },
+        });
+        change(&mut review);
+        review
+    }
+
+    /// The request of `review`, with one change.
+    pub(in crate::webhook) fn request(change: impl FnOnce(&mut Value)) -> AdmissionRequest {
+        parse(
+            review(|review| change(&mut review["request"]))
+                .to_string()
+                .as_bytes(),
+        )
+        .unwrap()
+    }
+
+    /// Makes it an update of an object that was the same but for `old`.
+    pub(in crate::webhook) fn updating(old: impl FnOnce(&mut Value)) -> impl FnOnce(&mut Value) {
+        move |request| {
+            request["operation"] = json!("UPDATE");
+            request["oldObject"] = request["object"].clone();
+            old(&mut request["oldObject"]);
+        }
+    }
+
+    #[test]
+    fn both_versions_are_read() {
+        let request = request(|_| {});
+        assert_eq!(request.version, ReviewVersion::V1);
+        assert_eq!(request.operation, Some(Operation::Create));
+        assert_eq!(
+            (request.uid.as_str(), request.name.as_str()),
+            ("0c9a8d74", "mnist")
+        );
+        let older = review(|review| review["apiVersion"] = json!("admission.k8s.io/v1beta1"));
+        let older = parse(older.to_string().as_bytes()).unwrap();
+        assert_eq!(older.version, ReviewVersion::V1Beta1);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_body_is_named() {
+        type Change = fn(&mut Value);
+        let cases: [(Change, &str); 12] = [
+            (|r| *r = json!([]), "invalid type: sequence"),
+            (|r| *r = json!("AdmissionReview"), "invalid type: string"),
+            (|r| *r = json!({}), "the body is a \"\" of \"\""),
+            (|r| r["kind"] = json!("Pod"), "the body is a \"Pod\""),
+            (|r| r["kind"] = json!(7), "invalid type: integer"),
+            (
+                |r| r["apiVersion"] = json!("admission.k8s.io/v2"),
+                "admission.k8s.io/v2",
+            ),
+            (|r| r["request"] = json!(null), "no field \"request\""),
+            (
+                |r| r["request"]["uid"] = json!(""),
+                "\"request.uid\" is empty",
+            ),
+            (
+                |r| r["request"]["kind"]["kind"] = json!("Scale"),
+                "\"Scale\"",
+            ),
+            (
+                |r| r["request"]["object"] = json!("x"),
+                "\"request.object\" of a CREATE",
+            ),
+            (
+                |r| r["request"]["operation"] = json!("UPDATE"),
+                "\"request.oldObject\" of a UPDATE",
+            ),
+            (
+                |r| r["request"]["operation"] = json!({}),
+                "invalid type: map",
+            ),
+        ];
+        for (change, expected) in cases {
+            let error = parse(review(change).to_string().as_bytes())
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(expected), "{expected}: {error}");
+        }
+        for (body, expected) in [
+            (&b""[..], "is empty"),
+            (b" \n", "is empty"),
+            (b"{\"kind\":", "EOF while parsing"),
+            (b"\xff\xfe", "expected value"),
+        ] {
+            let error = parse(body).unwrap_err().to_string();
+            assert!(error.contains(expected), "{expected}: {error}");
+        }
+        // Nested deeper than the parser goes: refused, and the stack holds.
+        let deep = "[".repeat(100_000);
+        assert!(parse(format!("{{\"a\":{deep}").as_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_stranger_cannot_make_the_answer_long() {
+        let long = review(|review| review["kind"] = json!("x".repeat(100_000)));
+        let error = parse(long.to_string().as_bytes()).unwrap_err().to_string();
+        assert!(error.len() < 400, "{}", error.len());
+    }
+
+    #[test]
+    fn policies_are_asked_only_where_the_spec_is_new() {
+        assert!(request(|_| {}).concerns_policies());
+        assert!(
+            request(updating(|old| old["spec"]["jobInstances"] = json!(2))).concerns_policies()
+        );
+        assert!(!request(updating(|old| old["metadata"] = json!({}))).concerns_policies());
+        assert!(!request(|r| r["operation"] = json!("DELETE")).concerns_policies());
+        assert!(
+            !request(|r| {
+                r["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            })
+            .concerns_policies()
+        );
+    }
+}
