@@ -1,0 +1,107 @@
+//! What `ipu-agent exec` makes of an API server's refusals. That a command runs is shown by mpirun
+//! on the real nodes.
+
+use ipu_operator::agent::exec::{ExecError, ExecRequest, execute_with};
+use ipu_operator::agent::explain;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use tests::lab::control_plane::ControlPlane;
+
+async fn refusal(client: Client, pod: &str) -> (ExecError, String) {
+    let request = ExecRequest {
+        pod: pod.to_owned(),
+        namespace: None,
+        command: vec!["true".to_owned()],
+    };
+    let error = execute_with(client, "default", &request).await.unwrap_err();
+    let text = explain(&error);
+    (error, text)
+}
+
+/// A Pod on a node that is not there, with this status.
+async fn pod(client: &Client, name: &str, status: Value) {
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let pod = json!({
+        "metadata": { "name": name },
+        "spec": {
+            "nodeName": "nowhere",
+            "automountServiceAccountToken": false,
+            "containers": [{ "name": "worker", "image": "none" }],
+        },
+    });
+    let pod: Pod = serde_json::from_value(pod).unwrap();
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    let status = Patch::Merge(json!({ "status": status }));
+    pods.patch_status(name, &PatchParams::default(), &status)
+        .await
+        .unwrap();
+}
+
+fn running() -> Value {
+    json!({
+        "phase": "Running",
+        "containerStatuses": [{
+            "name": "worker", "image": "none", "imageID": "", "ready": true, "restartCount": 0,
+            "state": { "running": {} },
+        }],
+    })
+}
+
+#[tokio::test]
+async fn a_pod_that_is_not_there_or_does_not_run_is_named() {
+    let control_plane = ControlPlane::shared().await.unwrap();
+    let client = control_plane.client().await.unwrap();
+    let (error, text) = refusal(client.clone(), "missing").await;
+    assert!(matches!(error, ExecError::FindPod { .. }), "{error:?}");
+    for part in ["Pod missing", "namespace default", "no such Pod"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    pod(&client, "waiting", json!({ "phase": "Pending" })).await;
+    let (error, text) = refusal(client, "waiting").await;
+    assert!(matches!(error, ExecError::Target { .. }), "{error:?}");
+    assert!(text.contains("container worker does not run"), "{text}");
+}
+
+#[tokio::test]
+async fn a_node_that_is_away_is_an_error_of_the_agent_and_no_exit_code() {
+    let control_plane = ControlPlane::shared().await.unwrap();
+    let client = control_plane.client().await.unwrap();
+    let nodes: Api<Node> = Api::all(client.clone());
+    let node = json!({ "metadata": { "name": "nowhere" } });
+    let node: Node = serde_json::from_value(node).unwrap();
+    nodes.create(&PostParams::default(), &node).await.unwrap();
+    // Nothing listens there, and it is on this machine.
+    let status = Patch::Merge(json!({ "status": {
+        "addresses": [{ "type": "InternalIP", "address": "127.0.0.1" }],
+        "daemonEndpoints": { "kubeletEndpoint": { "Port": 1 } },
+    } }));
+    nodes
+        .patch_status("nowhere", &PatchParams::default(), &status)
+        .await
+        .unwrap();
+    pod(&client, "unreachable", running()).await;
+    let (_, text) = refusal(client, "unreachable").await;
+    for part in ["Pod unreachable", "namespace default"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn without_the_right_the_role_is_named() {
+    let control_plane = ControlPlane::shared().await.unwrap();
+    let mut config = Config::from_custom_kubeconfig(
+        kube::config::Kubeconfig::read_from(control_plane.kubeconfig()).unwrap(),
+        &kube::config::KubeConfigOptions::default(),
+    )
+    .await
+    .unwrap();
+    config.auth_info.impersonate = Some("nobody".to_owned());
+    let client = Client::try_from(config).unwrap();
+    let (error, text) = refusal(client, "mnist-worker-0").await;
+    assert!(matches!(error, ExecError::FindPod { .. }), "{error:?}");
+    for part in ["403", "pods/exec", "nobody"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}

@@ -1,0 +1,318 @@
+//! The chart on a real API server: what Helm renders is taken, what it grants is enough and no more,
+//! its webhooks lock nobody out, and an upgrade keeps what is not the chart's.
+#![cfg(test)]
+
+mod admin;
+
+use std::process::Command;
+
+use tests::lab::{command, progress::Progress, settings::Settings, tools::Tools};
+
+use self::admin::{Admin, KUBERNETES, eventually};
+
+#[test]
+fn every_template_is_as_its_suite_says() {
+    let settings = Settings::from_env().unwrap();
+    let tools = Tools::fetch_some(&settings, &Progress::start(), &["helm-unittest"]).unwrap();
+    let mut unittest = Command::new(tools.program("helm-unittest"));
+    unittest
+        .arg("--strict")
+        .arg(settings.checkout.join("charts/ipu-operator"));
+    let printed = command::output(&mut unittest).unwrap();
+    assert!(printed.contains("Tests:"), "{printed}");
+}
+
+#[tokio::test]
+async fn what_helm_renders_is_taken() {
+    let admin = Admin::new("chart-rendered").await;
+    for values in [None, Some("alpha-5.yaml"), Some("version-1.2.0.yaml")] {
+        let values = values.map(|name| format!("{}/tests/values/{name}", admin.chart()));
+        let values: Vec<&str> = values.iter().flat_map(|path| ["--values", path]).collect();
+        let lint = [
+            &["lint", "--strict", admin.chart(), KUBERNETES],
+            &values[..],
+        ]
+        .concat();
+        admin.helm(&lint).unwrap();
+        let template = [
+            "template",
+            admin.name,
+            admin.chart(),
+            "--include-crds",
+            KUBERNETES,
+        ];
+        let rendered = admin.helm(&[&template, &values[..]].concat()).unwrap();
+        let rendered = admin.file("rendered.yaml", &rendered);
+        let taken = admin.kubectl(&[
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "--dry-run=server",
+            "--validate=strict",
+            "--filename",
+            &rendered,
+        ]);
+        let taken = taken.unwrap_or_else(|error| panic!("{values:?}: {error}"));
+        assert!(taken.contains("deployment.apps/"), "{values:?}: {taken}");
+        assert!(
+            taken.contains("validatingwebhookconfiguration"),
+            "{values:?}: {taken}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_operators_pods_meet_pod_security_restricted() {
+    let admin = Admin::new("chart-restricted").await;
+    admin
+        .kubectl(&[
+            "label",
+            "namespace",
+            admin.name,
+            "pod-security.kubernetes.io/enforce=restricted",
+        ])
+        .unwrap();
+    let template = ["template", admin.name, admin.chart(), KUBERNETES];
+    for process in ["controller", "vipu-proxy"] {
+        let show = format!("--show-only=templates/{process}-deployment.yaml");
+        let rendered = admin
+            .helm(&[&template, &[show.as_str()][..]].concat())
+            .unwrap();
+        let file = admin.file("deployment.yaml", &rendered);
+        let pod = ["create", "--dry-run=client", "--filename", &file];
+        let pod = admin.kubectl(&[&pod, &["--output=jsonpath={.spec.template}"][..]].concat());
+        let mut pod: serde_json::Value = serde_json::from_str(&pod.unwrap()).unwrap();
+        pod["apiVersion"] = "v1".into();
+        pod["kind"] = "Pod".into();
+        pod["metadata"]["name"] = process.into();
+        let create = |pod: &serde_json::Value| {
+            let file = admin.file("pod.json", &pod.to_string());
+            let create = ["create", "--dry-run=server", "--namespace", admin.name];
+            admin.kubectl(&[&create, &["--filename", file.as_str()][..]].concat())
+        };
+        create(&pod).unwrap();
+        // The namespace does refuse what is not restricted, so the line above says something.
+        pod["spec"]["hostNetwork"] = true.into();
+        assert!(
+            create(&pod)
+                .unwrap_err()
+                .to_string()
+                .contains("violates PodSecurity")
+        );
+    }
+}
+
+#[tokio::test]
+async fn dead_webhooks_lock_nobody_out() {
+    let admin = Admin::new("chart-webhooks").await;
+    admin.helm_upgrade(&[]);
+    let ns = ["--namespace", admin.name];
+    let job = admin.file("job.yaml", JOB);
+    let create = [&["create", "--filename", &job], &ns[..]].concat();
+    let patch = |patch: &str| {
+        let merge = ["patch", "ipujob", "job", "--type=merge", "--patch", patch];
+        admin.kubectl(&[&merge, &ns[..]].concat())
+    };
+    let operator = admin.account("controller-manager");
+    let as_operator = [operator.as_str(), "--as-group=system:masters"];
+
+    // Nobody listens behind the webhooks, so whoever is not exempt is refused.
+    eventually("a new job is refused", || {
+        let refused = admin.kubectl(&[&create, &["--dry-run=server"][..]].concat());
+        refused.is_err_and(|error| error.to_string().contains("mipujob.graphcore.ai"))
+    });
+    admin
+        .kubectl(&[&create, &as_operator[..]].concat())
+        .unwrap();
+    patch(r#"{"spec":{"jobInstances":2}}"#).unwrap_err();
+
+    patch(r#"{"metadata":{"labels":{"a":"b"},"annotations":{"a":"b"}}}"#).unwrap();
+    let spec = r#"{"spec":{"jobInstances":2}}"#;
+    let by_operator = ["patch", "ipujob", "job", "--type=merge", "--patch", spec];
+    admin
+        .kubectl(&[&by_operator, &ns[..], &as_operator[..]].concat())
+        .unwrap();
+    admin
+        .kubectl(&[&["delete", "ipujob", "job", "--wait=false"], &ns[..]].concat())
+        .unwrap();
+    patch(r#"{"spec":{"jobInstances":3}}"#).unwrap();
+    patch(r#"{"metadata":{"finalizers":null}}"#).unwrap();
+    let gone = [&["get", "ipujob", "job"], &ns[..]].concat();
+    assert!(
+        admin
+            .kubectl(&gone)
+            .unwrap_err()
+            .to_string()
+            .contains("NotFound")
+    );
+}
+
+#[tokio::test]
+async fn upgrade_and_rollback_keep_what_is_not_the_charts() {
+    let admin = Admin::new("chart-upgrade").await;
+    let webhooks = [
+        "mutatingwebhookconfiguration",
+        "validatingwebhookconfiguration",
+    ];
+    let ca_bundle = "jsonpath={.webhooks[0].clientConfig.caBundle}";
+    let kept = |when: &str| {
+        for kind in webhooks {
+            let bundle = admin.kubectl(&["get", kind, admin.name, "--output", ca_bundle]);
+            assert_eq!(bundle.unwrap(), CA_BUNDLE, "{kind} {when}");
+        }
+        let name = format!("{}-vipu-controllers", admin.name);
+        let list = ["get", "configmap", &name, "--namespace", admin.name];
+        let list = admin.kubectl(&[&list, &["--output=jsonpath={.data}"][..]].concat());
+        assert_eq!(
+            list.unwrap(),
+            r#"{"controllers.yaml":"pod9:8090:a=b"}"#,
+            "{when}"
+        );
+    };
+    admin.helm_upgrade(&[]);
+    for kind in webhooks {
+        let bundle = "/webhooks/0/clientConfig/caBundle";
+        let patch = format!(r#"[{{"op":"add","path":"{bundle}","value":"{CA_BUNDLE}"}}]"#);
+        let patch = ["patch", kind, admin.name, "--type=json", "--patch", &patch];
+        admin.kubectl(&patch).unwrap();
+    }
+    let list = r#"{"data":{"controllers.yaml":"pod9:8090:a=b"}}"#;
+    let name = format!("{}-vipu-controllers", admin.name);
+    let edit = ["patch", "configmap", &name, "--type=merge", "--patch", list];
+    admin
+        .kubectl(&[&edit, &["--namespace", admin.name][..]].concat())
+        .unwrap();
+    kept("at first");
+
+    admin.helm_upgrade(&["--set", "admissionWebhooks.timeoutSeconds=7"]);
+    kept("after an upgrade");
+    admin.helm(&["rollback", admin.name, "1"]).unwrap();
+    kept("after a rollback");
+}
+
+#[tokio::test]
+async fn rights_are_enough_and_no_more() {
+    let admin = Admin::new("chart-rights").await;
+    admin.helm_upgrade(&[]);
+    let secret = format!("secrets/{}-admission", admin.name);
+    let own_webhooks = format!("mutatingwebhookconfigurations/{}", admin.name);
+    let cases = [
+        (
+            "controller-manager",
+            "patch",
+            "ipujobs --subresource=status",
+            "team",
+            true,
+        ),
+        ("controller-manager", "create", "ipujobs", "team", false),
+        ("controller-manager", "create", "ipupartitions", "", true),
+        (
+            "controller-manager",
+            "patch",
+            "ipupartitions --subresource=status",
+            "",
+            false,
+        ),
+        ("controller-manager", "create", "pods", "team", true),
+        (
+            "controller-manager",
+            "create",
+            "pods --subresource=exec",
+            "team",
+            true,
+        ),
+        ("controller-manager", "get", &secret, admin.name, true),
+        ("controller-manager", "list", "secrets", admin.name, false),
+        ("controller-manager", "delete", "configmaps", "team", false),
+        ("controller-manager", "get", &secret, "kube-system", false),
+        ("controller-manager", "patch", &own_webhooks, "", true),
+        (
+            "controller-manager",
+            "patch",
+            "mutatingwebhookconfigurations/other",
+            "",
+            false,
+        ),
+        ("controller-manager", "create", "clusterroles", "", false),
+        ("controller-manager", "escalate", "roles", "team", false),
+        (
+            "vipu-proxy",
+            "patch",
+            "ipupartitions --subresource=status",
+            "",
+            true,
+        ),
+        ("vipu-proxy", "create", "ipupartitions", "", false),
+        ("vipu-proxy", "list", "pods", "team", true),
+        ("vipu-proxy", "create", "pods", "team", false),
+        ("vipu-proxy", "patch", "ipujobs", "team", false),
+        ("vipu-proxy", "get", "secrets", admin.name, false),
+        (
+            "vipu-proxy",
+            "patch",
+            "configmaps/ipu-partitions-tracker",
+            admin.name,
+            true,
+        ),
+        ("vipu-proxy", "patch", "configmaps/other", admin.name, false),
+        ("vipu-proxy", "get", "namespaces/kube-system", "", true),
+    ];
+    for (process, verb, what, namespace, expected) in cases {
+        let account = admin.account(process);
+        let ask = ["auth", "can-i", "--namespace", namespace, &account, verb];
+        let ask: Vec<&str> = ask.into_iter().chain(what.split(' ')).collect();
+        // kubectl ends with 1 where the answer is no.
+        let can = admin
+            .kubectl(&ask)
+            .is_ok_and(|answer| answer.trim() == "yes");
+        assert_eq!(
+            can, expected,
+            "may {process} {verb} {what} in {namespace:?}?"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_controller_grants_launchers_their_rights_and_no_others() {
+    let admin = Admin::new("chart-grants").await;
+    admin.helm_upgrade(&[]);
+    let operator = admin.account("controller-manager");
+    let grant = |name: &str, verb: &str, resource: &str| {
+        let (verb, resource) = (format!("--verb={verb}"), format!("--resource={resource}"));
+        let role = [
+            "create",
+            "role",
+            name,
+            &verb,
+            &resource,
+            "--resource-name=job-worker-0",
+        ];
+        admin.kubectl(&[&role, &["--namespace", admin.name, &operator][..]].concat())
+    };
+    grant("exec", "get,create", "pods/exec").unwrap();
+    grant("pods", "get", "pods").unwrap();
+    let refused = grant("secrets", "get", "secrets").unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("attempting to grant RBAC permissions"),
+        "{refused}"
+    );
+}
+
+/// A job that the CRD takes as it is.
+const JOB: &str = "
+apiVersion: graphcore.ai/v1alpha1
+kind: IPUJob
+metadata: { name: job, finalizers: [ipu.finalizers.graphcore.ai] }
+spec:
+  jobInstances: 1
+  ipusPerJobInstance: '1'
+  workers:
+    template:
+      spec:
+        containers: [{ name: main, image: image }]
+";
+
+/// What the operator would write there, in Base64; the API server reads it only when it calls.
+const CA_BUNDLE: &str = "Y2VydGlmaWNhdGU=";

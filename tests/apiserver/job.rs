@@ -1,0 +1,386 @@
+//! The job controller on a real API server: from `apply` to Completed, and what may go wrong.
+
+use std::time::Duration;
+
+use ipu_operator::api::crd;
+use ipu_operator::api::ipupartition::IPUPartition;
+use ipu_operator::names;
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, eventually};
+
+/// A job of one worker on 4 IPUs, as it is after defaulting.
+fn single(name: &str) -> Value {
+    json!({
+        "apiVersion": "graphcore.ai/v1alpha1",
+        "kind": "IPUJob",
+        "metadata": {"name": name},
+        "spec": {
+            "jobInstances": 1,
+            "ipusPerJobInstance": "4",
+            "workers": {"template": {"metadata": {"labels": {"app": "mine"}}, "spec": {
+                "containers": [{
+                    "name": "main", "image": "program:1",
+                    "resources": {"limits": {"rdma/rdma_shared_device_a": 1}},
+                }],
+            }}},
+        },
+    })
+}
+
+/// The same with a launcher and two workers.
+fn parallel(name: &str) -> Value {
+    let mut job = single(name);
+    job["spec"]["workersPerJobInstance"] = json!("2");
+    job["spec"]["launcher"] = json!({"command": ["mpirun"]});
+    job
+}
+
+#[tokio::test]
+async fn a_single_worker_goes_to_completed_and_is_deleted_without_a_trace() {
+    let mut stage = Stage::new("single").await;
+    stage.start();
+    stage.submit(&single("hello")).await;
+    stage
+        .row("hello", "Pending 0 1", "partition not ready yet!")
+        .await;
+    stage.partition_ready(0).await;
+    let worker = stage.pod_exists("hello-worker-0").await;
+    assert_eq!(worker.labels()["app"], "mine");
+    let limits = worker.spec.unwrap().containers[0]
+        .resources
+        .clone()
+        .unwrap();
+    assert_eq!(limits.limits.unwrap()["rdma/rdma_shared_device_a"].0, "1");
+    stage
+        .row("hello", "Running 1 1", "Successfully reconciled IPUJob")
+        .await;
+    stage.pod_runs("hello-worker-0").await;
+    stage.pod_ends("hello-worker-0", 0).await;
+    stage
+        .row("hello", "Completed 0 1", "All instances done")
+        .await;
+    eventually("the partition is given back", || async {
+        stage.partitions().await.is_empty().then_some(())
+    })
+    .await;
+
+    let events: Api<Event> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    let reasons: Vec<String> = events
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+        .into_iter()
+        .filter_map(|event| event.reason)
+        .collect();
+    for wanted in [
+        "PartitionRequested",
+        "SuccessfulCreate",
+        "IPUJobPending",
+        "IPUJobRunning",
+        "IPUJobSucceeded",
+    ] {
+        assert!(
+            reasons.iter().any(|reason| reason == wanted),
+            "{wanted}: {reasons:?}"
+        );
+    }
+
+    stage.delete("hello").await;
+    stage.gone("hello").await;
+    let left = stage.pods().list(&ListParams::default()).await.unwrap();
+    assert!(
+        left.items.is_empty(),
+        "the finalizer's work deletes Pods itself"
+    );
+    stage.kill().await;
+}
+
+#[tokio::test]
+async fn a_parallel_job_survives_a_controller_killed_at_every_step() {
+    let mut stage = Stage::new("parallel").await;
+    stage.submit(&parallel("mpi")).await;
+    // Killed early and late within its first reconciles, which make finalizer and partition.
+    for delay in [0, 5, 10, 20, 40, 80] {
+        stage.start();
+        tokio::time::sleep(Duration::from_millis(delay)).await;
+        stage.kill().await;
+    }
+    stage.start();
+    stage.partition_ready(0).await;
+    for delay in [0, 5, 10, 15, 20, 30, 60] {
+        stage.kill().await;
+        stage.start();
+        tokio::time::sleep(Duration::from_millis(delay)).await;
+    }
+    stage.pod_runs("mpi-worker-0").await;
+    stage.kill().await;
+    stage.pod_runs("mpi-worker-1").await;
+    stage.start();
+    let launcher = stage.pod_exists("mpi-launcher").await;
+    assert_eq!(
+        launcher.spec.unwrap().service_account_name.as_deref(),
+        Some("mpi-launcher")
+    );
+    stage.kill().await;
+    stage.pod_runs("mpi-launcher").await;
+    stage.start();
+    stage
+        .row("mpi", "Running 1 1", "Successfully reconciled IPUJob")
+        .await;
+    stage.kill().await;
+    stage.pod_ends("mpi-launcher", 0).await;
+    stage.start();
+    stage
+        .row("mpi", "Completed 0 1", "All instances done")
+        .await;
+    let pods = stage.pods().list(&ListParams::default()).await.unwrap();
+    assert_eq!(pods.items.len(), 3, "nothing was made twice");
+    assert_eq!(
+        stage.partitions().await.len(),
+        1,
+        "its workers still hold it"
+    );
+
+    stage.delete("mpi").await;
+    stage.gone("mpi").await;
+    assert!(stage.partitions().await.is_empty());
+    stage.kill().await;
+}
+
+#[tokio::test]
+async fn a_worker_deleted_under_a_running_launcher_fails_the_job_though_it_ends_with_0() {
+    let mut stage = Stage::new("lost").await;
+    stage.start();
+    stage.submit(&parallel("mpi")).await;
+    stage.partition_ready(0).await;
+    stage.pod_runs("mpi-worker-0").await;
+    stage.pod_runs("mpi-worker-1").await;
+    stage.pod_runs("mpi-launcher").await;
+    stage
+        .row("mpi", "Running 1 1", "Successfully reconciled IPUJob")
+        .await;
+    let parameters = DeleteParams::default();
+    stage
+        .pods()
+        .delete("mpi-worker-1", &parameters)
+        .await
+        .unwrap();
+    stage.row("mpi", "Failed 0 1", "worker mpi-worker-1 ").await;
+    stage.pod_ends("mpi-launcher", 0).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    stage.row("mpi", "Failed 0 1", "worker mpi-worker-1 ").await;
+    stage.kill().await;
+}
+
+#[tokio::test]
+async fn deleting_a_job_whose_controller_is_down_says_so_and_goes_on() {
+    let mut stage = Stage::new("down").await;
+    stage.start();
+    stage.submit(&single("web")).await;
+    stage.partition_ready(0).await;
+    stage.pod_runs("web-worker-0").await;
+    let partitions: Api<IPUPartition> = Api::all(stage.client.clone());
+    let name = stage.partitions().await[0].name_any();
+    let hold = json!({"metadata": {"finalizers": [names::PARTITION_FINALIZER]}});
+    let nobody = PatchParams::default();
+    partitions
+        .patch(&name, &nobody, &Patch::Merge(hold))
+        .await
+        .unwrap();
+    stage.delete("web").await;
+    stage
+        .row("web", "Running 1 1", "deleting: IPUPartition ")
+        .await;
+    assert!(
+        stage
+            .pods()
+            .get_opt("web-worker-0")
+            .await
+            .unwrap()
+            .is_none()
+    );
+    let down = json!({"status": {"waiting": [
+        {"controller": "pod1:8090", "reason": "does not answer"},
+    ]}});
+    partitions
+        .patch_status(&name, &nobody, &Patch::Merge(down))
+        .await
+        .unwrap();
+    eventually("the status names the controller", || async {
+        let job = stage.jobs().get("web").await.unwrap();
+        let said = job.data["status"]["lastMessage"].to_string();
+        said.contains("pod1:8090: does not answer").then_some(())
+    })
+    .await;
+    let back = json!({"metadata": {"finalizers": null}});
+    partitions
+        .patch(&name, &nobody, &Patch::Merge(back))
+        .await
+        .unwrap();
+    stage.gone("web").await;
+    stage.kill().await;
+}
+
+#[tokio::test]
+async fn strangers_are_named_and_never_touched() {
+    let mut stage = Stage::new("strangers").await;
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": {"name": "web-worker-0"},
+        "spec": {"containers": [{"name": "main", "image": "theirs:1"}]},
+    }))
+    .unwrap();
+    let made = stage
+        .pods()
+        .create(&PostParams::default(), &pod)
+        .await
+        .unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    let map: ConfigMap = serde_json::from_value(json!({
+        "metadata": {"name": "mpi-config"}, "data": {"theirs": "yes"},
+    }))
+    .unwrap();
+    maps.create(&PostParams::default(), &map).await.unwrap();
+
+    stage.start();
+    stage.submit(&single("web")).await;
+    stage.partition_ready(0).await;
+    let wanted = "Pod web-worker-0 exists and belongs to nobody that it names";
+    stage.row("web", "Pending 0 1", wanted).await;
+    let found = stage.pods().get("web-worker-0").await.unwrap();
+    assert_eq!(found.uid(), made.uid());
+    assert_eq!(found.owner_references().len(), 0);
+    let parameters = DeleteParams::default();
+    stage
+        .pods()
+        .delete("web-worker-0", &parameters)
+        .await
+        .unwrap();
+    stage
+        .row("web", "Running 1 1", "Successfully reconciled IPUJob")
+        .await;
+    stage.delete("web").await;
+    stage.gone("web").await;
+
+    stage.submit(&parallel("mpi")).await;
+    stage.partition_ready(0).await;
+    stage
+        .row("mpi", "Pending 0 1", "ConfigMap mpi-config exists")
+        .await;
+    let found = maps.get("mpi-config").await.unwrap();
+    assert_eq!(found.data.unwrap()["theirs"], "yes");
+    assert!(
+        stage
+            .pods()
+            .get_opt("mpi-worker-0")
+            .await
+            .unwrap()
+            .is_none()
+    );
+    stage.delete("mpi").await;
+    stage.gone("mpi").await;
+    stage.kill().await;
+}
+
+#[tokio::test]
+async fn a_job_edited_past_the_schema_says_so_and_stops_nobody_else() {
+    let mut stage = Stage::new("undecodable").await;
+    let mut loose = crd::ipujob();
+    let schema = loose.spec.versions[0].schema.as_mut().unwrap();
+    let schema = schema.open_api_v3_schema.as_mut().unwrap();
+    let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
+    spec.properties = None;
+    spec.required = None;
+    spec.x_kubernetes_validations = None;
+    spec.x_kubernetes_preserve_unknown_fields = Some(true);
+    stage.define(&loose).await;
+    let mut bad = single("bad");
+    bad["spec"]["ipusPerJobInstance"] = json!(4);
+    eventually("the loose CRD is served", || async {
+        let job = serde_json::from_value(bad.clone()).unwrap();
+        stage.jobs().create(&PostParams::default(), &job).await.ok()
+    })
+    .await;
+    stage.define(&crd::ipujob()).await;
+
+    stage.start();
+    stage.submit(&single("good")).await;
+    stage.partition_ready(0).await;
+    stage
+        .row("good", "Running 1 1", "Successfully reconciled IPUJob")
+        .await;
+    stage
+        .row(
+            "bad",
+            "Failed 0 1",
+            "spec.ipusPerJobInstance cannot be read",
+        )
+        .await;
+    stage.delete("bad").await;
+    stage.gone("bad").await;
+    stage.delete("good").await;
+    stage.gone("good").await;
+    stage.kill().await;
+}
+
+#[tokio::test]
+async fn a_job_that_got_past_the_webhooks_says_which_rule_it_breaks_and_goes_on_when_mended() {
+    let mut stage = Stage::new("broken").await;
+    stage.start();
+    let mut job = single("three");
+    job["spec"]["ipusPerJobInstance"] = json!("3");
+    stage.submit(&job).await;
+    stage
+        .row("three", "Failed 0 1", "spec.ipusPerJobInstance: \"3\"")
+        .await;
+    assert!(stage.partitions().await.is_empty());
+    job["spec"]["ipusPerJobInstance"] = json!("2");
+    stage.submit(&job).await;
+    stage.partition_ready(0).await;
+    stage
+        .row("three", "Running 1 1", "Successfully reconciled IPUJob")
+        .await;
+    stage.delete("three").await;
+    stage.gone("three").await;
+    stage.kill().await;
+}
+
+#[tokio::test]
+async fn scale_moves_jobs_without_a_launcher_and_only_those() {
+    let mut stage = Stage::new("scale").await;
+    stage.start();
+    stage.submit(&single("web")).await;
+    stage.submit(&parallel("mpi")).await;
+    let scaled = Patch::Merge(json!({"spec": {"replicas": 2}}));
+    let jobs = stage.jobs();
+    let error = jobs
+        .patch_scale("mpi", &PatchParams::default(), &scaled)
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("jobInstances cannot change"),
+        "{error}"
+    );
+    jobs.patch_scale("web", &PatchParams::default(), &scaled)
+        .await
+        .unwrap();
+    eventually("both partitions are asked for", || async {
+        let all = stage.partitions().await;
+        let of_web = all.iter().filter(|found| found.spec.owner.name == "web");
+        (of_web.count() == 2).then_some(())
+    })
+    .await;
+    let selector = eventually("the scale has a selector", || async {
+        jobs.get_scale("web").await.unwrap().status?.selector
+    })
+    .await;
+    assert!(selector.contains(names::ROLE_LABEL), "{selector}");
+    for name in ["web", "mpi"] {
+        stage.delete(name).await;
+        stage.gone(name).await;
+    }
+    stage.kill().await;
+}

@@ -1,0 +1,15 @@
+//! Suites on a real etcd and kube-apiserver, started for the run and ended with it.
+#![allow(
+    clippy::unwrap_used,
+    reason = "what a test's helper cannot do fails the test"
+)]
+
+mod agent;
+mod chart;
+mod control_plane;
+#[cfg(test)]
+mod job;
+mod partition;
+#[cfg(test)]
+mod stage;
+mod webhook;

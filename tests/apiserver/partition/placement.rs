@@ -1,0 +1,150 @@
+//! Where a partition lands, and what is said while there is no room.
+
+use ipu_operator::api::ipupartition::PartitionPhase;
+use ipu_operator::names::PARTITION_FINALIZER;
+use kube::ResourceExt;
+use tests::simulator::faults::{Down, Order};
+
+use super::scene::{Scene, controller, eventually, id};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_lands_on_the_first_that_is_large_enough() {
+    let scene = Scene::start(&[4, 16]).await;
+    let small = scene.want("small", 2).await;
+    let large = scene.want("large", 8).await;
+    let small = scene.once_in(&small, PartitionPhase::Ready).await;
+    let large = scene.once_in(&large, PartitionPhase::Ready).await;
+    assert_eq!(controller(&small), scene.pods[0].address.to_string());
+    assert_eq!(controller(&large), scene.pods[1].address.to_string());
+    assert_eq!(scene.ids(), [[id(&small)], [id(&large)]]);
+    assert!(small.finalizers().contains(&PARTITION_FINALIZER.to_owned()));
+    let condition = &small.status.unwrap().conditions[0];
+    assert_eq!(
+        (condition.type_.as_str(), condition.status.as_str()),
+        ("Ready", "True")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_waits_with_a_reason_for_each_controller_and_goes_on_when_there_is_room() {
+    let scene = Scene::start(&[4, 8]).await;
+    let first = scene.want("first", 8).await;
+    scene.once_in(&first, PartitionPhase::Ready).await;
+    let second = scene.want("second", 8).await;
+    let waiting = scene
+        .once(&second, "it says why it waits", |object| {
+            object
+                .status
+                .as_ref()
+                .is_some_and(|status| !status.waiting.is_empty())
+        })
+        .await;
+    let status = waiting.status.unwrap();
+    assert_eq!(status.phase, PartitionPhase::Pending);
+    let named: Vec<&str> = status
+        .waiting
+        .iter()
+        .map(|reason| reason.controller.as_str())
+        .collect();
+    let addresses: Vec<String> = scene
+        .pods
+        .iter()
+        .map(|pod| pod.address.to_string())
+        .collect();
+    assert_eq!(named, addresses);
+    scene.delete(&first).await;
+    scene.once_in(&second, PartitionPhase::Ready).await;
+    scene.once_gone(&first).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_fits_nowhere_is_rejected_and_served_once_a_larger_controller_is_listed() {
+    let scene = Scene::start(&[4, 16]).await;
+    scene.list_controllers(&[&scene.pods[0]]).await;
+    let wanted = scene.want("wanted", 16).await;
+    scene.once_in(&wanted, PartitionPhase::Rejected).await;
+    scene
+        .list_controllers(&[&scene.pods[0], &scene.pods[1]])
+        .await;
+    scene.once_in(&wanted, PartitionPhase::Ready).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_is_down_stops_only_those_that_need_it() {
+    let scene = Scene::start(&[16, 4]).await;
+    scene.pods[0].server.order(Order {
+        down: Some(Down::Refuse),
+        ..Order::default()
+    });
+    let small = scene.want("small", 4).await;
+    let large = scene.want("large", 16).await;
+    let small = scene.once_in(&small, PartitionPhase::Ready).await;
+    assert_eq!(controller(&small), scene.pods[1].address.to_string());
+    let down = scene.pods[0].address.to_string();
+    scene
+        .once(&large, "it names the controller that is down", |object| {
+            let status = object.status.clone().unwrap_or_default();
+            status.waiting.iter().any(|reason| {
+                reason.controller == down && reason.reason.contains("cannot be reached")
+            })
+        })
+        .await;
+    scene.pods[0].server.clear();
+    scene.once_in(&large, PartitionPhase::Ready).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_impossible_size_is_rejected_with_the_rule() {
+    let scene = Scene::start(&[16]).await;
+    let wanted = scene.want("wanted", 3).await;
+    let rejected = scene.once_in(&wanted, PartitionPhase::Rejected).await;
+    let message = rejected.status.unwrap().message.unwrap();
+    assert_eq!(
+        message,
+        "spec.ipus is 3; it must be a power of two, such as 4"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_see_it_in_stats_and_in_the_tracker() {
+    let scene = Scene::start(&[16]).await;
+    let wanted = scene.want("wanted", 4).await;
+    let ready = scene.once_in(&wanted, PartitionPhase::Ready).await;
+    let stats = eventually("/stats counts it", async || {
+        let answer = get(scene.port, "/stats")
+            .await
+            .map_err(|error| error.to_string())?;
+        if answer.contains("default") {
+            Ok(answer)
+        } else {
+            Err(answer)
+        }
+    })
+    .await;
+    let expected = r#"{"default":{"used":4,"available":12},"total":{"used":4,"available":12}}"#;
+    assert!(stats.ends_with(expected), "{stats}");
+    let maps = kube::Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(
+        scene.client.clone(),
+        super::scene::NAMESPACE,
+    );
+    let line = eventually("the tracker has a line", async || {
+        let map = maps.get_opt("ipu-partitions-tracker").await.unwrap();
+        let data = map.and_then(|map| map.data).unwrap_or_default();
+        data.get(&id(&ready)).cloned().ok_or(format!("{data:?}"))
+    })
+    .await;
+    assert!(
+        line.starts_with("Notebook default/wanted slot 0, 4 IPUs on "),
+        "{line}"
+    );
+}
+
+async fn get(port: u16, path: &str) -> std::io::Result<String> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}

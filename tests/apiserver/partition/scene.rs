@@ -1,0 +1,404 @@
+//! A real API server, simulated controllers, and a vipu-proxy that can be killed and started again.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use ipu_operator::api::crd;
+use ipu_operator::api::ipupartition::{
+    IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner, PartitionPhase,
+};
+use ipu_operator::names;
+use ipu_operator::partition::sweep;
+use ipu_operator::proxy::{self, ProxyOptions, Times};
+use ipu_operator::wasm::{Limits, Policies, PolicyOptions};
+use k8s_openapi::api::core::v1::{ConfigMap, Container, Namespace, Pod, PodSpec};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use tests::lab::control_plane::ControlPlane;
+use tests::simulator::faults::Method;
+use tests::simulator::{Options, Simulator};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// How long anything may take on a busy machine.
+const BOUND: Duration = Duration::from_secs(90);
+
+/// Where the release would be.
+pub(crate) const NAMESPACE: &str = "ipu-operator-system";
+
+/// IPUPartitions belong to no namespace, so that one scene at a time has the API server.
+static STAGE: Mutex<()> = Mutex::const_new(());
+
+pub(crate) struct Scene {
+    pub(crate) client: Client,
+    pub(crate) pods: Vec<Simulator>,
+    pub(crate) port: u16,
+    proxy: Option<JoinHandle<()>>,
+    _stage: MutexGuard<'static, ()>,
+}
+
+impl Scene {
+    /// Controllers of these sizes, in this order, and a proxy that knows them.
+    pub(crate) async fn start(sizes: &[u32]) -> Self {
+        let mut scene = Self::without_proxy(sizes).await;
+        scene.start_proxy().await;
+        scene
+    }
+
+    pub(crate) async fn without_proxy(sizes: &[u32]) -> Self {
+        let stage = STAGE.lock().await;
+        let client = ControlPlane::shared()
+            .await
+            .unwrap()
+            .client()
+            .await
+            .unwrap();
+        install(&client).await;
+        let mut pods = Vec::new();
+        for (index, ipus) in sizes.iter().enumerate() {
+            let options = Options::quick(&format!("pod{}", index + 1), *ipus);
+            pods.push(Simulator::start(options).await.unwrap());
+        }
+        let scene = Scene {
+            client,
+            pods,
+            port: free_port(),
+            proxy: None,
+            _stage: stage,
+        };
+        scene
+            .list_controllers(&scene.pods.iter().collect::<Vec<_>>())
+            .await;
+        scene
+    }
+
+    /// Writes the admin's list.
+    pub(crate) async fn list_controllers(&self, pods: &[&Simulator]) {
+        let entries: Vec<String> = pods
+            .iter()
+            .map(|pod| format!("{}:ipunode=here", pod.address))
+            .collect();
+        let map = ConfigMap {
+            metadata: ObjectMeta {
+                name: Some("ipu-operator-vipu-controllers".to_owned()),
+                ..ObjectMeta::default()
+            },
+            data: Some(BTreeMap::from([(
+                "controllers.yaml".to_owned(),
+                entries.join(","),
+            )])),
+            ..ConfigMap::default()
+        };
+        apply(
+            Api::<ConfigMap>::namespaced(self.client.clone(), NAMESPACE),
+            &map,
+        )
+        .await;
+    }
+
+    pub(crate) async fn start_proxy(&mut self) {
+        let options = ProxyOptions {
+            namespace: NAMESPACE.to_owned(),
+            fullname: "ipu-operator".to_owned(),
+            guests_dir: PathBuf::from("/nonexistent"),
+            policies_dir: None,
+            compile_cache_dir: None,
+            port: self.port,
+            controllers_configmap: None,
+            tracker_configmap: "ipu-partitions-tracker".to_owned(),
+            vipu_timeout_seconds: 60,
+            times: Times {
+                in_error: Duration::from_secs(1),
+                sweep: sweep::Times {
+                    period: Duration::from_secs(1),
+                    grace: Duration::from_secs(1),
+                },
+            },
+        };
+        // Without a placement module the built-in walk decides, which is the same code.
+        let policies = Policies::open(PolicyOptions {
+            guests_dir: options.guests_dir.clone(),
+            policies_dir: None,
+            compile_cache_dir: None,
+            settings: serde_json::json!({}),
+            slots: Vec::new(),
+            limits: Limits::default(),
+        });
+        let policies = policies.await.unwrap();
+        let client = self.client.clone();
+        let stop = CancellationToken::new();
+        self.proxy = Some(tokio::spawn(async move {
+            proxy::run_with(options, client, policies, stop)
+                .await
+                .unwrap();
+        }));
+    }
+
+    /// Ends the proxy at once, wherever it is.
+    pub(crate) async fn kill_proxy(&mut self) {
+        if let Some(proxy) = self.proxy.take() {
+            proxy.abort();
+            assert!(
+                proxy.await.unwrap_err().is_cancelled(),
+                "it had ended by itself"
+            );
+        }
+    }
+
+    pub(crate) fn partitions(&self) -> Api<IPUPartition> {
+        Api::all(self.client.clone())
+    }
+
+    /// Wants a partition for an owner whose kind is not judged by the sweep.
+    pub(crate) async fn want(&self, name: &str, ipus: u32) -> IPUPartition {
+        let owner = PartitionOwner {
+            api_version: "example.com/v1".to_owned(),
+            kind: "Notebook".to_owned(),
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+            uid: format!("uid-of-{name}"),
+        };
+        self.want_for(owner, ipus).await
+    }
+
+    pub(crate) async fn want_for(&self, owner: PartitionOwner, ipus: u32) -> IPUPartition {
+        let name = names::partition_object(&owner, 0);
+        let spec = IPUPartitionSpec {
+            owner,
+            slot: 0,
+            ipus,
+            gcds: 1,
+            options: PartitionOptions::default(),
+            reset_generation: 0,
+        };
+        let object = IPUPartition::new(&name, spec);
+        self.partitions()
+            .create(&PostParams::default(), &object)
+            .await
+            .unwrap()
+    }
+
+    pub(crate) async fn delete(&self, partition: &IPUPartition) {
+        let name = partition.name_any();
+        self.partitions()
+            .delete(&name, &DeleteParams::default())
+            .await
+            .unwrap();
+    }
+
+    /// The object once `is_so`.
+    pub(crate) async fn once(
+        &self,
+        partition: &IPUPartition,
+        what: &str,
+        is_so: impl Fn(&IPUPartition) -> bool,
+    ) -> IPUPartition {
+        let name = partition.name_any();
+        eventually(what, async || {
+            let object = self.partitions().get_opt(&name).await.unwrap();
+            let state = format!("{:#?}", object.as_ref().map(|object| &object.status));
+            object.filter(|object| is_so(object)).ok_or(state)
+        })
+        .await
+    }
+
+    pub(crate) async fn once_in(
+        &self,
+        partition: &IPUPartition,
+        phase: PartitionPhase,
+    ) -> IPUPartition {
+        let what = format!("{} is {phase:?}", partition.name_any());
+        let is_so = |object: &IPUPartition| {
+            object
+                .status
+                .as_ref()
+                .is_some_and(|status| status.phase == phase)
+        };
+        self.once(partition, &what, is_so).await
+    }
+
+    pub(crate) async fn once_gone(&self, partition: &IPUPartition) {
+        let name = partition.name_any();
+        eventually(&format!("{name} is gone"), async || {
+            match self.partitions().get_opt(&name).await.unwrap() {
+                None => Ok(()),
+                Some(object) => Err(format!("{:#?}", object.status)),
+            }
+        })
+        .await;
+    }
+
+    /// The ids on each controller.
+    pub(crate) fn ids(&self) -> Vec<Vec<String>> {
+        let of = |pod: &Simulator| {
+            pod.server.with(|world, now| {
+                world
+                    .pod
+                    .partitions(now)
+                    .map(|partition| partition.id.clone())
+                    .collect()
+            })
+        };
+        self.pods.iter().map(of).collect()
+    }
+
+    pub(crate) async fn once_ids(
+        &self,
+        what: &str,
+        is_so: impl Fn(&[Vec<String>]) -> bool,
+    ) -> Vec<Vec<String>> {
+        eventually(what, async || {
+            let ids = self.ids();
+            if is_so(&ids) {
+                Ok(ids)
+            } else {
+                Err(format!("{ids:?}"))
+            }
+        })
+        .await
+    }
+
+    /// How often a method was called on a controller.
+    pub(crate) fn calls(&self, pod: usize, method: Method) -> usize {
+        let calls = self.pods[pod].server.calls(0);
+        calls.iter().filter(|call| call.method == method).count()
+    }
+
+    /// A Pod that uses partition `id`; nothing runs it.
+    pub(crate) async fn start_pod(&self, name: &str, id: &str) -> Api<Pod> {
+        let pods = Api::<Pod>::namespaced(self.client.clone(), "default");
+        let pod = Pod {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                labels: Some(BTreeMap::from([(
+                    names::PARTITION_ID_LABEL.to_owned(),
+                    id.to_owned(),
+                )])),
+                ..ObjectMeta::default()
+            },
+            spec: Some(PodSpec {
+                automount_service_account_token: Some(false),
+                containers: vec![Container {
+                    name: "main".to_owned(),
+                    image: Some("none".to_owned()),
+                    ..Container::default()
+                }],
+                ..PodSpec::default()
+            }),
+            ..Pod::default()
+        };
+        pods.create(&PostParams::default(), &pod).await.unwrap();
+        pods
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if let Some(proxy) = &self.proxy {
+            proxy.abort();
+        }
+    }
+}
+
+/// The id that the status offers.
+pub(crate) fn id(partition: &IPUPartition) -> String {
+    partition
+        .status
+        .as_ref()
+        .unwrap()
+        .partition_id
+        .clone()
+        .unwrap()
+}
+
+/// The controller that the status names.
+pub(crate) fn controller(partition: &IPUPartition) -> String {
+    partition
+        .status
+        .as_ref()
+        .unwrap()
+        .controller
+        .as_ref()
+        .unwrap()
+        .name
+        .clone()
+}
+
+/// Tries until it succeeds; the error is what is seen meanwhile.
+pub(crate) async fn eventually<T>(what: &str, attempt: impl AsyncFn() -> Result<T, String>) -> T {
+    let begin = Instant::now();
+    loop {
+        match attempt().await {
+            Ok(value) => return value,
+            Err(seen) => {
+                assert!(
+                    begin.elapsed() < BOUND,
+                    "not within {BOUND:?}: {what}; seen: {seen}"
+                );
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// The CRDs, the release's namespace, the service account that Pods need, and nothing of the scene before.
+async fn install(client: &Client) {
+    let crds = Api::<CustomResourceDefinition>::all(client.clone());
+    for definition in [crd::ipujob(), crd::ipupartition()] {
+        apply(crds.clone(), &definition).await;
+    }
+    let namespace = Namespace {
+        metadata: ObjectMeta {
+            name: Some(NAMESPACE.to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..Namespace::default()
+    };
+    apply(Api::<Namespace>::all(client.clone()), &namespace).await;
+    let account = serde_json::from_value(serde_json::json!({"metadata": {"name": "default"}}));
+    let account: k8s_openapi::api::core::v1::ServiceAccount = account.unwrap();
+    apply(Api::namespaced(client.clone(), "default"), &account).await;
+    let partitions = Api::<IPUPartition>::all(client.clone());
+    eventually("the CRDs are served and empty", async || {
+        let list = partitions
+            .list(&Default::default())
+            .await
+            .map_err(|error| error.to_string())?;
+        for object in &list {
+            let nothing = Patch::Merge(serde_json::json!({"metadata": {"finalizers": null}}));
+            let name = object.name_any();
+            let _ = partitions
+                .patch(&name, &PatchParams::default(), &nothing)
+                .await;
+            let _ = partitions.delete(&name, &DeleteParams::default()).await;
+        }
+        if list.items.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{} objects", list.items.len()))
+        }
+    })
+    .await;
+}
+
+async fn apply<K>(api: Api<K>, object: &K)
+where
+    K: kube::Resource<DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + serde::Serialize
+        + serde::de::DeserializeOwned,
+{
+    let params = PatchParams::apply("tests").force();
+    api.patch(&object.name_any(), &params, &Patch::Apply(object))
+        .await
+        .unwrap();
+}

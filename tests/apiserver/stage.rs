@@ -1,0 +1,275 @@
+//! Plays what is missing around a real API server: the kubelet, the V-IPU proxy, and the user.
+
+use std::future::Future;
+use std::time::Duration;
+
+use ipu_operator::api::crd;
+use ipu_operator::api::ipupartition::IPUPartition;
+use ipu_operator::job::build::PodSettings;
+use ipu_operator::job::{self, JobSettings, observe};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use tests::lab::control_plane::ControlPlane;
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The suite's own API server: another suite's proxy would take the partitions of these jobs.
+static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
+
+/// One controller at a time: each test must know that what happens is the work of its own.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+/// A namespace on a real API server, with somebody who plays what is missing around it.
+pub(crate) struct Stage {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    controller: Option<JoinHandle<()>>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Stage {
+    /// A new namespace, with the CRDs as users apply them.
+    pub(crate) async fn new(name: &str) -> Self {
+        let turn = ONE_AT_A_TIME.lock().await;
+        let plane = CONTROL_PLANE
+            .get_or_try_init(ControlPlane::start)
+            .await
+            .unwrap();
+        let client = plane.client().await.unwrap();
+        let stage = Self {
+            client,
+            namespace: name.to_owned(),
+            controller: None,
+            _turn: turn,
+        };
+        for definition in [crd::ipujob(), crd::ipupartition()] {
+            stage.define(&definition).await;
+        }
+        let namespace = Namespace {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                ..ObjectMeta::default()
+            },
+            ..Namespace::default()
+        };
+        let namespaces: Api<Namespace> = Api::all(stage.client.clone());
+        namespaces
+            .create(&kube::api::PostParams::default(), &namespace)
+            .await
+            .unwrap();
+        stage
+    }
+
+    /// Applies a CRD and waits until it is served.
+    pub(crate) async fn define(&self, definition: &CustomResourceDefinition) {
+        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        let name = definition.name_any();
+        let force = PatchParams::apply("test").force();
+        api.patch(&name, &force, &Patch::Apply(definition))
+            .await
+            .unwrap();
+        eventually("the CRD is served", || async {
+            let status = api.get(&name).await.ok()?.status?;
+            let mut conditions = status.conditions?.into_iter();
+            conditions.find(|found| found.type_ == "Established" && found.status == "True")
+        })
+        .await;
+    }
+
+    /// Starts the controller.
+    pub(crate) fn start(&mut self) {
+        let settings = JobSettings {
+            pods: PodSettings {
+                worker_host_network: false,
+                launcher_image: "ipu-operator.local/ipu-operator:test".to_owned(),
+                launcher_image_pull_policy: None,
+            },
+            max_ipus_per_job: 64,
+            instance: None,
+        };
+        let run = job::run(self.client.clone(), settings, CancellationToken::new());
+        self.controller = Some(tokio::spawn(async move { run.await.unwrap() }));
+    }
+
+    /// Ends the controller where it stands, between any two of its requests.
+    pub(crate) async fn kill(&mut self) {
+        if let Some(controller) = self.controller.take() {
+            controller.abort();
+            // It was aborted: the error says just that.
+            let _ = controller.await;
+        }
+    }
+
+    pub(crate) fn jobs(&self) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &self.namespace, &observe::raw_jobs())
+    }
+
+    pub(crate) fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// The user applies an IPUJob.
+    pub(crate) async fn submit(&self, object: &Value) {
+        let job: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+        let manager = PatchParams::apply("user");
+        self.jobs()
+            .patch(&job.name_any(), &manager, &Patch::Apply(&job))
+            .await
+            .unwrap();
+    }
+
+    /// The user deletes an IPUJob.
+    pub(crate) async fn delete(&self, name: &str) {
+        let parameters = DeleteParams::default();
+        self.jobs().delete(name, &parameters).await.unwrap();
+    }
+
+    /// Waits until the IPUJob is gone.
+    pub(crate) async fn gone(&self, name: &str) {
+        eventually("the IPUJob is gone", || async {
+            self.jobs()
+                .get_opt(name)
+                .await
+                .unwrap()
+                .is_none()
+                .then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until `STATUS CURRENT DESIRED` and the start of LASTMESSAGE are these.
+    pub(crate) async fn row(&self, name: &str, columns: &str, message: &str) {
+        let seen = Mutex::new(String::new());
+        let wanted = async {
+            loop {
+                let found = self.jobs().get(name).await.unwrap();
+                let status = &found.data["status"];
+                let row = format!(
+                    "{} {} {}",
+                    status["launcherStatus"].as_str().unwrap_or_default(),
+                    status["currentReplicas"],
+                    status["desiredReplicas"]
+                );
+                let said = status["lastMessage"].as_str().unwrap_or_default();
+                if row == columns && said.starts_with(message) {
+                    return;
+                }
+                *seen.lock().await = format!("{row} {said}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        assert!(
+            tokio::time::timeout(PATIENCE, wanted).await.is_ok(),
+            "{name}: wanted `{columns} {message}`, saw `{}`",
+            seen.lock().await
+        );
+    }
+
+    /// The partitions of this namespace's jobs.
+    pub(crate) async fn partitions(&self) -> Vec<IPUPartition> {
+        let api: Api<IPUPartition> = Api::all(self.client.clone());
+        let all = api.list(&ListParams::default()).await.unwrap();
+        all.items
+            .into_iter()
+            .filter(|found| found.spec.owner.namespace == self.namespace)
+            .collect()
+    }
+
+    /// The proxy: waits for the partition of a slot, and makes it Ready.
+    pub(crate) async fn partition_ready(&self, slot: u32) {
+        let partition = eventually("the partition is asked for", || async {
+            let mut all = self.partitions().await.into_iter();
+            all.find(|found| found.spec.slot == slot)
+        })
+        .await;
+        let status = json!({"status": {
+            "phase": "Ready",
+            "partitionId": format!("p-{}-{slot}", self.namespace),
+            "generation": 1,
+            "controller": {
+                "name": "pod1:8090", "host": "pod1", "port": 8090,
+                "labelKey": "ipunode", "labelValue": "pod1",
+            },
+        }});
+        let api: Api<IPUPartition> = Api::all(self.client.clone());
+        api.patch_status(
+            &partition.name_any(),
+            &PatchParams::default(),
+            &Patch::Merge(&status),
+        )
+        .await
+        .unwrap();
+    }
+
+    /// The kubelet: waits for a Pod, and runs it.
+    pub(crate) async fn pod_runs(&self, name: &str) {
+        self.pod_exists(name).await;
+        let status = json!({
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True"}],
+        });
+        self.pod_status(name, &status).await;
+    }
+
+    /// The kubelet: the program in a Pod ends.
+    pub(crate) async fn pod_ends(&self, name: &str, exit_code: i32) {
+        let phase = if exit_code == 0 {
+            "Succeeded"
+        } else {
+            "Failed"
+        };
+        let status = json!({
+            "phase": phase,
+            "conditions": [{"type": "Ready", "status": "False"}],
+            "containerStatuses": [{
+                "name": "main", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                "state": {"terminated": {
+                    "exitCode": exit_code, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z",
+                }},
+            }],
+        });
+        self.pod_status(name, &status).await;
+    }
+
+    /// Waits until a Pod of the name exists, and answers it.
+    pub(crate) async fn pod_exists(&self, name: &str) -> Pod {
+        eventually(name, || async { self.pods().get_opt(name).await.unwrap() }).await
+    }
+
+    async fn pod_status(&self, name: &str, status: &Value) {
+        self.pods()
+            .patch_status(
+                name,
+                &PatchParams::default(),
+                &Patch::Merge(&json!({"status": status})),
+            )
+            .await
+            .unwrap();
+    }
+}
+
+/// Waits until `ask` answers something, and answers it.
+pub(crate) async fn eventually<T, F, Fut>(what: &str, ask: F) -> T
+where
+    F: Fn() -> Fut,
+    Fut: Future<Output = Option<T>>,
+{
+    let asking = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asking)
+        .await
+        .unwrap_or_else(|_| panic!("waited in vain: {what}"))
+}

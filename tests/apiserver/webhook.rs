@@ -1,0 +1,235 @@
+//! The webhooks as an API server calls them: over TLS, with our certificate and the real guests.
+
+mod fixture;
+
+use std::path::Path;
+
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use tests::guests::checkout;
+
+use self::fixture::{Webhooks, eventually};
+
+fn example(file: &str) -> Value {
+    let path = checkout().join("examples").join(file);
+    serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The first example under a name of its own, with one change.
+fn job(name: &str, change: impl FnOnce(&mut Value)) -> Value {
+    let mut job = example("01-single-worker.yaml");
+    job["metadata"]["name"] = json!(name);
+    change(&mut job);
+    job
+}
+
+#[tokio::test]
+async fn defaults_arrive_without_a_warning() {
+    let webhooks = Webhooks::shared().await;
+    let made = webhooks.create(&job("defaults", |_| {})).await.unwrap();
+    assert_eq!(made.warnings, Vec::<String>::new());
+    let spec = &made.object["spec"];
+    assert_eq!(spec["cleanPodPolicy"], json!("None"));
+    assert_eq!(
+        spec["restartPolicy"],
+        json!({ "type": "Never", "backOffLimit": 3 })
+    );
+}
+
+#[tokio::test]
+async fn a_bad_job_is_refused_with_field_value_and_rule() {
+    let webhooks = Webhooks::shared().await;
+    let bad = job("bad", |job| {
+        job["spec"]["ipusPerJobInstance"] = json!("3");
+        job["spec"]["workersPerJobInstance"] = json!("two");
+    });
+    let refusal = webhooks.create(&bad).await.unwrap_err();
+    assert_eq!((refusal.code, refusal.reason.as_str()), (422, "Invalid"));
+    let causes = refusal.details.unwrap().causes;
+    let cause = |field| causes.iter().find(|cause| cause.field == field).unwrap();
+    let size = cause("spec.ipusPerJobInstance");
+    assert!(
+        size.message.contains("\"3\"") && size.message.contains("power of two"),
+        "{size:?}"
+    );
+    assert!(
+        cause("spec.workersPerJobInstance")
+            .message
+            .contains("\"two\"")
+    );
+    // A program that shows only the message sees it all as well.
+    for cause in &causes {
+        assert!(
+            refusal.message.contains(&cause.message),
+            "{}",
+            refusal.message
+        );
+    }
+    assert!(webhooks.jobs().get_opt("bad").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn every_bad_example_is_refused() {
+    let webhooks = Webhooks::shared().await;
+    let files = std::fs::read_dir(checkout().join("examples/bad")).unwrap();
+    let files: Vec<_> = files
+        .map(|file| file.unwrap().path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "yaml")
+        })
+        .collect();
+    assert!(!files.is_empty());
+    for file in files {
+        let name = Path::new("bad").join(file.file_name().unwrap());
+        let refusal = webhooks
+            .create(&example(name.to_str().unwrap()))
+            .await
+            .unwrap_err();
+        assert_eq!(refusal.code, 422, "{name:?}: {refusal:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_manifest_of_alpha_5_is_mapped_and_says_so() {
+    let webhooks = Webhooks::shared().await;
+    let made = webhooks.create(&example("08-alpha-5.yaml")).await.unwrap();
+    let spec = &made.object["spec"];
+    assert_eq!(spec["jobInstances"], json!(1));
+    assert_eq!(spec["ipusPerJobInstance"], json!("4"));
+    assert_eq!(spec["modelReplicasPerWorker"], json!("4"));
+    let warned = made
+        .warnings
+        .iter()
+        .any(|warning| warning.contains("spec.modelReplicas"));
+    assert!(warned, "{:?}", made.warnings);
+}
+
+#[tokio::test]
+async fn an_update_is_checked_only_where_the_spec_changes() {
+    let webhooks = Webhooks::shared().await;
+    webhooks.create(&job("update", |_| {})).await.unwrap();
+    let jobs = webhooks.jobs();
+    let patch = |change: Value| {
+        let jobs = jobs.clone();
+        async move {
+            let (params, change) = (PatchParams::default(), Patch::Merge(change));
+            jobs.patch("update", &params, &change).await
+        }
+    };
+    let labelled = patch(json!({ "metadata": { "labels": { "team": "vision" } } })).await;
+    assert_eq!(labelled.unwrap().metadata.labels.unwrap()["team"], "vision");
+    let refused = patch(json!({ "spec": { "ipusPerJobInstance": "5" } })).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("spec.ipusPerJobInstance"), "{refused}");
+    patch(json!({ "spec": { "jobInstances": 2 } }))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_blanked_authority_is_put_back() {
+    let webhooks = Webhooks::start().await;
+    let configurations: Api<MutatingWebhookConfiguration> = Api::all(webhooks.client());
+    let bundle = || async {
+        let found = configurations.get(fixture::CONFIGURATION).await.unwrap();
+        found.webhooks.unwrap().remove(0).client_config.ca_bundle
+    };
+    let before = bundle().await;
+    assert!(before.is_some());
+    let blank = json!([{ "op": "remove", "path": "/webhooks/0/clientConfig/caBundle" }]);
+    let blank: json_patch::Patch = serde_json::from_value(blank).unwrap();
+    let params = PatchParams::default();
+    configurations
+        .patch(fixture::CONFIGURATION, &params, &Patch::<()>::Json(blank))
+        .await
+        .unwrap();
+    eventually("the authority to be back", async || {
+        bundle().await == before
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn replicas_that_start_together_serve_with_one_certificate() {
+    let webhooks = Webhooks::shared().await;
+    let keepers: Vec<_> = (0..4).map(|_| webhooks.keeper("together")).collect();
+    let now = "2026-06-01T12:00:00Z".parse().unwrap();
+    let keys = futures::future::join_all(keepers.iter().map(|keeper| keeper.keys(now))).await;
+    let keys: Vec<_> = keys.into_iter().map(Result::unwrap).collect();
+    assert!(keys.iter().all(|each| *each == keys[0]));
+    let secrets: Api<Secret> = Api::default_namespaced(webhooks.client());
+    let secret = secrets.get("together").await.unwrap();
+    assert_eq!(secret.type_.as_deref(), Some("kubernetes.io/tls"));
+    let stored: Vec<_> = secret.data.unwrap().into_keys().collect();
+    assert_eq!(stored, ["ca.crt", "ca.key", "tls.crt", "tls.key"]);
+}
+
+#[tokio::test]
+async fn somebody_elses_secret_is_left_alone() {
+    let webhooks = Webhooks::shared().await;
+    let secrets: Api<Secret> = Api::default_namespaced(webhooks.client());
+    let foreign = json!({
+        "metadata": { "name": "foreign" }, "stringData": { "cert": "of the original" },
+    });
+    let foreign: Secret = serde_json::from_value(foreign).unwrap();
+    let before = secrets
+        .create(&PostParams::default(), &foreign)
+        .await
+        .unwrap();
+    let now = "2026-06-01T12:00:00Z".parse().unwrap();
+    let refused = webhooks
+        .keeper("foreign")
+        .keys(now)
+        .await
+        .unwrap_err()
+        .to_string();
+    for part in ["foreign", "tls.crt", "delete it"] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    assert_eq!(secrets.get("foreign").await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn with_the_webhooks_down_nothing_new_comes_in_and_everything_can_go() {
+    let mut webhooks = Webhooks::start().await;
+    // The finalizer is the controller's, and there is none here.
+    let held = job("stays", |job| {
+        job["metadata"]["finalizers"] = json!(["ipu.finalizers.graphcore.ai"]);
+    });
+    webhooks.create(&held).await.unwrap();
+    webhooks.stop();
+    let refused = webhooks.create(&job("late", |_| {})).await.unwrap_err();
+    assert!(
+        refused.message.contains("mipujob.graphcore.ai"),
+        "{}",
+        refused.message
+    );
+
+    let jobs = webhooks.jobs();
+    let patch = |change| {
+        let jobs = jobs.clone();
+        async move {
+            jobs.patch("stays", &PatchParams::default(), &Patch::Merge(change))
+                .await
+        }
+    };
+    patch(json!({ "metadata": { "labels": { "team": "vision" } } }))
+        .await
+        .unwrap();
+    patch(json!({ "spec": { "jobInstances": 2 } }))
+        .await
+        .unwrap_err();
+    jobs.delete("stays", &DeleteParams::default())
+        .await
+        .unwrap();
+    patch(json!({ "metadata": { "finalizers": null } }))
+        .await
+        .unwrap();
+    eventually("the job to be gone", async || {
+        jobs.get_opt("stays").await.unwrap().is_none()
+    })
+    .await;
+}

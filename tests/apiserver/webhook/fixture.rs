@@ -1,0 +1,330 @@
+//! Our webhooks beside a real API server, registered as the chart registers them but by URL.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ipu_operator::api::crd;
+use ipu_operator::api::ipujob::IPUJob;
+use ipu_operator::certificates::keep::Keeper;
+use ipu_operator::controller::probes::Readiness;
+use ipu_operator::controller::probes::Step;
+use ipu_operator::controller::webhooks;
+use ipu_operator::wasm::model::Slot;
+use ipu_operator::wasm::{Limits, Policies, PolicyOptions};
+use ipu_operator::webhook::{MUTATE_PATH, VALIDATE_PATH};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams, Request};
+use kube::client::Body;
+use kube::core::{ApiResource, Status};
+use serde_json::{Value, json};
+use tests::guests;
+use tests::lab::control_plane::ControlPlane;
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+
+/// Name of both webhook configurations.
+pub(super) const CONFIGURATION: &str = "ipu-operator";
+
+/// Far beyond what any step takes, so that only a real hang reaches it.
+const BOUND: Duration = Duration::from_mins(1);
+
+/// Waits until the condition holds.
+pub(super) async fn eventually(what: &str, condition: impl AsyncFn() -> bool) {
+    let start = Instant::now();
+    while !condition().await {
+        assert!(start.elapsed() < BOUND, "waited {BOUND:?} for {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// What became of a create.
+#[derive(Debug)]
+pub(super) struct Created {
+    /// The object as the API server stored it.
+    pub object: Value,
+    /// The warnings that a user sees.
+    pub warnings: Vec<String>,
+}
+
+/// A control plane and our webhooks, which run in a thread of their own.
+pub(super) struct Webhooks {
+    client: Client,
+    stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+    control_plane: ControlPlane,
+}
+
+impl Webhooks {
+    /// Those that tests share which leave them as they are, with a client for the calling test.
+    pub(super) async fn shared() -> View {
+        static SHARED: OnceCell<Webhooks> = OnceCell::const_new();
+        let webhooks = SHARED.get_or_init(Self::new).await;
+        View::of(&webhooks.control_plane).await
+    }
+
+    /// Some of one's own.
+    pub(super) async fn start() -> Owned {
+        let webhooks = Self::new().await;
+        let view = View::of(&webhooks.control_plane).await;
+        Owned { view, webhooks }
+    }
+
+    async fn new() -> Self {
+        // Before anything that has a bound: from nothing this takes minutes.
+        let guests_dir = tokio::task::spawn_blocking(guests::build)
+            .await
+            .unwrap()
+            .unwrap();
+        let control_plane = ControlPlane::start().await.unwrap();
+        let client = control_plane.client().await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        define_jobs(&client).await;
+        for kind in [
+            "MutatingWebhookConfiguration",
+            "ValidatingWebhookConfiguration",
+        ] {
+            register(&client, kind, port).await;
+        }
+        let stop = CancellationToken::new();
+        let readiness = Readiness::default();
+        let thread = serve(
+            guests_dir,
+            control_plane.kubeconfig(),
+            listener,
+            readiness.clone(),
+            stop.clone(),
+        );
+        eventually("the webhooks to be ready", async || {
+            readiness.missing().is_empty()
+        })
+        .await;
+        let webhooks = Self {
+            client,
+            stop,
+            thread: Some(thread),
+            control_plane,
+        };
+        webhooks.wait_until_called().await;
+        webhooks
+    }
+
+    /// An API server takes a moment to hear of a new caBundle.
+    async fn wait_until_called(&self) {
+        let jobs: Api<IPUJob> = Api::default_namespaced(self.client.clone());
+        let view = View {
+            client: self.client.clone(),
+            jobs,
+        };
+        let probe = json!({
+            "apiVersion": "graphcore.ai/v1alpha1",
+            "kind": "IPUJob",
+            "metadata": { "name": "probe" },
+            "spec": {
+                "jobInstances": 1,
+                "ipusPerJobInstance": "3",
+                "workers": { "template": { "spec": { "containers": [{ "name": "x" }] } } },
+            },
+        });
+        eventually("the API server to trust the webhooks", async || {
+            view.create(&probe)
+                .await
+                .is_err_and(|refusal| refusal.code == 422)
+        })
+        .await;
+    }
+
+    fn stop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Webhooks {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Webhooks of one's own.
+pub(super) struct Owned {
+    view: View,
+    webhooks: Webhooks,
+}
+
+impl Owned {
+    /// Ends the webhooks; the API server goes on.
+    pub(super) fn stop(&mut self) {
+        self.webhooks.stop();
+    }
+}
+
+impl std::ops::Deref for Owned {
+    type Target = View;
+
+    fn deref(&self) -> &View {
+        &self.view
+    }
+}
+
+/// A user of the API server.
+pub(super) struct View {
+    client: Client,
+    jobs: Api<IPUJob>,
+}
+
+impl View {
+    async fn of(control_plane: &ControlPlane) -> Self {
+        let client = control_plane.client().await.unwrap();
+        let jobs = Api::default_namespaced(client.clone());
+        Self { client, jobs }
+    }
+
+    /// A client with all rights.
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// The jobs of the default namespace.
+    pub(super) fn jobs(&self) -> Api<IPUJob> {
+        self.jobs.clone()
+    }
+
+    /// A keeper as that of the webhooks, of another Secret.
+    pub(super) fn keeper(&self, secret: &str) -> Keeper {
+        keeper(self.client(), secret)
+    }
+
+    /// Creates a job as kubectl does, and keeps the warnings, which kube's `Api` drops.
+    pub(super) async fn create(&self, job: &Value) -> Result<Created, Status> {
+        let request = Request::new(self.jobs.resource_url())
+            .create(&PostParams::default(), job.to_string().into_bytes())
+            .unwrap();
+        let response = self.client.send(request.map(Body::from)).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let body = body.collect_bytes().await.unwrap();
+        if !parts.status.is_success() {
+            return Err(serde_json::from_slice(&body).unwrap());
+        }
+        let warnings = parts.headers.get_all("warning").into_iter();
+        Ok(Created {
+            object: serde_json::from_slice(&body).unwrap(),
+            warnings: warnings
+                .map(|text| text.to_str().unwrap().to_owned())
+                .collect(),
+        })
+    }
+}
+
+/// Serves the webhooks in a runtime of their own: that of a test ends with it.
+fn serve(
+    guests_dir: PathBuf,
+    kubeconfig: PathBuf,
+    listener: TcpListener,
+    readiness: Readiness,
+    stop: CancellationToken,
+) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let policies = Policies::open(PolicyOptions {
+                guests_dir,
+                policies_dir: None,
+                compile_cache_dir: None,
+                settings: json!({ "maxIpusPerJob": 64 }),
+                slots: vec![Slot::Defaulting, Slot::Validation],
+                limits: Limits::default(),
+            });
+            let policies = policies.await.unwrap();
+            readiness.reached(Step::PoliciesLoaded);
+            let client = tests::lab::kubeconfig::client(&kubeconfig).await.unwrap();
+            let keeper = keeper(client, "ipu-operator-admission");
+            webhooks::run(listener, keeper, policies, &readiness, &stop)
+                .await
+                .unwrap();
+        });
+    })
+}
+
+fn keeper(client: Client, secret: &str) -> Keeper {
+    Keeper {
+        client,
+        namespace: "default".to_owned(),
+        secret: secret.to_owned(),
+        configuration: CONFIGURATION.to_owned(),
+        names: vec!["127.0.0.1".to_owned()],
+    }
+}
+
+async fn define_jobs(client: &Client) {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let definition = crd::ipujob();
+    let name = definition.metadata.name.clone().unwrap();
+    let params = PatchParams::apply("tests");
+    definitions
+        .patch(&name, &params, &Patch::Apply(&definition))
+        .await
+        .unwrap();
+    let jobs: Api<IPUJob> = Api::default_namespaced(client.clone());
+    eventually("IPUJobs to be served", async || {
+        jobs.list(&kube::api::ListParams::default()).await.is_ok()
+    })
+    .await;
+}
+
+/// One webhook configuration with the exemptions of the chart. Without a caBundle no call can
+/// succeed: it is the operator's to put in.
+async fn register(client: &Client, kind: &str, port: u16) {
+    let (name, path) = match kind {
+        "MutatingWebhookConfiguration" => ("mipujob.graphcore.ai", MUTATE_PATH),
+        _ => ("vipujob.graphcore.ai", VALIDATE_PATH),
+    };
+    let configuration = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": { "name": CONFIGURATION },
+        "webhooks": [{
+            "name": name,
+            "admissionReviewVersions": ["v1", "v1beta1"],
+            "clientConfig": { "url": format!("https://127.0.0.1:{port}{path}") },
+            "failurePolicy": "Fail",
+            "sideEffects": "None",
+            "rules": [{
+                "apiGroups": ["graphcore.ai"],
+                "apiVersions": ["v1alpha1"],
+                "resources": ["ipujobs"],
+                "operations": ["CREATE", "UPDATE"],
+            }],
+            "matchConditions": [
+                {
+                    "name": "not-being-deleted",
+                    "expression": "!has(object.metadata.deletionTimestamp)",
+                },
+                {
+                    "name": "new-or-changed-spec",
+                    "expression": "request.operation == 'CREATE' || object.spec != oldObject.spec",
+                },
+            ],
+        }],
+    });
+    let plural = format!("{}s", kind.to_lowercase());
+    let resource = ApiResource {
+        group: "admissionregistration.k8s.io".to_owned(),
+        version: "v1".to_owned(),
+        api_version: "admissionregistration.k8s.io/v1".to_owned(),
+        kind: kind.to_owned(),
+        plural,
+    };
+    let configurations: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let params = PatchParams::apply("tests");
+    configurations
+        .patch(CONFIGURATION, &params, &Patch::Apply(configuration))
+        .await
+        .unwrap();
+}

@@ -1,0 +1,129 @@
+//! What WebAssembly costs: a call of a guest in a fresh instance beside the same code run natively,
+//! and the time from a changed file to the first answer of the new module.
+
+use std::hint::black_box;
+use std::path::Path;
+
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use ipu_operator::wasm::model::{Operation, Slot};
+use ipu_operator::wasm::{Limits, Policies, PolicyOptions};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+/// A job as users write it: a launcher, and a template with a volume and a few variables.
+fn job() -> Value {
+    let env: Vec<_> = (0..12)
+        .map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "a value of some length"}))
+        .collect();
+    json!({
+        "apiVersion": "graphcore.ai/v1alpha1",
+        "kind": "IPUJob",
+        "metadata": {"name": "mnist", "namespace": "default"},
+        "spec": {
+            "jobInstances": 1,
+            "ipusPerJobInstance": "8",
+            "workersPerJobInstance": "2",
+            "launcher": {"command": ["mpirun", "python3", "train.py"]},
+            "cleanPodPolicy": "None",
+            "restartPolicy": {"type": "Never", "backOffLimit": 3},
+            "workers": {"template": {
+                "metadata": {"labels": {"app": "mnist"}},
+                "spec": {
+                    "containers": [{"name": "worker", "image": "mnist:1", "env": env,
+                        "volumeMounts": [{"name": "data", "mountPath": "/data"}]}],
+                    "volumes": [{"name": "data", "emptyDir": {}}],
+                },
+            }},
+        },
+    })
+}
+
+fn options(guests: &Path, slots: &[Slot]) -> PolicyOptions {
+    PolicyOptions {
+        guests_dir: guests.to_owned(),
+        policies_dir: None,
+        compile_cache_dir: None,
+        settings: json!({}),
+        slots: slots.to_vec(),
+        limits: Limits::default(),
+    }
+}
+
+/// Both sides begin and end with a JSON value, as the webhook does.
+fn calls(criterion: &mut Criterion) {
+    let runtime = Runtime::new().expect("a runtime");
+    let guests = tests::guests::build().expect("the guests can be built");
+    let slots = [Slot::Defaulting, Slot::Validation];
+    let policies = Policies::open_blocking(options(&guests, &slots)).expect("the guests load");
+    let job = job();
+
+    let mut group = criterion.benchmark_group("defaulting");
+    group.bench_function("native", |bencher| {
+        bencher.iter(|| {
+            let object = serde_json::from_str(&black_box(&job).to_string()).expect("JSON");
+            let defaulted = guest_defaulting::defaults::apply(object).expect("a job");
+            serde_json::from_str::<Value>(&defaulted.object.to_string())
+        });
+    });
+    group.bench_function("guest", |bencher| {
+        bencher.iter(|| {
+            let call = policies.default_object(Operation::Create, black_box(&job), None);
+            runtime.block_on(call).expect("an answer")
+        });
+    });
+    group.finish();
+
+    let mut group = criterion.benchmark_group("validation");
+    group.bench_function("native", |bencher| {
+        bencher.iter(|| {
+            let object = serde_json::from_str(&black_box(&job).to_string()).expect("JSON");
+            guest_validation::rules::check(
+                &object,
+                None,
+                guest_validation::rules::Settings::default(),
+            )
+        });
+    });
+    group.bench_function("guest", |bencher| {
+        bencher.iter(|| {
+            let call = policies.validate(black_box(&job), None);
+            runtime.block_on(call).expect("an answer")
+        });
+    });
+    group.finish();
+}
+
+/// From the bytes of a module that was never seen to the first answer of it.
+fn swap(criterion: &mut Criterion) {
+    let runtime = Runtime::new().expect("a runtime");
+    let built = tests::guests::build().expect("the guests can be built");
+    let module = std::fs::read(built.join("validation.wasm")).expect("the guest is there");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = options(&built, &[Slot::Validation]);
+    options.policies_dir = Some(folder.path().to_owned());
+    let policies = Policies::open_blocking(options).expect("the guests load");
+    let mut version = 0_u8;
+    let mut group = criterion.benchmark_group("swap");
+    group.sample_size(20);
+    group.bench_function("changed file to first answer", |bencher| {
+        bencher.iter_batched(
+            || {
+                version = version.wrapping_add(1);
+                let mut changed = module.clone();
+                changed.extend([0, 2, 1, b'a' + version % 26]);
+                std::fs::write(folder.path().join("validation.wasm"), changed).expect("a file");
+            },
+            |()| {
+                runtime.block_on(policies.refresh());
+                runtime
+                    .block_on(policies.validate(&json!({}), None))
+                    .expect("an answer")
+            },
+            BatchSize::PerIteration,
+        );
+    });
+    group.finish();
+}
+
+criterion_group!(benches, calls, swap);
+criterion_main!(benches);

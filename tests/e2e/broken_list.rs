@@ -1,0 +1,55 @@
+//! An admin's typing error in the list of V-IPU controllers.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use libtest_mimic::Failed;
+use serde_json::json;
+use tests::demo::KubectlError;
+use tests::lab::operator::NAMESPACE;
+use tests::wait::{Seen, until};
+
+use crate::scene::{PATIENCE, Scene};
+
+/// A bad line is named by its words in the log, and the good lines go on serving.
+pub(crate) fn the_rest_goes_on(scene: &Scene) -> Result<(), Failed> {
+    scene.block_on(async {
+        let maps: Api<ConfigMap> = Api::namespaced(scene.operated.client.clone(), NAMESPACE);
+        let name = "ipu-operator-vipu-controllers";
+        let before = maps.get(name).await?.data.unwrap_or_default();
+        let good = before.get("controllers.yaml").cloned().unwrap_or_default();
+        set(
+            &maps,
+            name,
+            &format!("pod9:not-a-port:ipunode=pod9\n{good}"),
+        )
+        .await?;
+        let log = [
+            "logs",
+            "--namespace",
+            NAMESPACE,
+            "deployment/ipu-operator-vipu-proxy",
+        ];
+        until("the log to name the bad line", PATIENCE, || async {
+            let log = scene.operated.kubectl.run(&log).await?;
+            Ok::<_, KubectlError>(if log.contains("not-a-port") {
+                Seen::Yes(())
+            } else {
+                Seen::NotYet("no line of the log names it".to_owned())
+            })
+        })
+        .await?;
+        let job = scene.apply("01-single-worker.yaml").await?;
+        scene.completed(&job).await?;
+        set(&maps, name, &good).await?;
+        scene
+            .delete_and_leave_nothing("01-single-worker.yaml")
+            .await
+    })
+}
+
+async fn set(maps: &Api<ConfigMap>, name: &str, list: &str) -> Result<(), kube::Error> {
+    let patch = Patch::Merge(json!({"data": {"controllers.yaml": list}}));
+    maps.patch(name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}

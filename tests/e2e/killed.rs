@@ -1,0 +1,68 @@
+//! The operator's processes are killed without a chance to tidy up, at the worst moments.
+
+use ipu_operator::api::ipupartition::AttemptOutcome;
+use libtest_mimic::Failed;
+use tests::demo::{LeftoverError, partitions_of};
+use tests::wait::{Seen, until};
+
+use crate::scene::{PATIENCE, Scene};
+
+/// The V-IPU controller forms the partition and its reply never comes; the proxy is killed while it
+/// waits, so that nothing but the write-ahead record knows of the partition.
+pub(crate) fn proxy(scene: &Scene) -> Result<(), Failed> {
+    scene.block_on(async {
+        let (first, _) = scene.controllers();
+        let before = scene.creates_seen(first).await?;
+        let lost = r#"{"method":"CreatePartition","times":1,"lose_reply":"hang"}"#;
+        scene.order(first, lost).await?;
+        let job = scene.apply("01-single-worker.yaml").await?;
+        let formed = until("the partition to be formed", PATIENCE, || async {
+            let ids = partitions_of(first).await?;
+            Ok::<_, LeftoverError>(match ids.as_slice() {
+                [id] => Seen::Yes(id.clone()),
+                other => Seen::NotYet(format!("{other:?}")),
+            })
+        })
+        .await?;
+        let attempts = scene.attempts().await?;
+        assert_eq!(
+            attempts,
+            [(formed.clone(), AttemptOutcome::Unknown)],
+            "the partition is formed and not yet recorded"
+        );
+
+        scene.kill("vipu-proxy").await?;
+
+        scene.completed(&job).await?;
+        let creates = scene.creates_seen(first).await? - before;
+        assert_eq!(creates, 1, "the partition was taken over, not made again");
+        scene.clear_orders(first).await?;
+        scene
+            .delete_and_leave_nothing("01-single-worker.yaml")
+            .await
+    })
+}
+
+/// The controller is killed when the job has asked for its partition, and again when its Pod has a
+/// node.
+pub(crate) fn controller(scene: &Scene) -> Result<(), Failed> {
+    scene.block_on(async {
+        let job = scene.apply("01-single-worker.yaml").await?;
+        until("the job to ask for a partition", PATIENCE, || async {
+            let found = scene.partitions().await?.len();
+            Ok::<_, kube::Error>(if found == 1 {
+                Seen::Yes(())
+            } else {
+                Seen::NotYet(format!("{found} IPUPartitions"))
+            })
+        })
+        .await?;
+        scene.kill("controller").await?;
+        scene.facts().placed(&job, PATIENCE).await?;
+        scene.kill("controller").await?;
+        scene.completed(&job).await?;
+        scene
+            .delete_and_leave_nothing("01-single-worker.yaml")
+            .await
+    })
+}

@@ -1,0 +1,89 @@
+//! One run on real nodes: the demo, then everything around the first job is killed, taken down or
+//! fed nonsense, and the jobs still end as they should.
+//!
+//! The cluster is brought up once for all trials and taken down after them, also when they fail.
+
+mod broken_list;
+mod down;
+mod killed;
+mod scene;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use scene::Scene;
+
+/// The trials, in the order in which they run.
+type Check = fn(&Scene) -> Result<(), Failed>;
+const TRIALS: [(&str, Check); 6] = [
+    ("three_jobs_from_apply_to_completed", scene::demo),
+    (
+        "proxy_killed_after_the_partition_was_formed_and_before_it_was_recorded",
+        killed::proxy,
+    ),
+    ("controller_killed_while_the_job_starts", killed::controller),
+    (
+        "controller_down_and_the_job_goes_elsewhere",
+        down::goes_elsewhere,
+    ),
+    (
+        "job_that_fits_nowhere_waits_and_says_why",
+        down::waits_and_says_why,
+    ),
+    (
+        "bad_line_in_the_list_of_controllers",
+        broken_list::the_rest_goes_on,
+    ),
+];
+
+fn main() -> ExitCode {
+    // The first process of a node is the program that starts the cluster: this one.
+    let words: Vec<String> = std::env::args().collect();
+    if let [_, word, spec] = words.as_slice()
+        && word == "node"
+    {
+        return match tests::lab::node::run(std::path::Path::new(spec)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let mut arguments = Arguments::from_args();
+    // They share one cluster, and its kills and faults.
+    arguments.test_threads = Some(1);
+    if arguments.list {
+        return libtest_mimic::run(&arguments, trials(None)).exit_code();
+    }
+    let scene = match Scene::set() {
+        Ok(scene) => scene,
+        Err(error) => {
+            eprintln!("the cluster did not come up: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let conclusion = libtest_mimic::run(&arguments, trials(Some(&scene)));
+    if let Err(error) = scene.strike() {
+        eprintln!("the cluster left something behind: {error:#}");
+        return ExitCode::FAILURE;
+    }
+    conclusion.exit_code()
+}
+
+fn trials(scene: Option<&std::sync::Arc<Scene>>) -> Vec<Trial> {
+    TRIALS
+        .into_iter()
+        .map(|(name, check)| {
+            let scene = scene.cloned();
+            Trial::test(name, move || {
+                check(
+                    scene
+                        .as_deref()
+                        .expect("a trial runs only once the scene is set"),
+                )
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,178 @@
+//! The cluster that all trials share, and what they do with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipu_operator::api::ipujob::IPUJob;
+use ipu_operator::api::ipujob_status::JobState;
+use ipu_operator::api::ipupartition::{AttemptOutcome, IPUPartition};
+use kube::Api;
+use kube::api::ListParams;
+use libtest_mimic::Failed;
+use serde_json::Value;
+use tests::demo::{self, Controller, Facts, JobFact, Operated};
+use tests::http;
+use tests::lab::cluster;
+use tests::lab::operator;
+use tests::lab::progress::Progress;
+use tests::lab::settings::Settings;
+use tests::operator_process::{OperatorProcess, ProcessError};
+use tests::wait::{Seen, until};
+use tokio::runtime::Runtime;
+
+/// How long anything may take on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
+
+/// The cluster with the operator installed.
+pub(crate) struct Scene {
+    runtime: Runtime,
+    settings: Settings,
+    progress: Progress,
+    /// What the demo runs on.
+    pub(crate) operated: Operated,
+}
+
+/// The demo, as `make demo` runs it.
+pub(crate) fn demo(scene: &Scene) -> Result<(), Failed> {
+    scene.block_on(async { Ok(demo::run(&scene.operated, &scene.progress).await?) })
+}
+
+impl Scene {
+    /// Brings the cluster up and installs the operator. What was begun is ended where that fails.
+    pub(crate) fn set() -> anyhow::Result<Arc<Self>> {
+        let runtime = Runtime::new()?;
+        let settings = Settings::from_env()?;
+        let progress = Progress::start();
+        let begun = runtime.block_on(async {
+            let installed = operator::up(&settings, &progress).await?;
+            anyhow::Ok(installed.operated().await?)
+        });
+        match begun {
+            Ok(operated) => Ok(Arc::new(Self {
+                runtime,
+                settings,
+                progress,
+                operated,
+            })),
+            Err(error) => {
+                cluster::down(&settings, &progress)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes the cluster down; an error names what was left behind.
+    pub(crate) fn strike(&self) -> anyhow::Result<()> {
+        Ok(cluster::down(&self.settings, &self.progress)?)
+    }
+
+    /// Runs a trial's work.
+    pub(crate) fn block_on(
+        &self,
+        work: impl Future<Output = Result<(), Failed>>,
+    ) -> Result<(), Failed> {
+        self.runtime.block_on(work)
+    }
+
+    /// What is true in the cluster.
+    pub(crate) fn facts(&self) -> Facts<'_> {
+        Facts::new(&self.operated)
+    }
+
+    /// The simulated controllers: the small one first.
+    pub(crate) fn controllers(&self) -> (&Controller, &Controller) {
+        (&self.operated.controllers[0], &self.operated.controllers[1])
+    }
+
+    /// Applies a file of `examples/` as a user does.
+    pub(crate) async fn apply(&self, file: &str) -> Result<JobFact, Failed> {
+        let path = self.operated.repository.join("examples").join(file);
+        self.operated.kubectl.apply(&path).await?;
+        Ok(JobFact::of_file(&path)?)
+    }
+
+    /// Waits until a job is Completed.
+    pub(crate) async fn completed(&self, job: &JobFact) -> Result<(), Failed> {
+        let jobs: Api<IPUJob> = Api::namespaced(self.operated.client.clone(), &job.namespace);
+        until(
+            format!("{} to be Completed", job.name),
+            PATIENCE,
+            || async {
+                let status = jobs.get(&job.name).await?.status.unwrap_or_default();
+                Ok::<_, kube::Error>(if status.launcher_status == JobState::Completed {
+                    Seen::Yes(())
+                } else {
+                    Seen::NotYet(format!(
+                        "{:?}: {}",
+                        status.launcher_status, status.last_message
+                    ))
+                })
+            },
+        )
+        .await?;
+        Ok(())
+    }
+
+    /// Deletes a file of `examples/`, and waits until nothing of any job is left anywhere.
+    pub(crate) async fn delete_and_leave_nothing(&self, file: &str) -> Result<(), Failed> {
+        let path = self.operated.repository.join("examples").join(file);
+        self.operated.kubectl.delete(&path).await?;
+        self.facts().nothing_in_the_api(PATIENCE).await?;
+        for controller in &self.operated.controllers {
+            demo::none_left(controller).await?;
+        }
+        Ok(())
+    }
+
+    /// All IPUPartitions.
+    pub(crate) async fn partitions(&self) -> Result<Vec<IPUPartition>, kube::Error> {
+        let partitions: Api<IPUPartition> = Api::all(self.operated.client.clone());
+        Ok(partitions.list(&ListParams::default()).await?.items)
+    }
+
+    /// Every attempt that is recorded, as id and outcome.
+    pub(crate) async fn attempts(&self) -> Result<Vec<(String, AttemptOutcome)>, kube::Error> {
+        Ok(self
+            .partitions()
+            .await?
+            .into_iter()
+            .filter_map(|partition| partition.status)
+            .flat_map(|status| status.attempts)
+            .map(|attempt| (attempt.id, attempt.outcome))
+            .collect())
+    }
+
+    /// Orders a fault on a simulated controller.
+    pub(crate) async fn order(&self, controller: &Controller, order: &str) -> Result<(), Failed> {
+        let url = format!("http://{}/faults", controller.faults_at);
+        http::request("POST", &url, order).await?;
+        Ok(())
+    }
+
+    /// Takes all faults of a simulated controller back.
+    pub(crate) async fn clear_orders(&self, controller: &Controller) -> Result<(), Failed> {
+        let url = format!("http://{}/faults", controller.faults_at);
+        http::request("DELETE", &url, "").await?;
+        Ok(())
+    }
+
+    /// Number of CreatePartition calls that a simulated controller has seen so far.
+    pub(crate) async fn creates_seen(&self, controller: &Controller) -> Result<usize, Failed> {
+        let url = format!("http://{}/calls", controller.faults_at);
+        let calls: Vec<Value> = serde_json::from_str(&http::request("GET", &url, "").await?)?;
+        Ok(calls
+            .iter()
+            .filter(|call| call["method"] == "CreatePartition")
+            .count())
+    }
+
+    /// Kills a process of the operator as soon as it runs.
+    pub(crate) async fn kill(&self, subcommand: &str) -> Result<(), Failed> {
+        let process = until(format!("{subcommand} to run"), PATIENCE, || async {
+            Ok::<_, ProcessError>(Seen::Yes(OperatorProcess::find(subcommand)?))
+        })
+        .await?;
+        process.kill()?;
+        Ok(())
+    }
+}

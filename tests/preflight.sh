@@ -1,0 +1,35 @@
+#!/bin/sh
+# Says in one sentence why the given `make` target cannot work here, before anything is changed.
+set -eu
+
+refuse() {
+    echo "make $target cannot run here: $1" >&2
+    exit 1
+}
+
+needs() {
+    command -v "$1" >/dev/null 2>&1 || refuse "there is no $1 on PATH; $2."
+}
+
+target=$1
+
+[ "$(uname -s)" = Linux ] ||
+    refuse "this is $(uname -s), and real nodes need Linux; use a virtual machine with Debian 12."
+[ "$(uname -m)" = x86_64 ] ||
+    refuse "this machine is $(uname -m), and the lab builds for x86_64; use an x86_64 machine."
+needs cargo "install Rust 1.95 or later"
+needs cc "install a C compiler (apt-get install gcc libc6-dev)"
+case $target in dist | check) exit 0 ;; esac
+
+[ "$(id -u)" = 0 ] ||
+    refuse "namespaces and network devices need root; run it as root (sudo make $target)."
+needs ip "install iproute2 (apt-get install iproute2)"
+for program in unshare setsid; do
+    needs "$program" "install util-linux (apt-get install util-linux)"
+done
+[ "$target" != down ] || exit 0
+
+needs go "install Go 1.26 or later"
+needs apt-get "runc and the packet-filter tools come from Debian packages; use Debian 12"
+needs dpkg "runc and the packet-filter tools come from Debian packages; use Debian 12"
+needs perl "mmdebstrap, which makes the jobs' image, needs it (apt-get install perl)"

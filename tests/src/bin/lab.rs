@@ -1,0 +1,126 @@
+//! The lab on the command line: fetch tools, start and stop the cluster, walk through the demo.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use tests::figures;
+use tests::lab::{
+    cluster::{self, plan::HOST_IP},
+    demo,
+    dist::Dist,
+    images::operator::compressed_size,
+    node,
+    operator::{self, Installed},
+    progress::Progress,
+    settings::Settings,
+    tools::Tools,
+};
+
+/// A Kubernetes cluster of two nodes in processes, for trying the IPU Operator on real parts.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build and download everything that the cluster is made of, and check what is there.
+    Fetch,
+    /// Start the cluster and install the operator. It can be repeated.
+    Up,
+    /// End the cluster and remove all that it has made. It can be repeated.
+    Down,
+    /// Start the cluster, install the operator, run jobs, check what is seen, end the cluster.
+    Demo,
+    /// Measure the operator on the cluster, print the figures, end the cluster.
+    Bench,
+    /// Build the operator, the agent and the guests for release into `dist`.
+    Dist,
+    /// Live as the first process of a node.
+    #[command(hide = true)]
+    Node {
+        /// File that describes the node.
+        spec: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    if let Command::Node { spec } = command {
+        return Ok(node::run(&spec)?);
+    }
+    let settings = Settings::from_env()?;
+    let progress = Progress::start();
+    match command {
+        Command::Fetch => {
+            let tools = Tools::fetch(&settings, &progress)?;
+            for (name, path) in tools.programs() {
+                println!("{name} {}", path.display());
+            }
+        }
+        Command::Up => {
+            let installed = runtime()?.block_on(operator::up(&settings, &progress))?;
+            print_usage(&installed);
+        }
+        Command::Down => cluster::down(&settings, &progress)?,
+        Command::Demo => runtime()?.block_on(demo::run(&settings, &progress))?,
+        Command::Bench => runtime()?.block_on(bench(&settings, &progress))?,
+        Command::Dist => {
+            Dist::build(&settings, &progress)?;
+        }
+        Command::Node { .. } => unreachable!("handled above"),
+    }
+    Ok(())
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Runtime::new().context("failed to start the asynchronous runtime")
+}
+
+/// Prints the figures of BENCHMARKS.md that need real nodes. The cluster is ended in any case.
+async fn bench(settings: &Settings, progress: &Progress) -> Result<()> {
+    let measured = async {
+        let installed = operator::up(settings, progress).await?;
+        let image = compressed_size(&installed.image)?;
+        let client = installed.operated().await?.client;
+        anyhow::Ok((image, figures::measure(&client).await?))
+    }
+    .await;
+    cluster::down(settings, progress)?;
+    let (image, processes) = measured?;
+    println!("image, compressed: {} KiB", image / 1024);
+    for figures in processes {
+        println!(
+            "{}: {} KiB resident, ready {:.2} s after its start",
+            figures.process, figures.resident_kib, figures.ready_after
+        );
+    }
+    Ok(())
+}
+
+/// Says how to use the cluster. The last line is for the shell's `eval`.
+fn print_usage(installed: &Installed) {
+    let kubeconfig = installed.cluster.kubeconfig();
+    let bin = installed.bin();
+    println!("The operator is installed. To use it, run what the last line says, and then:");
+    println!("  kubectl apply -f examples/01-single-worker.yaml");
+    println!("  kubectl get ipujobs --watch");
+    println!("`make down` ends the cluster. Pods reach servers of this machine at {HOST_IP}.");
+    println!(
+        "export KUBECONFIG='{}' PATH='{}':\"$PATH\" HOST_IP={HOST_IP}",
+        kubeconfig.display(),
+        bin.display()
+    );
+}

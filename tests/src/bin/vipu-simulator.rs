@@ -1,0 +1,66 @@
+//! Runs one simulated V-IPU controller until it is told to stop.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Parser;
+use tests::simulator::pod::Timings;
+use tests::simulator::{Options, Simulator};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// A simulated V-IPU controller: the user API on one port, orders to fail on another.
+#[derive(Parser)]
+struct Cli {
+    /// Name of the pod, which is also that of its allocation.
+    #[arg(long, default_value = "pod1")]
+    name: String,
+    /// IPUs of the pod.
+    #[arg(long, default_value_t = 16)]
+    ipus: u32,
+    /// Where to speak the V-IPU user API (gRPC).
+    #[arg(long, default_value = "0.0.0.0:8090")]
+    listen: SocketAddr,
+    /// Where to take orders (HTTP); `GET /state` is a good start.
+    #[arg(long, default_value = "0.0.0.0:8091")]
+    control: SocketAddr,
+    /// Milliseconds from CreatePartition to ACTIVE.
+    #[arg(long, default_value_t = 1000)]
+    forming_ms: u64,
+    /// Milliseconds from RemovePartition to gone.
+    #[arg(long, default_value_t = 300)]
+    removing_ms: u64,
+    /// Milliseconds from ResetPartition to ACTIVE.
+    #[arg(long, default_value_t = 500)]
+    resetting_ms: u64,
+    /// File in which to keep the partitions, so that they outlive this process.
+    #[arg(long)]
+    partitions_file: Option<PathBuf>,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let cli = Cli::parse();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
+    let simulator = Simulator::start(Options {
+        name: cli.name,
+        ipus: cli.ipus,
+        listen: cli.listen,
+        control: cli.control,
+        timings: Timings {
+            forming_ms: cli.forming_ms,
+            removing_ms: cli.removing_ms,
+            resetting_ms: cli.resetting_ms,
+        },
+        file: cli.partitions_file,
+    })
+    .await?;
+    tracing::info!(api = %simulator.address, control = %simulator.control, "ready");
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        result = tokio::signal::ctrl_c() => result?,
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}

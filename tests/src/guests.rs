@@ -1,0 +1,187 @@
+//! Builds the guests: core modules by cargo, components by the operator's own library.
+
+pub mod bindings;
+pub mod toolchain;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ipu_operator::wasm::model::Slot;
+use ipu_operator::wasm::{ComponentizeError, InspectError, componentize, inspect};
+
+use toolchain::{TARGET, ToolchainError, WasmToolchain};
+
+/// Stack of a guest, in bytes: it is cleared for every call, and 1 MiB would cost as much again as
+/// the rest of the call.
+const STACK: usize = 256 << 10;
+
+/// A guest of this repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guest {
+    /// Its folder under `guests`, and the name of its component.
+    pub name: &'static str,
+    /// Where it decides.
+    pub slot: Slot,
+}
+
+/// Every guest of this repository.
+pub const GUESTS: [Guest; 3] = [
+    Guest {
+        name: "defaulting",
+        slot: Slot::Defaulting,
+    },
+    Guest {
+        name: "validation",
+        slot: Slot::Validation,
+    },
+    Guest {
+        name: "serial-walk",
+        slot: Slot::Placement,
+    },
+];
+
+/// Why the guests were not built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// There is no compiler.
+    #[error("failed to find a compiler for wasm32")]
+    Toolchain(#[from] ToolchainError),
+    /// The folder for caches is not known.
+    #[error("neither IPU_OPERATOR_CACHE nor HOME is set; set one of them")]
+    NoCache,
+    /// A guest is no valid component.
+    #[error("failed to turn guest {guest} into a component")]
+    Componentize {
+        /// The guest.
+        guest: &'static str,
+        /// Why.
+        #[source]
+        source: ComponentizeError,
+    },
+    /// The operator would refuse a guest.
+    #[error("the operator would refuse guest {guest}")]
+    Inspect {
+        /// The guest.
+        guest: &'static str,
+        /// Why.
+        #[source]
+        source: InspectError,
+    },
+    /// A file cannot be used.
+    #[error("failed to use {path}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Root of this checkout.
+pub fn checkout() -> &'static Path {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    tests.parent().unwrap_or(tests)
+}
+
+/// Builds all guests into `dist/guests` of this checkout and answers that folder. Quick where
+/// nothing has changed. What it makes depends on nothing but the sources and the compiler.
+pub fn build() -> Result<PathBuf, BuildError> {
+    let toolchain = toolchain::find(&cache()?)?;
+    let target_dir = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| checkout().join("target"), PathBuf::from)
+        .join("guests");
+    for guest in GUESTS {
+        toolchain::output(&mut cargo(guest, &toolchain, &target_dir))?;
+    }
+    let dist = checkout().join("dist/guests");
+    fs::create_dir_all(&dist).map_err(at(&dist))?;
+    for guest in GUESTS {
+        let file = format!("guest_{}.wasm", guest.name.replace('-', "_"));
+        let core = target_dir.join(TARGET).join("guest").join(file);
+        let core = fs::read(&core).map_err(at(&core))?;
+        let component = componentize(&core, None).map_err(|source| BuildError::Componentize {
+            guest: guest.name,
+            source,
+        })?;
+        put(guest, &dist, &component)?;
+    }
+    Ok(dist)
+}
+
+/// Puts a component into the folder, if the operator would take it and it is not there already.
+fn put(guest: Guest, dist: &Path, component: &[u8]) -> Result<(), BuildError> {
+    let file = dist.join(format!("{}.wasm", guest.name));
+    if fs::read(&file).is_ok_and(|present| present == component) {
+        return Ok(());
+    }
+    let partial = dist.join(format!(".{}-{}", guest.name, std::process::id()));
+    fs::write(&partial, component).map_err(at(&partial))?;
+    inspect(&partial, Some(guest.slot), "{}").map_err(|source| BuildError::Inspect {
+        guest: guest.name,
+        source,
+    })?;
+    fs::rename(&partial, &file).map_err(at(&file))
+}
+
+/// The build of one core module. Only here is a guest a `cdylib`: cargo gives the libraries of such a
+/// crate names without a hash, and builds with other features would overwrite one another. It has a target folder of its own, since it may have a compiler
+/// of its own, and knows no flags but ours; paths of this machine are kept out of the result.
+fn cargo(guest: Guest, toolchain: &WasmToolchain, target_dir: &Path) -> Command {
+    let home = std::env::var_os("HOME")
+        .map(PathBuf::from)
+        .unwrap_or_default();
+    let cargo_home =
+        std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
+    let mut flags = OsString::from(format!("-Clink-arg=-zstack-size={STACK}"));
+    for (path, name) in [
+        (cargo_home.as_path(), "/cargo"),
+        (checkout(), "/ipu-operator"),
+        (toolchain.sysroot.as_path(), "/rust"),
+    ] {
+        flags.push("\u{1f}--remap-path-prefix=");
+        flags.push(path);
+        flags.push("=");
+        flags.push(name);
+    }
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .current_dir(checkout())
+        .args([
+            "rustc",
+            "--locked",
+            "--profile=guest",
+            "--target",
+            TARGET,
+            "--lib",
+            "--crate-type=cdylib",
+        ])
+        .arg(format!("--package=guest-{}", guest.name))
+        .env("CARGO_TARGET_DIR", target_dir)
+        .env("CARGO_ENCODED_RUSTFLAGS", flags)
+        .env_remove("RUSTFLAGS")
+        .env_remove("RUSTC_WRAPPER");
+    if let Some(own) = &toolchain.own {
+        command
+            .env("RUSTC", &own.rustc)
+            .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", &own.linker);
+    }
+    command
+}
+
+/// The folder for what is downloaded, kept between builds.
+fn cache() -> Result<PathBuf, BuildError> {
+    if let Some(cache) = std::env::var_os("IPU_OPERATOR_CACHE") {
+        return Ok(PathBuf::from(cache));
+    }
+    let home = std::env::var_os("HOME").ok_or(BuildError::NoCache)?;
+    Ok(Path::new(&home).join(".cache/ipu-operator"))
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> BuildError {
+    let path = path.to_owned();
+    move |source| BuildError::File { path, source }
+}

@@ -1,0 +1,259 @@
+//! The cluster: two real nodes and a control plane, started and stopped as a whole.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::core::v1::{Node as NodeObject, ServiceAccount};
+use kube::{Api, Client};
+
+mod containerd;
+mod control;
+mod coredns;
+mod down;
+pub mod plan;
+mod workers;
+
+use self::plan::{NODES, kubeconfig};
+pub use self::{containerd::import, down::down};
+use super::{
+    command::CommandError,
+    files::{FileError, make_dir},
+    images::{self, Image, ImageError},
+    kubeconfig::ClientError,
+    lock::{Lock, LockError},
+    log_tail::LogTail,
+    network::{self, NetworkError},
+    pki::PkiError,
+    process::Daemons,
+    progress::Progress,
+    settings::Settings,
+    tools::{Tools, ToolsError},
+};
+
+/// How long a part of the cluster may take to be ready on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+/// Why the cluster is not up, or not down.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// Another lab works in the run folder.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// A file could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The tools are not there.
+    #[error(transparent)]
+    Tools(#[from] ToolsError),
+    /// An image could not be made.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// An image could not be brought to a node.
+    #[error("failed to import the image {image} on {node}")]
+    Import {
+        /// Name of the image.
+        image: String,
+        /// Name of the node.
+        node: &'static str,
+        /// What failed.
+        #[source]
+        source: CommandError,
+    },
+    /// The machine's network could not be set up.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The certificates could not be made.
+    #[error(transparent)]
+    Pki(#[from] PkiError),
+    /// There is no client of the API server.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The API server refused something.
+    #[error("failed to {action}")]
+    Api {
+        /// What was tried.
+        action: &'static str,
+        /// What it said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// A part ended.
+    #[error("{name} ended; {log}")]
+    Ended {
+        /// Name of the part.
+        name: String,
+        /// The end of its log.
+        log: LogTail,
+    },
+    /// A part was not ready in time.
+    #[error("{what} within {} s; {log}", PATIENCE.as_secs())]
+    TooLate {
+        /// What did not happen.
+        what: String,
+        /// The end of the log that may tell why.
+        log: LogTail,
+    },
+    /// `down` could not remove everything.
+    #[error("this is left of the cluster: {}", left.join(", "))]
+    Left {
+        /// What is left.
+        left: Vec<String>,
+    },
+}
+
+/// A running cluster.
+#[derive(Debug)]
+pub struct Cluster {
+    /// The folders that it uses.
+    pub settings: Settings,
+    /// The programs that it is made of.
+    pub tools: Tools,
+    _lock: Lock,
+}
+
+impl Cluster {
+    /// Takes the run folder and starts the cluster, or joins the one that runs there. What a killed
+    /// start has left is removed first.
+    pub async fn up(settings: &Settings, progress: &Progress) -> Result<Self, ClusterError> {
+        let lock = Lock::try_take(&lock_path(settings))?;
+        let tools = Tools::fetch(settings, progress)?;
+        let images = images::system(settings, &tools, progress)?;
+        let cluster = Self {
+            settings: settings.clone(),
+            tools,
+            _lock: lock,
+        };
+        if cluster.is_whole() {
+            progress.step("found the cluster running").done();
+        } else {
+            down::remove_all(settings, progress)?;
+            cluster.start(&images, progress).await?;
+        }
+        Ok(cluster)
+    }
+
+    /// A client with all rights.
+    pub async fn client(&self) -> Result<Client, ClusterError> {
+        Ok(super::kubeconfig::client(&self.kubeconfig()).await?)
+    }
+
+    /// Path of a kubeconfig with all rights.
+    pub fn kubeconfig(&self) -> PathBuf {
+        kubeconfig(&self.settings.run, "admin")
+    }
+
+    /// Brings images to all nodes. Those that are there already cost nothing.
+    pub fn import(&self, images: &[Image]) -> Result<(), ClusterError> {
+        import(&self.settings.run, &self.tools, images)
+    }
+
+    /// Whether every part of a complete start still runs.
+    fn is_whole(&self) -> bool {
+        let daemons = Daemons::of(&self.settings.run);
+        complete_mark(&self.settings).exists()
+            && control::NAMES
+                .iter()
+                .all(|name| daemons.alive(name).is_some())
+            && NODES.iter().all(|node| daemons.alive(node.name).is_some())
+    }
+
+    async fn start(&self, images: &[Image], progress: &Progress) -> Result<(), ClusterError> {
+        let settings = &self.settings;
+        for part in ["logs", "processes"] {
+            make_dir(&settings.run.join(part))?;
+        }
+        network::check()?;
+        progress.run("made the network", network::make_bridge)?;
+        let control = control::Control::new(settings, &self.tools);
+        progress.run("made certificates, started etcd and the API server", || {
+            control.start()
+        })?;
+        progress.run("started the nodes", || {
+            let started = NODES.map(|node| workers::start(node, settings, &self.tools));
+            started.into_iter().collect::<Result<Vec<_>, _>>()?;
+            network::add_routes().map_err(ClusterError::from)
+        })?;
+        let client = progress
+            .wait("the API server is ready", control.ready())
+            .await?;
+        control.start_controllers()?;
+        progress.run("brought the cluster's images to the nodes", || {
+            workers::wait_for_containerd(settings)?;
+            self.import(images)
+        })?;
+        progress
+            .wait("both nodes are Ready", workers::ready(settings, &client))
+            .await?;
+        progress
+            .wait("the cluster's DNS answers", self.dns(&client))
+            .await?;
+        Ok(super::files::write(&complete_mark(settings), "")?)
+    }
+
+    async fn dns(&self, client: &Client) -> Result<(), ClusterError> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
+        let daemons = Daemons::of(&self.settings.run);
+        let what = "the default service account was not made";
+        wait_until(what, &daemons, control::CONTROLLER_MANAGER, async || {
+            accounts.get("default").await.is_ok()
+        })
+        .await?;
+        coredns::apply(client).await?;
+        let what = "CoreDNS was not available";
+        wait_until(what, &daemons, NODES[0].name, async || {
+            coredns::is_available(client).await
+        })
+        .await
+    }
+}
+
+/// Waits until `answers`, as long as the daemon `name` runs; its log explains a failure.
+async fn wait_until(
+    what: &str,
+    daemons: &Daemons,
+    name: &str,
+    answers: impl AsyncFn() -> bool,
+) -> Result<(), ClusterError> {
+    let begin = Instant::now();
+    while !answers().await {
+        check_alive(daemons, name)?;
+        if begin.elapsed() > PATIENCE {
+            return Err(ClusterError::TooLate {
+                what: what.to_owned(),
+                log: LogTail::read(&daemons.log(name), 15),
+            });
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+fn check_alive(daemons: &Daemons, name: &str) -> Result<(), ClusterError> {
+    if daemons.alive(name).is_some() {
+        return Ok(());
+    }
+    Err(ClusterError::Ended {
+        name: name.to_owned(),
+        log: LogTail::read(&daemons.log(name), 15),
+    })
+}
+
+fn is_ready(node: &NodeObject) -> bool {
+    let conditions = node.status.iter().flat_map(|status| &status.conditions);
+    conditions
+        .flatten()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// Held by whoever starts or stops the cluster. It lies beside the run folder's content, which
+/// `down` removes.
+fn lock_path(settings: &Settings) -> PathBuf {
+    settings.run.join("lock")
+}
+
+/// Stands where a start has come to its end.
+fn complete_mark(settings: &Settings) -> PathBuf {
+    settings.run.join("complete")
+}

@@ -1,0 +1,163 @@
+//! The nodes, as `up` sees them: started in namespaces of their own, followed by their stage.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::core::v1::Node as NodeObject;
+use kube::{Api, Client};
+
+use super::{
+    ClusterError, PATIENCE, check_alive, is_ready,
+    plan::{MOUNT_POINTS, NODES, Node, kubeconfig, pki},
+    wait_until,
+};
+use crate::lab::{
+    files::{At, FileError, make_dir, read, remove, write, write_json},
+    log_tail::LogTail,
+    network,
+    node::{NodeSpec, Stage},
+    process::{Daemon, Daemons, Process},
+    settings::Settings,
+    tools::Tools,
+};
+
+/// Starts a node and lays its cable. It goes on by itself until it is ready.
+pub(super) fn start(node: Node, settings: &Settings, tools: &Tools) -> Result<(), ClusterError> {
+    make_mount_points(&settings.run)?;
+    let spec = spec(node, settings, tools);
+    make_dir(&spec.dir)?;
+    let path = spec.dir.join("spec.json");
+    write_json(&path, &spec)?;
+    let lab = spec.dir.join("lab");
+    copy_of_this_program(&lab)?;
+    let namespaces = [
+        "--net",
+        "--mount",
+        "--uts",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "--propagation=private",
+    ];
+    let program = [lab.display().to_string(), "node".to_owned()];
+    let mut args = namespaces.map(str::to_owned).to_vec();
+    args.extend(program);
+    args.push(path.display().to_string());
+    let daemons = Daemons::of(&settings.run);
+    let unshare = daemons.start(&Daemon::new(node.name, Path::new("unshare"), args))?;
+    let init = first_process(&daemons, node, unshare)?;
+    Ok(network::connect(node, init)?)
+}
+
+/// The node's first process is this same program, as it was when it was started: cargo may have
+/// put another one in its place since.
+fn copy_of_this_program(to: &Path) -> Result<(), FileError> {
+    remove(to)?;
+    let this = Path::new("/proc/self/exe");
+    std::fs::copy(this, to).at("copy to", to).map(drop)
+}
+
+/// Waits until containerd runs on every node.
+pub(super) fn wait_for_containerd(settings: &Settings) -> Result<(), ClusterError> {
+    let daemons = Daemons::of(&settings.run);
+    for node in NODES {
+        wait(&daemons, node, "containerd did not start", || {
+            NodeSpec::stage(&node.dir(&settings.run)).is_some()
+        })?;
+    }
+    Ok(())
+}
+
+/// Waits until every node is ready to run Pods.
+pub(super) async fn ready(settings: &Settings, client: &Client) -> Result<(), ClusterError> {
+    let daemons = Daemons::of(&settings.run);
+    let nodes: Api<NodeObject> = Api::all(client.clone());
+    for node in NODES {
+        let what = format!("{} was not Ready", node.name);
+        let dir = node.dir(&settings.run);
+        wait_until(&what, &daemons, node.name, async || {
+            NodeSpec::stage(&dir) == Some(Stage::Ready)
+                && nodes.get(node.name).await.is_ok_and(|node| is_ready(&node))
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Folders that were made on the machine for nodes to mount over, as `down` finds them.
+pub(super) fn made_mount_points(run: &Path) -> Vec<String> {
+    let text = read(&run.join("made")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Makes the folders that nodes mount over. Each is written down before it is made.
+fn make_mount_points(run: &Path) -> Result<(), FileError> {
+    let mut made = made_mount_points(run);
+    for (path, _) in MOUNT_POINTS {
+        if !Path::new(path).exists() {
+            made.push(path.to_owned());
+            write(&run.join("made"), made.join("\n"))?;
+            make_dir(Path::new(path))?;
+        }
+    }
+    Ok(())
+}
+
+fn spec(node: Node, settings: &Settings, tools: &Tools) -> NodeSpec {
+    let run = &settings.run;
+    let others = NODES.into_iter().filter(|other| *other != node);
+    NodeSpec {
+        name: node.name.to_owned(),
+        ip: node.ip(),
+        pod_range: node.pod_range(),
+        routes: others.map(Node::route).collect(),
+        labels: node.labels.to_owned(),
+        dir: node.dir(run),
+        logs: settings.logs(),
+        pki: pki(run),
+        kubelet_kubeconfig: kubeconfig(run, node.name),
+        proxy_kubeconfig: kubeconfig(run, "kube-proxy"),
+        containerd: tools.program("containerd").to_owned(),
+        kubelet: tools.program("kubelet").to_owned(),
+        kube_proxy: tools.program("kube-proxy").to_owned(),
+        cni: tools
+            .program("bridge")
+            .parent()
+            .unwrap_or(Path::new("/"))
+            .to_owned(),
+        debian: tools.debian().path(""),
+    }
+}
+
+/// The first process in the node's namespaces, once `unshare` has made them.
+fn first_process(daemons: &Daemons, node: Node, unshare: Process) -> Result<Process, ClusterError> {
+    let mut found = None;
+    wait(daemons, node, "the namespaces were not made", || {
+        found = unshare.first_child();
+        found.is_some()
+    })?;
+    Ok(found.expect("the wait ended because it was found"))
+}
+
+fn wait(
+    daemons: &Daemons,
+    node: Node,
+    what: &str,
+    mut answers: impl FnMut() -> bool,
+) -> Result<(), ClusterError> {
+    let begin = Instant::now();
+    while !answers() {
+        check_alive(daemons, node.name)?;
+        if begin.elapsed() > PATIENCE {
+            return Err(ClusterError::TooLate {
+                what: format!("{}: {what}", node.name),
+                log: LogTail::read(&daemons.log(node.name), 15),
+            });
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}

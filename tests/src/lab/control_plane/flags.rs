@@ -1,0 +1,194 @@
+//! Pure: the command lines of etcd and of the Kubernetes control plane.
+
+use std::path::{Path, PathBuf};
+
+use crate::lab::pki::{
+    cluster_ca, front_proxy_ca, identity, service_account_key, service_account_public_key,
+};
+
+/// Where etcd keeps its data and listens. It listens on loopback only, without TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Etcd {
+    /// Folder of its data.
+    pub data: PathBuf,
+    /// Port for clients.
+    pub client_port: u16,
+    /// Port for other members, of which there are none.
+    pub peer_port: u16,
+}
+
+/// How the API server is reached and what it uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiServer {
+    /// Folder of the certificates.
+    pub pki: PathBuf,
+    /// Port of etcd on loopback.
+    pub etcd_port: u16,
+    /// Address that it listens on.
+    pub bind: &'static str,
+    /// Address under which the cluster reaches it.
+    pub advertise: &'static str,
+    /// Port that it listens on.
+    pub port: u16,
+    /// Range of the addresses of Services.
+    pub services: &'static str,
+    /// Whether nodes and controllers belong to it.
+    pub whole_cluster: bool,
+}
+
+impl Etcd {
+    /// Arguments of etcd. Writes are not flushed to disk: the data does not outlive the run.
+    pub fn args(&self) -> Vec<String> {
+        let client = format!("http://127.0.0.1:{}", self.client_port);
+        let peer = format!("http://127.0.0.1:{}", self.peer_port);
+        vec![
+            format!("--data-dir={}", self.data.display()),
+            format!("--listen-client-urls={client}"),
+            format!("--advertise-client-urls={client}"),
+            format!("--listen-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={peer}"),
+            format!("--initial-cluster=default={peer}"),
+            "--unsafe-no-fsync".to_owned(),
+            "--log-level=warn".to_owned(),
+        ]
+    }
+}
+
+impl ApiServer {
+    /// Arguments of kube-apiserver.
+    pub fn args(&self) -> Vec<String> {
+        let pki = &self.pki;
+        let serving = identity(pki, "apiserver");
+        let front_proxy = identity(pki, "front-proxy");
+        let mut args = vec![
+            format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port),
+            format!("--bind-address={}", self.bind),
+            format!("--advertise-address={}", self.advertise),
+            format!("--secure-port={}", self.port),
+            format!("--service-cluster-ip-range={}", self.services),
+            file("tls-cert-file", &serving.certificate),
+            file("tls-private-key-file", &serving.key),
+            file("client-ca-file", &cluster_ca(pki)),
+            "--service-account-issuer=https://kubernetes.default.svc.cluster.local".to_owned(),
+            file("service-account-key-file", &service_account_public_key(pki)),
+            file(
+                "service-account-signing-key-file",
+                &service_account_key(pki),
+            ),
+            file("requestheader-client-ca-file", &front_proxy_ca(pki)),
+            "--requestheader-allowed-names=front-proxy-client".to_owned(),
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+            "--requestheader-group-headers=X-Remote-Group".to_owned(),
+            "--requestheader-username-headers=X-Remote-User".to_owned(),
+            file("proxy-client-cert-file", &front_proxy.certificate),
+            file("proxy-client-key-file", &front_proxy.key),
+            "--allow-privileged=true".to_owned(),
+            "--profiling=false".to_owned(),
+        ];
+        args.extend(if self.whole_cluster {
+            self.args_with_nodes()
+        } else {
+            args_alone()
+        });
+        args
+    }
+
+    fn args_with_nodes(&self) -> Vec<String> {
+        let kubelets = identity(&self.pki, "kube-apiserver-kubelet-client");
+        vec![
+            "--authorization-mode=Node,RBAC".to_owned(),
+            "--enable-admission-plugins=NodeRestriction".to_owned(),
+            file("kubelet-client-certificate", &kubelets.certificate),
+            file("kubelet-client-key", &kubelets.key),
+            file("kubelet-certificate-authority", &cluster_ca(&self.pki)),
+            "--kubelet-preferred-address-types=InternalIP".to_owned(),
+        ]
+    }
+}
+
+/// Without the controller manager nobody makes a namespace's default service account, so Pods must
+/// not wait for one; and the endpoint of the API server itself must not be a loopback address.
+fn args_alone() -> Vec<String> {
+    vec![
+        "--authorization-mode=RBAC".to_owned(),
+        "--disable-admission-plugins=ServiceAccount".to_owned(),
+        "--endpoint-reconciler-type=none".to_owned(),
+    ]
+}
+
+/// Arguments of kube-controller-manager. Its default rate would keep the first service accounts
+/// waiting for seconds, and its default plug-in folder lies in /usr.
+pub fn controller_manager(pki: &Path, kubeconfig: &Path, plugins: &Path) -> Vec<String> {
+    vec![
+        file("kubeconfig", kubeconfig),
+        "--bind-address=127.0.0.1".to_owned(),
+        "--leader-elect=false".to_owned(),
+        file(
+            "service-account-private-key-file",
+            &service_account_key(pki),
+        ),
+        file("root-ca-file", &cluster_ca(pki)),
+        file("client-ca-file", &cluster_ca(pki)),
+        "--use-service-account-credentials=true".to_owned(),
+        file("flex-volume-plugin-dir", plugins),
+        "--kube-api-qps=200".to_owned(),
+        "--kube-api-burst=400".to_owned(),
+    ]
+}
+
+/// Arguments of kube-scheduler.
+pub fn scheduler(kubeconfig: &Path) -> Vec<String> {
+    vec![
+        file("kubeconfig", kubeconfig),
+        "--bind-address=127.0.0.1".to_owned(),
+        "--leader-elect=false".to_owned(),
+    ]
+}
+
+fn file(flag: &str, path: &Path) -> String {
+    format!("--{flag}={}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn api_server() -> ApiServer {
+        ApiServer {
+            pki: "/pki".into(),
+            etcd_port: 2379,
+            bind: "127.0.0.1",
+            advertise: "127.0.0.1",
+            port: 6443,
+            services: "127.77.0.0/24",
+            whole_cluster: false,
+        }
+    }
+
+    #[test]
+    fn only_a_whole_cluster_speaks_to_kubelets() {
+        let alone = api_server().args();
+        let whole = ApiServer {
+            whole_cluster: true,
+            ..api_server()
+        }
+        .args();
+        let kubelet = "--kubelet-client-key=/pki/kube-apiserver-kubelet-client.key".to_owned();
+        assert!(whole.contains(&kubelet));
+        assert!(!alone.contains(&kubelet));
+        assert!(alone.contains(&"--disable-admission-plugins=ServiceAccount".to_owned()));
+    }
+
+    #[test]
+    fn etcd_listens_on_loopback_only() {
+        let etcd = Etcd {
+            data: "/data".into(),
+            client_port: 1,
+            peer_port: 2,
+        };
+        let urls = etcd.args().into_iter().filter(|arg| arg.contains("http"));
+        for url in urls {
+            assert!(url.contains("http://127.0.0.1:"), "{url}");
+        }
+    }
+}

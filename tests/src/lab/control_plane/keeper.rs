@@ -1,0 +1,112 @@
+//! Child processes that cannot outlive us.
+
+use std::{
+    fs::File,
+    io,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, Sender, channel},
+    thread::{self, JoinHandle},
+};
+
+use crate::lab::process::Process;
+
+/// A program to keep running.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    pub(super) path: PathBuf,
+    pub(super) args: Vec<String>,
+    pub(super) log: PathBuf,
+}
+
+/// Keeps programs running until it is dropped.
+///
+/// The kernel kills a child that asked for it when the *thread* that started it ends. So one thread
+/// starts the children and lives exactly as long as they may: a test's thread may end before, and a
+/// killed test process takes all threads with it.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    running: Vec<(&'static str, Process)>,
+}
+
+impl Keeper {
+    /// Starts all programs.
+    pub(super) fn start(programs: Vec<Program>) -> io::Result<Self> {
+        let (stop, stopped) = channel();
+        let (started, result) = channel();
+        let thread = thread::Builder::new()
+            .name("keeper".to_owned())
+            .spawn(move || keep(&programs, &started, &stopped))?;
+        let ended = || io::Error::other("the thread that starts them ended");
+        let running = result.recv().map_err(|_| ended())??;
+        Ok(Self {
+            stop: Some(stop),
+            thread: Some(thread),
+            running,
+        })
+    }
+
+    /// The first program that no longer runs.
+    pub(super) fn first_dead(&self) -> Option<&'static str> {
+        let mut dead = self
+            .running
+            .iter()
+            .filter(|(_, process)| !process.is_alive());
+        dead.next().map(|(name, _)| *name)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It only waits and kills; a panic there leaves the kernel to kill the children.
+            let _ = thread.join();
+        }
+    }
+}
+
+type Started = io::Result<Vec<(&'static str, Process)>>;
+
+fn keep(programs: &[Program], started: &Sender<Started>, stopped: &Receiver<()>) {
+    let mut children = Vec::new();
+    let result = programs.iter().map(|program| {
+        let child = start(program)?;
+        let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
+        children.push(child);
+        let ended = || io::Error::other(format!("{} ended at once", program.name));
+        Ok((program.name, Process::find(pid).ok_or_else(ended)?))
+    });
+    let result: Started = result.collect();
+    let go_on = result.is_ok();
+    let heard = started.send(result).is_ok();
+    if go_on && heard {
+        // An error means that the keeper was dropped, which is the signal.
+        let _ = stopped.recv();
+    }
+    for child in children.iter_mut().rev() {
+        end(child);
+    }
+}
+
+fn start(program: &Program) -> io::Result<Child> {
+    let log = File::create(&program.log)?;
+    Command::new("setpriv")
+        .args(["--pdeathsig", "KILL", "--"])
+        .arg(&program.path)
+        .args(&program.args)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()
+}
+
+/// Ends a child at once: its data does not outlive the run.
+fn end(child: &mut Child) {
+    // Both fail only where it has ended already.
+    let _ = child.kill();
+    let _ = child.wait();
+}

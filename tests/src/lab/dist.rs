@@ -1,0 +1,157 @@
+//! The files of a release: the operator, its agent and the built-in guests, in the folder `dist`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{
+    command::{self, CommandError},
+    files::{At, FileError, make_dir},
+    progress::Progress,
+    settings::Settings,
+};
+use crate::guests::{self, GUESTS};
+
+/// The platform that everything is built for: static programs that run in any image.
+pub const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// Makes the C library part of the programs.
+const STATIC: (&str, &str) = (
+    "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS",
+    "-C target-feature=+crt-static",
+);
+
+/// Why a release could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum DistError {
+    /// A file could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Cargo failed.
+    #[error("failed to build {what}")]
+    Cargo {
+        /// What was built.
+        what: &'static str,
+        /// What failed.
+        #[source]
+        source: CommandError,
+    },
+    /// The guests could not be built.
+    #[error("failed to build the guests")]
+    Guests(#[from] guests::BuildError),
+    /// Cargo did not say where it builds.
+    #[error("failed to read what `cargo metadata` prints")]
+    Metadata(#[source] serde_json::Error),
+}
+
+/// A built release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dist {
+    dir: PathBuf,
+    simulator: PathBuf,
+}
+
+impl Dist {
+    /// Builds what has changed, and copies it to `dist`.
+    pub fn build(settings: &Settings, progress: &Progress) -> Result<Self, DistError> {
+        let checkout = &settings.checkout;
+        let target = target_directory(checkout)?;
+        progress.run("built the operator and the V-IPU simulator", || {
+            let mut cargo = cargo(checkout, "release");
+            cargo
+                .args(["--package", "ipu-operator", "--bin", "ipu-operator"])
+                .args([
+                    "--package",
+                    "tests",
+                    "--bin",
+                    "lab",
+                    "--bin",
+                    "vipu-simulator",
+                ]);
+            build("the operator", &mut cargo)
+        })?;
+        progress.run("built the agent", || {
+            let mut cargo = cargo(checkout, "agent");
+            cargo.args(["--package", "ipu-operator", "--no-default-features"]);
+            build("the agent", cargo.args(["--bin", "ipu-agent"]))
+        })?;
+        let dir = checkout.join("dist");
+        make_dir(&dir)?;
+        let built = target.join(TARGET);
+        copy(
+            &built.join("release/ipu-operator"),
+            &dir.join("ipu-operator"),
+        )?;
+        copy(&built.join("agent/ipu-agent"), &dir.join("ipu-agent"))?;
+        progress.run("built the guests", guests::build)?;
+        let simulator = built.join("release/vipu-simulator");
+        Ok(Self { dir, simulator })
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The static program of the V-IPU simulator, which is not part of a release.
+    pub fn simulator(&self) -> &Path {
+        &self.simulator
+    }
+
+    /// All files of the release.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let guests = GUESTS.map(|guest| self.dir.join(format!("guests/{}.wasm", guest.name)));
+        let programs = ["ipu-operator", "ipu-agent"].map(|program| self.dir.join(program));
+        programs.into_iter().chain(guests).collect()
+    }
+}
+
+/// `cargo build` of static programs.
+fn cargo(checkout: &Path, profile: &str) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo
+        .args([
+            "build",
+            "--locked",
+            "--quiet",
+            "--target",
+            TARGET,
+            "--profile",
+            profile,
+        ])
+        .current_dir(checkout)
+        .env(STATIC.0, STATIC.1);
+    cargo
+}
+
+fn build(what: &'static str, cargo: &mut Command) -> Result<(), DistError> {
+    command::run(cargo).map_err(|source| DistError::Cargo { what, source })
+}
+
+fn target_directory(checkout: &Path) -> Result<PathBuf, DistError> {
+    #[derive(serde::Deserialize)]
+    struct Metadata {
+        target_directory: PathBuf,
+    }
+    let mut cargo = Command::new("cargo");
+    cargo
+        .args(["metadata", "--format-version=1", "--no-deps", "--locked"])
+        .current_dir(checkout);
+    let printed = command::output(&mut cargo).map_err(|source| DistError::Cargo {
+        what: "anything",
+        source,
+    })?;
+    let metadata: Metadata = serde_json::from_str(&printed).map_err(DistError::Metadata)?;
+    Ok(metadata.target_directory)
+}
+
+/// Copies a program, where it has changed: an unchanged file keeps its time.
+fn copy(from: &Path, to: &Path) -> Result<(), FileError> {
+    let content = fs::read(from).at("read", from)?;
+    if fs::read(to).is_ok_and(|old| old == content) {
+        return Ok(());
+    }
+    fs::copy(from, to).at("write", to).map(drop)
+}

@@ -1,0 +1,148 @@
+//! Container images, made without a registry: each is an OCI archive in the cache.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+pub mod oci;
+pub mod openmpi;
+pub mod operator;
+pub mod simulator;
+
+use self::oci::{Entry, ImageConfig};
+use super::{
+    cluster::plan::{COREDNS_IMAGE, PAUSE_IMAGE},
+    command::{self, CommandError},
+    files::{At, FileError, read, sha256_of, write},
+    progress::Progress,
+    settings::Settings,
+    tools::{Tools, debian::DebianError, stored},
+};
+
+/// Why an image could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// A file could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// apt knows no mirror.
+    #[error(transparent)]
+    Debian(DebianError),
+    /// A command failed.
+    #[error("failed to {action}")]
+    Command {
+        /// What was tried.
+        action: &'static str,
+        /// What failed.
+        #[source]
+        source: CommandError,
+    },
+}
+
+/// An image in the cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// The name by which Pods ask for it.
+    pub name: String,
+    /// The archive.
+    pub archive: PathBuf,
+    /// Digest of its manifest, `sha256:…`.
+    pub digest: String,
+}
+
+/// The images that every cluster needs.
+pub fn system(
+    settings: &Settings,
+    tools: &Tools,
+    progress: &Progress,
+) -> Result<Vec<Image>, ImageError> {
+    Ok(vec![
+        pause(settings, progress)?,
+        coredns(settings, tools, progress)?,
+    ])
+}
+
+/// The image of a Pod's first container, from the source that Kubernetes itself ships.
+fn pause(settings: &Settings, progress: &Progress) -> Result<Image, ImageError> {
+    let pins = settings.tool_pins().join("kubernetes");
+    let inputs = read(&pins.join("go.mod"))?;
+    make(settings, progress, PAUSE_IMAGE, &inputs, |dir| {
+        let mut list = Command::new("go");
+        list.args([
+            "list",
+            "-mod=readonly",
+            "-m",
+            "-f",
+            "{{.Dir}}",
+            "k8s.io/kubernetes",
+        ])
+        .current_dir(&pins)
+        .env("GOFLAGS", "")
+        .env("GOWORK", "off");
+        let module = command::output(&mut list).map_err(|source| ImageError::Command {
+            action: "find the source of Kubernetes",
+            source,
+        })?;
+        let source = Path::new(module.trim()).join("build/pause/linux/pause.c");
+        let binary = dir.join("pause");
+        let mut cc = Command::new("cc");
+        cc.args(["-Os", "-Wall", "-static", "-DVERSION=lab", "-o"])
+            .arg(&binary)
+            .arg(source);
+        command::run(&mut cc).map_err(|source| ImageError::Command {
+            action: "compile the pause program",
+            source,
+        })?;
+        let layer = oci::layer(dir, &[Entry::program("pause", &binary)])?;
+        fs::remove_file(&binary).at("remove", &binary)?;
+        Ok((layer, ImageConfig::entrypoint(&["/pause"])))
+    })
+}
+
+fn coredns(settings: &Settings, tools: &Tools, progress: &Progress) -> Result<Image, ImageError> {
+    let binary = tools.program("coredns");
+    let inputs = super::files::sha256(binary)?;
+    make(settings, progress, COREDNS_IMAGE, &inputs, |dir| {
+        let layer = oci::layer(dir, &[Entry::program("coredns", binary)])?;
+        Ok((layer, ImageConfig::entrypoint(&["/coredns"])))
+    })
+}
+
+/// Makes an image in the cache, where it is not there yet. `inputs` decide what it is made of;
+/// `build` gives its one layer.
+pub fn make(
+    settings: &Settings,
+    progress: &Progress,
+    name: &str,
+    inputs: &str,
+    build: impl FnOnce(&Path) -> Result<(PathBuf, ImageConfig), ImageError>,
+) -> Result<Image, ImageError> {
+    let dir = folder(settings, name);
+    let inputs = sha256_of(inputs);
+    if !stored::is_intact(&dir, &inputs) {
+        progress.run(format!("made the image {name}"), || {
+            stored::make(&dir, &inputs, |partial| {
+                let (layer, config) = build(partial)?;
+                let archive = partial.join("image.tar");
+                let digest = oci::archive(&layer, &config, name, &archive)?;
+                fs::remove_file(&layer).at("remove", &layer)?;
+                Ok::<_, ImageError>(write(&partial.join("digest"), digest)?)
+            })
+        })?;
+    }
+    Ok(Image {
+        name: name.to_owned(),
+        archive: dir.join("image.tar"),
+        digest: read(&dir.join("digest"))?,
+    })
+}
+
+/// The folder of an image in the cache.
+fn folder(settings: &Settings, name: &str) -> PathBuf {
+    settings
+        .cache
+        .join("images")
+        .join(name.replace(['/', ':'], "_"))
+}

@@ -1,0 +1,259 @@
+//! The operator on the cluster, installed as a user does it: simulated V-IPU controllers from the
+//! examples, and `helm install` of the chart.
+
+use std::{net::IpAddr, path::PathBuf, process::Command};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client, api::ListParams};
+
+use super::{
+    cluster::{Cluster, ClusterError, plan::NODES},
+    command::{self, CommandError},
+    dist::{Dist, DistError},
+    files::{At, FileError, make_dir, remove},
+    images::{Image, ImageError, openmpi, operator, simulator},
+    progress::Progress,
+    settings::Settings,
+};
+use crate::demo::{Controller, Kubectl, Operated};
+
+/// Namespace and Helm release of the operator.
+pub const NAMESPACE: &str = "ipu-operator";
+/// Namespace of the simulated V-IPU controllers.
+pub const VIPU_NAMESPACE: &str = "vipu";
+/// The simulated controllers: Service and Deployment, and the IPUs of each.
+pub const CONTROLLERS: [(&str, u32); 2] = [("pod1", 16), ("pod2", 64)];
+/// Port of a V-IPU controller's user API.
+pub const VIPU_PORT: u16 = 8090;
+/// Port on which a simulated controller takes orders to fail.
+pub const FAULTS_PORT: u16 = 8091;
+
+/// Why the operator is not installed.
+#[derive(Debug, thiserror::Error)]
+pub enum OperatorError {
+    /// The release could not be built.
+    #[error(transparent)]
+    Dist(#[from] DistError),
+    /// An image could not be made.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// The cluster does not run.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// A file could not be written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A simulated V-IPU controller has no Pod.
+    #[error("the V-IPU controller {name} has no Pod with an address")]
+    NoController {
+        /// Name of the controller.
+        name: String,
+    },
+    /// kubectl or Helm failed.
+    #[error("failed to {action}")]
+    Command {
+        /// What was tried.
+        action: &'static str,
+        /// What failed.
+        #[source]
+        source: CommandError,
+    },
+}
+
+/// A cluster with the operator in it.
+#[derive(Debug)]
+pub struct Installed {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// The operator's image.
+    pub image: Image,
+}
+
+/// Builds what is missing, starts the cluster, and installs or upgrades the operator.
+pub async fn up(settings: &Settings, progress: &Progress) -> Result<Installed, OperatorError> {
+    let dist = Dist::build(settings, progress)?;
+    let cluster = Cluster::up(settings, progress).await?;
+    let image = operator::ensure(settings, &cluster.tools, &dist, progress)?;
+    let images = [
+        image.clone(),
+        simulator::ensure(settings, dist.simulator(), progress)?,
+        openmpi::ensure(settings, &cluster.tools, progress)?,
+    ];
+    progress.run(
+        "brought the images of operator and jobs to the nodes",
+        || cluster.import(&images),
+    )?;
+    let installed = Installed { cluster, image };
+    installed.link_tools()?;
+    progress.run("started two simulated V-IPU controllers", || {
+        installed.start_controllers()
+    })?;
+    progress.run("installed the operator with Helm; it is ready", || {
+        installed.install()
+    })?;
+    Ok(installed)
+}
+
+impl Installed {
+    /// kubectl, as a user of the cluster runs it.
+    pub fn kubectl(&self) -> Command {
+        let mut kubectl = Command::new(self.cluster.tools.program("kubectl"));
+        kubectl
+            .arg("--kubeconfig")
+            .arg(self.cluster.kubeconfig())
+            .current_dir(&self.cluster.settings.checkout);
+        kubectl
+    }
+
+    /// What the demo and end-to-end tests need to know of it.
+    pub async fn operated(&self) -> Result<Operated, OperatorError> {
+        let client = self.cluster.client().await?;
+        let mut controllers = Vec::new();
+        for ((name, _), node) in CONTROLLERS.iter().zip(NODES) {
+            let ip = pod_ip(&client, name).await?;
+            controllers.push(Controller {
+                name: (*name).to_owned(),
+                address: address(name),
+                reached_at: (ip, VIPU_PORT).into(),
+                faults_at: (ip, FAULTS_PORT).into(),
+                node: node.name.to_owned(),
+            });
+        }
+        Ok(Operated {
+            client,
+            kubectl: Kubectl {
+                program: self.cluster.tools.program("kubectl").to_owned(),
+                kubeconfig: self.cluster.kubeconfig(),
+            },
+            repository: self.cluster.settings.checkout.clone(),
+            release_namespace: NAMESPACE.to_owned(),
+            proxy_service: format!("{NAMESPACE}-vipu-proxy"),
+            controllers,
+        })
+    }
+
+    /// Folder with the programs of the lab, for a user's PATH.
+    pub fn bin(&self) -> PathBuf {
+        self.cluster.settings.run.join("bin")
+    }
+
+    fn link_tools(&self) -> Result<(), FileError> {
+        let bin = self.bin();
+        remove(&bin)?;
+        make_dir(&bin)?;
+        for (name, path) in self.cluster.tools.programs() {
+            let link = bin.join(name);
+            std::os::unix::fs::symlink(path, &link).at("make the link", &link)?;
+        }
+        Ok(())
+    }
+
+    fn start_controllers(&self) -> Result<(), OperatorError> {
+        let failed = |action| move |source| OperatorError::Command { action, source };
+        let mut apply = self.kubectl();
+        apply.args(["apply", "--filename", "examples/vipu-simulator.yaml"]);
+        command::run(&mut apply).map_err(failed("apply examples/vipu-simulator.yaml"))?;
+        for (name, _) in CONTROLLERS {
+            let mut status = self.kubectl();
+            status
+                .args([
+                    "--namespace",
+                    VIPU_NAMESPACE,
+                    "rollout",
+                    "status",
+                    "--timeout=120s",
+                ])
+                .arg(format!("deployment/{name}"));
+            command::run(&mut status).map_err(failed("wait for a V-IPU controller"))?;
+        }
+        Ok(())
+    }
+
+    fn install(&self) -> Result<(), OperatorError> {
+        let mut helm = Command::new(self.cluster.tools.program("helm"));
+        helm.args(["upgrade", "--install", NAMESPACE, "charts/ipu-operator"])
+            .args(["--namespace", NAMESPACE, "--create-namespace"])
+            .args(["--wait", "--timeout", "180s"]);
+        for value in values(&self.image) {
+            helm.args(["--set-string", &value]);
+        }
+        // The jobs of the demo need no RDMA, and Pods with networks of their own show more.
+        helm.args(["--set", "worker.hostNetwork=false"]);
+        helm.arg("--kubeconfig")
+            .arg(self.cluster.kubeconfig())
+            .current_dir(&self.cluster.settings.checkout)
+            .env("HELM_CACHE_HOME", self.cluster.settings.run.join("helm"))
+            .env("HELM_CONFIG_HOME", self.cluster.settings.run.join("helm"))
+            .env("HELM_DATA_HOME", self.cluster.settings.run.join("helm"));
+        command::run(&mut helm).map_err(|source| OperatorError::Command {
+            action: "install the operator with Helm",
+            source,
+        })
+    }
+}
+
+/// How the operator's list names a controller.
+fn address(name: &str) -> String {
+    format!("{name}.{VIPU_NAMESPACE}:{VIPU_PORT}")
+}
+
+/// Where the Pod of a simulated controller is reached from this machine.
+async fn pod_ip(client: &Client, name: &str) -> Result<IpAddr, OperatorError> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), VIPU_NAMESPACE);
+    let selector = format!("app.kubernetes.io/instance={name}");
+    let found = pods.list(&ListParams::default().labels(&selector)).await;
+    let found = found.map_err(|source| ClusterError::Api {
+        action: "find the Pod of a V-IPU controller",
+        source: Box::new(source),
+    })?;
+    let mut statuses = found.items.into_iter().filter_map(|pod| pod.status);
+    statuses
+        .find_map(|status| status.pod_ip?.parse().ok())
+        .ok_or_else(|| OperatorError::NoController {
+            name: name.to_owned(),
+        })
+}
+
+/// What is told to Helm. The digest is in an annotation, so that an upgrade to a new image under the
+/// same name replaces the Pods.
+fn values(image: &Image) -> Vec<String> {
+    let (repository, tag) = image
+        .name
+        .split_once(':')
+        .unwrap_or((&image.name, "latest"));
+    let controllers = CONTROLLERS
+        .map(|(name, _)| format!("{}:ipunode={name}", address(name)))
+        .join("\\,");
+    let annotation = format!("podAnnotations.image-digest={}", image.digest);
+    vec![
+        format!("controller.image.repository={repository}"),
+        format!("controller.image.tag={tag}"),
+        format!("global.vipuControllers={controllers}"),
+        format!("controller.{annotation}"),
+        format!("vipuProxy.{annotation}"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn helm_is_told_the_controllers_in_one_value() {
+        let image = Image {
+            name: operator::NAME.to_owned(),
+            archive: "/x".into(),
+            digest: "sha256:1234".to_owned(),
+        };
+        let values = values(&image);
+        assert_eq!(
+            values[0],
+            "controller.image.repository=ipu-operator.local/ipu-operator"
+        );
+        assert_eq!(values[1], "controller.image.tag=dev");
+        assert_eq!(
+            values[2],
+            "global.vipuControllers=pod1.vipu:8090:ipunode=pod1\\,pod2.vipu:8090:ipunode=pod2"
+        );
+    }
+}

@@ -1,0 +1,265 @@
+//! Tools that are built from Go modules, pinned by `tests/tools/<tool>/go.mod` and `go.sum`.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{ToolsError, stored};
+use crate::lab::{
+    command,
+    files::{read, sha256_of},
+    lock::Lock,
+    progress::Progress,
+    settings::Settings,
+};
+
+/// A Go module and the programs that are built from it.
+#[derive(Debug)]
+pub struct GoTool {
+    /// Folder in `tests/tools`, and start of the folder's name in the cache.
+    pub folder: &'static str,
+    /// The module that decides the version.
+    pub module: &'static str,
+    /// What is built.
+    pub programs: &'static [Program],
+    /// String variables that are set at link time; `VERSION` stands for the version.
+    pub variables: &'static [(&'static str, &'static str)],
+}
+
+/// A program and the Go package of its main function.
+#[derive(Debug)]
+pub struct Program {
+    /// Name of the binary.
+    pub name: &'static str,
+    /// Import path.
+    pub package: &'static str,
+}
+
+const fn program(name: &'static str, package: &'static str) -> Program {
+    Program { name, package }
+}
+
+/// Every tool that is built from a Go module.
+pub const TOOLS: [GoTool; 8] = [
+    GoTool {
+        folder: "kubernetes",
+        module: "k8s.io/kubernetes",
+        programs: &[
+            program("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
+            program(
+                "kube-controller-manager",
+                "k8s.io/kubernetes/cmd/kube-controller-manager",
+            ),
+            program("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
+            program("kubelet", "k8s.io/kubernetes/cmd/kubelet"),
+            program("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy"),
+            program("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+        ],
+        variables: &[
+            ("k8s.io/component-base/version.gitVersion", "vVERSION"),
+            ("k8s.io/component-base/version.gitMajor", "1"),
+            ("k8s.io/component-base/version.gitMinor", "MINOR"),
+        ],
+    },
+    GoTool {
+        folder: "etcd",
+        module: "go.etcd.io/etcd/server/v3",
+        programs: &[program("etcd", "go.etcd.io/etcd/server/v3")],
+        variables: &[],
+    },
+    GoTool {
+        folder: "containerd",
+        module: "github.com/containerd/containerd/v2",
+        programs: &[
+            program(
+                "containerd",
+                "github.com/containerd/containerd/v2/cmd/containerd",
+            ),
+            program(
+                "containerd-shim-runc-v2",
+                "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+            ),
+            program("ctr", "github.com/containerd/containerd/v2/cmd/ctr"),
+        ],
+        variables: &[(
+            "github.com/containerd/containerd/v2/version.Version",
+            "VERSION",
+        )],
+    },
+    GoTool {
+        folder: "cni",
+        module: "github.com/containernetworking/plugins",
+        programs: &[
+            program(
+                "bridge",
+                "github.com/containernetworking/plugins/plugins/main/bridge",
+            ),
+            program(
+                "loopback",
+                "github.com/containernetworking/plugins/plugins/main/loopback",
+            ),
+            program(
+                "host-local",
+                "github.com/containernetworking/plugins/plugins/ipam/host-local",
+            ),
+            program(
+                "portmap",
+                "github.com/containernetworking/plugins/plugins/meta/portmap",
+            ),
+        ],
+        variables: &[],
+    },
+    GoTool {
+        folder: "coredns",
+        module: "github.com/coredns/coredns",
+        programs: &[program("coredns", "github.com/coredns/coredns")],
+        variables: &[],
+    },
+    GoTool {
+        folder: "helm",
+        module: "helm.sh/helm/v3",
+        programs: &[program("helm", "helm.sh/helm/v3/cmd/helm")],
+        variables: &[("helm.sh/helm/v3/internal/version.version", "vVERSION")],
+    },
+    GoTool {
+        folder: "helm-unittest",
+        module: "github.com/helm-unittest/helm-unittest",
+        programs: &[program(
+            "helm-unittest",
+            "github.com/helm-unittest/helm-unittest/cmd/helm-unittest",
+        )],
+        variables: &[],
+    },
+    GoTool {
+        folder: "kubeconform",
+        module: "github.com/yannh/kubeconform",
+        programs: &[program(
+            "kubeconform",
+            "github.com/yannh/kubeconform/cmd/kubeconform",
+        )],
+        variables: &[("main.version", "vVERSION")],
+    },
+];
+
+/// Folder names of all tools.
+pub fn all_names() -> Vec<&'static str> {
+    TOOLS.iter().map(|tool| tool.folder).collect()
+}
+
+/// Sees to it that a tool is built, and gives the folder of its programs.
+pub fn ensure(
+    tool: &GoTool,
+    settings: &Settings,
+    progress: &Progress,
+) -> Result<PathBuf, ToolsError> {
+    let pins = settings.tool_pins().join(tool.folder);
+    let version = version(tool, &pins)?;
+    let flags = link_flags(tool, &version);
+    let sums = read(&pins.join("go.sum"))?;
+    let inputs = sha256_of(format!("{}{sums}{flags}", read(&pins.join("go.mod"))?));
+    let dir = settings.cache.join(format!("{}-{version}", tool.folder));
+    if !stored::is_intact(&dir, &inputs) {
+        let lock = settings.cache.join(format!("{}.lock", tool.folder));
+        let _lock = Lock::take(&lock).map_err(|error| match error {
+            crate::lab::lock::LockError::File(error) => error,
+            crate::lab::lock::LockError::Held { .. } => unreachable!("take waits"),
+        })?;
+        // Another process may have built it while we waited.
+        if !stored::is_intact(&dir, &inputs) {
+            stored::make(&dir, &inputs, |partial| {
+                tool.programs.iter().try_for_each(|program| {
+                    let what = format!("built {} {version}", program.name);
+                    progress.run(what, || build(program, &flags, &pins, partial))
+                })
+            })?;
+        }
+    }
+    Ok(dir)
+}
+
+/// The version that `go.mod` requires of the tool's module, without the leading `v`.
+fn version(tool: &GoTool, pins: &Path) -> Result<String, ToolsError> {
+    let path = pins.join("go.mod");
+    required_version(&read(&path)?, tool.module).ok_or(ToolsError::NotPinned {
+        path,
+        module: tool.module,
+    })
+}
+
+fn required_version(go_mod: &str, module: &str) -> Option<String> {
+    let lines = go_mod.lines().map(str::trim);
+    let required = lines.map(|line| line.strip_prefix("require ").unwrap_or(line));
+    let mut words = required
+        .map(str::split_whitespace)
+        .filter_map(|mut words| Some((words.next()?, words.next()?.strip_prefix('v')?.to_owned())));
+    words
+        .find(|(name, _)| *name == module)
+        .map(|(_, version)| version)
+}
+
+/// What the linker is told: no symbol tables, and the version where the program shows one.
+fn link_flags(tool: &GoTool, version: &str) -> String {
+    let minor = version.split('.').nth(1).unwrap_or_default();
+    tool.variables
+        .iter()
+        .map(|(name, value)| {
+            let value = value.replace("VERSION", version).replace("MINOR", minor);
+            format!(" -X {name}={value}")
+        })
+        .fold("-s -w".to_owned(), |flags, flag| flags + &flag)
+}
+
+/// Builds one program. `-mod=readonly` makes Go check every module against `go.sum`.
+fn build(program: &Program, flags: &str, pins: &Path, dir: &Path) -> Result<(), ToolsError> {
+    let mut go = Command::new("go");
+    go.args(["build", "-mod=readonly", "-trimpath", "-buildvcs=false"])
+        .args(["-ldflags", flags, "-o"])
+        .arg(dir.join(program.name))
+        .arg(program.package)
+        .current_dir(pins)
+        .env("CGO_ENABLED", "0")
+        .env("GOWORK", "off")
+        .env("GOFLAGS", "");
+    command::run(&mut go).map_err(|source| ToolsError::Make {
+        tool: program.name.to_owned(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_found_in_a_line_and_in_a_block() {
+        let line = "module tools\n\nrequire a.b/c v1.2.3\n";
+        let block = "require (\n\ta.b/other v9.9.9\n\ta.b/c v1.2.3 // indirect\n)\n";
+        for text in [line, block] {
+            assert_eq!(required_version(text, "a.b/c").as_deref(), Some("1.2.3"));
+            assert_eq!(required_version(text, "a.b"), None);
+        }
+    }
+
+    #[test]
+    fn every_tool_is_pinned_with_checksums() {
+        let pins = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools");
+        for tool in &TOOLS {
+            let pins = pins.join(tool.folder);
+            let version = version(tool, &pins).unwrap();
+            let sums = read(&pins.join("go.sum")).unwrap();
+            let line = format!("{} v{version} h1:", tool.module);
+            assert!(sums.contains(&line), "{line}");
+        }
+    }
+
+    #[test]
+    fn kubernetes_knows_its_version() {
+        assert_eq!(
+            link_flags(&TOOLS[0], "1.36.3"),
+            "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 \
+             -X k8s.io/component-base/version.gitMajor=1 \
+             -X k8s.io/component-base/version.gitMinor=36"
+        );
+    }
+}

@@ -1,0 +1,10 @@
+//! Harness, simulator and demo: what the suites and `make demo` are made of.
+
+pub mod demo;
+pub mod figures;
+pub mod guests;
+pub mod http;
+pub mod lab;
+pub mod operator_process;
+pub mod simulator;
+pub mod wait;

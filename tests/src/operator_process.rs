@@ -1,0 +1,138 @@
+//! Finds the operator's two processes on the nodes of the run, to measure them and to kill them.
+
+use std::fs;
+use std::io;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// One of the operator's processes, which runs in a container of one of our nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperatorProcess {
+    /// Its number on this machine.
+    pub pid: i32,
+    /// Clock ticks from the machine's start to its own: with the pid, its identity.
+    pub started: u64,
+}
+
+/// The process could not be found, read or killed.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// There is none, or more than one.
+    #[error("found {found} processes `ipu-operator {subcommand}`, not one")]
+    NotOne {
+        /// `controller` or `vipu-proxy`.
+        subcommand: String,
+        /// How many there are.
+        found: usize,
+    },
+    /// /proc could not be read.
+    #[error("failed to read {path}")]
+    Read {
+        /// The file or folder.
+        path: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A figure is not where it should be.
+    #[error("{path} has no {field}")]
+    Field {
+        /// The file.
+        path: String,
+        /// The field.
+        field: &'static str,
+    },
+    /// The signal could not be sent.
+    #[error("failed to kill process {pid}")]
+    Kill {
+        /// The process.
+        pid: i32,
+        /// Why.
+        #[source]
+        source: nix::Error,
+    },
+}
+
+impl OperatorProcess {
+    /// The one process of a subcommand that runs from the image's own path. The operator of the run
+    /// is the only one on this machine at that path: a container's `/ipu-operator`.
+    pub fn find(subcommand: &str) -> Result<Self, ProcessError> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir("/proc").map_err(|source| read_error("/proc", source))? {
+            let entry = entry.map_err(|source| read_error("/proc", source))?;
+            let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else {
+                continue;
+            };
+            // A process that ends while it is looked at is not the one that is looked for.
+            let Ok(command) = fs::read(entry.path().join("cmdline")) else {
+                continue;
+            };
+            let mut words = command.split(|byte| *byte == 0);
+            if words.next() == Some(b"/ipu-operator") && words.next() == Some(subcommand.as_bytes())
+            {
+                found.push(pid);
+            }
+        }
+        match found.as_slice() {
+            [pid] => Ok(Self {
+                pid: *pid,
+                started: start_of(*pid)?,
+            }),
+            _ => Err(ProcessError::NotOne {
+                subcommand: subcommand.to_owned(),
+                found: found.len(),
+            }),
+        }
+    }
+
+    /// Kills it without a chance to tidy up.
+    pub fn kill(self) -> Result<(), ProcessError> {
+        if start_of(self.pid)? != self.started {
+            return Ok(());
+        }
+        kill(Pid::from_raw(self.pid), Signal::SIGKILL).map_err(|source| ProcessError::Kill {
+            pid: self.pid,
+            source,
+        })
+    }
+
+    /// Resident memory in KiB.
+    pub fn resident_kib(self) -> Result<u64, ProcessError> {
+        let path = format!("/proc/{}/status", self.pid);
+        let text = read(&path)?;
+        text.lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .and_then(|rest| rest.split_whitespace().next())
+            .and_then(|figure| figure.parse().ok())
+            .ok_or(ProcessError::Field {
+                path,
+                field: "VmRSS",
+            })
+    }
+}
+
+/// Field 22 of /proc/PID/stat, counted behind the command name, which may hold blanks.
+fn start_of(pid: i32) -> Result<u64, ProcessError> {
+    let path = format!("/proc/{pid}/stat");
+    let text = read(&path)?;
+    text.rsplit(')')
+        .next()
+        .and_then(|rest| rest.split_whitespace().nth(19))
+        .and_then(|figure| figure.parse().ok())
+        .ok_or(ProcessError::Field {
+            path,
+            field: "start time",
+        })
+}
+
+fn read(path: &str) -> Result<String, ProcessError> {
+    fs::read_to_string(path).map_err(|source| read_error(path, source))
+}
+
+fn read_error(path: &str, source: io::Error) -> ProcessError {
+    ProcessError::Read {
+        path: path.to_owned(),
+        source,
+    }
+}

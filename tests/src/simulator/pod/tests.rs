@@ -1,0 +1,181 @@
+//! Tables for the simulated pod: one fixture, one change, one outcome.
+
+use super::*;
+
+fn at(milliseconds: i64) -> Timestamp {
+    Timestamp::from_millisecond(milliseconds).unwrap()
+}
+
+fn pod() -> Pod {
+    Pod::new(
+        "pod1",
+        16,
+        Timings {
+            forming_ms: 100,
+            removing_ms: 10,
+            resetting_ms: 20,
+        },
+    )
+}
+
+fn wanted(id: &str, ipus: u32) -> Wanted {
+    Wanted {
+        id: id.to_owned(),
+        ipus,
+        ..Wanted::default()
+    }
+}
+
+fn stage(pod: &mut Pod, id: &str, now: i64) -> Stage {
+    pod.partition(id, at(now)).unwrap().stage
+}
+
+#[test]
+fn a_partition_forms_works_is_reset_and_goes() {
+    let mut pod = pod();
+    assert_eq!(pod.create(&wanted("p", 4), None, at(0)), Ok(at(100)));
+    assert_eq!(stage(&mut pod, "p", 99), Stage::Creating(at(100)));
+    assert_eq!(pod.room(at(99)), (12, 8));
+    assert_eq!(stage(&mut pod, "p", 100), Stage::Active);
+    assert_eq!(pod.reset("p", at(200)), Ok(at(220)));
+    assert_eq!(stage(&mut pod, "p", 219), Stage::Resetting(at(220)));
+    assert_eq!(stage(&mut pod, "p", 220), Stage::Active);
+    assert_eq!(pod.remove("p", false, at(300)), Ok(at(310)));
+    assert_eq!(stage(&mut pod, "p", 309), Stage::Removing(at(310)));
+    assert_eq!(pod.room(at(309)), (12, 8));
+    let gone = pod.partition("p", at(310)).unwrap_err();
+    assert_eq!(gone, Rejection::Unknown("p".to_owned()));
+    assert_eq!(pod.room(at(310)), (16, 16));
+}
+
+#[test]
+fn each_broken_rule_is_named() {
+    type Change = fn(&mut Wanted);
+    let table: [(Change, &str); 9] = [
+        (|w| w.id.clear(), "a partition needs an id"),
+        (|w| w.ipus = 0, "size 0 is not a power of two"),
+        (|w| w.ipus = 3, "size 3 is not a power of two"),
+        (|w| w.gcds = 3, "3 GCDs do not divide 4 IPUs"),
+        (|w| w.gcds = 8, "8 GCDs do not divide 4 IPUs"),
+        (
+            |w| {
+                w.gcds = 2;
+                w.replicas = 1;
+            },
+            "1 replicas do not divide 4 IPUs in 2 GCDs",
+        ),
+        (
+            |w| w.replicas = 3,
+            "3 replicas do not divide 4 IPUs in 1 GCDs",
+        ),
+        (
+            |w| w.allocation = "other".to_owned(),
+            "there is no allocation \"other\"",
+        ),
+        (
+            |w| w.ipus = 32,
+            "no 32 connected IPUs are free: the largest free block has 16",
+        ),
+    ];
+    for (change, text) in table {
+        let mut wanted = wanted("p", 4);
+        change(&mut wanted);
+        let rejection = pod().create(&wanted, None, at(0)).unwrap_err();
+        assert_eq!(rejection.to_string(), text);
+    }
+}
+
+#[test]
+fn gcds_and_replicas_have_their_defaults() {
+    let mut pod = pod();
+    let mut wanted = wanted("p", 8);
+    pod.create(&wanted, None, at(0)).unwrap();
+    let partition = pod.partition("p", at(0)).unwrap();
+    assert_eq!((partition.gcds, partition.replicas), (1, 1));
+    wanted.id = "q".to_owned();
+    wanted.gcds = 4;
+    pod.create(&wanted, None, at(0)).unwrap();
+    let partition = pod.partition("q", at(0)).unwrap();
+    assert_eq!((partition.gcds, partition.replicas), (4, 4));
+}
+
+#[test]
+fn an_id_is_taken_until_its_partition_is_gone() {
+    let mut pod = pod();
+    pod.create(&wanted("p", 4), None, at(0)).unwrap();
+    let again = pod.create(&wanted("p", 4), None, at(200));
+    assert_eq!(again, Err(Rejection::Exists("p".to_owned())));
+    pod.remove("p", false, at(200)).unwrap();
+    assert!(pod.create(&wanted("p", 4), None, at(205)).is_err());
+    assert!(pod.create(&wanted("p", 4), None, at(210)).is_ok());
+}
+
+#[test]
+fn what_is_at_work_is_busy() {
+    let mut pod = pod();
+    pod.create(&wanted("p", 4), None, at(0)).unwrap();
+    let busy = |result: Result<Timestamp, Rejection>| {
+        assert!(matches!(result, Err(Rejection::Busy { .. })), "{result:?}");
+    };
+    busy(pod.reset("p", at(50)));
+    assert!(matches!(
+        pod.usable("p", at(50)),
+        Err(Rejection::Busy { .. })
+    ));
+    pod.remove("p", false, at(60)).unwrap();
+    busy(pod.remove("p", false, at(65)));
+    busy(pod.reset("p", at(65)));
+}
+
+#[test]
+fn a_doomed_partition_breaks_once_it_is_formed_and_a_reset_mends_it() {
+    let mut pod = pod();
+    let doom = Some("link training failed".to_owned());
+    pod.create(&wanted("p", 4), doom, at(0)).unwrap();
+    assert_eq!(stage(&mut pod, "p", 50), Stage::Creating(at(100)));
+    assert_eq!(stage(&mut pod, "p", 100), Stage::Failed);
+    let broken = pod.usable("p", at(100)).unwrap_err();
+    assert_eq!(
+        broken.to_string(),
+        "partition \"p\" is in error: link training failed"
+    );
+    pod.reset("p", at(100)).unwrap();
+    assert!(pod.usable("p", at(120)).unwrap().errors.is_empty());
+}
+
+#[test]
+fn a_stuck_partition_goes_by_force_only() {
+    let mut pod = pod();
+    pod.take(&wanted("p", 4), at(0)).unwrap();
+    pod.break_down("p", "agent lost", true, at(0)).unwrap();
+    assert!(matches!(
+        pod.remove("p", false, at(0)),
+        Err(Rejection::Broken { .. })
+    ));
+    assert!(pod.remove("p", true, at(0)).is_ok());
+}
+
+#[test]
+fn the_server_gives_up_after_so_many_resets_of_its_own() {
+    let mut pod = pod();
+    pod.take(&wanted("p", 4), at(0)).unwrap();
+    for count in 1..=AUTO_RESETS_MAX {
+        let now = at(i64::from(count) * 1000);
+        pod.auto_reset("p", now).unwrap();
+        let partition = pod.partition("p", now).unwrap();
+        assert_eq!(partition.auto_resets, count);
+        assert_eq!(partition.last_auto_reset, Some(now));
+    }
+    assert!(pod.auto_reset("p", at(10_000)).is_err());
+    assert_eq!(stage(&mut pod, "p", 20_000), Stage::Failed);
+}
+
+#[test]
+fn a_pod_that_was_kept_is_the_same_again() {
+    let mut pod = pod();
+    pod.create(&wanted("p", 4), Some("bad".to_owned()), at(0))
+        .unwrap();
+    pod.take(&wanted("q", 2), at(5)).unwrap();
+    let text = serde_json::to_string(&pod).unwrap();
+    assert_eq!(serde_json::from_str::<Pod>(&text).unwrap(), pod);
+}

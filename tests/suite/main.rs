@@ -1,0 +1,11 @@
+//! Suites that need nothing but this machine: pure rules, generated files, in-process fakes of a protocol.
+#![allow(
+    clippy::unwrap_used,
+    reason = "what a test's helper cannot do fails the test"
+)]
+
+mod chart;
+mod layering;
+mod sources;
+mod vipu;
+mod wasm;

@@ -1,0 +1,49 @@
+//! The V-IPU client against the simulated controller: every call, every way to fail, one process.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests, which the lint does not take for tests"
+)]
+
+mod calls;
+mod failures;
+mod inventories;
+mod simulator;
+
+use std::time::Duration;
+
+use ipu_operator::vipu::model::CreateRequest;
+use ipu_operator::vipu::{Deadlines, VipuClient};
+use tests::simulator::{Options, Simulator};
+
+/// A pod of 16 IPUs that works in milliseconds.
+async fn pod1() -> Simulator {
+    Simulator::start(Options::quick("pod1", 16)).await.unwrap()
+}
+
+/// A client of it, with deadlines that leave a busy machine room.
+fn client(simulator: &Simulator) -> VipuClient {
+    VipuClient::new(&simulator.controller("pod1"), Deadlines::default()).unwrap()
+}
+
+/// A client whose calls end soon.
+fn hasty_client(simulator: &Simulator) -> VipuClient {
+    let deadlines = Deadlines {
+        connect: Duration::from_secs(5),
+        read: Duration::from_millis(300),
+        change: Duration::from_millis(300),
+    };
+    VipuClient::new(&simulator.controller("pod1"), deadlines).unwrap()
+}
+
+/// A partition of so many IPUs.
+fn partition(id: &str, ipus: u32) -> CreateRequest {
+    CreateRequest {
+        id: id.to_owned(),
+        ipus,
+        gcds: 1,
+        replicas: None,
+        reconfigurable: false,
+    }
+}

@@ -1,0 +1,49 @@
+//! Policies as real components: the same answers as the native code, limits that hold, and swaps that
+//! nobody notices.
+
+mod hostile;
+mod limits;
+mod native;
+mod refused;
+mod swap;
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use ipu_operator::wasm::model::Slot;
+use ipu_operator::wasm::{Limits, Policies, PolicyOptions};
+use serde_json::json;
+
+/// Longest time that anything is waited for; what is waited for comes within a second.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The folder of the built guests.
+fn guests() -> &'static Path {
+    static GUESTS: OnceLock<PathBuf> = OnceLock::new();
+    GUESTS.get_or_init(|| tests::guests::build().expect("the guests can be built"))
+}
+
+fn options(slots: &[Slot]) -> PolicyOptions {
+    PolicyOptions {
+        guests_dir: guests().to_owned(),
+        policies_dir: None,
+        compile_cache_dir: None,
+        settings: json!({ "maxIpusPerJob": 64 }),
+        slots: slots.to_vec(),
+        limits: Limits::default(),
+    }
+}
+
+async fn open(options: PolicyOptions) -> Policies {
+    Policies::open(options).await.expect("the policies load")
+}
+
+/// Waits until the condition holds.
+async fn until(what: &str, condition: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !condition() {
+        assert!(begin.elapsed() < PATIENCE, "waited in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,49 @@
+//! Components that misbehave, written by hand. All answer small requests well, so that they are
+//! loaded, and turn hostile on large ones.
+
+use ipu_operator::wasm::componentize;
+use ipu_operator::wasm::model::Slot;
+
+/// A validation policy that runs `body` where the object has over 4,096 bytes of JSON. The body
+/// leaves the address of the answer; memory is zero, so that address 16 holds an empty one.
+pub(super) fn validation(body: &str) -> Vec<u8> {
+    let text = format!(
+        r#"(module
+          (import "ipu:policy/log@0.1.0" "write" (func $log (param i32 i32 i32)))
+          (memory (export "memory") 2)
+          (global $next (mut i32) (i32.const 1024))
+          (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+            (local $at i32)
+            (local.set $at (i32.and (i32.add (global.get $next) (i32.const 7)) (i32.const -8)))
+            (global.set $next (i32.add (local.get $at) (local.get 3)))
+            (local.get $at))
+          (func (export "ipu:policy/validator@0.1.0#configure") (param i32 i32) (result i32)
+            (i32.const 16))
+          (func $recurse (param i32) (result i32)
+            (i32.add (call $recurse (i32.add (local.get 0) (i32.const 1))) (i32.const 1)))
+          (func (export "ipu:policy/validator@0.1.0#validate")
+            (param i32 i32 i32 i32 i32) (result i32)
+            (if (i32.gt_u (local.get 1) (i32.const 4096)) (then {body}))
+            (i32.const 16)))"#
+    );
+    let core = wat::parse_str(text).expect("the text is WebAssembly");
+    componentize(&core, Some(Slot::Validation)).expect("the module fits its world")
+}
+
+/// The body of an answer with one warning of `length` bytes of zero at address 65,536.
+pub(super) fn warning(length: u32) -> String {
+    let pages = length / 65_536 + 1;
+    format!(
+        "(drop (memory.grow (i32.const {pages})))
+         (i32.store (i32.const 40) (i32.const 48))
+         (i32.store (i32.const 44) (i32.const 1))
+         (i32.store (i32.const 48) (i32.const 65536))
+         (i32.store (i32.const 52) (i32.const {length}))
+         (return (i32.const 32))"
+    )
+}
+
+/// A component given as text.
+pub(super) fn component(text: &str) -> Vec<u8> {
+    wat::parse_str(text).expect("the text is a component")
+}

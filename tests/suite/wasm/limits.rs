@@ -1,0 +1,145 @@
+//! Every limit has a guest that violates it, and the error says by its type which one it was.
+
+use std::time::{Duration, Instant};
+
+use ipu_operator::wasm::model::Slot;
+use ipu_operator::wasm::{GuestError, Limits, Policies};
+use serde_json::{Value, json};
+
+use super::{hostile, open, options};
+
+/// An object large enough for the hostile guests.
+fn large() -> Value {
+    json!({ "spec": "x".repeat(8192) })
+}
+
+async fn guest(body: &str, limits: Limits) -> Policies {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join("validation.wasm"),
+        hostile::validation(body),
+    )
+    .unwrap();
+    let mut options = options(&[Slot::Validation]);
+    options.policies_dir = Some(folder.path().to_owned());
+    options.limits = limits;
+    let policies = open(options).await;
+    assert_eq!(policies.problems(), []);
+    policies
+}
+
+/// Asks the guest, which must fail, and must have harmed nobody: the next call is answered.
+async fn failure(body: &str) -> GuestError {
+    let policies = guest(body, Limits::default()).await;
+    let error = policies.validate(&large(), None).await.unwrap_err();
+    let next = policies.validate(&json!({}), None).await.unwrap();
+    assert_eq!(next.answer.violations, []);
+    error
+}
+
+#[tokio::test]
+async fn an_endless_loop_ends_at_the_deadline() {
+    let limits = Limits {
+        deadline: Duration::from_millis(50),
+        ..Limits::default()
+    };
+    let policies = guest("(loop (br 0))", limits).await;
+    let begin = Instant::now();
+    let error = policies.validate(&large(), None).await.unwrap_err();
+    assert!(matches!(error, GuestError::Deadline(_)), "{error:?}");
+    assert!(begin.elapsed() >= limits.deadline);
+}
+
+#[tokio::test]
+async fn async_threads_go_on_while_a_guest_loops() {
+    let policies = guest("(loop (br 0))", Limits::default()).await;
+    let looping = tokio::spawn({
+        let policies = policies.clone();
+        async move { policies.validate(&large(), None).await }
+    });
+    let mut answered = 0;
+    while !looping.is_finished() {
+        policies.validate(&json!({}), None).await.unwrap();
+        answered += 1;
+        tokio::task::yield_now().await;
+    }
+    assert!(
+        answered > 10,
+        "only {answered} calls were answered meanwhile"
+    );
+}
+
+#[tokio::test]
+async fn turns_that_do_not_come_up_are_not_waited_for() {
+    let limits = Limits {
+        concurrent: 1,
+        queue: Duration::from_millis(20),
+        ..Limits::default()
+    };
+    let policies = guest("(loop (br 0))", limits).await;
+    let object = large();
+    let (first, second) = tokio::join!(
+        policies.validate(&object, None),
+        policies.validate(&object, None)
+    );
+    assert!(matches!(first, Err(GuestError::Deadline(_))), "{first:?}");
+    assert!(matches!(second, Err(GuestError::Busy { .. })), "{second:?}");
+}
+
+#[tokio::test]
+async fn a_memory_bomb_meets_the_memory_limit() {
+    let error = failure("(loop (drop (memory.grow (i32.const 16))) (br 0))").await;
+    assert!(matches!(error, GuestError::Memory(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn traps_are_told_as_traps() {
+    for body in [
+        "unreachable",
+        "(return (call $recurse (i32.const 0)))",
+        "(drop (i32.load (i32.const -4)))",
+        "(drop (i32.div_u (i32.const 1) (i32.const 0)))",
+    ] {
+        let error = failure(body).await;
+        assert!(matches!(error, GuestError::Trap(_)), "{body}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_over_the_limit_is_not_taken() {
+    let error = failure(&hostile::warning(6 << 20)).await;
+    assert!(
+        matches!(error, GuestError::OutputTooLarge { .. }),
+        "{error:?}"
+    );
+    let error = failure(&hostile::warning(32 << 20)).await;
+    assert!(matches!(error, GuestError::Call(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_is_not_taken() {
+    let no_text = format!(
+        "(i32.store (i32.const 65536) (i32.const -1)) {}",
+        hostile::warning(4)
+    );
+    for body in [
+        &no_text,
+        "(return (i32.const -4))",
+        "(i32.store (i32.const 44) (i32.const 268435455)) (return (i32.const 32))",
+    ] {
+        let error = failure(body).await;
+        assert!(matches!(error, GuestError::Call(_)), "{body}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_chatty_guest_is_cut_short_and_answers() {
+    let body = "(local.set 0 (i32.const 0))
+        (loop
+          (call $log (i32.const 0) (i32.const 0) (i32.const 65536))
+          (local.set 0 (i32.add (local.get 0) (i32.const 1)))
+          (br_if 0 (i32.lt_u (local.get 0) (i32.const 100))))";
+    let policies = guest(body, Limits::default()).await;
+    let served = policies.validate(&large(), None).await.unwrap();
+    assert_eq!(served.answer.violations, []);
+}

@@ -1,0 +1,206 @@
+//! The three guests answer as components what their code answers natively.
+
+use std::collections::BTreeMap;
+
+use guest_serial_walk::walk;
+use guest_validation::rules;
+use ipu_operator::wasm::GuestError;
+use ipu_operator::wasm::model::{
+    ControllerView, Decision, Operation, PlaceAttempt, PlaceOutcome, PlaceRequest, Slot,
+};
+use serde_json::{Value, json};
+
+use super::{open, options};
+
+const RULES: &str = include_str!("../../../guests/validation/src/rules/cases.json");
+const DEFAULTS: &str = include_str!("../../../guests/defaulting/src/defaults/cases.json");
+
+fn merged(base: &Value, change: &Value) -> Value {
+    let mut value = base.clone();
+    json_patch::merge(&mut value, change);
+    value
+}
+
+#[tokio::test]
+async fn validation_answers_as_its_rules() {
+    let policies = open(options(&[Slot::Validation])).await;
+    let table: Value = serde_json::from_str(RULES).unwrap();
+    for case in table["cases"].as_array().unwrap() {
+        let object = merged(&table["valid"], &case["change"]);
+        let old = case
+            .get("old")
+            .map(|change| merged(&table["valid"], change));
+        let native = rules::check(&object, old.as_ref(), rules::Settings::default());
+        let served = policies.validate(&object, old.as_ref()).await.unwrap();
+        let told: Vec<_> = served
+            .answer
+            .violations
+            .into_iter()
+            .map(|violation| (violation.field, violation.message))
+            .collect();
+        let expected: Vec<_> = native
+            .violations
+            .into_iter()
+            .map(|violation| (violation.field, violation.message))
+            .collect();
+        assert_eq!(told, expected, "{}", case["name"]);
+        assert_eq!(served.answer.warnings, native.warnings, "{}", case["name"]);
+    }
+}
+
+#[tokio::test]
+async fn validation_knows_the_admins_limit() {
+    let table: Value = serde_json::from_str(RULES).unwrap();
+    let object = merged(
+        &table["valid"],
+        &json!({"spec": {"ipusPerJobInstance": "128"}}),
+    );
+    for (limit, violations) in [(64, 1), (128, 0)] {
+        let mut options = options(&[Slot::Validation]);
+        options.settings = json!({ "maxIpusPerJob": limit });
+        let served = open(options).await.validate(&object, None).await.unwrap();
+        assert_eq!(served.answer.violations.len(), violations, "limit {limit}");
+    }
+}
+
+#[tokio::test]
+async fn defaulting_answers_as_its_code() {
+    let policies = open(options(&[Slot::Defaulting])).await;
+    let table: Value = serde_json::from_str(DEFAULTS).unwrap();
+    for case in table.as_array().unwrap() {
+        let object = json!({"metadata": {"name": "mnist"}, "spec": case["spec"]});
+        let native = guest_defaulting::defaults::apply(object.clone());
+        let served = policies
+            .default_object(Operation::Create, &object, None)
+            .await;
+        match (served, native) {
+            (Ok(served), Ok(native)) => {
+                assert_eq!(served.answer.object, native.object, "{}", case["name"]);
+                assert_eq!(served.answer.warnings, native.warnings, "{}", case["name"]);
+            }
+            (Err(GuestError::Refused(text)), Err(native)) => assert_eq!(text, native),
+            (served, native) => panic!("{}: {served:?} but {native:?}", case["name"]),
+        }
+    }
+}
+
+/// What can be the matter with a controller.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Free,
+    Half,
+    Full,
+    Silent,
+    Empty,
+    Tried,
+}
+
+const STATES: [State; 6] = [
+    State::Free,
+    State::Half,
+    State::Full,
+    State::Silent,
+    State::Empty,
+    State::Tried,
+];
+
+fn view(name: &str, total: u32, state: State) -> ControllerView {
+    let used = match state {
+        State::Half => total / 2,
+        State::Full => total,
+        _ => 0,
+    };
+    let total_ipus = if matches!(state, State::Empty) {
+        0
+    } else {
+        total
+    };
+    ControllerView {
+        name: name.to_owned(),
+        label_key: "vipu".to_owned(),
+        label_value: name.to_owned(),
+        unreachable: matches!(state, State::Silent).then(|| "connection refused".to_owned()),
+        total_ipus,
+        used_ipus: used,
+        largest_free: total_ipus.saturating_sub(used),
+    }
+}
+
+fn native(
+    request: &PlaceRequest,
+    controllers: &[ControllerView],
+    attempts: &[PlaceAttempt],
+) -> walk::Decision {
+    let request = walk::Request {
+        ipus: request.ipus,
+        node_selector: request.node_selector.clone().into_iter().collect(),
+    };
+    let controllers: Vec<_> = controllers
+        .iter()
+        .map(|view| walk::Controller {
+            name: view.name.clone(),
+            label_key: view.label_key.clone(),
+            label_value: view.label_value.clone(),
+            unreachable: view.unreachable.clone(),
+            total_ipus: view.total_ipus,
+            used_ipus: view.used_ipus,
+            largest_free: view.largest_free,
+        })
+        .collect();
+    let attempts: Vec<_> = attempts
+        .iter()
+        .map(|attempt| walk::Attempt {
+            controller: attempt.controller.clone(),
+            reason: attempt.reason.clone(),
+        })
+        .collect();
+    walk::place(&request, &controllers, &attempts)
+}
+
+#[tokio::test]
+async fn the_serial_walk_answers_as_its_code() {
+    let policies = open(options(&[Slot::Placement])).await;
+    let mut kinds = BTreeMap::new();
+    for (first, second) in STATES.iter().flat_map(|a| STATES.map(|b| (*a, b))) {
+        for (ipus, node) in [(8, None), (32, None), (128, None), (16, Some("pod2"))] {
+            let request = PlaceRequest {
+                namespace: "default".to_owned(),
+                owner: "mnist".to_owned(),
+                slot: 0,
+                ipus,
+                gcds: 1,
+                node_selector: node
+                    .map(|node: &str| ("vipu".to_owned(), node.to_owned()))
+                    .into_iter()
+                    .collect(),
+            };
+            let states = [("pod1", 16, first), ("pod2", 64, second)];
+            let controllers = states.map(|(name, total, state)| view(name, total, state));
+            let attempts: Vec<_> = states
+                .iter()
+                .filter(|(.., state)| matches!(state, State::Tried))
+                .map(|(name, ..)| PlaceAttempt {
+                    controller: (*name).to_owned(),
+                    outcome: PlaceOutcome::Refused,
+                    reason: "no IPUs stand together".to_owned(),
+                })
+                .collect();
+            let placed = policies.place(&request, &controllers, &attempts).await;
+            assert_eq!(placed.overruled, None);
+            let (kind, same) = match (placed.decision, native(&request, &controllers, &attempts)) {
+                (Decision::Try(a), walk::Decision::Try(b)) => ("try", a == b),
+                (Decision::Reject(a), walk::Decision::Reject(b)) => ("reject", a == b),
+                (Decision::Wait(a), walk::Decision::Wait(b)) => {
+                    let a = a
+                        .into_iter()
+                        .map(|passed| (passed.controller, passed.reason));
+                    ("wait", a.collect::<Vec<_>>() == b)
+                }
+                _ => ("another decision", false),
+            };
+            assert!(same, "{kind} of {ipus} IPUs with {first:?}, {second:?}");
+            *kinds.entry(kind).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(kinds.len(), 3, "{kinds:?}");
+}
