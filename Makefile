@@ -1,0 +1,56 @@
+# Everything that can be run here. `make` alone lists it.
+
+# One build for the operator and for the lab that runs it, so that nothing is compiled twice.
+TARGET := x86_64-unknown-linux-gnu
+STATIC := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C target-feature=+crt-static"
+LAB := $(STATIC) cargo run --locked --quiet --release --target $(TARGET) --package tests --bin lab --
+
+CACHE := $(or $(IPU_OPERATOR_CACHE),$(HOME)/.cache/ipu-operator)
+DENY_VERSION := 0.20.2
+DENY := $(CACHE)/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
+
+.PHONY: help demo up down dist check test test-full bench
+
+help: ## list what can be run
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 20
+
+demo: ## start a cluster of two nodes, install the operator, run three jobs, stop everything
+	@sh tests/preflight.sh demo
+	@$(LAB) demo
+
+up: ## start the cluster and install the operator; the last line printed is for the shell's eval
+	@sh tests/preflight.sh up
+	@$(LAB) up
+
+down: ## end the cluster and remove all that it has made
+	@sh tests/preflight.sh down
+	@$(LAB) down
+
+dist: ## build the operator, the agent and the guests for release into dist/
+	@sh tests/preflight.sh dist
+	@$(LAB) dist
+
+check: ## formatting, lints and the tests that need no server: the quick half, for every commit
+	@sh tests/preflight.sh check
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- --deny warnings
+	INSTA_UPDATE=no cargo test --locked --workspace --lib --bins --test agent --test suite
+
+test: ## everything there is, with one end-to-end run on real nodes
+	@sh tests/preflight.sh test
+	@$(MAKE) --no-print-directory check
+	@$(MAKE) --no-print-directory $(DENY)
+	$(DENY) --locked --workspace check bans licenses sources
+	@$(LAB) fetch
+	INSTA_UPDATE=no cargo test --locked --package tests --test apiserver
+	INSTA_UPDATE=no $(STATIC) cargo test --locked --release --target $(TARGET) --package tests --test e2e
+
+test-full: test bench ## what a release needs: every test, and every figure of BENCHMARKS.md
+
+bench: ## the figures of BENCHMARKS.md: calls of guests, and the operator on real nodes
+	@sh tests/preflight.sh bench
+	$(STATIC) cargo bench --locked --target $(TARGET) --package tests --bench guests
+	@$(LAB) bench
+
+$(DENY):
+	cargo install cargo-deny --version $(DENY_VERSION) --locked --no-default-features --root $(CACHE)/cargo-deny-$(DENY_VERSION)
