@@ -3,7 +3,7 @@
 # One build for the operator and for the lab that runs it, so that nothing is compiled twice.
 TARGET := x86_64-unknown-linux-gnu
 STATIC := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C target-feature=+crt-static"
-LAB := $(STATIC) cargo run --locked --quiet --release --target $(TARGET) --package tests --bin lab --
+LAB := $(STATIC) cargo run --locked --release --target $(TARGET) --package tests --bin lab --
 
 CACHE := $(or $(IPU_OPERATOR_CACHE),$(HOME)/.cache/ipu-operator)
 DENY_VERSION := 0.20.2

@@ -1,7 +1,5 @@
 //! The command line of `ipu-operator`; every option can also come from the environment.
 
-use std::path::PathBuf;
-
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::controller::ControllerOptions;
@@ -9,6 +7,7 @@ use crate::job::JobSettings;
 use crate::job::build::PodSettings;
 use crate::policy_cli::PolicyArgs;
 use crate::proxy::ProxyOptions;
+use crate::release::ReleaseOptions;
 use crate::telemetry::LogFormat;
 
 /// A Kubernetes operator for Graphcore IPUs.
@@ -66,21 +65,9 @@ pub struct ControllerArguments {
     /// How the log is written.
     #[command(flatten)]
     pub log: LogArguments,
-    /// Namespace of the release.
-    #[arg(long, env = "IPU_OPERATOR_NAMESPACE")]
-    pub namespace: String,
-    /// Start of the names of the release's objects.
-    #[arg(long, env = "IPU_OPERATOR_FULLNAME", default_value = "ipu-operator")]
-    pub fullname: String,
-    /// Folder of the built-in guests.
-    #[arg(long, env = "IPU_OPERATOR_GUESTS_DIR", default_value = "/guests")]
-    pub guests_dir: PathBuf,
-    /// Folder whose files take the place of built-in guests of the same name.
-    #[arg(long, env = "IPU_OPERATOR_POLICIES_DIR")]
-    pub policies_dir: Option<PathBuf>,
-    /// Folder for compiled guests, which nobody else may write to.
-    #[arg(long, env = "IPU_OPERATOR_COMPILE_CACHE_DIR")]
-    pub compile_cache_dir: Option<PathBuf>,
+    /// The release.
+    #[command(flatten)]
+    pub release: ReleaseOptions,
     /// Port of the probes.
     #[arg(long, env = "IPU_OPERATOR_PROBE_PORT", default_value_t = 8081)]
     pub probe_port: u16,
@@ -116,16 +103,13 @@ pub struct ControllerArguments {
 impl From<ControllerArguments> for ControllerOptions {
     fn from(arguments: ControllerArguments) -> Self {
         let named = |given: Option<String>, suffix: &str| {
-            given.unwrap_or_else(|| format!("{}{suffix}", arguments.fullname))
+            given.unwrap_or_else(|| format!("{}{suffix}", arguments.release.fullname))
         };
         Self {
             webhook_service: named(arguments.webhook_service, "-webhook-svc"),
             webhook_secret: named(arguments.webhook_secret, "-admission"),
             webhook_configuration: named(arguments.webhook_configuration, ""),
-            namespace: arguments.namespace,
-            guests_dir: arguments.guests_dir,
-            policies_dir: arguments.policies_dir,
-            compile_cache_dir: arguments.compile_cache_dir,
+            release: arguments.release,
             probe_port: arguments.probe_port,
             webhook_port: arguments.webhook_port,
             jobs: JobSettings {
@@ -165,7 +149,7 @@ mod tests {
             panic!("it is the proxy");
         };
         assert_eq!(arguments.log.log_level, "debug");
-        assert_eq!(arguments.proxy.fullname, "ipu-operator");
+        assert_eq!(arguments.proxy.release.fullname, "ipu-operator");
     }
 
     #[test]

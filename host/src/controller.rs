@@ -4,7 +4,6 @@ pub mod probes;
 pub mod webhooks;
 
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use kube::Client;
@@ -18,8 +17,9 @@ use crate::agent::explain;
 use crate::certificates::keep::Keeper;
 use crate::certificates::service_names;
 use crate::job::{self, JobSettings};
+use crate::release::ReleaseOptions;
 use crate::wasm::model::Slot;
-use crate::wasm::{Limits, OpenError, Policies, PolicyOptions};
+use crate::wasm::{OpenError, Policies, PolicyOptions};
 
 /// How long to wait before the job reconciler is tried again, where it could not start.
 const JOBS_AGAIN: Duration = Duration::from_secs(5);
@@ -27,14 +27,8 @@ const JOBS_AGAIN: Duration = Duration::from_secs(5);
 /// What the controller process is told by its command line.
 #[derive(Clone, Debug)]
 pub struct ControllerOptions {
-    /// Namespace of the release: where the certificate's Secret is.
-    pub namespace: String,
-    /// Folder of the built-in guests.
-    pub guests_dir: PathBuf,
-    /// Folder whose files take the place of built-in guests of the same name.
-    pub policies_dir: Option<PathBuf>,
-    /// Folder for compiled guests.
-    pub compile_cache_dir: Option<PathBuf>,
+    /// The release; the certificate's Secret is in its namespace.
+    pub release: ReleaseOptions,
     /// Port of the probes.
     pub probe_port: u16,
     /// Port of the webhooks.
@@ -102,10 +96,10 @@ pub async fn run(options: ControllerOptions) -> Result<(), ControllerError> {
 
     let keeper = Keeper {
         client: client.clone(),
-        namespace: options.namespace.clone(),
+        namespace: options.release.namespace.clone(),
         secret: options.webhook_secret.clone(),
         configuration: options.webhook_configuration.clone(),
-        names: service_names(&options.webhook_service, &options.namespace),
+        names: service_names(&options.webhook_service, &options.release.namespace),
     };
     let webhooks = async {
         let serving = webhooks::run(listener, keeper, policies.clone(), &readiness, &stop);
@@ -149,14 +143,9 @@ async fn run_jobs(client: &Client, settings: &JobSettings, stop: &CancellationTo
 }
 
 fn policy_options(options: &ControllerOptions) -> PolicyOptions {
-    PolicyOptions {
-        guests_dir: options.guests_dir.clone(),
-        policies_dir: options.policies_dir.clone(),
-        compile_cache_dir: options.compile_cache_dir.clone(),
-        settings: json!({ "maxIpusPerJob": options.jobs.max_ipus_per_job }),
-        slots: vec![Slot::Defaulting, Slot::Validation],
-        limits: Limits::default(),
-    }
+    let settings = json!({ "maxIpusPerJob": options.jobs.max_ipus_per_job });
+    let slots = [Slot::Defaulting, Slot::Validation];
+    options.release.policies(&slots, settings)
 }
 
 fn stop_on_signals(stop: &CancellationToken) -> Result<(), ControllerError> {

@@ -21,6 +21,8 @@ pub mod policy_cli;
 #[cfg(feature = "operator")]
 pub mod proxy;
 #[cfg(feature = "operator")]
+pub mod release;
+#[cfg(feature = "operator")]
 pub mod rest;
 #[cfg(feature = "operator")]
 pub mod telemetry;

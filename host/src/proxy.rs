@@ -1,6 +1,5 @@
 //! The vipu-proxy process: reconciles IPUPartitions, sweeps, and answers people over REST.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,30 +16,19 @@ use crate::partition::fleet::Fleet;
 use crate::partition::step::Settings;
 use crate::partition::tracker::Tracker;
 use crate::partition::{Context, Reconciler, sweep};
+use crate::release::ReleaseOptions;
 use crate::rest::{self, ServeError, Sources};
 use crate::vipu::registry::{self, Source};
 use crate::vipu::{Deadlines, Registry};
 use crate::wasm::model::Slot;
-use crate::wasm::{Limits, OpenError, Policies, PolicyOptions};
+use crate::wasm::{OpenError, Policies};
 
 /// What the process is told.
 #[derive(Args, Clone, Debug)]
 pub struct ProxyOptions {
-    /// Namespace of the release.
-    #[arg(long, env = "IPU_OPERATOR_NAMESPACE")]
-    pub namespace: String,
-    /// Full name of the release's objects.
-    #[arg(long, env = "IPU_OPERATOR_FULLNAME", default_value = "ipu-operator")]
-    pub fullname: String,
-    /// Folder of the built-in policies.
-    #[arg(long, env = "IPU_OPERATOR_GUESTS_DIR", default_value = "/guests")]
-    pub guests_dir: PathBuf,
-    /// Folder whose policies take the place of built-in ones of the same name.
-    #[arg(long, env = "IPU_OPERATOR_POLICIES_DIR")]
-    pub policies_dir: Option<PathBuf>,
-    /// Folder for compiled policies.
-    #[arg(long, env = "IPU_OPERATOR_COMPILE_CACHE_DIR")]
-    pub compile_cache_dir: Option<PathBuf>,
+    /// The release.
+    #[command(flatten)]
+    pub release: ReleaseOptions,
     /// Port of the REST for people.
     #[arg(long, env = "IPU_OPERATOR_PORT", default_value_t = 8080)]
     pub port: u16,
@@ -121,7 +109,7 @@ pub async fn run(options: ProxyOptions) -> Result<(), ProxyError> {
         tracing::info!("told to stop; what is under way comes to its end");
         on_signal.cancel();
     });
-    let policies = Policies::open(policy_options(&options)).await?;
+    let policies = Policies::open(options.release.policies(&[Slot::Placement], json!({}))).await?;
     run_with(options, client, policies, stop).await
 }
 
@@ -135,7 +123,7 @@ pub async fn run_with(
     let registry = Arc::new(Registry::new(deadlines(&options)));
     let fleet = Arc::new(Fleet::new(registry.clone()));
     let settings = Settings {
-        installation: installation(&client, &options.namespace).await?,
+        installation: installation(&client, &options.release.namespace).await?,
         forming: Duration::from_secs(options.vipu_timeout_seconds),
         grace: options.times.in_error,
     };
@@ -145,7 +133,7 @@ pub async fn run_with(
     let reconciler = Reconciler::new(context.clone());
     let partitions = reconciler.store();
     let tracker = Tracker {
-        namespace: options.namespace.clone(),
+        namespace: options.release.namespace.clone(),
         name: options.tracker_configmap.clone(),
     };
     let sources = Sources {
@@ -186,9 +174,9 @@ async fn follow_controllers(
     registry: Arc<Registry>,
     stop: CancellationToken,
 ) {
-    let fallback = format!("{}-vipu-controllers", options.fullname);
+    let fallback = format!("{}-vipu-controllers", options.release.fullname);
     let name = options.controllers_configmap.unwrap_or(fallback);
-    let events = registry::watch_config_map(client, &options.namespace, &name);
+    let events = registry::watch_config_map(client, &options.release.namespace, &name);
     tokio::select! {
         () = registry.follow(events) => {}
         () = stop.cancelled() => {}
@@ -227,16 +215,5 @@ fn deadlines(options: &ProxyOptions) -> Deadlines {
         connect: Duration::from_secs(3),
         read: Duration::from_secs(10),
         change: Duration::from_secs(options.vipu_timeout_seconds),
-    }
-}
-
-fn policy_options(options: &ProxyOptions) -> PolicyOptions {
-    PolicyOptions {
-        guests_dir: options.guests_dir.clone(),
-        policies_dir: options.policies_dir.clone(),
-        compile_cache_dir: options.compile_cache_dir.clone(),
-        settings: json!({}),
-        slots: vec![Slot::Placement],
-        limits: Limits::default(),
     }
 }

@@ -16,6 +16,7 @@ mod limits;
 mod load;
 pub mod model;
 mod samples;
+mod slot_state;
 mod store;
 mod watch;
 
@@ -24,7 +25,8 @@ pub use compile::{CompileError, compile_as_child};
 pub use componentize::{CONTRACT, ComponentizeError, componentize};
 pub use engine::EngineError;
 pub use inspect::{InspectError, Inspection, inspect};
-pub use library::{ModuleInfo, OpenError, Policies, PolicyOptions, Problem};
+pub use library::{OpenError, Policies, PolicyOptions};
 pub use limits::Limits;
 pub use load::LoadError;
+pub use slot_state::{ModuleInfo, Problem};
 pub use store::OverLimit;

@@ -2,10 +2,9 @@
 //! one step.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
-use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
@@ -17,9 +16,9 @@ use super::engine::{EngineError, GuestEngine};
 use super::limits::Limits;
 use super::load::{self, LoadError, Module};
 use super::model::{
-    ControllerView, Defaulted, ModuleDigest, Operation, PlaceAttempt, PlaceRequest, Placed, Served,
-    Slot, Verdict,
+    ControllerView, Defaulted, Operation, PlaceAttempt, PlaceRequest, Placed, Served, Slot, Verdict,
 };
+use super::slot_state::{ModuleInfo, Problem, SlotState};
 
 /// Where policies come from and what they are told.
 #[derive(Clone, Debug)]
@@ -61,34 +60,6 @@ pub enum OpenError {
     Join(#[from] tokio::task::JoinError),
 }
 
-/// A module in use.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ModuleInfo {
-    /// Where it decides.
-    pub slot: Slot,
-    /// Which module it is.
-    pub digest: ModuleDigest,
-    /// The file that it came from.
-    pub source: PathBuf,
-    /// Since when it decides.
-    pub since: Timestamp,
-}
-
-/// A file that was to become a policy and did not; the module before it goes on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Problem {
-    /// Where it was to decide.
-    pub slot: Slot,
-    /// The file.
-    pub source: PathBuf,
-    /// Digest of the file, where it could be read.
-    pub digest: Option<ModuleDigest>,
-    /// What is wrong with it, with its causes.
-    pub reason: String,
-    /// When it was refused.
-    pub since: Timestamp,
-}
-
 /// The policies in use. Cheap to clone; all clones see the same modules.
 #[derive(Clone)]
 pub struct Policies {
@@ -106,12 +77,6 @@ struct Inner {
     refreshing: Mutex<()>,
 }
 
-struct SlotState {
-    slot: Slot,
-    current: RwLock<Option<Arc<Module>>>,
-    problem: Mutex<Option<Problem>>,
-}
-
 impl Policies {
     /// Loads a module for every slot. A broken file in the policies' folder does not stop it, since
     /// the built-in one goes on; a broken or missing built-in one does.
@@ -123,11 +88,7 @@ impl Policies {
     pub fn open_blocking(options: PolicyOptions) -> Result<Self, OpenError> {
         let cache_dir = options.compile_cache_dir.as_deref();
         let engine = GuestEngine::new(options.limits, cache_dir)?;
-        let slots = options.slots.iter().map(|slot| SlotState {
-            slot: *slot,
-            current: RwLock::new(None),
-            problem: Mutex::new(None),
-        });
+        let slots = options.slots.iter().map(|slot| SlotState::new(*slot));
         let inner = Inner {
             compiler: Compiler::choose(cache_dir),
             engine,
@@ -222,32 +183,21 @@ impl Policies {
     /// The modules in use.
     pub fn modules(&self) -> Vec<ModuleInfo> {
         let states = self.inner.slots.iter();
-        states
-            .filter_map(|state| {
-                let module = state.current()?;
-                Some(ModuleInfo {
-                    slot: state.slot,
-                    digest: module.digest.clone(),
-                    source: module.source.clone(),
-                    since: module.since,
-                })
-            })
-            .collect()
+        states.filter_map(SlotState::info).collect()
     }
 
     /// Files that were to become policies and did not.
     pub fn problems(&self) -> Vec<Problem> {
         let states = self.inner.slots.iter();
-        states
-            .filter_map(|state| lock(&state.problem).clone())
-            .collect()
+        states.filter_map(SlotState::problem).collect()
     }
 
     /// Looks at the files again and exchanges the modules whose file has changed.
     pub async fn refresh(&self) {
         let inner = Arc::clone(&self.inner);
         let refreshed = spawn_blocking(move || {
-            let _one_at_a_time = lock(&inner.refreshing);
+            let refreshing = inner.refreshing.lock();
+            let _one_at_a_time = refreshing.unwrap_or_else(PoisonError::into_inner);
             for state in &inner.slots {
                 inner.refresh_slot(state);
             }
@@ -268,7 +218,7 @@ impl Policies {
         self.inner
             .slots
             .iter()
-            .find(|state| state.slot == slot)?
+            .find(|state| state.slot() == slot)?
             .current()
     }
 
@@ -297,37 +247,30 @@ impl Policies {
     }
 }
 
-impl SlotState {
-    fn current(&self) -> Option<Arc<Module>> {
-        self.current
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-}
-
 impl Inner {
     /// The first module of a slot: the override, else the built-in one.
     fn open_slot(&self, state: &SlotState) -> Result<(), OpenError> {
-        if let Some(path) = self.override_of(state.slot) {
+        if let Some(path) = self.override_of(state.slot()) {
             self.try_file(state, path);
             if state.current().is_some() {
                 return Ok(());
             }
         }
-        let path = self.options.guests_dir.join(state.slot.file_name());
+        let path = self.options.guests_dir.join(state.slot().file_name());
         let loaded = load::read(&path, self.options.limits.module)
-            .and_then(|bytes| self.load(state, path.clone(), &bytes));
-        loaded.map_err(|source| OpenError::Module {
-            slot: state.slot,
+            .and_then(|bytes| self.load(state.slot(), path.clone(), &bytes));
+        let module = loaded.map_err(|source| OpenError::Module {
+            slot: state.slot(),
             path: path.display().to_string(),
             source,
-        })
+        })?;
+        state.fall_back(module);
+        Ok(())
     }
 
     fn refresh_slot(&self, state: &SlotState) {
-        let built_in = || self.options.guests_dir.join(state.slot.file_name());
-        let path = self.override_of(state.slot).unwrap_or_else(built_in);
+        let built_in = || self.options.guests_dir.join(state.slot().file_name());
+        let path = self.override_of(state.slot()).unwrap_or_else(built_in);
         self.try_file(state, path);
     }
 
@@ -341,77 +284,26 @@ impl Inner {
     fn try_file(&self, state: &SlotState, path: PathBuf) {
         let bytes = match load::read(&path, self.options.limits.module) {
             Ok(bytes) => bytes,
-            Err(error) => return Self::refuse(state, path, None, &error),
+            Err(error) => return state.refuse(path, None, with_causes(&error)),
         };
         let digest = load::digest(&bytes);
-        if state
-            .current()
-            .is_some_and(|module| module.digest == digest)
-        {
-            *lock(&state.problem) = None;
+        if state.keeps(&digest) || state.has_refused(&digest) {
             return;
         }
-        let known = lock(&state.problem)
-            .as_ref()
-            .is_some_and(|problem| problem.digest.as_ref() == Some(&digest));
-        if known {
-            return;
-        }
-        match self.load(state, path.clone(), &bytes) {
-            Ok(()) => *lock(&state.problem) = None,
-            Err(error) => Self::refuse(state, path, Some(digest), &error),
+        match self.load(state.slot(), path.clone(), &bytes) {
+            Ok(module) => state.adopt(module),
+            Err(error) => state.refuse(path, Some(digest), with_causes(&error)),
         }
     }
 
-    /// Loads a module and puts it in the place of the one before.
-    fn load(&self, state: &SlotState, source: PathBuf, bytes: &[u8]) -> Result<(), LoadError> {
-        let callable = load::load(
-            &self.engine,
-            &self.compiler,
-            state.slot,
-            bytes,
-            &self.settings,
-        )?;
-        let module = Module {
+    fn load(&self, slot: Slot, source: PathBuf, bytes: &[u8]) -> Result<Module, LoadError> {
+        let (engine, compiler) = (&self.engine, &self.compiler);
+        Ok(Module {
+            callable: load::load(engine, compiler, slot, bytes, &self.settings)?,
             digest: load::digest(bytes),
             since: Timestamp::now(),
-            callable,
             source,
-        };
-        tracing::info!(
-            policy = %state.slot,
-            digest = %module.digest,
-            file = %module.source.display(),
-            "a policy is in use"
-        );
-        *state
-            .current
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(module));
-        Ok(())
-    }
-
-    fn refuse(state: &SlotState, source: PathBuf, digest: Option<ModuleDigest>, error: &LoadError) {
-        let reason = with_causes(error);
-        let mut problem = lock(&state.problem);
-        let is_news = problem
-            .as_ref()
-            .is_none_or(|known| known.reason != reason || known.source != source);
-        if !is_news {
-            return;
-        }
-        tracing::error!(
-            policy = %state.slot,
-            file = %source.display(),
-            "a policy is refused, and the one before stays in use: {reason}"
-        );
-        *problem = Some(Problem {
-            slot: state.slot,
-            source,
-            digest,
-            reason,
-            since: Timestamp::now(),
-        });
+        })
     }
 }
 
@@ -425,8 +317,4 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

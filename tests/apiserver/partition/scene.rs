@@ -11,7 +11,8 @@ use ipu_operator::api::ipupartition::{
 use ipu_operator::names;
 use ipu_operator::partition::sweep;
 use ipu_operator::proxy::{self, ProxyOptions, Times};
-use ipu_operator::wasm::{Limits, Policies, PolicyOptions};
+use ipu_operator::release::ReleaseOptions;
+use ipu_operator::wasm::Policies;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Namespace, Pod, PodSpec};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
@@ -101,11 +102,13 @@ impl Scene {
 
     pub(crate) async fn start_proxy(&mut self) {
         let options = ProxyOptions {
-            namespace: NAMESPACE.to_owned(),
-            fullname: "ipu-operator".to_owned(),
-            guests_dir: PathBuf::from("/nonexistent"),
-            policies_dir: None,
-            compile_cache_dir: None,
+            release: ReleaseOptions {
+                namespace: NAMESPACE.to_owned(),
+                fullname: "ipu-operator".to_owned(),
+                guests_dir: PathBuf::from("/nonexistent"),
+                policies_dir: None,
+                compile_cache_dir: None,
+            },
             port: self.port,
             controllers_configmap: None,
             tracker_configmap: "ipu-partitions-tracker".to_owned(),
@@ -119,14 +122,7 @@ impl Scene {
             },
         };
         // Without a placement module the built-in walk decides, which is the same code.
-        let policies = Policies::open(PolicyOptions {
-            guests_dir: options.guests_dir.clone(),
-            policies_dir: None,
-            compile_cache_dir: None,
-            settings: serde_json::json!({}),
-            slots: Vec::new(),
-            limits: Limits::default(),
-        });
+        let policies = Policies::open(options.release.policies(&[], serde_json::json!({})));
         let policies = policies.await.unwrap();
         let client = self.client.clone();
         let stop = CancellationToken::new();

@@ -1,0 +1,43 @@
+//! What both processes of a release are told: which release they belong to, and where its policies are.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::Value;
+
+use crate::wasm::model::Slot;
+use crate::wasm::{Limits, PolicyOptions};
+
+/// The release that a process belongs to.
+#[derive(Args, Clone, Debug)]
+pub struct ReleaseOptions {
+    /// Namespace of the release.
+    #[arg(long, env = "IPU_OPERATOR_NAMESPACE")]
+    pub namespace: String,
+    /// Start of the names of the release's objects.
+    #[arg(long, env = "IPU_OPERATOR_FULLNAME", default_value = "ipu-operator")]
+    pub fullname: String,
+    /// Folder of the built-in guests.
+    #[arg(long, env = "IPU_OPERATOR_GUESTS_DIR", default_value = "/guests")]
+    pub guests_dir: PathBuf,
+    /// Folder whose files take the place of built-in guests of the same name.
+    #[arg(long, env = "IPU_OPERATOR_POLICIES_DIR")]
+    pub policies_dir: Option<PathBuf>,
+    /// Folder for compiled guests, which nobody else may write to.
+    #[arg(long, env = "IPU_OPERATOR_COMPILE_CACHE_DIR")]
+    pub compile_cache_dir: Option<PathBuf>,
+}
+
+impl ReleaseOptions {
+    /// The policies that a process asks, and the settings that they are given.
+    pub fn policies(&self, slots: &[Slot], settings: Value) -> PolicyOptions {
+        PolicyOptions {
+            guests_dir: self.guests_dir.clone(),
+            policies_dir: self.policies_dir.clone(),
+            compile_cache_dir: self.compile_cache_dir.clone(),
+            settings,
+            slots: slots.to_vec(),
+            limits: Limits::default(),
+        }
+    }
+}
