@@ -3,7 +3,7 @@
 # One build for the operator and for the lab that runs it, so that nothing is compiled twice.
 TARGET := x86_64-unknown-linux-gnu
 STATIC := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C target-feature=+crt-static"
-LAB := $(STATIC) cargo run --locked --release --target $(TARGET) --package tests --bin lab --
+LAB := $(STATIC) cargo run --locked --release --target $(TARGET) --package tests --no-default-features --bin lab --
 
 CACHE := $(or $(IPU_OPERATOR_CACHE),$(HOME)/.cache/ipu-operator)
 DENY_VERSION := 0.20.2
@@ -43,7 +43,7 @@ test: ## everything there is, with one end-to-end run on real nodes
 	$(DENY) --locked --workspace check bans licenses sources
 	@$(LAB) fetch
 	INSTA_UPDATE=no cargo test --locked --package tests --test apiserver
-	INSTA_UPDATE=no $(STATIC) cargo test --locked --release --target $(TARGET) --package tests --test e2e
+	INSTA_UPDATE=no $(STATIC) cargo test --locked --release --target $(TARGET) --package tests --no-default-features --test e2e
 
 test-full: test bench ## what a release needs: every test, and every figure of BENCHMARKS.md
 

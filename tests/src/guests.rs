@@ -1,5 +1,6 @@
 //! Builds the guests: core modules by cargo, components by the operator's own library.
 
+#[cfg(feature = "suites")]
 pub mod bindings;
 pub mod toolchain;
 
