@@ -27,6 +27,19 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    #[command(flatten)]
+    Task(Task),
+    /// Live as the first process of a node.
+    #[command(hide = true)]
+    Node {
+        /// File that describes the node.
+        spec: PathBuf,
+    },
+}
+
+// What people ask of the lab. A doc comment here would become the description of the program.
+#[derive(Subcommand)]
+enum Task {
     /// Build and download everything that the cluster is made of, and check what is there.
     Fetch,
     /// Start the cluster and install the operator. It can be repeated.
@@ -39,16 +52,14 @@ enum Command {
     Bench,
     /// Build the operator, the agent and the guests for release into `dist`.
     Dist,
-    /// Live as the first process of a node.
-    #[command(hide = true)]
-    Node {
-        /// File that describes the node.
-        spec: PathBuf,
-    },
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse().command) {
+    let done = match Cli::parse().command {
+        Command::Task(task) => run(&task),
+        Command::Node { spec } => node::run(&spec).map_err(Into::into),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("lab: {error:#}");
@@ -57,30 +68,26 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<()> {
-    if let Command::Node { spec } = command {
-        return Ok(node::run(&spec)?);
-    }
+fn run(task: &Task) -> Result<()> {
     let settings = Settings::from_env()?;
     let progress = Progress::start();
-    match command {
-        Command::Fetch => {
+    match task {
+        Task::Fetch => {
             let tools = Tools::fetch(&settings, &progress)?;
             for (name, path) in tools.programs() {
                 println!("{name} {}", path.display());
             }
         }
-        Command::Up => {
+        Task::Up => {
             let installed = runtime()?.block_on(operator::up(&settings, &progress))?;
             print_usage(&installed);
         }
-        Command::Down => cluster::down(&settings, &progress)?,
-        Command::Demo => runtime()?.block_on(demo::run(&settings, &progress))?,
-        Command::Bench => runtime()?.block_on(bench(&settings, &progress))?,
-        Command::Dist => {
+        Task::Down => cluster::down(&settings, &progress)?,
+        Task::Demo => runtime()?.block_on(demo::run(&settings, &progress))?,
+        Task::Bench => runtime()?.block_on(bench(&settings, &progress))?,
+        Task::Dist => {
             Dist::build(&settings, &progress)?;
         }
-        Command::Node { .. } => unreachable!("handled above"),
     }
     Ok(())
 }

@@ -3,12 +3,15 @@
 use std::{ffi::OsString, fs, process::Command};
 
 use super::{Image, ImageError, make, oci::ImageConfig};
-use crate::lab::{
-    command,
-    files::{At, make_dir, remove},
-    progress::Progress,
-    settings::Settings,
-    tools::{Tools, debian},
+use crate::{
+    debian::mirror,
+    lab::{
+        command,
+        files::{At, make_dir, remove},
+        progress::Progress,
+        settings::Settings,
+        tools::{Tools, debian},
+    },
 };
 
 /// Name of the image.
@@ -35,7 +38,7 @@ pub fn ensure(
         let layer = dir.join("layer.tar");
         let work = dir.join("work");
         make_dir(&work)?;
-        let mirror = debian::mirror().map_err(ImageError::Debian)?;
+        let mirror = mirror().map_err(ImageError::Debian)?;
         // mmdebstrap mounts into the tree that it makes: in a namespace of its own, so that a killed
         // one leaves no mount.
         let mut mmdebstrap = Command::new("unshare");
