@@ -9,7 +9,9 @@ pub mod observe;
 pub mod phase;
 pub mod plan;
 pub mod report;
+pub mod restart;
 pub mod retry;
+pub mod rollout;
 #[cfg(test)]
 mod tests;
 pub mod validate;
@@ -162,6 +164,9 @@ async fn step(context: &Context, namespace: &str, name: &str) -> Result<Action, 
     if seen.job.metadata.deletion_timestamp.is_some() {
         return finalize(context, &seen).await;
     }
+    if validate::managed_by_another(&seen.object) {
+        return Ok(Action::await_change());
+    }
     let max_ipus = context.settings.max_ipus_per_job;
     let job = match validate::validate(&seen.object, max_ipus) {
         Ok(job) => job,
@@ -172,11 +177,15 @@ async fn step(context: &Context, namespace: &str, name: &str) -> Result<Action, 
         context.set_finalizer(&seen, true).await?;
         return Ok(Action::await_change());
     }
-    let facts = facts::facts(&job, &seen.observed);
+    let now = Timestamp::now();
+    let facts = facts::facts(&job, &seen.observed, now);
     let phase = phase::phase(&job, &facts);
     let plan = plan::plan(&job, &facts, &phase, &context.settings.pods);
+    if plan.delete_job {
+        writes::delete_job(&context.jobs(&seen), &seen.job).await?;
+        return Ok(Action::await_change());
+    }
     let obstacles = context.apply(&seen, &plan).await?;
-    let now = Timestamp::now();
     let old = &seen.observed.status;
     let status = report::status(&job, &facts, &phase, &obstacles, old, now);
     context.report(&seen, status, now).await?;

@@ -41,6 +41,15 @@ pub const PARTITION_ID_LABEL: &str = "graphcore.ai/partition-id";
 /// Annotation of a job's worker Pods: a hash of the template that they were made from.
 pub const TEMPLATE_HASH_ANNOTATION: &str = "graphcore.ai/template-hash";
 
+/// Annotation of a job's Pods: the container whose end is the Pod's end, whatever runs beside it.
+pub const MAIN_CONTAINER_ANNOTATION: &str = "graphcore.ai/main-container";
+
+/// Label of a job's Pods: which run of the job they belong to, from 0.
+pub const RUN_LABEL: &str = "graphcore.ai/run";
+
+/// The value of `spec.managedBy` that means this operator, which a missing one means as well.
+pub const JOB_CONTROLLER: &str = "graphcore.ai/ipu-operator";
+
 /// Label of everything that the operator makes; its value is `MANAGED_BY`.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 

@@ -1,7 +1,8 @@
-//! `ipu-agent idle`: PID 1 of a worker that waits for commands of its launcher.
+//! `ipu-agent idle`: PID 1 of a container in which others start processes: the launcher in its
+//! workers, a user in an interactive session.
 //!
 //! It reaps what is orphaned to it, passes SIGTERM and SIGINT on to every other process of the
-//! container, and ends with 0 as soon as they are gone. By itself it never ends.
+//! container, and ends with 0 as soon as they are gone. By itself it ends only after a given time.
 
 use std::collections::{HashMap, HashSet};
 use std::thread;
@@ -11,7 +12,7 @@ use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, getpid};
+use nix::unistd::{Pid, alarm, getpid};
 
 /// How often the end of the other processes is looked for once they were told to end.
 const POLL: Duration = Duration::from_millis(10);
@@ -32,22 +33,39 @@ pub enum IdleError {
 
 /// Waits for SIGTERM or SIGINT, reaping meanwhile; then passes the signal on and answers when all
 /// other processes have ended, or after `patience`: the kernel kills what is left when PID 1 ends.
+/// After `session` seconds, where given, it does the same by itself, with SIGTERM.
 ///
 /// Signals are held back and taken one by one, so no handler runs and nothing is lost: a blocked
 /// signal reaches PID 1 although the kernel drops unhandled ones.
-pub fn idle(patience: Duration) -> Result<(), IdleError> {
+pub fn idle(patience: Duration, session: Option<u32>) -> Result<(), IdleError> {
     let mut signals = SigSet::empty();
-    for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT] {
+    for signal in [
+        Signal::SIGCHLD,
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGALRM,
+    ] {
         signals.add(signal);
     }
     signals.thread_block().map_err(IdleError::Block)?;
     let others = Others::of_this_process()?;
-    // Whoever reads the log of a worker sees that its silence is meant.
-    println!("ipu-agent: waiting for commands of the launcher");
+    // Whoever reads the log sees that its silence is meant.
+    match session {
+        None => println!("ipu-agent: waiting for commands of the launcher"),
+        Some(seconds) => {
+            println!("ipu-agent: a session of {seconds} s; use `kubectl exec` to work in it");
+            alarm::set(seconds);
+        }
+    }
     loop {
         match signals.wait().map_err(IdleError::Wait)? {
             signal @ (Signal::SIGTERM | Signal::SIGINT) => {
                 others.end(signal, patience);
+                return Ok(());
+            }
+            Signal::SIGALRM => {
+                println!("ipu-agent: the time of the session is over");
+                others.end(Signal::SIGTERM, patience);
                 return Ok(());
             }
             _ => reap(),

@@ -40,7 +40,8 @@ pub fn ipujob() -> CustomResourceDefinition {
                 Some("The Pod template of every worker; everything in it passes through.".into());
         }
         if let Some(spec) = property(schema, &["spec"]) {
-            spec.x_kubernetes_validations = Some(vec![instances_stay_with_a_launcher()]);
+            spec.x_kubernetes_validations =
+                Some(vec![instances_stay_with_a_launcher(), manager_stays()]);
         }
     }
     definition
@@ -93,6 +94,22 @@ fn instances_stay_with_a_launcher() -> ValidationRule {
                 .into(),
         ),
         field_path: Some(".jobInstances".into()),
+        reason: Some("FieldValueForbidden".into()),
+        ..ValidationRule::default()
+    }
+}
+
+/// As in a Kubernetes Job: two controllers must never believe that a job is theirs.
+fn manager_stays() -> ValidationRule {
+    ValidationRule {
+        rule: "has(self.managedBy) == has(oldSelf.managedBy) \
+               && (!has(self.managedBy) || self.managedBy == oldSelf.managedBy)"
+            .into(),
+        message: Some(
+            "managedBy cannot change once the job exists; delete the job and create it again"
+                .into(),
+        ),
+        field_path: Some(".managedBy".into()),
         reason: Some("FieldValueForbidden".into()),
         ..ValidationRule::default()
     }

@@ -93,6 +93,24 @@ pub struct IPUJobSpec {
     /// Which Pods are deleted once the job has finished for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clean_pod_policy: Option<CleanPodPolicy>,
+    /// Whether the job rests: its Pods are deleted and its partitions given back until it is false
+    /// again. As in a Kubernetes Job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspend: Option<bool>,
+    /// Who carries the job out; missing or `graphcore.ai/ipu-operator`: this operator. Any other value
+    /// makes it leave the job alone. Fixed once the job exists. As in a Kubernetes Job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub managed_by: Option<String>,
+    /// Seconds, from the start of the job over all its runs, after which it is ended as Failed. As in
+    /// a Kubernetes Job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub active_deadline_seconds: Option<i64>,
+    /// Seconds after which a job that has finished is deleted; missing: never. As in a Kubernetes Job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub ttl_seconds_after_finished: Option<i32>,
 }
 
 /// The worker Pods of a job.

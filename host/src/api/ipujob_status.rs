@@ -1,5 +1,7 @@
 //! The status of an IPUJob, with the keys and strings that users of the original operator know.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -46,9 +48,56 @@ pub struct IPUJobStatus {
     /// The `metadata.generation` that this status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// When an interactive session ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_end_time: Option<Time>,
+    /// What the operator has to remember of the run that goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunStatus>,
     /// What the job went through, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<JobCondition>,
+}
+
+/// What the operator has to remember of a run: it cannot be seen in the cluster any more once a Pod
+/// is gone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunStatus {
+    /// Which run it is, from 0. Pods of an earlier run are deleted.
+    #[serde(default)]
+    pub number: i64,
+    /// How many runs have failed.
+    #[serde(default)]
+    pub failures: i32,
+    /// Before this time no Pod of the run is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Time>,
+    /// Why the job is being started again; gone as soon as it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restarting: Option<String>,
+    /// Since when the API server refuses Pods of the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_since: Option<Time>,
+    /// By instance: the partition (`<id>/<reset generation>`) that its Pods have begun to use. It is
+    /// reset before others use it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub used: BTreeMap<String, String>,
+    /// By instance: how it ended, where it has and others go on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ended: BTreeMap<String, InstanceEnd>,
+}
+
+/// How one instance ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InstanceEnd {
+    /// How it failed; missing where it ended well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// Exit code of the container that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
 }
 
 /// The STATUS column.
@@ -63,6 +112,8 @@ pub enum JobState {
     Completed,
     /// Ended badly, or can never start.
     Failed,
+    /// At rest, because `spec.suspend` says so.
+    Suspended,
 }
 
 /// Worker Pods by state.

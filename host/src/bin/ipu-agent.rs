@@ -23,11 +23,14 @@ enum Task {
         /// A folder that other containers of the Pod mount.
         dir: PathBuf,
     },
-    /// Be PID 1 of a worker: reap, pass SIGTERM and SIGINT on, and end.
+    /// Be PID 1 of a container: reap, pass SIGTERM and SIGINT on, and end.
     Idle {
         /// Seconds that the other processes have to end after a signal.
         #[arg(long, default_value_t = 10)]
         grace_seconds: u64,
+        /// Seconds after which it ends by itself; missing: never.
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+        seconds: Option<u32>,
     },
     /// Run a command in another Pod with this program's stdin, stdout, stderr and exit code.
     /// The agent's own failures end with 255, as those of ssh do.
@@ -59,8 +62,11 @@ fn run(task: Task) -> Result<u8, Box<dyn std::error::Error>> {
             install::install(&dir)?;
             Ok(0)
         }
-        Task::Idle { grace_seconds } => {
-            idle::idle(Duration::from_secs(grace_seconds))?;
+        Task::Idle {
+            grace_seconds,
+            seconds,
+        } => {
+            idle::idle(Duration::from_secs(grace_seconds), seconds)?;
             Ok(0)
         }
         Task::Exec {

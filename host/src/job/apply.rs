@@ -26,6 +26,12 @@ pub async fn apply(
     for deletion in &plan.delete_pods {
         writes::delete(&pods, deletion).await?;
     }
+    for pod in &plan.end_pods {
+        writes::end_pod(&pods, pod).await?;
+    }
+    for reset in &plan.reset_partitions {
+        writes::reset(&partitions, reset).await?;
+    }
     for partition in &plan.create_partitions {
         // The name holds the owner's UID: one that exists was made by us, for this job.
         let made = writes::create(&partitions, partition, owner).await?;

@@ -1,5 +1,6 @@
 //! Pure: what a job's Pods and partitions say, reduced to what decisions need.
 
+pub mod due;
 pub mod partition;
 pub mod pod;
 
@@ -9,10 +10,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde::Serialize;
 
+use self::due::Due;
 use self::partition::PartitionState;
-use self::pod::{Failure, PodState};
+use self::pod::PodState;
+use super::report;
 use super::validate::ValidJob;
-use crate::api::ipujob_status::IPUJobStatus;
+use crate::api::ipujob_status::{IPUJobStatus, InstanceEnd, RunStatus};
 use crate::api::ipupartition::IPUPartition;
 use crate::names;
 
@@ -32,16 +35,24 @@ pub struct Observed {
 pub struct Facts {
     /// The instances that are wanted, in order.
     pub instances: Vec<Instance>,
-    /// Instances beyond the wanted number that still have a Pod or a partition, in order.
+    /// Instances beyond the wanted number that stand in while others are replaced, in order.
+    pub surge: Vec<Instance>,
+    /// Instances beyond these that still have a Pod or a partition, in order.
     pub surplus: Vec<Instance>,
     /// The launcher Pod; `Absent` also in jobs that have none.
     pub launcher: Member,
+    /// Since when the launcher's container runs, where it does.
+    pub launcher_since: Option<Timestamp>,
     /// Whether the status says that the job ran: what became of a Pod that is gone depends on it.
     pub ran: bool,
+    /// Whether the status says that the job ended because its time was over.
+    pub timed_out: bool,
     /// The end that the status records.
     pub recorded: Option<Recorded>,
-    /// Live workers that were made from another template than the job has now.
-    pub outdated: Vec<String>,
+    /// What the status remembers of the run.
+    pub run: RunStatus,
+    /// What is due by the clock.
+    pub due: Due,
 }
 
 /// One instance: a partition and the Pods that share it.
@@ -53,6 +64,12 @@ pub struct Instance {
     pub partition: Owned<PartitionState>,
     /// Its worker Pods, in order of their GCD.
     pub workers: Vec<Member>,
+    /// Live workers of it that were made from another template than the job has now.
+    pub outdated: Vec<String>,
+    /// The end that the status records; a Pod that is gone since does not come back.
+    pub end: Option<InstanceEnd>,
+    /// Whether its Pods have begun to use the partition: others use it only after a reset.
+    pub spent: bool,
 }
 
 /// One Pod that the job has or wants.
@@ -67,6 +84,8 @@ pub struct Owned<S> {
     pub uid: Option<String>,
     /// Whether its deletion was asked for already, whatever else it says.
     pub leaving: bool,
+    /// Whether containers run on beside a main container that has ended.
+    pub lingers: bool,
     /// What it says.
     pub state: S,
 }
@@ -80,72 +99,192 @@ pub enum Recorded {
     Failed,
 }
 
-/// Reduces what was read to what decisions need.
-pub fn facts(job: &ValidJob, observed: &Observed) -> Facts {
-    let pods: BTreeMap<&str, &Pod> = observed
-        .pods
-        .iter()
-        .filter_map(|pod| Some((pod.metadata.name.as_deref()?, pod)))
+/// Reduces what was read to what decisions need at `now`.
+pub fn facts(job: &ValidJob, observed: &Observed, now: Timestamp) -> Facts {
+    let reader = Reader::new(job, observed);
+    let instances: Vec<Instance> = (0..job.instances)
+        .map(|index| reader.instance(index))
         .collect();
-    let partitions: BTreeMap<u32, &IPUPartition> = observed
-        .partitions
-        .iter()
-        .map(|partition| (partition.spec.slot, partition))
-        .collect();
-    let surplus = existing_instances(observed)
-        .filter(|index| *index >= job.instances)
-        .map(|index| instance(job, index, &pods, &partitions))
-        .collect();
-    let launcher = names::launcher(&job.name);
+    let outdated = instances.iter().filter(|found| found.is_outdated()).count();
+    let surge = if job.launcher.is_some() {
+        0
+    } else {
+        let outdated = u32::try_from(outdated).unwrap_or(u32::MAX);
+        job.strategy.surge(job.instances).min(outdated)
+    };
+    let wanted = job.instances.saturating_add(surge);
+    let surplus = existing_instances(observed).filter(|index| *index >= wanted);
     Facts {
-        instances: (0..job.instances)
-            .map(|index| instance(job, index, &pods, &partitions))
+        surge: (job.instances..wanted)
+            .map(|index| reader.instance(index))
             .collect(),
-        surplus,
-        launcher: member(launcher, &pods, None),
-        ran: observed.status.conditions.iter().any(|condition| {
-            condition.type_ == super::report::RUNNING && condition.status == "True"
+        surplus: surplus.map(|index| reader.instance(index)).collect(),
+        launcher_since: reader.launcher_since(),
+        launcher: reader.member(names::launcher(&job.name), None),
+        ran: report::says(&observed.status, report::RUNNING),
+        timed_out: observed.status.conditions.iter().any(|condition| {
+            condition.type_ == report::FAILED && condition.reason == report::DEADLINE_EXCEEDED
         }),
-        recorded: super::report::recorded(&observed.status),
-        outdated: outdated(job, observed),
+        recorded: report::recorded(&observed.status),
+        due: due::due(job, &observed.status, now),
+        run: reader.run,
+        instances,
+    }
+}
+
+impl Facts {
+    /// Every instance that there is.
+    pub fn all(&self) -> impl Iterator<Item = &Instance> {
+        let beyond = self.surge.iter().chain(&self.surplus);
+        self.instances.iter().chain(beyond)
+    }
+
+    /// The workers of every wanted instance.
+    pub fn workers(&self) -> impl Iterator<Item = &Member> {
+        self.instances.iter().flat_map(|found| &found.workers)
+    }
+
+    /// Live workers of wanted instances that were made from another template than the job has now.
+    pub fn outdated(&self) -> Vec<&str> {
+        let outdated = self.instances.iter().flat_map(|found| &found.outdated);
+        outdated.map(String::as_str).collect()
     }
 }
 
 impl Instance {
-    /// Whether all its Pods have run to their end.
+    /// Whether all its Pods have run to their end, now or at an earlier look.
     pub fn ended(&self) -> bool {
-        self.workers.iter().all(|worker| worker.state.ended())
+        self.end.is_some() || self.workers.iter().all(|worker| worker.state.ended())
     }
 
-    /// Whether a Pod of it exists that has not ended.
+    /// Whether a Pod of it exists that may still use the partition.
     pub fn live(&self) -> bool {
-        self.workers
-            .iter()
-            .any(|worker| worker.uid.is_some() && !worker.state.ended())
+        self.workers.iter().any(Member::live)
     }
 
-    /// The first of its Pods that failed.
-    pub fn failure(&self) -> Option<&Failure> {
-        self.workers
-            .iter()
-            .find_map(|worker| worker.state.failure())
+    /// Whether a Pod has to be made, or made again.
+    pub fn incomplete(&self) -> bool {
+        self.workers.iter().any(|worker| worker.state.missing())
+    }
+
+    /// Whether all its Pods are Ready and none is to be replaced.
+    pub fn available(&self) -> bool {
+        self.workers.iter().all(|worker| worker.state.ready())
+    }
+
+    /// Whether a live Pod of it was made from another template than the job has now.
+    pub fn is_outdated(&self) -> bool {
+        !self.outdated.is_empty()
+    }
+
+    /// How it ended, where all its Pods have: the first that failed counts.
+    pub fn how_it_ended(&self) -> Option<InstanceEnd> {
+        if self.end.is_some() || !self.ended() {
+            return self.end.clone();
+        }
+        let mut states = self.workers.iter().map(|worker| &worker.state);
+        let failure = states.find_map(PodState::failure);
+        Some(InstanceEnd {
+            failure: failure.map(ToString::to_string),
+            exit_code: failure.and_then(|failure| failure.exit_code),
+        })
     }
 }
 
-fn outdated(job: &ValidJob, observed: &Observed) -> Vec<String> {
-    let made_from = |pod: &Pod| {
-        let annotations = pod.metadata.annotations.as_ref()?;
-        annotations.get(names::TEMPLATE_HASH_ANNOTATION).cloned()
-    };
-    let mut outdated: Vec<String> = observed
-        .pods
-        .iter()
-        .filter(|pod| !pod::state(pod, None).ended())
-        .filter(|pod| made_from(pod).is_some_and(|hash| hash != job.template.hash))
-        .filter_map(|pod| pod.metadata.name.clone())
-        .collect();
-    outdated.sort();
-    outdated
+impl Member {
+    /// Whether the Pod exists and may still use its partition.
+    pub fn live(&self) -> bool {
+        self.uid.is_some() && (self.lingers || !self.state.ended())
+    }
+}
+
+/// Finds what belongs to an instance among all that was read.
+struct Reader<'a> {
+    job: &'a ValidJob,
+    pods: BTreeMap<&'a str, &'a Pod>,
+    partitions: BTreeMap<u32, &'a IPUPartition>,
+    run: RunStatus,
+}
+
+impl<'a> Reader<'a> {
+    fn new(job: &'a ValidJob, observed: &'a Observed) -> Self {
+        let pods = observed.pods.iter();
+        let partitions = observed.partitions.iter();
+        Self {
+            job,
+            pods: pods
+                .filter_map(|pod| Some((pod.metadata.name.as_deref()?, pod)))
+                .collect(),
+            partitions: partitions
+                .map(|partition| (partition.spec.slot, partition))
+                .collect(),
+            run: observed.status.run.clone().unwrap_or_default(),
+        }
+    }
+
+    fn instance(&self, index: u32) -> Instance {
+        let job = self.job;
+        let found = self.partitions.get(&index).copied();
+        let state = partition::state(found, job.template.spec.node_selector.as_ref());
+        let id = state.id().map(ToOwned::to_owned);
+        let key = index.to_string();
+        let workers: Vec<Member> = (0..job.size.workers)
+            .map(|gcd| {
+                let name = names::worker(&job.name, job.worker_index(index, gcd));
+                self.member(name, id.as_deref())
+            })
+            .collect();
+        Instance {
+            index,
+            spent: state
+                .held()
+                .is_some_and(|held| self.run.used.get(&key) == Some(&held.use_key())),
+            end: self.run.ended.get(&key).cloned(),
+            outdated: self.outdated(&workers),
+            partition: Owned {
+                name: names::partition_object(&job.partition_owner(), index),
+                uid: found.and_then(|partition| partition.metadata.uid.clone()),
+                leaving: found.is_some_and(|found| found.metadata.deletion_timestamp.is_some()),
+                lingers: false,
+                state,
+            },
+            workers,
+        }
+    }
+
+    fn member(&self, name: String, partition: Option<&str>) -> Member {
+        let pod = self.pods.get(name.as_str());
+        Member {
+            uid: pod.and_then(|pod| pod.metadata.uid.clone()),
+            leaving: pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some()),
+            lingers: pod.is_some_and(|pod| pod::lingers(pod)),
+            state: pod.map_or(PodState::Absent, |pod| {
+                pod::state(pod, partition, self.run.number)
+            }),
+            name,
+        }
+    }
+
+    fn launcher_since(&self) -> Option<Timestamp> {
+        let launcher = self.pods.get(names::launcher(&self.job.name).as_str())?;
+        pod::running_since(launcher)
+    }
+
+    fn outdated(&self, workers: &[Member]) -> Vec<String> {
+        let other_template = |member: &&Member| {
+            let pod = self.pods.get(member.name.as_str());
+            let annotations = pod.and_then(|pod| pod.metadata.annotations.as_ref());
+            annotations
+                .and_then(|annotations| annotations.get(names::TEMPLATE_HASH_ANNOTATION))
+                .is_some_and(|hash| *hash != self.job.template.hash)
+        };
+        workers
+            .iter()
+            .filter(|member| !member.state.missing() && !member.state.ended())
+            .filter(other_template)
+            .map(|member| member.name.clone())
+            .collect()
+    }
 }
 
 /// Which instances have a Pod or a partition, in order and each once.
@@ -159,42 +298,6 @@ fn existing_instances(observed: &Observed) -> impl Iterator<Item = u32> {
         .chain(of_partitions)
         .collect::<std::collections::BTreeSet<u32>>()
         .into_iter()
-}
-
-fn instance(
-    job: &ValidJob,
-    index: u32,
-    pods: &BTreeMap<&str, &Pod>,
-    partitions: &BTreeMap<u32, &IPUPartition>,
-) -> Instance {
-    let found = partitions.get(&index).copied();
-    let state = partition::state(found, job.template.spec.node_selector.as_ref());
-    let id = state.id().map(ToOwned::to_owned);
-    Instance {
-        index,
-        partition: Owned {
-            name: names::partition_object(&job.partition_owner(), index),
-            uid: found.and_then(|partition| partition.metadata.uid.clone()),
-            leaving: found.is_some_and(|found| found.metadata.deletion_timestamp.is_some()),
-            state,
-        },
-        workers: (0..job.size.workers)
-            .map(|gcd| {
-                let name = names::worker(&job.name, job.worker_index(index, gcd));
-                member(name, pods, id.as_deref())
-            })
-            .collect(),
-    }
-}
-
-fn member(name: String, pods: &BTreeMap<&str, &Pod>, partition: Option<&str>) -> Member {
-    let pod = pods.get(name.as_str());
-    Member {
-        uid: pod.and_then(|pod| pod.metadata.uid.clone()),
-        leaving: pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some()),
-        state: pod.map_or(PodState::Absent, |pod| pod::state(pod, partition)),
-        name,
-    }
 }
 
 /// When deletion of something was asked for.

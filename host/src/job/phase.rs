@@ -2,33 +2,61 @@
 
 use serde::Serialize;
 
-use super::facts::pod::PodState;
-use super::facts::{Facts, Instance, Member, Recorded};
+use super::facts::pod::{Failure, PodState};
+use super::facts::{Facts, Instance, Recorded};
+use super::report::DEADLINE_EXCEEDED;
 use super::validate::ValidJob;
 
 /// Where a job stands.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Phase {
+    /// The user wants it to rest.
+    Suspended,
     /// An instance lacks its partition.
     Waiting,
     /// Every instance has its partition, and Pods are being made or get ready.
     Starting,
     /// The job's program runs.
     Running,
-    /// The job has ended, and the status does not say so yet. Nothing is cleaned before it does: a
+    /// The template of a job with a launcher has changed: all of it starts again.
+    Replaced,
+    /// A run has ended, and the status does not say so yet. Nothing is cleaned before it does: a
     /// controller that is killed in between would find the Pods gone and could not tell why.
     Ended(Outcome),
-    /// The job has ended, and the status says so.
+    /// The job has ended for good, and the status says so.
     Finished(Recorded),
 }
 
-/// How a job ended.
+/// How a run ended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Outcome {
     /// All instances are done.
     Completed,
     /// It failed, and this is how.
-    Failed(String),
+    Failed(RunFailure),
+}
+
+/// How a run failed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RunFailure {
+    /// In words, with the names of Pod and container.
+    pub how: String,
+    /// Exit code of the container that decided; none where it was not a program that failed.
+    pub exit_code: Option<i32>,
+    /// A word for programs, where it is not the plain failure of a Pod.
+    pub reason: Option<&'static str>,
+    /// Whether no restart policy helps.
+    pub is_final: bool,
+}
+
+impl Outcome {
+    fn failed(how: String, exit_code: Option<i32>) -> Self {
+        Self::Failed(RunFailure {
+            how,
+            exit_code,
+            ..RunFailure::default()
+        })
+    }
 }
 
 /// Where the job stands.
@@ -36,29 +64,48 @@ pub fn phase(job: &ValidJob, facts: &Facts) -> Phase {
     if let Some(recorded) = facts.recorded {
         return Phase::Finished(recorded);
     }
-    match job.launcher {
+    if job.suspend {
+        return Phase::Suspended;
+    }
+    let phase = match job.launcher {
         Some(_) => with_launcher(facts),
         None => without_launcher(facts),
+    };
+    match phase {
+        Phase::Ended(_) => phase,
+        _ if facts.due.overdue => Phase::Ended(overdue(job)),
+        phase => phase,
     }
+}
+
+fn overdue(job: &ValidJob) -> Outcome {
+    let seconds = job.active_deadline_seconds.unwrap_or_default();
+    Outcome::Failed(RunFailure {
+        how: format!("the job was active for longer than spec.activeDeadlineSeconds: {seconds}"),
+        exit_code: None,
+        reason: Some(DEADLINE_EXCEEDED),
+        is_final: true,
+    })
 }
 
 /// Each instance runs for itself; the job has ended when all of them have.
 fn without_launcher(facts: &Facts) -> Phase {
     if !facts.instances.is_empty() && facts.instances.iter().all(Instance::ended) {
-        let failure = facts.instances.iter().find_map(Instance::failure);
-        return Phase::Ended(match failure {
+        let ends = facts.instances.iter().filter_map(Instance::how_it_ended);
+        let mut failed = ends.filter_map(|end| Some((end.failure?, end.exit_code)));
+        return Phase::Ended(match failed.next() {
             None => Outcome::Completed,
-            Some(failure) => Outcome::Failed(format!("worker failed: {failure}")),
+            Some((how, code)) => Outcome::failed(format!("worker failed: {how}"), code),
         });
     }
     let mut going_on = facts.instances.iter().filter(|found| !found.ended());
     if going_on.clone().any(lacks_partition) {
         return Phase::Waiting;
     }
-    if going_on.all(has_pods) {
-        Phase::Running
-    } else {
+    if going_on.any(Instance::incomplete) {
         Phase::Starting
+    } else {
+        Phase::Running
     }
 }
 
@@ -68,40 +115,65 @@ fn with_launcher(facts: &Facts) -> Phase {
     match &launcher.state {
         PodState::Succeeded(at) => Phase::Ended(match lost_worker(facts, *at) {
             // Open MPI 5 ends with 0 when it loses a node.
-            Some(lost) => Outcome::Failed(format!(
-                "{lost}, while the launcher ran (it ended with exit code 0)"
-            )),
+            Some((lost, code)) => Outcome::failed(
+                format!("{lost}, while the launcher ran (it ended with exit code 0)"),
+                code,
+            ),
             None => Outcome::Completed,
         }),
-        PodState::Failed(failure) => {
-            Phase::Ended(Outcome::Failed(match lost_worker(facts, failure.at) {
-                Some(lost) => format!("{lost}, while the launcher ran; launcher failed: {failure}"),
-                None => format!("launcher failed: {failure}"),
-            }))
+        PodState::Failed(failure) => Phase::Ended(launcher_failed(facts, failure)),
+        PodState::Lost(failure) if failure.started => {
+            Phase::Ended(Outcome::failed(format!("launcher lost: {failure}"), None))
         }
         PodState::Running { .. } => match lost_worker(facts, None) {
-            Some(lost) => Phase::Ended(Outcome::Failed(format!("{lost}, while the launcher ran"))),
+            Some((lost, code)) => Phase::Ended(Outcome::failed(
+                format!("{lost}, while the launcher ran"),
+                code,
+            )),
+            None if facts.instances.iter().any(Instance::is_outdated) => Phase::Replaced,
             None => Phase::Running,
         },
-        PodState::Absent | PodState::Going { .. } | PodState::Stale | PodState::Pending(_) => {
+        PodState::Absent
+        | PodState::Going { .. }
+        | PodState::Stale
+        | PodState::Lost(_)
+        | PodState::Pending(_) => {
             if facts.ran || launcher.state.started() {
                 let name = &launcher.name;
-                return Phase::Ended(Outcome::Failed(format!(
-                    "launcher failed: Pod {name} was deleted while it ran"
-                )));
+                let how = format!("launcher failed: Pod {name} was deleted while it ran");
+                return Phase::Ended(Outcome::failed(how, None));
             }
             before_the_launcher(facts)
         }
     }
 }
 
+fn launcher_failed(facts: &Facts, failure: &Failure) -> Outcome {
+    match lost_worker(facts, failure.at) {
+        Some((lost, code)) => Outcome::failed(
+            format!("{lost}, while the launcher ran; launcher failed: {failure}"),
+            code,
+        ),
+        None => Outcome::failed(format!("launcher failed: {failure}"), failure.exit_code),
+    }
+}
+
 fn before_the_launcher(facts: &Facts) -> Phase {
-    let ended = workers(facts).find(|worker| worker.state.ended());
+    let ended = facts.workers().find(|worker| worker.state.ended());
     if let Some(worker) = ended {
-        return Phase::Ended(Outcome::Failed(match worker.state.failure() {
-            Some(failure) => format!("worker failed before the launcher started: {failure}"),
-            None => format!("worker {} ended before the launcher started", worker.name),
-        }));
+        return Phase::Ended(match worker.state.failure() {
+            Some(failure) => Outcome::failed(
+                format!("worker failed before the launcher started: {failure}"),
+                failure.exit_code,
+            ),
+            None => Outcome::failed(
+                format!("worker {} ended before the launcher started", worker.name),
+                None,
+            ),
+        });
+    }
+    if facts.instances.iter().any(Instance::is_outdated) {
+        return Phase::Replaced;
     }
     if facts.instances.iter().any(lacks_partition) {
         return Phase::Waiting;
@@ -109,29 +181,30 @@ fn before_the_launcher(facts: &Facts) -> Phase {
     Phase::Starting
 }
 
-fn workers(facts: &Facts) -> impl Iterator<Item = &Member> {
-    facts.instances.iter().flat_map(|found| &found.workers)
-}
-
-/// Says which worker was lost before `until`, the end of the launcher where it has ended.
-fn lost_worker(facts: &Facts, until: Option<jiff::Timestamp>) -> Option<String> {
+/// Says which worker was lost before `until`, the end of the launcher where it has ended, and the
+/// exit code of its program where that ended by itself.
+fn lost_worker(facts: &Facts, until: Option<jiff::Timestamp>) -> Option<(String, Option<i32>)> {
     let before = |at: Option<jiff::Timestamp>| match (at, until) {
         (Some(at), Some(until)) => at < until,
         _ => true,
     };
-    workers(facts).find_map(|worker| {
+    facts.workers().find_map(|worker| {
         let name = &worker.name;
         match &worker.state {
-            PodState::Absent => Some(format!("worker {name} is gone")),
+            PodState::Absent => Some((format!("worker {name} is gone"), None)),
             PodState::Going { asked, .. } if before(*asked) => {
-                Some(format!("worker {name} was deleted"))
+                Some((format!("worker {name} was deleted"), None))
             }
-            PodState::Stale => Some(format!("worker {name} lost its partition")),
-            PodState::Succeeded(at) if before(*at) => Some(format!("worker {name} ended")),
+            PodState::Stale => Some((format!("worker {name} lost its partition"), None)),
+            PodState::Lost(failure) if before(failure.at) => {
+                Some((format!("worker lost: {failure}"), None))
+            }
+            PodState::Succeeded(at) if before(*at) => Some((format!("worker {name} ended"), None)),
             PodState::Failed(failure) if before(failure.at) => {
-                Some(format!("worker failed: {failure}"))
+                Some((format!("worker failed: {failure}"), failure.exit_code))
             }
             PodState::Going { .. }
+            | PodState::Lost(_)
             | PodState::Succeeded(_)
             | PodState::Failed(_)
             | PodState::Pending(_)
@@ -142,14 +215,4 @@ fn lost_worker(facts: &Facts, until: Option<jiff::Timestamp>) -> Option<String> 
 
 fn lacks_partition(instance: &Instance) -> bool {
     instance.partition.state.held().is_none()
-}
-
-fn has_pods(instance: &Instance) -> bool {
-    instance.workers.iter().all(|worker| match worker.state {
-        PodState::Absent | PodState::Going { .. } | PodState::Stale => false,
-        PodState::Pending(_)
-        | PodState::Running { .. }
-        | PodState::Succeeded(_)
-        | PodState::Failed(_) => true,
-    })
 }

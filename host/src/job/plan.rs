@@ -1,15 +1,15 @@
 //! Pure: what is to be done for a job, as a value that a small executor carries out.
 
+mod staff;
+
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use serde::Serialize;
 
-use super::build::{self, PodSettings, access, config, partitions, workers};
-use super::facts::partition::PartitionState;
-use super::facts::pod::PodState;
-use super::facts::{Facts, Instance, Member, Owned};
+use super::build::{PodSettings, access, config};
+use super::facts::{Facts, Owned};
 use super::phase::Phase;
 use super::validate::ValidJob;
 use crate::api::ipujob::CleanPodPolicy;
@@ -23,6 +23,10 @@ const RESYNC: Duration = Duration::from_mins(5);
 pub struct Plan {
     /// Pods to delete.
     pub delete_pods: Vec<Deletion>,
+    /// Pods whose main container has ended, and whose other containers are to end too.
+    pub end_pods: Vec<Deletion>,
+    /// Partitions to have reset, now that no Pod uses them.
+    pub reset_partitions: Vec<Reset>,
     /// Partitions to ask for.
     pub create_partitions: Vec<IPUPartition>,
     /// Objects to bring to this state; Pods mount and use them, so they come first.
@@ -31,6 +35,8 @@ pub struct Plan {
     pub create_pods: Vec<Pod>,
     /// Partitions to give back.
     pub delete_partitions: Vec<Deletion>,
+    /// Whether the job itself is to be deleted, because its time after its end is over.
+    pub delete_job: bool,
     /// When to look again though nothing has changed.
     pub requeue: Option<Duration>,
 }
@@ -42,6 +48,17 @@ pub struct Deletion {
     pub name: String,
     /// Its UID.
     pub uid: String,
+}
+
+/// A partition that is to be reset before other Pods use it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Reset {
+    /// Name of the IPUPartition.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The `spec.resetGeneration` that asks for it.
+    pub generation: i64,
 }
 
 /// An object that is brought to a state, whatever state it was in.
@@ -63,38 +80,16 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
     let mut plan = match phase {
         Phase::Waiting | Phase::Starting => run(job, facts, settings),
         Phase::Running => match job.launcher {
-            // A worker that is lost from now on ends the job; none comes back.
+            // A worker that is lost from now on ends the run; none comes back.
             Some(_) => Plan::default(),
             None => run(job, facts, settings),
         },
-        Phase::Ended(_) => Plan::default(),
+        Phase::Ended(_) | Phase::Replaced => Plan::default(),
+        Phase::Suspended => rest(facts),
         Phase::Finished(_) => clean(job, facts),
     };
-    plan.requeue = Some(RESYNC);
-    plan
-}
-
-/// Brings every wanted instance forward by whatever step it needs, and takes the surplus away.
-fn run(job: &ValidJob, facts: &Facts, settings: &PodSettings) -> Plan {
-    let mut plan = Plan::default();
-    for instance in &facts.instances {
-        if instance.ended() {
-            plan.release(instance);
-            continue;
-        }
-        if instance.partition.state == PartitionState::Absent {
-            plan.create_partitions
-                .push(partitions::partition(job, instance.index));
-        }
-        plan.staff(job, instance, settings);
-    }
-    for instance in facts.surplus.iter().rev() {
-        plan.delete_pods
-            .extend(instance.workers.iter().filter_map(deletion));
-        plan.release(instance);
-    }
-    plan.launch(job, facts, settings);
-    if job.launcher.is_some() && !plan.create_pods.is_empty() {
+    let needs_files = !plan.create_pods.is_empty() || *phase == Phase::Running;
+    if job.launcher.is_some() && needs_files {
         plan.apply = vec![
             Applicable::ConfigMap(config::config_map(job)),
             Applicable::ServiceAccount(access::service_account(job)),
@@ -102,83 +97,90 @@ fn run(job: &ValidJob, facts: &Facts, settings: &PodSettings) -> Plan {
             Applicable::RoleBinding(access::role_binding(job)),
         ];
     }
+    plan.requeue = Some(facts.due.wake.map_or(RESYNC, |wake| wake.min(RESYNC)));
+    plan
+}
+
+/// Brings every wanted instance forward by whatever step it needs, and takes the surplus away.
+fn run(job: &ValidJob, facts: &Facts, settings: &PodSettings) -> Plan {
+    let mut plan = Plan::default();
+    let replaced = match job.launcher {
+        Some(_) => Vec::new(),
+        None => job.strategy.replaced(facts),
+    };
+    for instance in facts.instances.iter().chain(&facts.surge) {
+        if instance.ended() {
+            plan.finish(instance);
+        } else if facts.due.yielding && (instance.incomplete() || job.launcher.is_some()) {
+            plan.give_up(instance);
+        } else if replaced.iter().any(|found| found.index == instance.index) {
+            plan.delete_all(instance);
+        } else {
+            plan.staff(job, facts, instance, settings);
+        }
+    }
+    for instance in facts.surplus.iter().rev() {
+        plan.give_up(instance);
+    }
+    if facts.due.yielding && job.launcher.is_some() {
+        plan.remove(&facts.launcher);
+    } else {
+        plan.launch(job, facts, settings);
+    }
+    plan
+}
+
+/// Takes the Pods and partitions of every instance that has not ended.
+fn rest(facts: &Facts) -> Plan {
+    let mut plan = Plan::default();
+    plan.remove(&facts.launcher);
+    for instance in facts.all() {
+        if instance.ended() {
+            plan.finish(instance);
+        } else {
+            plan.delete_all(instance);
+            if !facts.launcher.live() {
+                plan.release(instance);
+            }
+        }
+    }
     plan
 }
 
 /// Deletes what the policy names, then whatever partition no Pod uses any more.
 fn clean(job: &ValidJob, facts: &Facts) -> Plan {
-    let mut plan = Plan::default();
-    let instances = || facts.instances.iter().chain(&facts.surplus);
-    let workers = instances().flat_map(|instance| &instance.workers);
-    plan.delete_pods = match job.clean_pod_policy {
-        CleanPodPolicy::None => Vec::new(),
-        CleanPodPolicy::Workers => workers.filter_map(deletion).collect(),
-        CleanPodPolicy::All => std::iter::once(&facts.launcher)
-            .chain(workers)
-            .filter_map(deletion)
-            .collect(),
+    let mut plan = Plan {
+        delete_job: facts.due.expired,
+        ..Plan::default()
     };
-    if !uses_a_partition(&facts.launcher) {
-        for instance in instances() {
+    for member in facts.all().flat_map(|instance| &instance.workers) {
+        let unwanted = match job.clean_pod_policy {
+            // What only lingers is ended below, and keeps its logs.
+            CleanPodPolicy::None => member.live() && !member.lingers && !keeps_workers(job, facts),
+            CleanPodPolicy::Workers | CleanPodPolicy::All => true,
+        };
+        if unwanted {
+            plan.remove(member);
+        } else if member.lingers {
+            plan.end_pods.extend(deletion(member));
+        }
+    }
+    if job.clean_pod_policy == CleanPodPolicy::All || facts.launcher.live() {
+        plan.remove(&facts.launcher);
+    }
+    if !facts.launcher.live() {
+        for instance in facts.all() {
             plan.release(instance);
         }
     }
     plan
 }
 
-impl Plan {
-    /// Makes the Pods of an instance whose partition can be used, and deletes those that use one
-    /// which is no longer current.
-    fn staff(&mut self, job: &ValidJob, instance: &Instance, settings: &PodSettings) {
-        for (gcd, worker) in (0..).zip(&instance.workers) {
-            match (&worker.state, instance.partition.state.usable()) {
-                (PodState::Stale, _) => self.delete_pods.extend(deletion(worker)),
-                (PodState::Absent, Some(held)) => {
-                    self.create_pods.push(workers::worker(
-                        job,
-                        settings,
-                        instance.index,
-                        gcd,
-                        held,
-                    ));
-                }
-                (
-                    PodState::Absent
-                    | PodState::Going { .. }
-                    | PodState::Pending(_)
-                    | PodState::Running { .. }
-                    | PodState::Succeeded(_)
-                    | PodState::Failed(_),
-                    _,
-                ) => {}
-            }
-        }
-    }
-
-    /// Gives a partition back once no Pod uses it.
-    fn release(&mut self, instance: &Instance) {
-        if !instance.live() {
-            self.delete_partitions.extend(deletion(&instance.partition));
-        }
-    }
-
-    /// Makes the launcher once all workers are Ready.
-    fn launch(&mut self, job: &ValidJob, facts: &Facts, settings: &PodSettings) {
-        let Some(command) = &job.launcher else { return };
-        if facts.launcher.state == PodState::Stale {
-            self.delete_pods.extend(deletion(&facts.launcher));
-        }
-        let mut workers = facts.instances.iter().flat_map(|found| &found.workers);
-        let ready = workers.all(|worker| worker.state.ready());
-        let held = facts
-            .instances
-            .first()
-            .and_then(|first| first.partition.state.held());
-        if let (true, PodState::Absent, Some(held)) = (ready, &facts.launcher.state, held) {
-            self.create_pods
-                .push(build::launcher::launcher(job, command, settings, held));
-        }
-    }
+/// Whether live workers outlive their job. With `cleanPodPolicy: None` those of a launcher do, as in
+/// the original; not so after a time that the user has set, which is there to free the IPUs.
+fn keeps_workers(job: &ValidJob, facts: &Facts) -> bool {
+    let command = job.launcher.as_ref();
+    command.is_some_and(|launcher| launcher.session.is_none()) && !facts.timed_out
 }
 
 /// The deletion of an object that exists and is not being deleted yet.
@@ -190,8 +192,4 @@ fn deletion<S>(owned: &Owned<S>) -> Option<Deletion> {
         name: owned.name.clone(),
         uid: owned.uid.clone()?,
     })
-}
-
-fn uses_a_partition(launcher: &Member) -> bool {
-    launcher.uid.is_some() && !launcher.state.ended()
 }

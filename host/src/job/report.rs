@@ -3,6 +3,7 @@
 pub mod conditions;
 pub mod events;
 pub mod refused;
+mod run;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -14,8 +15,9 @@ use super::facts::partition::PartitionState;
 use super::facts::pod::PodState;
 use super::facts::{Facts, Instance, Recorded};
 use super::phase::{Outcome, Phase};
+use super::restart::Next;
 use super::validate::ValidJob;
-use crate::api::ipujob_status::{IPUJobStatus, JobState, WorkersStatus};
+use crate::api::ipujob_status::{IPUJobStatus, JobState, RunStatus, WorkersStatus};
 use crate::names;
 
 /// Condition of the contract: the job waits for partitions or Pods.
@@ -26,6 +28,16 @@ pub const RUNNING: &str = "Running";
 pub const SUCCEEDED: &str = "Succeeded";
 /// Condition of the contract: the job has ended badly, or cannot be carried out.
 pub const FAILED: &str = "Failed";
+/// Condition of the contract: the job is being started again, and why.
+pub const RESTARTING: &str = "Restarting";
+/// Condition: the job is at rest (`spec.suspend`), as in a Kubernetes Job.
+pub const SUSPENDED: &str = "Suspended";
+/// Condition, for tools that read kstatus: the job runs or has completed.
+pub const READY: &str = "Ready";
+/// Condition, for tools that read kstatus: the job has failed, and will not go on by itself.
+pub const STALLED: &str = "Stalled";
+/// Reason of a job that was active for too long, as in a Kubernetes Job.
+pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
 /// Condition: every instance has its partition; where not, why, controller by controller.
 pub const PARTITIONS_READY: &str = "PartitionsReady";
 /// Condition: every Pod that is wanted exists and runs; where not, why.
@@ -83,6 +95,17 @@ impl std::fmt::Display for Obstacle {
     }
 }
 
+/// Where a job stands and what follows from it: what its status is written from.
+pub(super) struct Standing<'a> {
+    job: &'a ValidJob,
+    facts: &'a Facts,
+    phase: &'a Phase,
+    /// What follows, where a run has just ended.
+    next: Option<Next>,
+    /// What stood in the way of the last writes.
+    obstacles: &'a [Obstacle],
+}
+
 /// The status that the job has now. Times of what did not change stay as they were.
 pub fn status(
     job: &ValidJob,
@@ -92,26 +115,48 @@ pub fn status(
     old: &IPUJobStatus,
     now: Timestamp,
 ) -> IPUJobStatus {
-    let ended = matches!(phase, Phase::Ended(_) | Phase::Finished(_));
-    let state = state(job, facts, phase);
+    let next = match phase {
+        Phase::Ended(outcome) => Some(job.restart.next(outcome, facts.run.failures, now)),
+        _ => None,
+    };
+    let standing = Standing {
+        job,
+        facts,
+        phase,
+        next,
+        obstacles,
+    };
+    let state = standing.state();
+    let over = standing.is_over();
+    let run = run::remembered(&standing, state, now);
     let mut conditions = Conditions::new(&old.conditions, now);
-    conditions.describe(job, facts, phase, state, obstacles);
+    conditions.describe(&standing, state, run.restarting.as_deref());
+    let restarts = i32::from(matches!(standing.next, Some(Next::Again { .. })));
     IPUJobStatus {
         launcher_status: state,
-        current_replicas: Some(if ended { 0 } else { count(current(facts)) }),
+        current_replicas: Some(if over { 0 } else { count(current(facts)) }),
         desired_replicas: count(job.instances as usize),
-        last_message: last_message(facts, phase, obstacles, old),
+        last_message: standing.last_message(&run, old),
         ipu_partition_created: Some(every_instance_has_its_partition(facts)),
-        restart_count: old.restart_count.or(Some(0)),
-        start_time: old.start_time.clone().or(Some(Time(now))),
+        restart_count: Some(old.restart_count.unwrap_or(0).saturating_add(restarts)),
+        start_time: match phase {
+            // As in a Kubernetes Job: the time at rest does not count.
+            Phase::Suspended => None,
+            _ => old.start_time.clone().or(Some(Time(now))),
+        },
         completion_time: old
             .completion_time
             .clone()
-            .or_else(|| ended.then_some(Time(now))),
+            .or_else(|| over.then_some(Time(now))),
         last_reconcile_time: old.last_reconcile_time.clone(),
         workers_status: Some(workers_status(facts)),
         selector: Some(selector(job)),
         observed_generation: job.generation,
+        session_end_time: standing.session_end().or_else(|| {
+            let ended = matches!(phase, Phase::Ended(_) | Phase::Finished(_));
+            old.session_end_time.clone().filter(|_| ended)
+        }),
+        run: (run != RunStatus::default()).then_some(run),
         conditions: conditions.into_vec(),
     }
 }
@@ -149,32 +194,104 @@ pub fn patch(object: &Value, new: &IPUJobStatus) -> Value {
 /// carried out has none, and goes on once it is corrected.
 pub fn recorded(status: &IPUJobStatus) -> Option<Recorded> {
     status.completion_time.as_ref()?;
-    let has = |wanted: &str| {
-        status
-            .conditions
-            .iter()
-            .any(|condition| condition.type_ == wanted && condition.status == "True")
-    };
-    if has(SUCCEEDED) {
+    if says(status, SUCCEEDED) {
         Some(Recorded::Completed)
-    } else if has(FAILED) {
+    } else if says(status, FAILED) {
         Some(Recorded::Failed)
     } else {
         None
     }
 }
 
-fn state(job: &ValidJob, facts: &Facts, phase: &Phase) -> JobState {
-    match phase {
-        Phase::Ended(Outcome::Completed) | Phase::Finished(Recorded::Completed) => {
-            JobState::Completed
+/// Whether a status has this condition, and it is true.
+pub fn says(status: &IPUJobStatus, wanted: &str) -> bool {
+    let mut conditions = status.conditions.iter();
+    conditions.any(|condition| condition.type_ == wanted && condition.status == "True")
+}
+
+impl Standing<'_> {
+    /// Whether the job has ended for good.
+    fn is_over(&self) -> bool {
+        match self.phase {
+            Phase::Ended(_) => matches!(self.next, Some(Next::Final(_))),
+            Phase::Finished(_) => true,
+            _ => false,
         }
-        Phase::Ended(Outcome::Failed(_)) | Phase::Finished(Recorded::Failed) => JobState::Failed,
-        Phase::Running => JobState::Running,
-        Phase::Waiting if can_never_start(facts) => JobState::Failed,
-        // As users know it: `Running 2 2` while a worker is ContainerCreating.
-        Phase::Starting if job.launcher.is_none() && facts.ran => JobState::Running,
-        Phase::Waiting | Phase::Starting => JobState::Pending,
+    }
+
+    fn state(&self) -> JobState {
+        let Self { job, facts, .. } = self;
+        match self.phase {
+            Phase::Finished(Recorded::Completed) => JobState::Completed,
+            Phase::Finished(Recorded::Failed) => JobState::Failed,
+            Phase::Ended(_) if !self.is_over() => JobState::Pending,
+            Phase::Ended(Outcome::Completed) => JobState::Completed,
+            Phase::Ended(Outcome::Failed(_)) => JobState::Failed,
+            Phase::Suspended => JobState::Suspended,
+            Phase::Running => JobState::Running,
+            Phase::Waiting if can_never_start(facts) => JobState::Failed,
+            // As users know it: `Running 2 2` while a worker is ContainerCreating.
+            Phase::Starting if job.launcher.is_none() && facts.ran => JobState::Running,
+            Phase::Waiting | Phase::Starting | Phase::Replaced => JobState::Pending,
+        }
+    }
+
+    fn last_message(&self, run: &RunStatus, old: &IPUJobStatus) -> String {
+        match self.phase {
+            Phase::Finished(_) => old.last_message.clone(),
+            Phase::Suspended => "suspended: spec.suspend is true".to_owned(),
+            Phase::Ended(Outcome::Completed) if self.is_over() => ALL_DONE.to_owned(),
+            Phase::Ended(Outcome::Failed(failure)) if self.is_over() => failure.how.clone(),
+            Phase::Ended(_) | Phase::Replaced => restarting(run),
+            Phase::Waiting | Phase::Starting | Phase::Running => self.how_it_goes(run),
+        }
+    }
+
+    fn how_it_goes(&self, run: &RunStatus) -> String {
+        let facts = self.facts;
+        if let Some(obstacle) = self.obstacles.first() {
+            return obstacle.to_string();
+        }
+        if let Some(reason) = rejection(facts) {
+            return reason.to_owned();
+        }
+        if run.restarting.is_some() {
+            return restarting(run);
+        }
+        if facts.due.yielding {
+            return run::yielding(facts);
+        }
+        let waiting = facts.instances.iter().filter(|found| waits(found)).count();
+        if waiting > 0 {
+            return NOT_READY.repeat(waiting);
+        }
+        match self.session_end() {
+            Some(Time(end)) => format!(
+                "{RECONCILED}; the session lasts until {}: kubectl exec -it {} -- bash",
+                end.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                facts.launcher.name
+            ),
+            None => RECONCILED.to_owned(),
+        }
+    }
+
+    /// When the interactive session that runs ends by itself.
+    fn session_end(&self) -> Option<Time> {
+        let seconds = self.job.launcher.as_ref()?.session?;
+        let since = self.facts.launcher_since?;
+        let end = since.checked_add(jiff::SignedDuration::from_secs(i64::from(seconds)));
+        end.ok().map(Time)
+    }
+}
+
+fn restarting(run: &RunStatus) -> String {
+    let why = run.restarting.as_deref().unwrap_or_default();
+    match &run.not_before {
+        Some(Time(at)) => format!(
+            "restarting, not before {}: {why}",
+            at.strftime("%Y-%m-%dT%H:%M:%SZ")
+        ),
+        None => format!("restarting: {why}"),
     }
 }
 
@@ -195,35 +312,7 @@ fn rejection(facts: &Facts) -> Option<&str> {
 
 /// Instances that have a Pod and have not ended.
 fn current(facts: &Facts) -> usize {
-    let all = facts.instances.iter().chain(&facts.surplus);
-    all.filter(|instance| instance.live()).count()
-}
-
-fn last_message(
-    facts: &Facts,
-    phase: &Phase,
-    obstacles: &[Obstacle],
-    old: &IPUJobStatus,
-) -> String {
-    match phase {
-        Phase::Finished(_) => old.last_message.clone(),
-        Phase::Ended(Outcome::Completed) => ALL_DONE.to_owned(),
-        Phase::Ended(Outcome::Failed(how)) => how.clone(),
-        Phase::Waiting | Phase::Starting | Phase::Running => {
-            if let Some(obstacle) = obstacles.first() {
-                return obstacle.to_string();
-            }
-            if let Some(reason) = rejection(facts) {
-                return reason.to_owned();
-            }
-            let waiting = facts.instances.iter().filter(|found| waits(found)).count();
-            if waiting == 0 {
-                RECONCILED.to_owned()
-            } else {
-                NOT_READY.repeat(waiting)
-            }
-        }
-    }
+    facts.all().filter(|instance| instance.live()).count()
 }
 
 /// Whether an instance has to wait for its partition.
@@ -241,12 +330,11 @@ fn every_instance_has_its_partition(facts: &Facts) -> bool {
 
 fn workers_status(facts: &Facts) -> WorkersStatus {
     let mut counted = WorkersStatus::default();
-    let instances = facts.instances.iter().chain(&facts.surplus);
-    for worker in instances.flat_map(|instance| &instance.workers) {
+    for worker in facts.all().flat_map(|instance| &instance.workers) {
         match worker.state {
             PodState::Absent => {}
             PodState::Succeeded(_) => counted.succeeded += 1,
-            PodState::Failed(_) => counted.failed += 1,
+            PodState::Failed(_) | PodState::Lost(_) => counted.failed += 1,
             PodState::Going { .. }
             | PodState::Stale
             | PodState::Pending(_)
@@ -268,7 +356,7 @@ fn selector(job: &ValidJob) -> String {
     )
 }
 
-/// A job has at most `validate::MAX_WORKERS` instances.
+/// The rules of admission bound the number of instances far below this.
 fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }

@@ -7,7 +7,9 @@ use kube::Resource;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::api::ipujob::{CleanPodPolicy, IPUJob};
+use super::restart::RestartRule;
+use super::rollout::Strategy;
+use crate::api::ipujob::{CleanPodPolicy, IPUJob, IPUJobSpec};
 use crate::api::ipupartition::PartitionOwner;
 use crate::api::pod_template::PodTemplateError;
 use crate::api::{API_VERSION, ipujob_status::IPUJobStatus};
@@ -34,6 +36,16 @@ pub struct ValidJob {
     pub template: Template,
     /// What is deleted once the job has finished.
     pub clean_pod_policy: CleanPodPolicy,
+    /// When it runs again after it has ended.
+    pub restart: RestartRule,
+    /// How its Pods are replaced when the template changes.
+    pub strategy: Strategy,
+    /// Whether it is to rest.
+    pub suspend: bool,
+    /// Seconds from its start after which it is ended.
+    pub active_deadline_seconds: Option<i64>,
+    /// Seconds from its end after which it is deleted.
+    pub ttl_seconds_after_finished: Option<i64>,
     /// Whether the partitions may be reconfigured.
     pub reconfigurable: bool,
 }
@@ -56,13 +68,15 @@ impl Size {
     }
 }
 
-/// The main command of a parallel job.
+/// What the launcher Pod runs: the main command of a parallel job, or nothing for a time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidLauncher {
-    /// The command and its arguments: at least one word.
+    /// The command and its arguments: at least one word, but for a session.
     pub command: Vec<String>,
     /// Environment beyond that of the workers' first container.
     pub env: Vec<EnvVar>,
+    /// Seconds that an interactive session lasts, from the launcher's start; none with a command.
+    pub session: Option<u32>,
 }
 
 /// The user's Pod template.
@@ -137,6 +151,7 @@ pub fn validate(object: &Value, max_ipus: u32) -> Result<ValidJob, ValidateError
     }
     let sizing = rules::sizing(&object["spec"], settings).map_err(ValidateError::Broken)?;
     let metadata = &job.metadata;
+    let clean_pod_policy = job.spec.clean_pod_policy.unwrap_or_default();
     Ok(ValidJob {
         name: metadata.name.clone().unwrap_or_default(),
         namespace: metadata.namespace.clone().unwrap_or_default(),
@@ -149,13 +164,21 @@ pub fn validate(object: &Value, max_ipus: u32) -> Result<ValidJob, ValidateError
             replicas_per_worker: sizing.replicas_per_worker,
         },
         template: template(&job)?,
-        clean_pod_policy: job.spec.clean_pod_policy.unwrap_or_default(),
+        clean_pod_policy,
+        restart: RestartRule::new(job.spec.restart_policy.as_ref(), clean_pod_policy),
+        strategy: Strategy::new(job.spec.workers.strategy.as_ref()),
+        suspend: job.spec.suspend == Some(true),
+        active_deadline_seconds: job.spec.active_deadline_seconds,
+        ttl_seconds_after_finished: job.spec.ttl_seconds_after_finished.map(i64::from),
         reconfigurable: reconfigurable(&job),
-        launcher: job.spec.launcher.map(|launcher| ValidLauncher {
-            command: launcher.command,
-            env: launcher.env.unwrap_or_default(),
-        }),
+        launcher: launcher(job.spec),
     })
+}
+
+/// Whether an object asks another controller to carry it out.
+pub fn managed_by_another(object: &Value) -> bool {
+    let manager = object.pointer("/spec/managedBy").and_then(Value::as_str);
+    manager.is_some_and(|manager| manager != names::JOB_CONTROLLER)
 }
 
 impl ValidJob {
@@ -224,6 +247,22 @@ fn template(job: &IPUJob) -> Result<Template, ValidateError> {
         others: containers.collect(),
         hash: names::template_hash(&raw.0.to_string()),
     })
+}
+
+fn launcher(spec: IPUJobSpec) -> Option<ValidLauncher> {
+    match (spec.launcher, spec.interactive) {
+        (Some(launcher), _) => Some(ValidLauncher {
+            command: launcher.command,
+            env: launcher.env.unwrap_or_default(),
+            session: None,
+        }),
+        (None, Some(interactive)) => Some(ValidLauncher {
+            command: Vec::new(),
+            env: Vec::new(),
+            session: u32::try_from(interactive.ttl).ok(),
+        }),
+        (None, None) => None,
+    }
 }
 
 fn reconfigurable(job: &IPUJob) -> bool {

@@ -2,16 +2,18 @@
 
 use std::fmt::Debug;
 
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{NamespaceResourceScope, Resource};
 use kube::{Client, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use thiserror::Error;
 
-use super::plan::Deletion;
+use super::plan::{Deletion, Reset};
 use super::report::Obstacle;
+use crate::api::ipupartition::IPUPartition;
 use crate::names;
 
 /// A write that did not get through to the API server, or met an error of its own.
@@ -81,6 +83,9 @@ where
         if let Some(obstacle) = in_the_way(&found, owner) {
             return Ok(Some(obstacle));
         }
+        if says_all_of(&json!(found), &json!(object)) {
+            return Ok(None);
+        }
         // Another object that takes the name in between is a conflict, and not overwritten.
         wanted.meta_mut().uid = found.uid();
     }
@@ -114,9 +119,68 @@ where
     }
 }
 
+/// Ends what runs on in a Pod beside its main container. The Pod stays, and with it its logs.
+///
+/// A deadline is the one thing of a running Pod's spec that ends it and can be set later.
+pub async fn end_pod(pods: &Api<Pod>, pod: &Deletion) -> Result<(), WriteError> {
+    let patch = json!({
+        "metadata": {"uid": pod.uid},
+        "spec": {"activeDeadlineSeconds": 1},
+    });
+    merge(pods, &pod.name, &patch, "end the sidecars of").await
+}
+
+/// Asks for a reset of a partition.
+pub async fn reset(partitions: &Api<IPUPartition>, reset: &Reset) -> Result<(), WriteError> {
+    let patch = json!({
+        "metadata": {"uid": reset.uid},
+        "spec": {"resetGeneration": reset.generation},
+    });
+    merge(partitions, &reset.name, &patch, "ask for a reset of").await
+}
+
+/// Merges into this object and no other of the same name. One that is gone needs it no more.
+async fn merge<K>(
+    api: &Api<K>,
+    name: &str,
+    patch: &Value,
+    action: &'static str,
+) -> Result<(), WriteError>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
+{
+    let parameters = PatchParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    match api.patch(name, &parameters, &Patch::Merge(patch)).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(source) => Err(WriteError {
+            action,
+            object: format!("{} {name}", K::kind(&())),
+            source,
+        }),
+    }
+}
+
+/// Deletes an IPUJob whose time after its end is over, as it was when that was decided.
+pub async fn delete_job(jobs: &Api<DynamicObject>, job: &DynamicObject) -> Result<(), WriteError> {
+    let parameters = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: job.uid(),
+            resource_version: job.resource_version(),
+        }),
+        ..DeleteParams::background()
+    };
+    let name = job.name_any();
+    let sent = jobs.delete(&name, &parameters).await;
+    of_job("delete", &name, sent.map(|_| ()))
+}
+
 /// Sends a merge patch to an IPUJob: its finalizers.
 pub async fn patch_job(
-    jobs: &Api<kube::api::DynamicObject>,
+    jobs: &Api<DynamicObject>,
     name: &str,
     patch: &Value,
 ) -> Result<(), WriteError> {
@@ -131,7 +195,7 @@ pub async fn patch_job(
 /// Sends a merge patch to the status of an IPUJob. Server-side apply would need the whole object
 /// to keep the schema, and the status of one that does not is where a user looks for the reason.
 pub async fn patch_job_status(
-    jobs: &Api<kube::api::DynamicObject>,
+    jobs: &Api<DynamicObject>,
     name: &str,
     patch: &Value,
 ) -> Result<(), WriteError> {
@@ -158,6 +222,24 @@ fn of_job(
             object: format!("IPUJob {name}"),
             source,
         }),
+    }
+}
+
+/// Whether `found` holds everything that `wanted` says. What the API server adds does not count.
+fn says_all_of(found: &Value, wanted: &Value) -> bool {
+    match (found, wanted) {
+        (Value::Object(found), Value::Object(wanted)) => wanted.iter().all(|(key, wanted)| {
+            let found = found.get(key);
+            found.is_some_and(|found| says_all_of(found, wanted))
+        }),
+        (Value::Array(found), Value::Array(wanted)) => {
+            found.len() == wanted.len()
+                && found
+                    .iter()
+                    .zip(wanted)
+                    .all(|(found, wanted)| says_all_of(found, wanted))
+        }
+        (found, wanted) => found == wanted,
     }
 }
 

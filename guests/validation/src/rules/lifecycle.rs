@@ -8,11 +8,13 @@ use super::fields::{at, broken, whole};
 const RESTART_TYPES: [&str; 4] = ["Always", "OnFailure", "Never", "ExitCode"];
 const CLEAN_POLICIES: [&str; 3] = ["None", "Workers", "All"];
 
-/// Checks `launcher`, `interactive`, `restartPolicy` and `cleanPodPolicy`.
+/// Checks `launcher`, `interactive`, `restartPolicy`, `cleanPodPolicy`, and the fields that mean
+/// what they mean in a Kubernetes Job.
 pub(super) fn check(spec: &Value, verdict: &mut Verdict) {
     check_launcher(spec, verdict);
     check_interactive(spec, verdict);
     check_restart_policy(spec, verdict);
+    check_job_fields(spec, verdict);
     if let Some(policy) = at(spec, &["cleanPodPolicy"]) {
         if !is_one_of(policy, &CLEAN_POLICIES) {
             let violation = broken(
@@ -23,6 +25,36 @@ pub(super) fn check(spec: &Value, verdict: &mut Verdict) {
             verdict.violations.push(violation);
         }
     }
+}
+
+fn check_job_fields(spec: &Value, verdict: &mut Verdict) {
+    for (key, least) in [("activeDeadlineSeconds", 1), ("ttlSecondsAfterFinished", 0)] {
+        let read = whole(spec, &[key], &format!("spec.{key}"), least);
+        verdict.violations.extend(read.err());
+    }
+    if let Some(found) = at(spec, &["suspend"]).filter(|found| !found.is_boolean()) {
+        let rule = "is neither true nor false; write one of them without quotes";
+        verdict.violations.push(broken("spec.suspend", found, rule));
+    }
+    let manager = at(spec, &["managedBy"]);
+    if let Some(found) = manager.filter(|found| !found.as_str().is_some_and(is_manager)) {
+        verdict.violations.push(broken(
+            "spec.managedBy",
+            found,
+            "is not a domain and a path of at most 63 characters, such as example.com/controller; \
+             correct it, or remove it to let this operator carry the job out",
+        ));
+    }
+}
+
+/// Whether the text is `<domain>/<path>`, as a Kubernetes Job has it.
+fn is_manager(text: &str) -> bool {
+    let is_plain = |part: &str| {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        !part.is_empty() && part.bytes().all(allowed)
+    };
+    let parts = text.split_once('/');
+    text.len() <= 63 && parts.is_some_and(|(domain, path)| is_plain(domain) && is_plain(path))
 }
 
 fn is_one_of(value: &Value, names: &[&str]) -> bool {
@@ -65,11 +97,6 @@ fn check_interactive(spec: &Value, verdict: &mut Verdict) {
         ),
         Err(violation) => verdict.violations.push(violation),
     }
-    verdict.violate(
-        "spec.interactive",
-        "is set, and interactive jobs are not carried out by this version yet; use spec.launcher \
-         with a command that sleeps, such as [sleep, \"3600\"], and `kubectl exec` into it",
-    );
 }
 
 fn check_restart_policy(spec: &Value, verdict: &mut Verdict) {
@@ -86,12 +113,6 @@ fn check_restart_policy(spec: &Value, verdict: &mut Verdict) {
             field,
             found,
             "is none of Always, OnFailure, Never and ExitCode; use one of them",
-        )),
-        Some(found) if found.as_str() != Some("Never") => verdict.violations.push(broken(
-            field,
-            found,
-            "is not carried out by this version yet; use Never, and create the job again if it \
-             fails",
         )),
         Some(_) => {}
     }

@@ -9,14 +9,14 @@ use super::{Verdict, sizing};
 pub(super) fn check(spec: &Value, old: &Value, verdict: &mut Verdict) {
     check_sizes(spec, old, verdict);
     check_instances(spec, old, verdict);
-    if differs(spec, old, &["workers", "template"]) {
-        verdict.violate(
-            "spec.workers.template",
-            "was changed, and replacing the Pods of a job that exists is not carried out by this \
-             version yet; delete the job and create it again with the new template",
+    if has_launcher(spec) && differs(spec, old, &["workers", "template"]) {
+        verdict.warn(
+            "spec.workers.template: a job with a launcher starts again from the beginning when its \
+             template changes"
+                .to_owned(),
         );
     }
-    for key in ["launcher", "interactive"] {
+    for key in ["launcher", "interactive", "managedBy"] {
         if differs(spec, old, &[key]) {
             verdict.violate(
                 format!("spec.{key}"),

@@ -7,7 +7,10 @@ use crate::job::facts::partition::Held;
 use crate::job::validate::{ValidJob, ValidLauncher};
 use crate::names;
 
-/// The launcher Pod. `held` is the partition of the first instance.
+/// Name of the launcher's container.
+const CONTAINER: &str = "launcher";
+
+/// The launcher Pod in a run of the job. `held` is the partition of the first instance.
 ///
 /// It takes from the workers what the user's command may rely on, and none of what a process that
 /// only starts others does not need: no sidecars, no resources, no host network.
@@ -15,7 +18,7 @@ pub fn launcher(
     job: &ValidJob,
     command: &ValidLauncher,
     settings: &PodSettings,
-    held: &Held,
+    (held, run): (&Held, i64),
 ) -> Pod {
     let template = &job.template.spec;
     let mut spec = PodSpec {
@@ -45,7 +48,12 @@ pub fn launcher(
     // disruption budgets that select the workers would count the launcher in.
     meta.annotations
         .clone_from(&job.template.metadata.annotations);
+    meta.annotations.get_or_insert_default().insert(
+        names::MAIN_CONTAINER_ANNOTATION.to_owned(),
+        CONTAINER.to_owned(),
+    );
     let labels = meta.labels.get_or_insert_default();
+    labels.insert(names::RUN_LABEL.to_owned(), run.to_string());
     labels.insert(
         names::ROLE_LABEL.to_owned(),
         Role::Launcher.label().to_owned(),
@@ -61,10 +69,10 @@ pub fn launcher(
 fn container(job: &ValidJob, launcher: &ValidLauncher, held: &Held) -> Container {
     let first = &job.template.first;
     let mut container = Container {
-        name: "launcher".to_owned(),
+        name: CONTAINER.to_owned(),
         image: first.image.clone(),
         image_pull_policy: first.image_pull_policy.clone(),
-        command: Some(launcher.command.clone()),
+        command: Some(command(launcher)),
         env: Some(variables(first, launcher, held)),
         env_from: first.env_from.clone(),
         working_dir: first.working_dir.clone(),
@@ -75,6 +83,17 @@ fn container(job: &ValidJob, launcher: &ValidLauncher, held: &Held) -> Container
     };
     agent::mount(&mut container);
     container
+}
+
+/// An interactive session is a command that waits, and ends by itself: it needs nobody to end it.
+fn command(launcher: &ValidLauncher) -> Vec<String> {
+    match launcher.session {
+        None => launcher.command.clone(),
+        Some(seconds) => {
+            let words = [agent::PROGRAM, "idle", "--seconds"].map(str::to_owned);
+            words.into_iter().chain([seconds.to_string()]).collect()
+        }
+    }
 }
 
 fn variables(first: &Container, launcher: &ValidLauncher, held: &Held) -> Vec<EnvVar> {

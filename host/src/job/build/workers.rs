@@ -10,9 +10,14 @@ use crate::names;
 /// What tells kubectl and the agent which of several containers is meant.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
-/// Worker `gcd` of `instance`. All its containers get the environment: a helper beside the main one
+/// Worker `gcd` of `instance` in a run of the job. All its containers get the environment: a helper beside the main one
 /// may use the IPUs as well.
-pub fn worker(job: &ValidJob, settings: &PodSettings, instance: u32, gcd: u32, held: &Held) -> Pod {
+pub fn worker(
+    job: &ValidJob,
+    settings: &PodSettings,
+    (instance, gcd, run): (u32, u32, i64),
+    held: &Held,
+) -> Pod {
     let mut spec = job.template.spec.clone();
     let mut first = job.template.first.clone();
     if job.launcher.is_some() {
@@ -30,7 +35,7 @@ pub fn worker(job: &ValidJob, settings: &PodSettings, instance: u32, gcd: u32, h
     // A restarted container would meet a partition that its predecessor left in an unknown state.
     spec.restart_policy = Some("Never".to_owned());
     Pod {
-        metadata: worker_metadata(job, instance, gcd, held),
+        metadata: worker_metadata(job, (instance, gcd, run), held),
         spec: Some(spec),
         status: None,
     }
@@ -47,8 +52,7 @@ pub(super) fn select_node(spec: &mut PodSpec, held: &Held) {
 
 fn worker_metadata(
     job: &ValidJob,
-    instance: u32,
-    gcd: u32,
+    (instance, gcd, run): (u32, u32, i64),
     held: &Held,
 ) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
     let template = &job.template.metadata;
@@ -64,6 +68,7 @@ fn worker_metadata(
             (names::INSTANCE_LABEL, instance.to_string()),
             (names::GCD_LABEL, gcd.to_string()),
             (names::PARTITION_ID_LABEL, held.id.clone()),
+            (names::RUN_LABEL, run.to_string()),
         ]
         .map(|(key, value)| (key.to_owned(), value)),
     );
@@ -71,6 +76,10 @@ fn worker_metadata(
     annotations.insert(
         names::TEMPLATE_HASH_ANNOTATION.to_owned(),
         job.template.hash.clone(),
+    );
+    annotations.insert(
+        names::MAIN_CONTAINER_ANNOTATION.to_owned(),
+        job.template.first.name.clone(),
     );
     annotations
         .entry(DEFAULT_CONTAINER.to_owned())

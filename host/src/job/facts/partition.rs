@@ -30,6 +30,15 @@ pub struct Held {
     pub controller: ControllerRef,
     /// Id of the partition on it.
     pub id: String,
+    /// How often its owner has had it reset.
+    pub resets: i64,
+}
+
+impl Held {
+    /// Names the partition between two resets: who uses it next must know whether it was used.
+    pub fn use_key(&self) -> String {
+        format!("{}/{}", self.id, self.resets)
+    }
 }
 
 impl PartitionState {
@@ -88,7 +97,11 @@ pub fn state(
         .controller
         .clone()
         .zip(status.partition_id.clone())
-        .map(|(controller, id)| Held { controller, id });
+        .map(|(controller, id)| Held {
+            controller,
+            id,
+            resets: status.observed_reset_generation,
+        });
     match (status.phase, held) {
         (PartitionPhase::Rejected, _) => PartitionState::Rejected(
             status
@@ -96,6 +109,10 @@ pub fn state(
                 .clone()
                 .unwrap_or_else(|| "no V-IPU controller can ever make it".to_owned()),
         ),
+        (PartitionPhase::Ready, Some(held)) if partition.spec.reset_generation > held.resets => {
+            let reason = format!("partition {} is about to be reset", held.id);
+            PartitionState::Unusable(held, reason)
+        }
         (PartitionPhase::Ready, Some(held)) => match contradiction(&held, selector) {
             None => PartitionState::Held(held),
             Some(reason) => PartitionState::Unusable(held, reason),

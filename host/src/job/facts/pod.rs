@@ -19,8 +19,10 @@ pub enum PodState {
         /// Whether its containers had started.
         started: bool,
     },
-    /// It uses a partition that is no longer the current one.
+    /// It belongs to an earlier run, or uses a partition that is no longer the current one.
     Stale,
+    /// It ended through no fault of its program: its node was lost or drained, or had no room.
+    Lost(Failure),
     /// Its containers have not started yet, for this reason if one is known.
     Pending(Option<String>),
     /// Its containers run.
@@ -49,6 +51,8 @@ pub struct Failure {
     pub message: Option<String>,
     /// When it ended.
     pub at: Option<Timestamp>,
+    /// Whether its main container had started.
+    pub started: bool,
 }
 
 impl PodState {
@@ -62,7 +66,16 @@ impl PodState {
         match self {
             Self::Running { .. } | Self::Succeeded(_) | Self::Failed(_) => true,
             Self::Going { started, .. } => *started,
+            Self::Lost(failure) => failure.started,
             Self::Absent | Self::Stale | Self::Pending(_) => false,
+        }
+    }
+
+    /// Whether there is no Pod to count on: it has to be made, or made again.
+    pub fn missing(&self) -> bool {
+        match self {
+            Self::Absent | Self::Going { .. } | Self::Stale | Self::Lost(_) => true,
+            Self::Pending(_) | Self::Running { .. } | Self::Succeeded(_) | Self::Failed(_) => false,
         }
     }
 
@@ -97,22 +110,31 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Reads a Pod. `partition` is the id that its instance's partition has now, where it is known.
-pub fn state(pod: &Pod, partition: Option<&str>) -> PodState {
+/// Reads a Pod. `partition` is the id that its instance's partition has now, where it is known;
+/// `run` is the run of the job that goes on.
+///
+/// Its main container's end is its end: a sidecar that goes on must not keep a job from completing.
+pub fn state(pod: &Pod, partition: Option<&str>, run: i64) -> PodState {
     let nothing = PodStatus::default();
     let status = pod.status.as_ref().unwrap_or(&nothing);
     let phase = status.phase.as_deref().unwrap_or("Pending");
-    if phase == "Succeeded" {
-        return PodState::Succeeded(ended_at(status));
+    if run_of(pod) < run {
+        return PodState::Stale;
     }
-    if phase == "Failed" {
-        return PodState::Failed(failure(pod, status));
-    }
-    if pod.metadata.deletion_timestamp.is_some() {
+    let end = main_container(pod, status).and_then(terminated);
+    let at = end.and_then(finished_at).or_else(|| ended_at(status));
+    let has_ended = end.is_some() || matches!(phase, "Succeeded" | "Failed");
+    if let Some(asked) = deletion_asked(&pod.metadata)
+        // A program that was told to end has not ended by itself, whatever its exit code is.
+        && !(has_ended && at.is_some_and(|at| at < asked))
+    {
         return PodState::Going {
-            asked: deletion_asked(&pod.metadata),
-            started: phase == "Running",
+            asked: Some(asked),
+            started: phase == "Running" || end.is_some(),
         };
+    }
+    if has_ended {
+        return ended(pod, status, at);
     }
     if is_stale(pod, partition) {
         return PodState::Stale;
@@ -123,6 +145,87 @@ pub fn state(pod: &Pod, partition: Option<&str>) -> PodState {
         };
     }
     PodState::Pending(why_pending(status))
+}
+
+/// Whether containers of a Pod whose main container has ended still run.
+pub fn lingers(pod: &Pod) -> bool {
+    let Some(status) = &pod.status else {
+        return false;
+    };
+    status.phase.as_deref() == Some("Running")
+        && main_container(pod, status).and_then(terminated).is_some()
+}
+
+/// Since when the main container of a Pod runs, where it does.
+pub fn running_since(pod: &Pod) -> Option<Timestamp> {
+    let main = main_container(pod, pod.status.as_ref()?)?;
+    let running = main.state.as_ref()?.running.as_ref()?;
+    running.started_at.as_ref().map(|time| time.0)
+}
+
+/// Which run of the job a Pod belongs to.
+fn run_of(pod: &Pod) -> i64 {
+    let labels = pod.metadata.labels.as_ref();
+    labels
+        .and_then(|labels| labels.get(names::RUN_LABEL)?.parse().ok())
+        .unwrap_or(0)
+}
+
+fn ended(pod: &Pod, status: &PodStatus, at: Option<Timestamp>) -> PodState {
+    let main = main_container(pod, status).and_then(terminated);
+    let succeeded = match main {
+        Some(end) => end.exit_code == 0,
+        None => status.phase.as_deref() == Some("Succeeded"),
+    };
+    if succeeded {
+        return PodState::Succeeded(at);
+    }
+    let failure = failure(pod, status, at);
+    if is_disrupted(status) {
+        PodState::Lost(failure)
+    } else {
+        PodState::Failed(failure)
+    }
+}
+
+/// Whether Kubernetes itself ended the Pod, by the reasons that kubelet and controllers give.
+fn is_disrupted(status: &PodStatus) -> bool {
+    let reason = status.reason.as_deref().unwrap_or_default();
+    let by_reason = matches!(
+        reason,
+        "Evicted"
+            | "NodeLost"
+            | "NodeShutdown"
+            | "Shutdown"
+            | "Terminated"
+            | "Preempting"
+            | "NodeAffinity"
+            | "NodePorts"
+            | "UnexpectedAdmissionError"
+    ) || reason.starts_with("Outof");
+    by_reason
+        || status
+            .conditions
+            .iter()
+            .flatten()
+            .any(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True")
+}
+
+/// The container whose end is the Pod's end; none before the kubelet has said anything of it.
+fn main_container<'a>(pod: &'a Pod, status: &'a PodStatus) -> Option<&'a ContainerStatus> {
+    let annotations = pod.metadata.annotations.as_ref();
+    let name = annotations
+        .and_then(|annotations| annotations.get(names::MAIN_CONTAINER_ANNOTATION))
+        .or_else(|| Some(&pod.spec.as_ref()?.containers.first()?.name))?;
+    status
+        .container_statuses
+        .iter()
+        .flatten()
+        .find(|container| container.name == *name)
+}
+
+fn finished_at(end: &ContainerStateTerminated) -> Option<Timestamp> {
+    end.finished_at.as_ref().map(|time| time.0)
 }
 
 fn is_stale(pod: &Pod, partition: Option<&str>) -> bool {
@@ -161,13 +264,15 @@ fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> 
 fn ended_at(status: &PodStatus) -> Option<Timestamp> {
     containers(status)
         .filter_map(terminated)
-        .filter_map(|end| end.finished_at.as_ref())
-        .map(|time| time.0)
+        .filter_map(finished_at)
         .max()
 }
 
-fn failure(pod: &Pod, status: &PodStatus) -> Failure {
-    let failed = containers(status)
+fn failure(pod: &Pod, status: &PodStatus, at: Option<Timestamp>) -> Failure {
+    let main = main_container(pod, status);
+    let failed = main
+        .into_iter()
+        .chain(containers(status))
         .filter_map(|container| Some((container, terminated(container)?)))
         .find(|(_, end)| end.exit_code != 0);
     let reason = status
@@ -186,7 +291,11 @@ fn failure(pod: &Pod, status: &PodStatus) -> Failure {
             .or_else(|| failed.and_then(|(_, end)| end.message.clone()))
             .map(|message| message.trim().to_owned())
             .filter(|message| !message.is_empty()),
-        at: ended_at(status),
+        at,
+        started: main.is_some_and(|main| {
+            let state = main.state.as_ref();
+            state.is_some_and(|state| state.running.is_some() || state.terminated.is_some())
+        }),
     }
 }
 

@@ -6,13 +6,14 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{
-    FAILED, Obstacle, PARTITIONS_READY, PARTITIONS_RELEASED, PENDING, PODS_READY, RUNNING,
-    SUCCEEDED, TEMPLATE_CURRENT,
+    FAILED, Obstacle, PARTITIONS_READY, PARTITIONS_RELEASED, PENDING, PODS_READY, READY,
+    RESTARTING, RUNNING, STALLED, SUCCEEDED, SUSPENDED, Standing, TEMPLATE_CURRENT,
 };
 use crate::api::ipujob_status::{JobCondition, JobState};
 use crate::job::facts::pod::PodState;
 use crate::job::facts::{Facts, Instance, Member};
 use crate::job::phase::{Outcome, Phase};
+use crate::job::restart::Next;
 use crate::job::validate::ValidJob;
 
 /// Reasons beyond this many are counted, not listed.
@@ -84,20 +85,62 @@ impl Conditions {
         }
     }
 
-    /// Writes everything that there is to say of the job.
+    /// Writes everything that there is to say of the job. `restarting` says why it starts again,
+    /// while it does.
     pub(super) fn describe(
         &mut self,
-        job: &ValidJob,
-        facts: &Facts,
-        phase: &Phase,
+        standing: &Standing<'_>,
         state: JobState,
-        obstacles: &[Obstacle],
+        restarting: Option<&str>,
     ) {
+        let Standing {
+            job, facts, phase, ..
+        } = standing;
         let name = format!("IPUJob {}/{}", job.namespace, job.name);
         if state != JobState::Failed {
             // A job that could not be carried out, and now can.
             self.list.retain(|old| old.type_ != FAILED);
         }
+        self.describe_progress(&name, state, restarting);
+        match phase {
+            Phase::Ended(Outcome::Completed) if standing.is_over() => {
+                let message = format!("{name} successfully completed.");
+                self.set(SUCCEEDED, true, "IPUJobSucceeded", &message);
+            }
+            Phase::Ended(Outcome::Failed(failure)) if standing.is_over() => {
+                let message = format!("{name} has failed: {}", failure.how);
+                let reason = match standing.next {
+                    Some(Next::Final(Some(reason))) => reason,
+                    _ => "IPUJobFailed",
+                };
+                self.set(FAILED, true, reason, &message);
+            }
+            Phase::Waiting if state == JobState::Failed => {
+                let why = super::rejection(facts).unwrap_or_default();
+                let message = format!("{name} can never start: {why}");
+                self.set(FAILED, true, "IPUJobUnplaceable", &message);
+            }
+            Phase::Finished(_) => self.describe_release(facts),
+            Phase::Suspended
+            | Phase::Waiting
+            | Phase::Starting
+            | Phase::Running
+            | Phase::Replaced
+            | Phase::Ended(_) => {}
+        }
+        match phase {
+            Phase::Ended(_) | Phase::Finished(_) | Phase::Suspended => {}
+            _ => self.describe_resources(facts, standing.obstacles),
+        }
+        if **phase == Phase::Suspended {
+            self.list.retain(|old| old.type_ != PARTITIONS_READY);
+            self.complain(PODS_READY, None);
+        }
+        self.describe_template(job, facts);
+        self.describe_for_tools(state);
+    }
+
+    fn describe_progress(&mut self, name: &str, state: JobState, restarting: Option<&str>) {
         match state {
             JobState::Pending => {
                 let message = format!("{name} is waiting for resources to be ready.");
@@ -109,38 +152,53 @@ impl Conditions {
                 let message = format!("{name} is running.");
                 self.set(RUNNING, true, "IPUJobRunning", &message);
             }
-            JobState::Completed | JobState::Failed => {
+            JobState::Completed | JobState::Failed | JobState::Suspended => {
                 self.over(PENDING);
                 self.over(RUNNING);
             }
         }
-        match phase {
-            Phase::Ended(Outcome::Completed) => {
-                let message = format!("{name} successfully completed.");
-                self.set(SUCCEEDED, true, "IPUJobSucceeded", &message);
+        match restarting {
+            Some(why) => {
+                let message = format!("{name} is restarting: {why}");
+                self.set(RESTARTING, true, "IPUJobRestarting", &message);
             }
-            Phase::Ended(Outcome::Failed(how)) => {
-                let message = format!("{name} has failed: {how}");
-                self.set(FAILED, true, "IPUJobFailed", &message);
-            }
-            Phase::Waiting if state == JobState::Failed => {
-                let why = super::rejection(facts).unwrap_or_default();
-                let message = format!("{name} can never start: {why}");
-                self.set(FAILED, true, "IPUJobUnplaceable", &message);
-            }
-            Phase::Waiting | Phase::Starting | Phase::Running => {}
-            Phase::Finished(_) => self.describe_release(facts),
+            None => self.over(RESTARTING),
         }
-        if !matches!(phase, Phase::Ended(_) | Phase::Finished(_)) {
-            self.describe_resources(facts, obstacles);
+        if state == JobState::Suspended {
+            let message = format!("{name} is suspended.");
+            self.set(SUSPENDED, true, "JobSuspended", &message);
+        } else if self.has(SUSPENDED) {
+            let message = format!("{name} was resumed.");
+            self.set(SUSPENDED, false, "JobResumed", &message);
         }
-        self.describe_template(job, facts);
+    }
+
+    /// What kstatus, and with it Flux and Argo, reads of any object.
+    fn describe_for_tools(&mut self, state: JobState) {
+        let (ready, reason, message) = match state {
+            JobState::Pending => (false, "Pending", "waiting for partitions or Pods"),
+            JobState::Running => (true, "Running", "the job runs"),
+            JobState::Completed => (true, "Completed", "the job has completed"),
+            JobState::Failed => (false, "Failed", "the job has failed"),
+            JobState::Suspended => (false, "Suspended", "spec.suspend is true"),
+        };
+        self.set(READY, ready, reason, message);
+        if state == JobState::Failed {
+            self.set(STALLED, true, reason, message);
+        } else {
+            self.list.retain(|old| old.type_ != STALLED);
+        }
+    }
+
+    fn has(&self, type_: &str) -> bool {
+        self.list.iter().any(|old| old.type_ == type_)
     }
 
     fn describe_resources(&mut self, facts: &Facts, obstacles: &[Obstacle]) {
         let waiting: Vec<String> = facts
             .instances
             .iter()
+            .chain(&facts.surge)
             .filter(|instance| !instance.ended())
             .filter_map(|instance| {
                 let why = instance.partition.state.why_not()?;
@@ -159,20 +217,23 @@ impl Conditions {
             .map(ToString::to_string)
             .chain(members(facts).filter_map(held_up))
             .collect();
-        let complaint = (!pods.is_empty()).then(|| ("PodsWaiting", listed(&pods)));
+        let complaint = if facts.due.yielding {
+            Some(("PodsRefused", super::run::yielding(facts)))
+        } else {
+            (!pods.is_empty()).then(|| ("PodsWaiting", listed(&pods)))
+        };
         self.complain(PODS_READY, complaint);
     }
 
     fn describe_template(&mut self, job: &ValidJob, facts: &Facts) {
-        let complaint = (!facts.outdated.is_empty()).then(|| {
+        let outdated: Vec<String> = facts.outdated().into_iter().map(str::to_owned).collect();
+        let complaint = (!outdated.is_empty()).then(|| {
             let message = format!(
-                "spec.workers.template (hash {}) is not the one that {} were made from; replacing \
-                 workers is not carried out by this version of the operator yet; delete those Pods \
-                 or create the job again",
+                "to be replaced by Pods of the template as it is now (hash {}): {}",
                 job.template.hash,
-                listed(&facts.outdated)
+                listed(&outdated)
             );
-            ("RollingUpdateNotCarriedOut", message)
+            ("RollingOut", message)
         });
         self.complain(TEMPLATE_CURRENT, complaint);
     }
@@ -181,9 +242,7 @@ impl Conditions {
         self.complain(PODS_READY, None);
         self.list.retain(|old| old.type_ != PARTITIONS_READY);
         let kept: Vec<String> = facts
-            .instances
-            .iter()
-            .chain(&facts.surplus)
+            .all()
             .filter(|instance| instance.partition.uid.is_some())
             .map(|instance| kept(facts, instance))
             .collect();
@@ -202,8 +261,7 @@ impl Conditions {
 }
 
 fn members(facts: &Facts) -> impl Iterator<Item = &Member> {
-    let workers = facts.instances.iter().flat_map(|found| &found.workers);
-    workers.chain(std::iter::once(&facts.launcher))
+    facts.workers().chain(std::iter::once(&facts.launcher))
 }
 
 /// Why a Pod does not start, where Kubernetes says so.
@@ -221,12 +279,11 @@ fn kept(facts: &Facts, instance: &Instance) -> String {
         .state
         .id()
         .unwrap_or(&instance.partition.name);
-    let live = |member: &&Member| member.uid.is_some() && !member.state.ended();
     match instance
         .workers
         .iter()
         .chain(std::iter::once(&facts.launcher))
-        .find(live)
+        .find(|member| member.live())
     {
         Some(user) => format!(
             "partition {place} is kept as long as Pod {} lives (spec.cleanPodPolicy: Workers or \

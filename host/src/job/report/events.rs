@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
-use super::{FAILED, Obstacle, PARTITIONS_READY, PENDING, PODS_READY, RUNNING, SUCCEEDED};
+use super::{
+    FAILED, Obstacle, PARTITIONS_READY, PENDING, PODS_READY, RESTARTING, RUNNING, SUCCEEDED,
+    SUSPENDED,
+};
 use crate::api::ipujob_status::{IPUJobStatus, JobCondition};
 use crate::job::plan::Plan;
 
@@ -47,6 +50,21 @@ pub fn of_writes(plan: &Plan, obstacles: &[Obstacle]) -> Vec<JobEvent> {
         let deleted = normal("SuccessfulDelete", "Delete", format!("deleted Pod {name}"));
         events.push(deleted.about(name));
     }
+    for pod in &plan.end_pods {
+        let name = &pod.name;
+        let note = format!("ended what runs on in Pod {name} beside its main container");
+        events.push(normal("SidecarsEnded", "End", note).about(name));
+    }
+    for reset in &plan.reset_partitions {
+        events.push(normal(
+            "PartitionReset",
+            "Reset",
+            format!(
+                "asked for a reset of {} before other Pods use it",
+                reset.name
+            ),
+        ));
+    }
     for deletion in &plan.delete_partitions {
         events.push(normal(
             "PartitionReleased",
@@ -63,7 +81,9 @@ pub fn of_status(old: &IPUJobStatus, new: &IPUJobStatus) -> Vec<JobEvent> {
         let now = find(new, type_).filter(|condition| condition.status == to)?;
         let before = find(old, type_);
         let same = before.is_some_and(|before| {
-            before.status == to && (to == "True" || before.message == now.message)
+            // Another restart is another event, also where the job did not run in between.
+            let by_status = to == "True" && type_ != RESTARTING;
+            before.status == to && (by_status || before.message == now.message)
         });
         (!same).then(|| now.message.clone())
     };
@@ -82,6 +102,15 @@ pub fn of_status(old: &IPUJobStatus, new: &IPUJobStatus) -> Vec<JobEvent> {
     }
     if let Some(note) = turned(RUNNING, "True") {
         events.push(normal("IPUJobRunning", "Reconcile", note));
+    }
+    if let Some(note) = turned(RESTARTING, "True") {
+        events.push(warning("IPUJobRestarting", "Restart", note));
+    }
+    if let Some(note) = turned(SUSPENDED, "True") {
+        events.push(normal("JobSuspended", "Suspend", note));
+    }
+    if let Some(note) = turned(SUSPENDED, "False") {
+        events.push(normal("JobResumed", "Resume", note));
     }
     if let Some(note) = turned(SUCCEEDED, "True") {
         events.push(normal("IPUJobSucceeded", "Reconcile", note));

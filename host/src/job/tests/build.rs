@@ -13,11 +13,12 @@ fn held() -> Held {
     Held {
         controller: controller(),
         id: "p-sample-0".to_owned(),
+        resets: 0,
     }
 }
 
 fn worker(job: &IPUJob, settings: &PodSettings, gcd: u32) -> Pod {
-    workers::worker(&job.valid(), settings, 0, gcd, &held())
+    workers::worker(&job.valid(), settings, (0, gcd, 0), &held())
 }
 
 #[test]
@@ -125,7 +126,7 @@ fn the_launcher_takes_what_its_command_relies_on_and_nothing_else() {
         }))
         .valid();
     let command = job.launcher.clone().unwrap();
-    let pod = launcher::launcher(&job, &command, &settings(), &held());
+    let pod = launcher::launcher(&job, &command, &settings(), (&held(), 0));
     let env = environment(&pod, 0);
     assert_eq!(env["X"], "1");
     assert_eq!(env["PRTE_MCA_plm_ssh_agent"], env["OMPI_MCA_plm_rsh_agent"]);

@@ -35,7 +35,7 @@ fn the_exit_code_of_the_launcher_decides() {
         (0, "Completed 0 1 All instances done".to_owned()),
         (
             5,
-            "Failed 0 1 launcher failed: Pod sample-launcher, container main: exit code 5 (Error)"
+            "Failed 0 1 launcher failed: Pod sample-launcher, container launcher: exit code 5 (Error)"
                 .to_owned(),
         ),
     ] {
@@ -127,13 +127,16 @@ fn pods_lost_before_the_launcher_started_come_back() {
     world.run_pods();
     world.lose("sample-worker-0");
     world.settle(&job);
-    assert_eq!(world.pods(), ["sample-worker-1", "sample-worker-0"]);
+    world.reset_partitions();
+    world.settle(&job);
+    assert_eq!(world.pods(), ["sample-worker-0", "sample-worker-1"]);
     world.run_pods();
     world.settle(&job);
     world.lose("sample-launcher");
     world.settle(&job);
     assert!(world.pods().contains(&"sample-launcher"));
     assert_eq!(world.status().launcher_status, JobState::Pending);
+    assert_eq!(world.status().restart_count, Some(0));
 }
 
 #[test]

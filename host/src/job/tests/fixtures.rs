@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::api::ipujob::{
-    CleanPodPolicy, IPUJob, IPUJobSpec, Launcher, RestartPolicy, RestartPolicyType, Workers,
+    CleanPodPolicy, IPUJob, IPUJobSpec, Interactive, Launcher, RestartPolicy, RestartPolicyType,
+    Workers,
 };
 use crate::api::pod_template::PodTemplate;
 use crate::job::build::PodSettings;
@@ -49,6 +50,10 @@ impl IPUJob {
                     exit_codes: None,
                 }),
                 clean_pod_policy: Some(CleanPodPolicy::None),
+                suspend: None,
+                managed_by: None,
+                active_deadline_seconds: None,
+                ttl_seconds_after_finished: None,
             },
         );
         job.metadata.namespace = Some("default".to_owned());
@@ -83,6 +88,21 @@ impl IPUJob {
             command: command.iter().map(|word| (*word).to_owned()).collect(),
             env: None,
         });
+        self
+    }
+
+    pub(crate) fn interactive(mut self, ttl: i32) -> Self {
+        self.spec.interactive = Some(Interactive { ttl });
+        self
+    }
+
+    pub(crate) fn suspend(mut self, suspend: bool) -> Self {
+        self.spec.suspend = Some(suspend);
+        self
+    }
+
+    pub(crate) fn strategy(mut self, strategy: &Value) -> Self {
+        self.spec.workers.strategy = Some(serde_json::from_value(strategy.clone()).unwrap());
         self
     }
 

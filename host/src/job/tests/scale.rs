@@ -69,7 +69,10 @@ fn a_lost_pod_comes_back_and_one_with_an_old_partition_goes() {
     world.ready([0]);
     world.settle(&job);
     world.run_pods();
+    world.settle(&job);
     world.lose("sample-worker-0");
+    world.settle(&job);
+    world.reset_partitions();
     world.settle(&job);
     assert_eq!(world.pods(), ["sample-worker-0"]);
     world.run_pods();

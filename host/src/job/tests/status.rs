@@ -10,20 +10,12 @@ use crate::api::ipupartition::{IPUPartitionStatus, PartitionPhase};
 use crate::job::report::{self, Obstacle, events};
 use crate::job::validate::validate;
 
-fn condition<'a>(status: &'a IPUJobStatus, type_: &str) -> &'a JobCondition {
-    status
-        .conditions
-        .iter()
-        .find(|condition| condition.type_ == type_)
-        .unwrap_or_else(|| panic!("no condition {type_} in {:?}", status.conditions))
-}
-
 #[test]
 fn pending_turns_to_false_and_keeps_its_times() {
     let job = IPUJob::sample().valid();
     let mut world = World::new();
     world.settle(&job);
-    let pending = condition(world.status(), "Pending").clone();
+    let pending = world.condition("Pending").clone();
     assert_eq!(pending.status, "True");
     assert_eq!(pending.reason, "IPUJobPending");
     assert_eq!(
@@ -32,7 +24,7 @@ fn pending_turns_to_false_and_keeps_its_times() {
     );
     world.ready([0]);
     world.settle(&job);
-    let after = condition(world.status(), "Pending").clone();
+    let after = world.condition("Pending").clone();
     assert_eq!(
         after,
         JobCondition {
@@ -40,7 +32,7 @@ fn pending_turns_to_false_and_keeps_its_times() {
             ..pending
         }
     );
-    let running = condition(world.status(), "Running");
+    let running = world.condition("Running");
     assert_eq!(running.message, "IPUJob default/sample is running.");
     assert_eq!(world.status().conditions[0].type_, "Pending");
 }
@@ -56,7 +48,7 @@ fn why_it_waits_is_told_for_each_controller() {
         world.row(),
         "Pending 0 2 partition not ready yet!partition not ready yet!"
     );
-    let waiting = condition(world.status(), report::PARTITIONS_READY);
+    let waiting = world.condition(report::PARTITIONS_READY);
     assert_eq!(waiting.status, "False");
     for part in [
         "instance 0: pod1:8090: 4 IPUs are free in pieces of 2",
@@ -137,7 +129,7 @@ fn a_selector_that_contradicts_the_controller_holds_the_pod_back() {
     world.ready([0]);
     world.settle(&job);
     assert!(world.pods().is_empty());
-    let waiting = condition(world.status(), report::PARTITIONS_READY);
+    let waiting = world.condition(report::PARTITIONS_READY);
     assert!(
         waiting.message.contains("ipunode=pod2") && waiting.message.contains("ipunode=pod1"),
         "{}",
@@ -146,24 +138,26 @@ fn a_selector_that_contradicts_the_controller_holds_the_pod_back() {
 }
 
 #[test]
-fn an_edited_template_is_reported_by_name() {
+fn what_a_rollout_has_still_to_replace_is_told_by_name() {
     let mut world = World::new();
     let before = IPUJob::sample().valid();
     world.settle(&before);
     world.ready([0]);
     world.settle(&before);
+    world.run_pods();
+    world.settle(&before);
     let after = IPUJob::sample()
         .template(&json!({"metadata": {"labels": {"new": "yes"}}}))
         .valid();
-    world.settle(&after);
-    let current = condition(world.status(), report::TEMPLATE_CURRENT);
-    assert_eq!(current.reason, "RollingUpdateNotCarriedOut");
+    world.step(&after);
+    let current = world.condition(report::TEMPLATE_CURRENT);
+    assert_eq!(current.reason, "RollingOut");
     assert!(
         current.message.contains("sample-worker-0"),
         "{}",
         current.message
     );
-    assert_eq!(world.row(), "Running 1 1 Successfully reconciled IPUJob");
+    assert_eq!(world.slots(), [0, 1], "another instance stands in");
 }
 
 #[test]
@@ -179,16 +173,13 @@ fn kept_partitions_of_a_finished_job_are_told() {
     world.settle(&job);
     world.end("sample-launcher", 0);
     world.settle(&job);
-    let kept = condition(world.status(), report::PARTITIONS_RELEASED);
+    let kept = world.condition(report::PARTITIONS_RELEASED);
     assert_eq!(kept.status, "False");
     assert!(kept.message.contains("sample-worker-0"), "{}", kept.message);
     world.end("sample-worker-0", 0);
     world.settle(&job);
     world.settle(&job);
-    assert_eq!(
-        condition(world.status(), report::PARTITIONS_RELEASED).status,
-        "True"
-    );
+    assert_eq!(world.condition(report::PARTITIONS_RELEASED).status, "True");
 }
 
 #[test]

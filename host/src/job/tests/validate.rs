@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::fixtures::MAX_IPUS;
-use crate::api::ipujob::{IPUJob, RestartPolicyType};
+use crate::api::ipujob::IPUJob;
 use crate::job::validate::{Size, ValidateError, validate};
 
 #[test]
@@ -44,8 +44,8 @@ fn one_wrong_thing_is_named() {
         (IPUJob::sample().instances(-1), "spec.jobInstances"),
         (IPUJob::sample().launcher(&[]), "spec.launcher.command"),
         (
-            IPUJob::sample().restart(RestartPolicyType::OnFailure),
-            "spec.restartPolicy.type",
+            IPUJob::sample().launcher(&["mpirun"]).interactive(60),
+            "spec.interactive",
         ),
         (
             IPUJob::sample().template(&json!({"spec": {"containers": []}})),

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::fixtures::settings;
-use crate::api::ipujob_status::IPUJobStatus;
+use crate::api::ipujob_status::{IPUJobStatus, JobCondition};
 use crate::api::ipupartition::{ControllerRef, IPUPartitionStatus, PartitionPhase, WaitingReason};
 use crate::job::build::PodSettings;
 use crate::job::facts::{Facts, Observed, facts};
@@ -24,6 +24,8 @@ pub(crate) struct World {
     pub(crate) observed: Observed,
     pub(crate) settings: PodSettings,
     pub(crate) now: Timestamp,
+    /// Partitions that a reset was asked for, in order.
+    pub(crate) resets: Vec<String>,
 }
 
 /// What one reconcile decided.
@@ -38,6 +40,7 @@ impl World {
             observed: Observed::default(),
             settings: settings(),
             now: "2026-01-01T00:00:00Z".parse().unwrap(),
+            resets: Vec::new(),
         }
     }
 
@@ -67,9 +70,11 @@ impl World {
         loop {
             let before = self.observed.status.clone();
             let step = self.step(job);
+            // What a running launcher needs is looked after at every step.
             let idle = step.plan
                 == Plan {
                     requeue: step.plan.requeue,
+                    apply: step.plan.apply.clone(),
                     ..Plan::default()
                 };
             steps.push(step);
@@ -81,7 +86,7 @@ impl World {
     }
 
     pub(crate) fn facts(&self, job: &ValidJob) -> Facts {
-        facts(job, &self.observed)
+        facts(job, &self.observed, self.now)
     }
 
     pub(crate) fn status(&self) -> &IPUJobStatus {
@@ -131,6 +136,14 @@ impl World {
         }
     }
 
+    /// The proxy: every reset that was asked for is done.
+    pub(crate) fn reset_partitions(&mut self) {
+        for partition in &mut self.observed.partitions {
+            let status = partition.status.get_or_insert_default();
+            status.observed_reset_generation = partition.spec.reset_generation;
+        }
+    }
+
     /// The proxy: the partition of a slot has to wait.
     pub(crate) fn waits(&mut self, slot: u32, reason: &str) {
         self.partition_status(
@@ -155,18 +168,62 @@ impl World {
 
     /// The kubelet: every Pod that has not started runs and is Ready.
     pub(crate) fn run_pods(&mut self) {
+        let at = self.now;
         for pod in &mut self.observed.pods {
+            let main = main_container(pod);
             let status = pod.status.get_or_insert_default();
             if status.phase.as_deref().unwrap_or("Pending") == "Pending" {
-                *status = running();
+                *status = running(&main, at);
             }
         }
     }
 
-    /// The kubelet: the main container of a Pod ends.
+    /// The kubelet: the main container of a Pod ends, and with it the Pod.
     pub(crate) fn end(&mut self, pod: &str, exit_code: i32) {
         let at = self.now;
-        self.pod(pod).status = Some(ended(exit_code, at));
+        let pod = self.pod(pod);
+        let main = main_container(pod);
+        pod.status = Some(ended(&main, exit_code, at));
+    }
+
+    /// The kubelet: the main container of a Pod ends, and those beside it go on.
+    pub(crate) fn end_main(&mut self, pod: &str, exit_code: i32) {
+        self.end(pod, exit_code);
+        let status = self.pod(pod).status.as_mut().unwrap();
+        status.phase = Some("Running".to_owned());
+    }
+
+    /// The kubelet: a Pod is evicted.
+    pub(crate) fn evict(&mut self, pod: &str) {
+        self.end(pod, 137);
+        let status = self.pod(pod).status.as_mut().unwrap();
+        status.reason = Some("Evicted".to_owned());
+        status.message = Some("the node was low on memory".to_owned());
+    }
+
+    /// Since when the first container of a Pod runs.
+    pub(crate) fn started(&mut self, pod: &str) -> Timestamp {
+        crate::job::facts::pod::running_since(self.pod(pod)).unwrap()
+    }
+
+    /// A condition of the status.
+    pub(crate) fn condition(&self, type_: &str) -> &JobCondition {
+        let mut conditions = self.status().conditions.iter();
+        conditions
+            .find(|condition| condition.type_ == type_)
+            .unwrap_or_else(|| panic!("no condition {type_} in {:?}", self.status().conditions))
+    }
+
+    /// Slots of the partitions that the proxy has not looked at yet.
+    pub(crate) fn slots_without_status(&self) -> Vec<u32> {
+        let partitions = self.observed.partitions.iter();
+        let new = partitions.filter(|partition| partition.status.is_none());
+        new.map(|partition| partition.spec.slot).collect()
+    }
+
+    /// Time passes.
+    pub(crate) fn wait(&mut self, seconds: i64) {
+        self.now += SignedDuration::from_secs(seconds);
     }
 
     /// Somebody deletes a Pod, and it is gone.
@@ -189,6 +246,18 @@ impl World {
         for deletion in &plan.delete_pods {
             self.lose(&deletion.name);
         }
+        for pod in &plan.end_pods {
+            let status = self.pod(&pod.name).status.get_or_insert_default();
+            status.phase = Some("Failed".to_owned());
+            status.reason = Some("DeadlineExceeded".to_owned());
+        }
+        for reset in &plan.reset_partitions {
+            let mut partitions = self.observed.partitions.iter_mut();
+            let partition =
+                partitions.find(|found| found.metadata.uid.as_ref() == Some(&reset.uid));
+            partition.expect("it was seen").spec.reset_generation = reset.generation;
+            self.resets.push(reset.name.clone());
+        }
         for partition in &plan.create_partitions {
             let mut partition = partition.clone();
             partition.metadata.uid = partition.metadata.name.clone();
@@ -208,6 +277,11 @@ impl World {
             .partitions
             .sort_by_key(|found| found.spec.slot);
     }
+}
+
+/// A time as Kubernetes writes it.
+pub(crate) fn time(at: Timestamp) -> Time {
+    Time(at)
 }
 
 /// The V-IPU controller of every partition here.
@@ -236,7 +310,7 @@ pub(crate) fn environment(pod: &Pod, container: usize) -> BTreeMap<String, Strin
         .collect()
 }
 
-fn running() -> PodStatus {
+fn running(main: &str, at: Timestamp) -> PodStatus {
     PodStatus {
         phase: Some("Running".to_owned()),
         conditions: Some(vec![PodCondition {
@@ -245,9 +319,11 @@ fn running() -> PodStatus {
             ..PodCondition::default()
         }]),
         container_statuses: Some(vec![ContainerStatus {
-            name: "main".to_owned(),
+            name: main.to_owned(),
             state: Some(ContainerState {
-                running: Some(ContainerStateRunning::default()),
+                running: Some(ContainerStateRunning {
+                    started_at: Some(Time(at)),
+                }),
                 ..ContainerState::default()
             }),
             ..ContainerStatus::default()
@@ -256,7 +332,12 @@ fn running() -> PodStatus {
     }
 }
 
-fn ended(exit_code: i32, at: Timestamp) -> PodStatus {
+/// Name of the first container of a Pod.
+fn main_container(pod: &Pod) -> String {
+    pod.spec.as_ref().unwrap().containers[0].name.clone()
+}
+
+fn ended(main: &str, exit_code: i32, at: Timestamp) -> PodStatus {
     let (phase, reason) = if exit_code == 0 {
         ("Succeeded", "Completed")
     } else {
@@ -265,7 +346,7 @@ fn ended(exit_code: i32, at: Timestamp) -> PodStatus {
     PodStatus {
         phase: Some(phase.to_owned()),
         container_statuses: Some(vec![ContainerStatus {
-            name: "main".to_owned(),
+            name: main.to_owned(),
             state: Some(ContainerState {
                 terminated: Some(ContainerStateTerminated {
                     exit_code,

@@ -1,0 +1,125 @@
+//! Pure: what one instance needs next: a partition, a reset of it, Pods; and how it gives them back.
+
+use super::{Deletion, Plan, Reset, deletion};
+use crate::job::build::{self, PodSettings, partitions, workers};
+use crate::job::facts::partition::PartitionState;
+use crate::job::facts::pod::PodState;
+use crate::job::facts::{Facts, Instance, Member};
+use crate::job::validate::ValidJob;
+
+impl Plan {
+    /// Asks for the partition of an instance, then makes its Pods.
+    ///
+    /// Where Pods have begun to use the partition and one of them is gone, all of them start again
+    /// together: the partition is reset first, and never under a live Pod.
+    pub(super) fn staff(
+        &mut self,
+        job: &ValidJob,
+        facts: &Facts,
+        instance: &Instance,
+        settings: &PodSettings,
+    ) {
+        if instance.partition.state == PartitionState::Absent {
+            self.create_partitions
+                .push(partitions::partition(job, instance.index));
+        }
+        if instance.spent && instance.incomplete() {
+            self.start_again(instance);
+            return;
+        }
+        for (gcd, worker) in (0..).zip(&instance.workers) {
+            match (&worker.state, instance.partition.state.usable()) {
+                (PodState::Stale | PodState::Lost(_), _) => self.remove(worker),
+                (PodState::Absent, Some(held)) if !facts.due.held_back => {
+                    let run = facts.run.number;
+                    let of = (instance.index, gcd, run);
+                    self.create_pods
+                        .push(workers::worker(job, settings, of, held));
+                }
+                (
+                    PodState::Absent
+                    | PodState::Going { .. }
+                    | PodState::Pending(_)
+                    | PodState::Running { .. }
+                    | PodState::Succeeded(_)
+                    | PodState::Failed(_),
+                    _,
+                ) => {}
+            }
+        }
+    }
+
+    fn start_again(&mut self, instance: &Instance) {
+        self.delete_all(instance);
+        let all_gone = instance.workers.iter().all(|worker| worker.uid.is_none());
+        let owned = &instance.partition;
+        if let (true, Some(held), Some(uid)) = (all_gone, owned.state.usable(), &owned.uid) {
+            self.reset_partitions.push(Reset {
+                name: owned.name.clone(),
+                uid: uid.clone(),
+                generation: held.resets.saturating_add(1),
+            });
+        }
+    }
+
+    /// An instance that has run to its end: its sidecars end, and its partition is given back.
+    pub(super) fn finish(&mut self, instance: &Instance) {
+        let lingering = instance.workers.iter().filter(|worker| worker.lingers);
+        self.end_pods.extend(lingering.filter_map(deletion));
+        self.release(instance);
+    }
+
+    /// An instance that is not wanted, or not now.
+    pub(super) fn give_up(&mut self, instance: &Instance) {
+        self.delete_all(instance);
+        self.release(instance);
+    }
+
+    pub(super) fn delete_all(&mut self, instance: &Instance) {
+        for worker in &instance.workers {
+            self.remove(worker);
+        }
+    }
+
+    pub(super) fn remove(&mut self, member: &Member) {
+        let wanted: Option<Deletion> = deletion(member);
+        self.delete_pods.extend(wanted);
+    }
+
+    /// Gives a partition back once no Pod uses it.
+    pub(super) fn release(&mut self, instance: &Instance) {
+        if !instance.live() {
+            self.delete_partitions.extend(deletion(&instance.partition));
+        }
+    }
+
+    /// Makes the launcher once all workers are Ready. One that was made and has not started is made
+    /// again where a worker was lost meanwhile.
+    pub(super) fn launch(&mut self, job: &ValidJob, facts: &Facts, settings: &PodSettings) {
+        let Some(command) = &job.launcher else { return };
+        let launcher = &facts.launcher;
+        let lost_a_worker = facts.instances.iter().any(Instance::incomplete);
+        let in_vain = match launcher.state {
+            PodState::Stale | PodState::Lost(_) => true,
+            PodState::Pending(_) => lost_a_worker,
+            _ => false,
+        };
+        if in_vain {
+            self.remove(launcher);
+        }
+        let ready = facts.workers().all(|worker| worker.state.ready());
+        let first = facts.instances.first();
+        let held = first.and_then(|first| first.partition.state.held());
+        if let (true, PodState::Absent, Some(held)) = (ready, &launcher.state, held)
+            && !facts.due.held_back
+        {
+            let run = facts.run.number;
+            self.create_pods.push(build::launcher::launcher(
+                job,
+                command,
+                settings,
+                (held, run),
+            ));
+        }
+    }
+}
