@@ -116,7 +116,7 @@ impl Cluster {
     /// start has left is removed first.
     pub async fn up(settings: &Settings, progress: &Progress) -> Result<Self, ClusterError> {
         let lock = Lock::try_take(&lock_path(settings))?;
-        let tools = Tools::fetch(settings, progress)?;
+        let tools = Tools::of_cluster(settings, progress)?;
         let images = images::system(settings, &tools, progress)?;
         let cluster = Self {
             settings: settings.clone(),

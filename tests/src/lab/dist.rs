@@ -62,14 +62,10 @@ impl Dist {
             let mut cargo = cargo(checkout, "release");
             cargo
                 .args(["--package", "ipu-operator", "--bin", "ipu-operator"])
-                .args([
-                    "--package",
-                    "tests",
-                    "--bin",
-                    "lab",
-                    "--bin",
-                    "vipu-simulator",
-                ]);
+                .args(["--package", "tests", "--bin", "lab"])
+                .args(["--bin", "vipu-simulator"])
+                // The features that the lab itself was built with, so that nothing is built twice.
+                .args(["--no-default-features", "--features", "ipu-operator/operator"]);
             build("the operator", &mut cargo)
         })?;
         progress.run("built the agent", || {

@@ -47,9 +47,21 @@ pub struct Tools {
 impl Tools {
     /// Sees to it that every tool of the lab is there, and builds what is missing.
     pub fn fetch(settings: &Settings, progress: &Progress) -> Result<Self, ToolsError> {
-        let mut tools = Self::fetch_some(settings, progress, &go::all_names())?;
-        tools.debian = Some(debian::ensure(settings, progress)?);
-        Ok(tools)
+        let tools = Self::fetch_some(settings, progress, &go::all_names())?;
+        tools.with_debian(settings, progress)
+    }
+
+    /// Sees to it that everything is there that a cluster is made of, and builds what is missing.
+    pub fn of_cluster(settings: &Settings, progress: &Progress) -> Result<Self, ToolsError> {
+        let tools = Self::fetch_some(settings, progress, &go::OF_CLUSTER)?;
+        tools.with_debian(settings, progress)
+    }
+
+    fn with_debian(self, settings: &Settings, progress: &Progress) -> Result<Self, ToolsError> {
+        Ok(Self {
+            debian: Some(debian::ensure(settings, progress)?),
+            ..self
+        })
     }
 
     /// Sees to it that these Go tools are there, and builds what is missing.

@@ -32,7 +32,7 @@ pub struct GoTool {
 pub struct Program {
     /// Name of the binary.
     pub name: &'static str,
-    /// Import path.
+    /// Import path; `.` is the folder in `tests/tools` itself.
     pub package: &'static str,
 }
 
@@ -113,7 +113,7 @@ pub const TOOLS: [GoTool; 8] = [
     GoTool {
         folder: "coredns",
         module: "github.com/coredns/coredns",
-        programs: &[program("coredns", "github.com/coredns/coredns")],
+        programs: &[program("coredns", ".")],
         variables: &[],
     },
     GoTool {
@@ -141,6 +141,9 @@ pub const TOOLS: [GoTool; 8] = [
         variables: &[("main.version", "vVERSION")],
     },
 ];
+
+/// Folders of the tools that a cluster with the operator on it is made of; the others are for tests.
+pub const OF_CLUSTER: [&str; 6] = ["kubernetes", "etcd", "containerd", "cni", "coredns", "helm"];
 
 /// Folder names of all tools.
 pub fn all_names() -> Vec<&'static str> {
