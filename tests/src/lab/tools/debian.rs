@@ -16,7 +16,7 @@ use crate::lab::{
 };
 
 /// Debian release that the packages and images are of.
-pub const SUITE: &str = "bookworm";
+const SUITE: &str = "bookworm";
 
 /// Why a package could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -50,22 +50,26 @@ pub enum DebianError {
     },
     /// The mirror has another version by now.
     #[error(
-        "the Debian mirror no longer has {package} {version}: put the version that it has and its SHA-256 into tests/tools/debian.lock (`apt-cache show {package}`)"
+        "the Debian mirror no longer has {package} {version}: put the version that it has and its SHA-256 into tests/tools/{lock} (`apt-cache show {package}`)"
     )]
     Download {
+        /// The lock file.
+        lock: &'static str,
         /// Name of the package.
         package: String,
         /// The version that the lock file names.
         version: String,
         /// What apt said.
         #[source]
-        source: CommandError,
+        source: Box<CommandError>,
     },
     /// The bytes are not those that were pinned.
     #[error(
-        "{package} {version} has SHA-256 {actual}, but tests/tools/debian.lock names {expected}: the download was changed on its way, or the lock file is wrong"
+        "{package} {version} has SHA-256 {actual}, but tests/tools/{lock} names {expected}: the download was changed on its way, or the lock file is wrong"
     )]
     Digest {
+        /// The lock file.
+        lock: &'static str,
         /// Name of the package.
         package: String,
         /// Its version.
@@ -76,6 +80,9 @@ pub enum DebianError {
         actual: String,
     },
 }
+
+/// Lock file of the tools.
+const TOOLS: &str = "debian.lock";
 
 /// A line of the lock file.
 #[derive(Debug, PartialEq, Eq)]
@@ -120,9 +127,7 @@ impl Root {
 
 /// Sees to it that the packages are unpacked, and gives the folder that they are in.
 pub fn ensure(settings: &Settings, progress: &Progress) -> Result<PathBuf, ToolsError> {
-    let path = settings.tool_pins().join("debian.lock");
-    let lock = read(&path)?;
-    let packages = parse(&lock).map_err(|line| DebianError::BadLock { path, line })?;
+    let (lock, packages) = read_lock(settings, TOOLS)?;
     let inputs = sha256_of(&lock);
     let dir = settings.cache.join(format!("debian-{}", &inputs[..12]));
     if !stored::is_intact(&dir, &inputs) {
@@ -131,6 +136,42 @@ pub fn ensure(settings: &Settings, progress: &Progress) -> Result<PathBuf, Tools
         })?;
     }
     Ok(dir.join("root"))
+}
+
+/// Downloads the packages of a lock file in `tests/tools` into the folder `debs`, and checks them.
+/// Gives their files.
+pub fn download(
+    lock: &'static str,
+    settings: &Settings,
+    debs: &Path,
+) -> Result<Vec<PathBuf>, DebianError> {
+    let (_, packages) = read_lock(settings, lock)?;
+    fetch(lock, &packages, settings, debs)
+}
+
+/// The text of a lock file in `tests/tools`, and its packages.
+fn read_lock(settings: &Settings, lock: &str) -> Result<(String, Vec<Package>), DebianError> {
+    let path = settings.tool_pins().join(lock);
+    let text = read(&path)?;
+    let packages = parse(&text).map_err(|line| DebianError::BadLock { path, line })?;
+    Ok((text, packages))
+}
+
+fn fetch(
+    lock: &'static str,
+    packages: &[Package],
+    settings: &Settings,
+    debs: &Path,
+) -> Result<Vec<PathBuf>, DebianError> {
+    make_dir(debs)?;
+    let apt = Apt::update(&settings.cache.join("apt"))?;
+    apt.download(lock, packages, debs)?;
+    let checked = packages.iter().map(|package| {
+        let file = debs.join(package.file_name());
+        package.check(lock, &file)?;
+        Ok(file)
+    });
+    checked.collect()
 }
 
 /// The packages of a lock file, or the number of the first line that is wrong.
@@ -162,17 +203,12 @@ fn unpack(
     progress: &Progress,
     dir: &Path,
 ) -> Result<(), DebianError> {
-    let apt = Apt::update(&settings.cache.join("apt"))?;
     let debs = dir.join("debs");
     let root = dir.join("root");
-    make_dir(&debs)?;
     make_dir(&root)?;
     let what = format!("unpacked {} Debian packages", packages.len());
     progress.run(what, || -> Result<(), DebianError> {
-        apt.download(packages, &debs)?;
-        for package in packages {
-            let file = debs.join(package.file_name());
-            package.check(&file)?;
+        for file in fetch(TOOLS, packages, settings, &debs)? {
             let mut dpkg = Command::new("dpkg");
             dpkg.arg("-x").arg(&file).arg(&root);
             command::run(&mut dpkg).map_err(|source| DebianError::Command {
@@ -201,12 +237,13 @@ impl Package {
         format!("{}_{version}_{}.deb", self.name, self.architecture)
     }
 
-    fn check(&self, file: &Path) -> Result<(), DebianError> {
+    fn check(&self, lock: &'static str, file: &Path) -> Result<(), DebianError> {
         let actual = sha256(file)?;
         if actual == self.sha256 {
             return Ok(());
         }
         Err(DebianError::Digest {
+            lock,
             package: self.name.clone(),
             version: self.version.clone(),
             expected: self.sha256.clone(),
@@ -242,7 +279,12 @@ impl Apt {
 
     /// Downloads all packages. One call is much faster than one for each, because apt reads its
     /// lists once.
-    fn download(&self, packages: &[Package], dir: &Path) -> Result<(), DebianError> {
+    fn download(
+        &self,
+        lock: &'static str,
+        packages: &[Package],
+        dir: &Path,
+    ) -> Result<(), DebianError> {
         let mut download = self.get(["-qq", "download"]);
         download.args(packages.iter().map(Package::full_name));
         let Err(source) = command::run(download.current_dir(dir)) else {
@@ -252,9 +294,10 @@ impl Apt {
         let missing = packages.iter().find(|package| !self.has(package));
         Err(match missing {
             Some(package) => DebianError::Download {
+                lock,
                 package: package.name.clone(),
                 version: package.version.clone(),
-                source,
+                source: Box::new(source),
             },
             None => DebianError::Command {
                 action: "download the Debian packages",
@@ -297,7 +340,7 @@ fn configuration(dir: &Path) -> String {
 }
 
 /// The mirror that the machine itself uses for this release.
-pub fn mirror() -> Result<String, DebianError> {
+fn mirror() -> Result<String, DebianError> {
     let mut targets = Command::new("apt-get");
     targets
         .args(["indextargets", "--format"])
@@ -336,11 +379,16 @@ mod tests {
     }
 
     #[test]
-    fn the_committed_lock_is_well_formed() {
-        let packages = parse(include_str!("../../../tools/debian.lock")).unwrap();
-        assert!(packages.iter().any(|package| package.name == "runc"));
-        for package in &packages {
-            assert_eq!(package.sha256.len(), 64, "{}", package.name);
+    fn the_committed_locks_are_well_formed() {
+        for (lock, wanted) in [
+            (include_str!("../../../tools/debian.lock"), "runc"),
+            (include_str!("../../../tools/openmpi.lock"), "openmpi-bin"),
+        ] {
+            let packages = parse(lock).unwrap();
+            assert!(packages.iter().any(|package| package.name == wanted));
+            for package in &packages {
+                assert_eq!(package.sha256.len(), 64, "{}", package.name);
+            }
         }
     }
 
@@ -363,7 +411,9 @@ mod tests {
         let file = dir.path().join("x.deb");
         write(&file, "not a package").unwrap();
         let packages = parse("x 1 amd64 abcd").unwrap();
-        let error = packages[0].check(&file).expect_err("other bytes");
-        assert!(error.to_string().contains("names abcd"), "{error}");
+        let error = packages[0]
+            .check("the.lock", &file)
+            .expect_err("other bytes");
+        assert!(error.to_string().contains("the.lock names abcd"), "{error}");
     }
 }
