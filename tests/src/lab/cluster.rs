@@ -1,6 +1,7 @@
 //! The cluster: two real nodes and a control plane, started and stopped as a whole.
 
 use std::{
+    io,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -16,7 +17,10 @@ pub mod plan;
 mod workers;
 
 use self::plan::{NODES, kubeconfig};
-pub use self::{containerd::import, down::down};
+pub use self::{
+    containerd::import,
+    down::{down, is_there},
+};
 use super::{
     command::CommandError,
     files::{FileError, make_dir},
@@ -24,7 +28,7 @@ use super::{
     kubeconfig::ClientError,
     lock::{Lock, LockError},
     log_tail::LogTail,
-    network::{self, NetworkError},
+    network::{self, Ip, NetworkError},
     pki::PkiError,
     process::Daemons,
     progress::Progress,
@@ -64,6 +68,9 @@ pub enum ClusterError {
     /// The machine's network could not be set up.
     #[error(transparent)]
     Network(#[from] NetworkError),
+    /// etcd cannot listen.
+    #[error("failed to find free ports on 127.0.0.1")]
+    Ports(#[source] io::Error),
     /// The certificates could not be made.
     #[error(transparent)]
     Pki(#[from] PkiError),
@@ -165,15 +172,20 @@ impl Cluster {
             make_dir(&settings.run.join(part))?;
         }
         network::check()?;
-        progress.run("made the network", network::make_bridge)?;
+        let ip = Ip::of(self.tools.debian());
+        ip.record(&settings.run)?;
+        progress.run("made the network", || {
+            network::make_bridge(&ip).map_err(NetworkError::from)
+        })?;
         let control = control::Control::new(settings, &self.tools);
         progress.run("made certificates, started etcd and the API server", || {
             control.start()
         })?;
         progress.run("started the nodes", || {
-            let started = NODES.map(|node| workers::start(node, settings, &self.tools));
+            let started = NODES.map(|node| workers::start(node, settings, &self.tools, &ip));
             started.into_iter().collect::<Result<Vec<_>, _>>()?;
-            network::add_routes().map_err(ClusterError::from)
+            network::add_routes(&ip).map_err(NetworkError::from)?;
+            Ok::<_, ClusterError>(())
         })?;
         let client = progress
             .wait("the API server is ready", control.ready())

@@ -25,11 +25,13 @@ pub mod mounts;
 use super::{
     cgroups,
     cluster::plan::{API_SERVICE_IP, HOST_IP},
-    command::{self, CommandError},
+    command::CommandError,
     files::{At, FileError, make_dir, read, write},
     kubeconfig::{self, ClientError},
     log_tail::LogTail,
+    network::Ip,
     process::Process,
+    tools::debian::Root,
 };
 
 /// How long a part may take to answer.
@@ -237,7 +239,7 @@ fn connect(spec: &NodeSpec) -> Result<(), NodeError> {
         commands.push(vec!["route", "add", range, "via", gateway]);
     }
     for args in commands {
-        command::run(Command::new("ip").args(args))?;
+        Ip::of(Root::new(spec.debian.clone())).run(&args)?;
     }
     let forward = Path::new("/proc/sys/net/ipv4/ip_forward");
     fs::write(forward, "1").at("write", forward)?;

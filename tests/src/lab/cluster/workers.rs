@@ -16,7 +16,7 @@ use super::{
 use crate::lab::{
     files::{At, FileError, make_dir, read, remove, write, write_json},
     log_tail::LogTail,
-    network,
+    network::{self, Ip, NetworkError},
     node::{NodeSpec, Stage},
     process::{Daemon, Daemons, Process},
     settings::Settings,
@@ -24,7 +24,12 @@ use crate::lab::{
 };
 
 /// Starts a node and lays its cable. It goes on by itself until it is ready.
-pub(super) fn start(node: Node, settings: &Settings, tools: &Tools) -> Result<(), ClusterError> {
+pub(super) fn start(
+    node: Node,
+    settings: &Settings,
+    tools: &Tools,
+    ip: &Ip,
+) -> Result<(), ClusterError> {
     make_mount_points(&settings.run)?;
     let spec = spec(node, settings, tools);
     make_dir(&spec.dir)?;
@@ -49,7 +54,7 @@ pub(super) fn start(node: Node, settings: &Settings, tools: &Tools) -> Result<()
     let daemons = Daemons::of(&settings.run);
     let unshare = daemons.start(&Daemon::new(node.name, Path::new("unshare"), args))?;
     let init = first_process(&daemons, node, unshare)?;
-    Ok(network::connect(node, init)?)
+    Ok(network::connect(ip, node, init).map_err(NetworkError::from)?)
 }
 
 /// The node's first process is this same program, as it was when it was started: cargo may have
