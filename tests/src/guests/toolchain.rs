@@ -9,6 +9,8 @@ use std::process::Command;
 
 use sha2::{Digest, Sha256};
 
+use crate::lab::interrupt;
+
 /// The target that guests are compiled for.
 pub const TARGET: &str = "wasm32-unknown-unknown";
 
@@ -257,9 +259,7 @@ pub(super) fn output(command: &mut Command) -> Result<String, ToolchainError> {
         program: program.clone(),
         reason,
     };
-    let output = command
-        .output()
-        .map_err(|error| failed(error.to_string()))?;
+    let output = interrupt::output(command).map_err(|error| failed(error.to_string()))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(failed(format!("{}: {}", output.status, said.trim())));

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    os::unix::fs::symlink,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -16,20 +17,21 @@ mod down;
 pub mod plan;
 mod workers;
 
-use self::plan::{NODES, kubeconfig};
+use self::plan::{NODES, bin, kubeconfig};
 pub use self::{
     containerd::import,
     down::{down, is_there},
 };
 use super::{
     command::CommandError,
-    files::{FileError, make_dir},
+    files::{At, FileError, make_dir, remove},
     images::{self, Image, ImageError},
     kubeconfig::ClientError,
     lock::{Lock, LockError},
     log_tail::LogTail,
     network::{self, Ip, NetworkError},
     pki::PkiError,
+    post_mortem,
     process::Daemons,
     progress::Progress,
     settings::Settings,
@@ -125,6 +127,7 @@ impl Cluster {
     /// start has left is removed first.
     pub async fn up(settings: &Settings, progress: &Progress) -> Result<Self, ClusterError> {
         let lock = Lock::try_take(&lock_path(settings))?;
+        progress.stage("get the cluster's tools and images");
         let tools = Tools::fetch(settings, progress)?;
         let images = images::system(settings, &tools, progress)?;
         let cluster = Self {
@@ -132,11 +135,13 @@ impl Cluster {
             tools,
             _lock: lock,
         };
+        progress.stage("start the cluster");
         if cluster.is_whole() {
+            cluster.link_tools()?;
             progress.step("found the cluster running").done();
         } else {
             down::remove_all(settings, progress)?;
-            cluster.start(&images, progress).await?;
+            post_mortem::after(settings, cluster.start(&images, progress)).await?;
         }
         Ok(cluster)
     }
@@ -149,6 +154,18 @@ impl Cluster {
     /// Path of a kubeconfig with all rights.
     pub fn kubeconfig(&self) -> PathBuf {
         kubeconfig(&self.settings.run, "admin")
+    }
+
+    /// Puts the programs of the cluster into the folder for a user's PATH.
+    fn link_tools(&self) -> Result<(), FileError> {
+        let bin = bin(&self.settings.run);
+        remove(&bin)?;
+        make_dir(&bin)?;
+        for (name, path) in self.tools.programs() {
+            let link = bin.join(name);
+            symlink(path, &link).at("make the link", &link)?;
+        }
+        Ok(())
     }
 
     /// Brings images to all nodes. Those that are there already cost nothing.
@@ -171,6 +188,7 @@ impl Cluster {
         for part in ["logs", "processes"] {
             make_dir(&settings.run.join(part))?;
         }
+        self.link_tools()?;
         network::check()?;
         let ip = Ip::of(self.tools.debian());
         ip.record(&settings.run)?;
