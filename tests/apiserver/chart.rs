@@ -6,9 +6,12 @@ mod admin;
 
 use std::process::Command;
 
-use tests::lab::{command, progress::Progress, settings::Settings, tools::Tools};
+use tests::{
+    lab::{command, progress::Progress, settings::Settings, tools::Tools},
+    wait::{Seen, eventually},
+};
 
-use self::admin::{Admin, KUBERNETES, eventually};
+use self::admin::{Admin, KUBERNETES};
 
 #[test]
 fn every_template_is_as_its_suite_says() {
@@ -116,11 +119,16 @@ async fn dead_webhooks_lock_nobody_out() {
     let operator = admin.account("controller-manager");
     let as_operator = [operator.as_str(), "--as-group=system:masters"];
 
-    // Nobody listens behind the webhooks, so whoever is not exempt is refused.
-    eventually("a new job is refused", || {
-        let refused = admin.kubectl(&[&create, &["--dry-run=server"][..]].concat());
-        refused.is_err_and(|error| error.to_string().contains("mipujob.graphcore.ai"))
-    });
+    // Nobody listens behind the webhooks, so whoever is not exempt is refused. The API server follows
+    // changed configurations a moment later.
+    eventually("a new job is refused", async || {
+        let answer = admin.kubectl(&[&create, &["--dry-run=server"][..]].concat());
+        let refusal = answer.err().map(|error| error.to_string());
+        Seen::when(refusal.unwrap_or_default(), |text| {
+            text.contains("mipujob.graphcore.ai")
+        })
+    })
+    .await;
     admin
         .kubectl(&[&create, &as_operator[..]].concat())
         .unwrap();

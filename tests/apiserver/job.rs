@@ -9,8 +9,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use tests::wait::{Seen, eventually};
 
-use crate::stage::{Stage, eventually};
+use crate::stage::Stage;
 
 /// A job of one worker on 4 IPUs, as it is after defaulting.
 fn single(name: &str) -> Value {
@@ -63,8 +64,8 @@ async fn a_single_worker_goes_to_completed_and_is_deleted_without_a_trace() {
     stage
         .row("hello", "Completed 0 1", "All instances done")
         .await;
-    eventually("the partition is given back", || async {
-        stage.partitions().await.is_empty().then_some(())
+    eventually("the partition is given back", async || {
+        Seen::when(stage.partitions().await, Vec::is_empty)
     })
     .await;
 
@@ -210,10 +211,10 @@ async fn deleting_a_job_whose_controller_is_down_says_so_and_goes_on() {
         .patch_status(&name, &nobody, &Patch::Merge(down))
         .await
         .unwrap();
-    eventually("the status names the controller", || async {
+    eventually("the status names the controller", async || {
         let job = stage.jobs().get("web").await.unwrap();
         let said = job.data["status"]["lastMessage"].to_string();
-        said.contains("pod1:8090: does not answer").then_some(())
+        Seen::when(said, |said| said.contains("pod1:8090: does not answer"))
     })
     .await;
     let back = json!({"metadata": {"finalizers": null}});
@@ -299,9 +300,9 @@ async fn a_job_edited_past_the_schema_says_so_and_stops_nobody_else() {
     stage.define(&loose).await;
     let mut bad = single("bad");
     bad["spec"]["ipusPerJobInstance"] = json!(4);
-    eventually("the loose CRD is served", || async {
+    eventually("the loose CRD is served", async || {
         let job = serde_json::from_value(bad.clone()).unwrap();
-        stage.jobs().create(&PostParams::default(), &job).await.ok()
+        stage.jobs().create(&PostParams::default(), &job).await
     })
     .await;
     stage.define(&crd::ipujob()).await;
@@ -367,13 +368,13 @@ async fn scale_moves_jobs_without_a_launcher_and_only_those() {
     jobs.patch_scale("web", &PatchParams::default(), &scaled)
         .await
         .unwrap();
-    eventually("both partitions are asked for", || async {
-        let all = stage.partitions().await;
-        let of_web = all.iter().filter(|found| found.spec.owner.name == "web");
-        (of_web.count() == 2).then_some(())
+    eventually("both partitions are asked for", async || {
+        let mut of_web = stage.partitions().await;
+        of_web.retain(|found| found.spec.owner.name == "web");
+        Seen::when(of_web, |of_web| of_web.len() == 2)
     })
     .await;
-    let selector = eventually("the scale has a selector", || async {
+    let selector = eventually("the scale has a selector", async || {
         jobs.get_scale("web").await.unwrap().status?.selector
     })
     .await;

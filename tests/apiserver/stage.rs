@@ -1,8 +1,5 @@
 //! Plays what is missing around a real API server: the kubelet, the V-IPU proxy, and the user.
 
-use std::future::Future;
-use std::time::Duration;
-
 use ipu_operator::api::crd;
 use ipu_operator::api::ipupartition::IPUPartition;
 use ipu_operator::job::build::PodSettings;
@@ -13,12 +10,10 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch,
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tests::lab::control_plane::ControlPlane;
+use tests::wait::{Seen, eventually};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The suite's own API server: another suite's proxy would take the partitions of these jobs.
 static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
@@ -75,7 +70,7 @@ impl Stage {
         api.patch(&name, &force, &Patch::Apply(definition))
             .await
             .unwrap();
-        eventually("the CRD is served", || async {
+        eventually("the CRD is served", async || {
             let status = api.get(&name).await.ok()?.status?;
             let mut conditions = status.conditions?.into_iter();
             conditions.find(|found| found.type_ == "Established" && found.status == "True")
@@ -133,43 +128,28 @@ impl Stage {
 
     /// Waits until the IPUJob is gone.
     pub(crate) async fn gone(&self, name: &str) {
-        eventually("the IPUJob is gone", || async {
-            self.jobs()
-                .get_opt(name)
-                .await
-                .unwrap()
-                .is_none()
-                .then_some(())
+        eventually("the IPUJob is gone", async || {
+            Seen::when(self.jobs().get_opt(name).await.unwrap(), Option::is_none)
         })
         .await;
     }
 
     /// Waits until `STATUS CURRENT DESIRED` and the start of LASTMESSAGE are these.
     pub(crate) async fn row(&self, name: &str, columns: &str, message: &str) {
-        let seen = Mutex::new(String::new());
-        let wanted = async {
-            loop {
-                let found = self.jobs().get(name).await.unwrap();
-                let status = &found.data["status"];
-                let row = format!(
-                    "{} {} {}",
-                    status["launcherStatus"].as_str().unwrap_or_default(),
-                    status["currentReplicas"],
-                    status["desiredReplicas"]
-                );
-                let said = status["lastMessage"].as_str().unwrap_or_default();
-                if row == columns && said.starts_with(message) {
-                    return;
-                }
-                *seen.lock().await = format!("{row} {said}");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
-        assert!(
-            tokio::time::timeout(PATIENCE, wanted).await.is_ok(),
-            "{name}: wanted `{columns} {message}`, saw `{}`",
-            seen.lock().await
-        );
+        let wanted = format!("{columns} {message}");
+        eventually(&format!("{name} is `{wanted}`"), async || {
+            let found = self.jobs().get(name).await.unwrap();
+            let status = &found.data["status"];
+            let row = format!(
+                "{} {} {} {}",
+                status["launcherStatus"].as_str().unwrap_or_default(),
+                status["currentReplicas"],
+                status["desiredReplicas"],
+                status["lastMessage"].as_str().unwrap_or_default()
+            );
+            Seen::when(row, |row| row.starts_with(&wanted))
+        })
+        .await;
     }
 
     /// The partitions of this namespace's jobs.
@@ -184,7 +164,7 @@ impl Stage {
 
     /// The proxy: waits for the partition of a slot, and makes it Ready.
     pub(crate) async fn partition_ready(&self, slot: u32) {
-        let partition = eventually("the partition is asked for", || async {
+        let partition = eventually("the partition is asked for", async || {
             let mut all = self.partitions().await.into_iter();
             all.find(|found| found.spec.slot == slot)
         })
@@ -240,7 +220,8 @@ impl Stage {
 
     /// Waits until a Pod of the name exists, and answers it.
     pub(crate) async fn pod_exists(&self, name: &str) -> Pod {
-        eventually(name, || async { self.pods().get_opt(name).await.unwrap() }).await
+        let what = format!("the Pod {name} is made");
+        eventually(&what, async || self.pods().get_opt(name).await.unwrap()).await
     }
 
     async fn pod_status(&self, name: &str, status: &Value) {
@@ -253,23 +234,4 @@ impl Stage {
             .await
             .unwrap();
     }
-}
-
-/// Waits until `ask` answers something, and answers it.
-pub(crate) async fn eventually<T, F, Fut>(what: &str, ask: F) -> T
-where
-    F: Fn() -> Fut,
-    Fut: Future<Output = Option<T>>,
-{
-    let asking = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, asking)
-        .await
-        .unwrap_or_else(|_| panic!("waited in vain: {what}"))
 }

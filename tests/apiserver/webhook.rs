@@ -9,8 +9,9 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tests::guests::checkout;
+use tests::wait::{Seen, eventually};
 
-use self::fixture::{Webhooks, eventually};
+use self::fixture::Webhooks;
 
 fn example(file: &str) -> Value {
     let path = checkout().join("examples").join(file);
@@ -146,8 +147,8 @@ async fn a_blanked_authority_is_put_back() {
         .patch(fixture::CONFIGURATION, &params, &Patch::<()>::Json(blank))
         .await
         .unwrap();
-    eventually("the authority to be back", async || {
-        bundle().await == before
+    eventually("the authority is back", async || {
+        Seen::when(bundle().await, |bundle| *bundle == before)
     })
     .await;
 }
@@ -228,8 +229,8 @@ async fn with_the_webhooks_down_nothing_new_comes_in_and_everything_can_go() {
     patch(json!({ "metadata": { "finalizers": null } }))
         .await
         .unwrap();
-    eventually("the job to be gone", async || {
-        jobs.get_opt("stays").await.unwrap().is_none()
+    eventually("the job is gone", async || {
+        Seen::when(jobs.get_opt("stays").await.unwrap(), Option::is_none)
     })
     .await;
 }

@@ -40,7 +40,7 @@ pub(crate) fn the_rest_goes_on(scene: &Scene) -> Result<(), Failed> {
         })
         .await?;
         let job = scene.apply("01-single-worker.yaml").await?;
-        scene.completed(&job).await?;
+        scene.facts().completed(&job, PATIENCE).await?;
         set(&maps, name, &good).await?;
         scene
             .delete_and_leave_nothing("01-single-worker.yaml")

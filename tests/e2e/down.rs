@@ -18,7 +18,7 @@ pub(crate) fn goes_elsewhere(scene: &Scene) -> Result<(), Failed> {
             (controller, node),
             (second.address.clone(), second.node.clone())
         );
-        scene.completed(&job).await?;
+        scene.facts().completed(&job, PATIENCE).await?;
         scene.clear_orders(first).await?;
         scene
             .delete_and_leave_nothing("01-single-worker.yaml")
@@ -43,15 +43,13 @@ pub(crate) fn waits_and_says_why(scene: &Scene) -> Result<(), Failed> {
                 .collect();
             let told = told.join(" | ");
             let named = [&first.address, &second.address];
-            Ok::<_, kube::Error>(if named.iter().all(|name| told.contains(*name)) {
-                Seen::Yes(())
-            } else {
-                Seen::NotYet(told)
-            })
+            Ok::<_, kube::Error>(Seen::when(told, |told| {
+                named.iter().all(|name| told.contains(*name))
+            }))
         })
         .await?;
         scene.clear_orders(second).await?;
-        scene.completed(&job).await?;
+        scene.facts().completed(&job, PATIENCE).await?;
         scene.delete_and_leave_nothing("03-large.yaml").await
     })
 }

@@ -18,22 +18,19 @@ pub(crate) fn proxy(scene: &Scene) -> Result<(), Failed> {
         let job = scene.apply("01-single-worker.yaml").await?;
         let formed = until("the partition to be formed", PATIENCE, || async {
             let ids = partitions_of(first).await?;
-            Ok::<_, LeftoverError>(match ids.as_slice() {
-                [id] => Seen::Yes(id.clone()),
-                other => Seen::NotYet(format!("{other:?}")),
-            })
+            Ok::<_, LeftoverError>(Seen::when(ids, |ids| ids.len() == 1))
         })
         .await?;
         let attempts = scene.attempts().await?;
         assert_eq!(
             attempts,
-            [(formed.clone(), AttemptOutcome::Unknown)],
+            [(formed[0].clone(), AttemptOutcome::Unknown)],
             "the partition is formed and not yet recorded"
         );
 
         scene.kill("vipu-proxy").await?;
 
-        scene.completed(&job).await?;
+        scene.facts().completed(&job, PATIENCE).await?;
         let creates = scene.creates_seen(first).await? - before;
         assert_eq!(creates, 1, "the partition was taken over, not made again");
         scene.clear_orders(first).await?;
@@ -49,18 +46,14 @@ pub(crate) fn controller(scene: &Scene) -> Result<(), Failed> {
     scene.block_on(async {
         let job = scene.apply("01-single-worker.yaml").await?;
         until("the job to ask for a partition", PATIENCE, || async {
-            let found = scene.partitions().await?.len();
-            Ok::<_, kube::Error>(if found == 1 {
-                Seen::Yes(())
-            } else {
-                Seen::NotYet(format!("{found} IPUPartitions"))
-            })
+            let partitions = scene.partitions().await?.len();
+            Ok::<_, kube::Error>(Seen::when(partitions, |found| *found == 1))
         })
         .await?;
         scene.kill("controller").await?;
         scene.facts().placed(&job, PATIENCE).await?;
         scene.kill("controller").await?;
-        scene.completed(&job).await?;
+        scene.facts().completed(&job, PATIENCE).await?;
         scene
             .delete_and_leave_nothing("01-single-worker.yaml")
             .await

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_operator::api::ipujob::IPUJob;
-use ipu_operator::api::ipujob_status::JobState;
 use ipu_operator::api::ipupartition::{AttemptOutcome, IPUPartition};
 use kube::Api;
 use kube::api::ListParams;
@@ -97,28 +95,6 @@ impl Scene {
         let path = self.operated.repository.join("examples").join(file);
         self.operated.kubectl.apply(&path).await?;
         Ok(JobFact::of_file(&path)?)
-    }
-
-    /// Waits until a job is Completed.
-    pub(crate) async fn completed(&self, job: &JobFact) -> Result<(), Failed> {
-        let jobs: Api<IPUJob> = Api::namespaced(self.operated.client.clone(), &job.namespace);
-        until(
-            format!("{} to be Completed", job.name),
-            PATIENCE,
-            || async {
-                let status = jobs.get(&job.name).await?.status.unwrap_or_default();
-                Ok::<_, kube::Error>(if status.launcher_status == JobState::Completed {
-                    Seen::Yes(())
-                } else {
-                    Seen::NotYet(format!(
-                        "{:?}: {}",
-                        status.launcher_status, status.last_message
-                    ))
-                })
-            },
-        )
-        .await?;
-        Ok(())
     }
 
     /// Deletes a file of `examples/`, and waits until nothing of any job is left anywhere.

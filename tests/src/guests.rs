@@ -5,13 +5,14 @@ pub mod toolchain;
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ipu_operator::wasm::model::Slot;
 use ipu_operator::wasm::{ComponentizeError, InspectError, componentize, inspect};
 
+use crate::lab::command::{self, CommandError};
+use crate::lab::files::{At, FileError, make_dir};
 use toolchain::{TARGET, ToolchainError, WasmToolchain};
 
 /// Stack of a guest, in bytes: it is cleared for every call, and 1 MiB would cost as much again as
@@ -49,6 +50,15 @@ pub enum BuildError {
     /// There is no compiler.
     #[error("failed to find a compiler for wasm32")]
     Toolchain(#[from] ToolchainError),
+    /// A guest does not compile.
+    #[error("failed to compile guest {guest}")]
+    Compile {
+        /// The guest.
+        guest: &'static str,
+        /// What cargo said.
+        #[source]
+        source: CommandError,
+    },
     /// The folder for caches is not known.
     #[error("neither IPU_OPERATOR_CACHE nor HOME is set; set one of them")]
     NoCache,
@@ -71,14 +81,8 @@ pub enum BuildError {
         source: InspectError,
     },
     /// A file cannot be used.
-    #[error("failed to use {path}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 /// Root of this checkout.
@@ -95,14 +99,19 @@ pub fn build() -> Result<PathBuf, BuildError> {
         .map_or_else(|| checkout().join("target"), PathBuf::from)
         .join("guests");
     for guest in GUESTS {
-        toolchain::output(&mut cargo(guest, &toolchain, &target_dir))?;
+        command::run(&mut cargo(guest, &toolchain, &target_dir)).map_err(|source| {
+            BuildError::Compile {
+                guest: guest.name,
+                source,
+            }
+        })?;
     }
     let dist = checkout().join("dist/guests");
-    fs::create_dir_all(&dist).map_err(at(&dist))?;
+    make_dir(&dist)?;
     for guest in GUESTS {
         let file = format!("guest_{}.wasm", guest.name.replace('-', "_"));
         let core = target_dir.join(TARGET).join("guest").join(file);
-        let core = fs::read(&core).map_err(at(&core))?;
+        let core = fs::read(&core).at("read", &core)?;
         let component = componentize(&core, None).map_err(|source| BuildError::Componentize {
             guest: guest.name,
             source,
@@ -119,12 +128,12 @@ fn put(guest: Guest, dist: &Path, component: &[u8]) -> Result<(), BuildError> {
         return Ok(());
     }
     let partial = dist.join(format!(".{}-{}", guest.name, std::process::id()));
-    fs::write(&partial, component).map_err(at(&partial))?;
+    fs::write(&partial, component).at("write", &partial)?;
     inspect(&partial, Some(guest.slot), "{}").map_err(|source| BuildError::Inspect {
         guest: guest.name,
         source,
     })?;
-    fs::rename(&partial, &file).map_err(at(&file))
+    Ok(fs::rename(&partial, &file).at("write", &file)?)
 }
 
 /// The build of one core module. Only here is a guest a `cdylib`: cargo gives the libraries of such a
@@ -179,9 +188,4 @@ fn cache() -> Result<PathBuf, BuildError> {
     }
     let home = std::env::var_os("HOME").ok_or(BuildError::NoCache)?;
     Ok(Path::new(&home).join(".cache/ipu-operator"))
-}
-
-fn at(path: &Path) -> impl FnOnce(io::Error) -> BuildError {
-    let path = path.to_owned();
-    move |source| BuildError::File { path, source }
 }

@@ -1,5 +1,6 @@
 //! Harness, simulator and demo: what the suites and `make demo` are made of.
 
+pub mod debian;
 pub mod demo;
 pub mod figures;
 pub mod guests;

@@ -1,13 +1,17 @@
 //! Waits for a condition with a generous bound; the only place where a test's patience is written.
 
-use std::fmt::Debug;
-use std::future::Future;
+use std::convert::Infallible;
+use std::fmt::{Debug, Display};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
 /// How often a condition is looked at.
-const INTERVAL: Duration = Duration::from_millis(100);
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long a suite waits for anything: far beyond what a step takes on a busy machine, so that only
+/// a real hang reaches it.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What a look at the world found.
 #[derive(Debug)]
@@ -18,9 +22,32 @@ pub enum Seen<T> {
     NotYet(String),
 }
 
+impl<T: Debug> Seen<T> {
+    /// What was found, if it is as wanted.
+    pub fn when(found: T, is_wanted: impl FnOnce(&T) -> bool) -> Self {
+        if is_wanted(&found) {
+            Self::Yes(found)
+        } else {
+            Self::NotYet(format!("{found:?}"))
+        }
+    }
+}
+
+impl<T> From<Option<T>> for Seen<T> {
+    fn from(found: Option<T>) -> Self {
+        found.map_or_else(|| Self::NotYet("nothing".to_owned()), Self::Yes)
+    }
+}
+
+impl<T, E: Display> From<Result<T, E>> for Seen<T> {
+    fn from(found: Result<T, E>) -> Self {
+        found.map_or_else(|seen| Self::NotYet(seen.to_string()), Self::Yes)
+    }
+}
+
 /// The condition did not come true in time.
 #[derive(Debug, thiserror::Error)]
-#[error("waited {} s for {what}; last seen: {last}", waited.as_secs())]
+#[error("waited {} s in vain: {what}; last seen: {last}", waited.as_secs())]
 pub struct WaitedTooLong {
     /// What was waited for.
     pub what: String,
@@ -32,16 +59,11 @@ pub struct WaitedTooLong {
 
 /// Looks again and again until the condition holds. An error of a look is not final: servers come
 /// and go in these tests; it is told when patience ends.
-pub async fn until<T, E, F, W>(
+pub async fn until<T, E: Debug>(
     what: impl Into<String>,
     patience: Duration,
-    mut look: F,
-) -> Result<T, WaitedTooLong>
-where
-    E: Debug,
-    F: FnMut() -> W,
-    W: Future<Output = Result<Seen<T>, E>>,
-{
+    mut look: impl AsyncFnMut() -> Result<Seen<T>, E>,
+) -> Result<T, WaitedTooLong> {
     let begun = Instant::now();
     loop {
         let last = match look().await {
@@ -57,5 +79,43 @@ where
             });
         }
         sleep(INTERVAL).await;
+    }
+}
+
+/// Waits until `answers`. Whoever should answer may have ended: an error of `check` is final.
+/// The outer error is that patience ended.
+pub async fn until_or_ended<E>(
+    what: impl Into<String>,
+    patience: Duration,
+    check: impl Fn() -> Result<(), E>,
+    mut answers: impl AsyncFnMut() -> bool,
+) -> Result<Result<(), E>, WaitedTooLong> {
+    until(what, patience, async || {
+        if answers().await {
+            return Ok::<_, Infallible>(Seen::Yes(Ok(())));
+        }
+        Ok(match check() {
+            Ok(()) => Seen::NotYet("no answer".to_owned()),
+            ended => Seen::Yes(ended),
+        })
+    })
+    .await
+}
+
+/// [`until`] for the body of a test: a look answers what was found, or what was seen instead.
+///
+/// # Panics
+/// Panics where the condition does not come true in time.
+#[expect(
+    clippy::panic,
+    reason = "a condition that never holds fails the test that waits for it"
+)]
+pub async fn eventually<T, S: Into<Seen<T>>>(what: &str, mut look: impl AsyncFnMut() -> S) -> T {
+    let found = until(what, PATIENCE, async || {
+        Ok::<_, Infallible>(look().await.into())
+    });
+    match found.await {
+        Ok(found) => found,
+        Err(late) => panic!("{late}"),
     }
 }

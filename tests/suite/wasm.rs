@@ -9,14 +9,10 @@ mod swap;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use ipu_operator::wasm::model::Slot;
 use ipu_operator::wasm::{Limits, Policies, PolicyOptions};
 use serde_json::json;
-
-/// Longest time that anything is waited for; what is waited for comes within a second.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The folder of the built guests.
 fn guests() -> &'static Path {
@@ -37,13 +33,4 @@ fn options(slots: &[Slot]) -> PolicyOptions {
 
 async fn open(options: PolicyOptions) -> Policies {
     Policies::open(options).await.expect("the policies load")
-}
-
-/// Waits until the condition holds.
-async fn until(what: &str, condition: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !condition() {
-        assert!(begin.elapsed() < PATIENCE, "waited in vain until {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use super::knowledge::Seen;
+use super::knowledge::{Seen, SeenState};
 use crate::api::ipupartition::{
     Attempt, AttemptOutcome, ControllerRef, IPUPartitionStatus, PartitionPhase, WaitingReason,
 };
@@ -86,33 +86,28 @@ pub(super) fn with_outcome(
     next
 }
 
-/// The partition is active.
-pub(super) fn active(
+/// The partition as its controller shows it: active, or wanted and used and yet in error. In error
+/// it stays as it is for a time, since users' programs reset their own partitions.
+pub(super) fn as_seen(
     status: &IPUPartitionStatus,
     seen: &Seen,
     now: Timestamp,
 ) -> IPUPartitionStatus {
     let mut next = status.clone();
     let (id, on) = usable(status);
-    let message = format!("partition {id} is active on {on}");
-    next.phase = PartitionPhase::Ready;
-    next.waiting.clear();
     next.auto_resets.clone_from(&seen.auto_resets);
-    ready(next, true, "Active", message, now)
-}
-
-/// The partition is wanted and used, but its controller says that it is in error: it stays as it
-/// is for a time, since users' programs reset their own partitions.
-pub(super) fn disturbed(
-    status: &IPUPartitionStatus,
-    seen: &Seen,
-    now: Timestamp,
-) -> IPUPartitionStatus {
-    let mut next = status.clone();
-    let (id, on) = usable(status);
-    let message = format!("{on} reports partition {id} in error: {}", errors(seen));
-    next.auto_resets.clone_from(&seen.auto_resets);
-    ready(next, false, "Disturbed", message, now)
+    match seen.state {
+        SeenState::Active => {
+            let message = format!("partition {id} is active on {on}");
+            next.phase = PartitionPhase::Ready;
+            next.waiting.clear();
+            ready(next, true, "Active", message, now)
+        }
+        SeenState::Busy | SeenState::Failed | SeenState::Removing => {
+            let message = format!("{on} reports partition {id} in error: {}", errors(seen));
+            ready(next, false, "Disturbed", message, now)
+        }
+    }
 }
 
 /// The partition is wanted, and cannot be used any more.

@@ -1,11 +1,13 @@
 //! Drives the state machine against a model of the API server and two controllers, with crashes,
 //! lost replies, late effects and a second replica at every point, and checks what must never happen.
 
+mod platform;
 mod world;
 
 use proptest::prelude::*;
 
-use world::{Mishap, World};
+use platform::Mishap;
+use world::World;
 
 #[derive(Clone, Debug)]
 enum Action {
@@ -58,12 +60,12 @@ fn act(world: &mut World, action: &Action) {
             world.step(*who, *mishap);
         }
         Action::Crash(who) => world.crash(*who),
-        Action::Deliver(pick) => world.deliver(*pick),
-        Action::Toggle(which) => world.toggle(*which),
+        Action::Deliver(pick) => world.platform.deliver(*pick),
+        Action::Toggle(which) => world.platform.toggle(*which),
         Action::Progress(seconds) => world.progress(*seconds),
-        Action::Harm { pick, vanish } => world.harm(*pick, *vanish),
+        Action::Harm { pick, vanish } => world.platform.harm(*pick, *vanish),
         Action::StartPod => world.start_pod(),
-        Action::StopPods => world.stop_pods(),
+        Action::StopPods => world.platform.stop_pods(),
         Action::AskReset => world.ask_reset(),
         Action::Delete { again } => world.delete(*again),
     }
@@ -86,11 +88,11 @@ proptest! {
         for action in &actions {
             act(&mut world, action);
         }
-        world.stop_pods();
+        world.platform.stop_pods();
         world.delete(false);
         world.settle();
         prop_assert!(world.object.is_none(), "the object goes");
-        prop_assert_eq!(world.left(), Vec::<String>::new(), "nothing is left on a controller");
+        prop_assert_eq!(world.platform.left(), Vec::<String>::new(), "nothing is left on a controller");
     }
 
     #[test]
@@ -101,9 +103,14 @@ proptest! {
         for action in &actions {
             act(&mut world, action);
         }
-        world.stop_pods();
+        world.platform.stop_pods();
         world.settle();
-        if let Some(id) = world.ready_id() { prop_assert_eq!(world.left(), vec![id], "one partition, and it is the one") } else { prop_assert_eq!(world.left().len(), world.failed_but_listed(), "{:?}", world.object) }
+        let left = world.platform.left();
+        if let Some(id) = world.ready_id() {
+            prop_assert_eq!(left, vec![id], "one partition, and it is the one");
+        } else {
+            prop_assert_eq!(left.len(), world.failed_but_listed(), "{:?}", world.object);
+        }
     }
 }
 
@@ -127,11 +134,14 @@ fn a_crash_after_any_single_effect_is_healed() {
             }
             let id = world.ready_id().expect("it is ready in the end");
             world.settle();
-            assert_eq!(world.left(), [id], "{mishap:?} at step {fatal}");
+            assert_eq!(world.platform.left(), [id], "{mishap:?} at step {fatal}");
             world.delete(false);
             world.settle();
             assert!(world.object.is_none(), "{mishap:?} at step {fatal}");
-            assert!(world.left().is_empty(), "{mishap:?} at step {fatal}");
+            assert!(
+                world.platform.left().is_empty(),
+                "{mishap:?} at step {fatal}"
+            );
         }
     }
 }
@@ -141,9 +151,9 @@ fn a_crash_after_any_single_effect_is_healed() {
 fn a_partition_that_was_formed_and_not_noted_is_taken() {
     let mut world = World::new();
     world.step_until_created(0);
-    let made = world.left();
+    let made = world.platform.left();
     world.crash(0);
     world.settle();
-    assert_eq!(world.left(), made);
+    assert_eq!(world.platform.left(), made);
     assert_eq!(world.ready_id().as_ref(), made.first());
 }

@@ -64,7 +64,7 @@ fn hold(
             begin_reset(partition, status, knowledge, now)
         }
         PartitionPhase::Error => match seen.state {
-            SeenState::Active => write(record::active(status, seen, now)),
+            SeenState::Active => write(record::as_seen(status, seen, now)),
             SeenState::Busy | SeenState::Failed | SeenState::Removing => Step::Rest(Pace::Steady),
         },
     }
@@ -105,7 +105,7 @@ fn form(
     match seen.state {
         SeenState::Active => {
             let fresh = record::reset_observed(status, partition.spec.reset_generation);
-            write(record::active(&fresh, seen, now))
+            write(record::as_seen(&fresh, seen, now))
         }
         SeenState::Failed => write(record::stillborn(
             status,
@@ -147,20 +147,19 @@ fn serve(
     }
     match seen.state {
         SeenState::Active => {
-            write_or_rest(partition, record::active(status, seen, now), Pace::Steady)
+            write_or_rest(partition, record::as_seen(status, seen, now), Pace::Steady)
         }
         // Users' programs reset their own partitions: not active is no failure by itself.
         SeenState::Busy => Step::Rest(Pace::Soon),
         SeenState::Failed | SeenState::Removing => {
+            let disturbed = record::as_seen(status, seen, now);
             let in_error_for_long = record::since(status, "Disturbed")
                 .is_some_and(|since| has_passed(since, settings.grace, now));
             if in_error_for_long {
-                let message = record::disturbed(status, seen, now)
-                    .message
-                    .unwrap_or_default();
+                let message = disturbed.message.unwrap_or_default();
                 write(record::failed(status, "InError", message, now))
             } else {
-                write_or_rest(partition, record::disturbed(status, seen, now), Pace::Soon)
+                write_or_rest(partition, disturbed, Pace::Soon)
             }
         }
     }
@@ -226,7 +225,7 @@ fn follow_reset(
         return write(record::replaced(status, why, now));
     }
     match seen.state {
-        SeenState::Active => write(record::active(status, seen, now)),
+        SeenState::Active => write(record::as_seen(status, seen, now)),
         SeenState::Busy => Step::Rest(Pace::Soon),
         SeenState::Failed | SeenState::Removing => {
             let message = format!("partition {id} is in error after a reset; replacing it");

@@ -1,8 +1,6 @@
-//! Pure: the host disposes. Checks a placement policy's decision, and decides where it gave none.
+//! Pure: the host disposes. Checks a placement policy's decision.
 
-use guest_serial_walk::walk;
-
-use super::model::{ControllerView, Decision, PassedOver, PlaceAttempt, PlaceRequest};
+use super::model::{ControllerView, Decision, PlaceAttempt, PlaceRequest};
 
 /// The decision, if it is one that can be carried out; otherwise why not.
 pub(super) fn checked(
@@ -37,47 +35,6 @@ pub(super) fn checked(
         ));
     }
     Ok(decision)
-}
-
-/// What the built-in serial walk decides, run natively.
-pub(super) fn serial_walk(
-    request: &PlaceRequest,
-    controllers: &[ControllerView],
-    attempts: &[PlaceAttempt],
-) -> Decision {
-    let request = walk::Request {
-        ipus: request.ipus,
-        node_selector: request.node_selector.clone().into_iter().collect(),
-    };
-    let controllers: Vec<_> = controllers
-        .iter()
-        .map(|controller| walk::Controller {
-            name: controller.name.clone(),
-            label_key: controller.label_key.clone(),
-            label_value: controller.label_value.clone(),
-            unreachable: controller.unreachable.clone(),
-            total_ipus: controller.total_ipus,
-            used_ipus: controller.used_ipus,
-            largest_free: controller.largest_free,
-        })
-        .collect();
-    let attempts: Vec<_> = attempts
-        .iter()
-        .map(|attempt| walk::Attempt {
-            controller: attempt.controller.clone(),
-            reason: attempt.reason.clone(),
-        })
-        .collect();
-    match walk::place(&request, &controllers, &attempts) {
-        walk::Decision::Try(controller) => Decision::Try(controller),
-        walk::Decision::Wait(passed_over) => Decision::Wait(
-            passed_over
-                .into_iter()
-                .map(|(controller, reason)| PassedOver { controller, reason })
-                .collect(),
-        ),
-        walk::Decision::Reject(reason) => Decision::Reject(reason),
-    }
 }
 
 #[cfg(test)]
@@ -126,11 +83,5 @@ mod tests {
             let refusal = checked(chosen(), &request, &controllers, &attempts).unwrap_err();
             assert!(refusal.contains(expected), "{refusal}");
         }
-    }
-
-    #[test]
-    fn the_native_walk_finds_the_one_with_room() {
-        let decision = serial_walk(&samples::place_request(), &samples::controllers(), &[]);
-        assert_eq!(decision, Decision::Try("empty:8090".to_owned()));
     }
 }

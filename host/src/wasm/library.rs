@@ -18,6 +18,7 @@ use super::load::{self, LoadError, Module};
 use super::model::{
     ControllerView, Defaulted, Operation, PlaceAttempt, PlaceRequest, Placed, Served, Slot, Verdict,
 };
+use super::native;
 use super::slot_state::{ModuleInfo, Problem, SlotState};
 
 /// Where policies come from and what they are told.
@@ -172,7 +173,7 @@ impl Policies {
                     "the built-in serial walk decides instead of the policy: {reason}"
                 );
                 Placed {
-                    decision: dispose::serial_walk(request, controllers, attempts),
+                    decision: native::serial_walk(request, controllers, attempts),
                     digest,
                     overruled: Some(reason),
                 }

@@ -1,12 +1,6 @@
 //! An admin with Helm and kubectl on the shared control plane.
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::Command,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, path::PathBuf, process::Command};
 
 use tests::lab::{
     command::{self, CommandError},
@@ -95,17 +89,5 @@ impl Admin {
     /// User name of the operator's account.
     pub(super) fn account(&self, process: &str) -> String {
         format!("--as=system:serviceaccount:{0}:{0}-{process}", self.name)
-    }
-}
-
-/// Asks until the answer is yes; the API server follows changed configurations a moment later.
-pub(super) fn eventually(what: &str, mut ask: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !ask() {
-        assert!(
-            begin.elapsed() < Duration::from_mins(1),
-            "never seen: {what}"
-        );
-        thread::sleep(Duration::from_millis(100));
     }
 }

@@ -4,8 +4,9 @@ use ipu_operator::api::ipupartition::PartitionPhase;
 use ipu_operator::names::PARTITION_FINALIZER;
 use kube::ResourceExt;
 use tests::simulator::faults::{Down, Order};
+use tests::wait::{Seen, eventually};
 
-use super::scene::{Scene, controller, eventually, id};
+use super::scene::{Scene, controller, id};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_lands_on_the_first_that_is_large_enough() {
@@ -111,13 +112,9 @@ async fn people_see_it_in_stats_and_in_the_tracker() {
     let wanted = scene.want("wanted", 4).await;
     let ready = scene.once_in(&wanted, PartitionPhase::Ready).await;
     let stats = eventually("/stats counts it", async || {
-        let answer = get(scene.port, "/stats")
-            .await
-            .map_err(|error| error.to_string())?;
-        if answer.contains("default") {
-            Ok(answer)
-        } else {
-            Err(answer)
+        match get(scene.port, "/stats").await {
+            Ok(answer) => Seen::when(answer, |answer| answer.contains("default")),
+            Err(error) => Seen::NotYet(error.to_string()),
         }
     })
     .await;

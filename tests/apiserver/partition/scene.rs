@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ipu_operator::api::crd;
 use ipu_operator::api::ipupartition::{
     IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner, PartitionPhase,
 };
@@ -13,19 +12,18 @@ use ipu_operator::partition::sweep;
 use ipu_operator::proxy::{self, ProxyOptions, Times};
 use ipu_operator::release::ReleaseOptions;
 use ipu_operator::wasm::Policies;
-use k8s_openapi::api::core::v1::{ConfigMap, Container, Namespace, Pod, PodSpec};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, PodSpec};
+use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
 use kube::{Client, ResourceExt};
 use tests::lab::control_plane::ControlPlane;
 use tests::simulator::faults::Method;
 use tests::simulator::{Options, Simulator};
+use tests::wait::{Seen, eventually};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// How long anything may take on a busy machine.
-const BOUND: Duration = Duration::from_secs(90);
+use super::install::{apply, install};
 
 /// Where the release would be.
 pub(crate) const NAMESPACE: &str = "ipu-operator-system";
@@ -219,10 +217,8 @@ impl Scene {
     pub(crate) async fn once_gone(&self, partition: &IPUPartition) {
         let name = partition.name_any();
         eventually(&format!("{name} is gone"), async || {
-            match self.partitions().get_opt(&name).await.unwrap() {
-                None => Ok(()),
-                Some(object) => Err(format!("{:#?}", object.status)),
-            }
+            let object = self.partitions().get_opt(&name).await.unwrap();
+            Seen::when(object.map(|object| object.status), Option::is_none)
         })
         .await;
     }
@@ -246,15 +242,7 @@ impl Scene {
         what: &str,
         is_so: impl Fn(&[Vec<String>]) -> bool,
     ) -> Vec<Vec<String>> {
-        eventually(what, async || {
-            let ids = self.ids();
-            if is_so(&ids) {
-                Ok(ids)
-            } else {
-                Err(format!("{ids:?}"))
-            }
-        })
-        .await
+        eventually(what, async || Seen::when(self.ids(), |ids| is_so(ids))).await
     }
 
     /// How often a method was called on a controller.
@@ -323,78 +311,7 @@ pub(crate) fn controller(partition: &IPUPartition) -> String {
         .clone()
 }
 
-/// Tries until it succeeds; the error is what is seen meanwhile.
-pub(crate) async fn eventually<T>(what: &str, attempt: impl AsyncFn() -> Result<T, String>) -> T {
-    let begin = Instant::now();
-    loop {
-        match attempt().await {
-            Ok(value) => return value,
-            Err(seen) => {
-                assert!(
-                    begin.elapsed() < BOUND,
-                    "not within {BOUND:?}: {what}; seen: {seen}"
-                );
-            }
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     listener.local_addr().unwrap().port()
-}
-
-/// The CRDs, the release's namespace, the service account that Pods need, and nothing of the scene before.
-async fn install(client: &Client) {
-    let crds = Api::<CustomResourceDefinition>::all(client.clone());
-    for definition in [crd::ipujob(), crd::ipupartition()] {
-        apply(crds.clone(), &definition).await;
-    }
-    let namespace = Namespace {
-        metadata: ObjectMeta {
-            name: Some(NAMESPACE.to_owned()),
-            ..ObjectMeta::default()
-        },
-        ..Namespace::default()
-    };
-    apply(Api::<Namespace>::all(client.clone()), &namespace).await;
-    let account = serde_json::from_value(serde_json::json!({"metadata": {"name": "default"}}));
-    let account: k8s_openapi::api::core::v1::ServiceAccount = account.unwrap();
-    apply(Api::namespaced(client.clone(), "default"), &account).await;
-    let partitions = Api::<IPUPartition>::all(client.clone());
-    eventually("the CRDs are served and empty", async || {
-        let list = partitions
-            .list(&Default::default())
-            .await
-            .map_err(|error| error.to_string())?;
-        for object in &list {
-            let nothing = Patch::Merge(serde_json::json!({"metadata": {"finalizers": null}}));
-            let name = object.name_any();
-            let _ = partitions
-                .patch(&name, &PatchParams::default(), &nothing)
-                .await;
-            let _ = partitions.delete(&name, &DeleteParams::default()).await;
-        }
-        if list.items.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("{} objects", list.items.len()))
-        }
-    })
-    .await;
-}
-
-async fn apply<K>(api: Api<K>, object: &K)
-where
-    K: kube::Resource<DynamicType = ()>
-        + Clone
-        + std::fmt::Debug
-        + serde::Serialize
-        + serde::de::DeserializeOwned,
-{
-    let params = PatchParams::apply("tests").force();
-    api.patch(&object.name_any(), &params, &Patch::Apply(object))
-        .await
-        .unwrap();
 }

@@ -3,7 +3,6 @@
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use ipu_operator::api::crd;
 use ipu_operator::api::ipujob::IPUJob;
@@ -22,23 +21,12 @@ use kube::core::{ApiResource, Status};
 use serde_json::{Value, json};
 use tests::guests;
 use tests::lab::control_plane::ControlPlane;
+use tests::wait::{Seen, eventually};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 /// Name of both webhook configurations.
 pub(super) const CONFIGURATION: &str = "ipu-operator";
-
-/// Far beyond what any step takes, so that only a real hang reaches it.
-const BOUND: Duration = Duration::from_mins(1);
-
-/// Waits until the condition holds.
-pub(super) async fn eventually(what: &str, condition: impl AsyncFn() -> bool) {
-    let start = Instant::now();
-    while !condition().await {
-        assert!(start.elapsed() < BOUND, "waited {BOUND:?} for {what}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
 
 /// What became of a create.
 #[derive(Debug)]
@@ -99,8 +87,8 @@ impl Webhooks {
             readiness.clone(),
             stop.clone(),
         );
-        eventually("the webhooks to be ready", async || {
-            readiness.missing().is_empty()
+        eventually("the webhooks are ready", async || {
+            Seen::when(readiness.missing(), Vec::is_empty)
         })
         .await;
         let webhooks = Self {
@@ -130,10 +118,10 @@ impl Webhooks {
                 "workers": { "template": { "spec": { "containers": [{ "name": "x" }] } } },
             },
         });
-        eventually("the API server to trust the webhooks", async || {
-            view.create(&probe)
-                .await
-                .is_err_and(|refusal| refusal.code == 422)
+        eventually("the API server trusts the webhooks", async || {
+            Seen::when(view.create(&probe).await.err(), |refusal| {
+                refusal.as_ref().is_some_and(|status| status.code == 422)
+            })
         })
         .await;
     }
@@ -272,8 +260,8 @@ async fn define_jobs(client: &Client) {
         .await
         .unwrap();
     let jobs: Api<IPUJob> = Api::default_namespaced(client.clone());
-    eventually("IPUJobs to be served", async || {
-        jobs.list(&kube::api::ListParams::default()).await.is_ok()
+    eventually("IPUJobs are served", async || {
+        jobs.list(&kube::api::ListParams::default()).await
     })
     .await;
 }

@@ -33,6 +33,19 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    #[command(flatten)]
+    Task(Task),
+    /// Live as the first process of a node.
+    #[command(hide = true)]
+    Node {
+        /// File that describes the node.
+        spec: PathBuf,
+    },
+}
+
+// What people ask of the lab. A doc comment here would become the description of the program.
+#[derive(Subcommand)]
+enum Task {
     /// Build and download everything that the cluster is made of, and check what is there.
     Fetch,
     /// Start the cluster and install the operator. It can be repeated.
@@ -45,16 +58,13 @@ enum Command {
     Bench,
     /// Build the operator, the agent and the guests for release into `dist`.
     Dist,
-    /// Live as the first process of a node.
-    #[command(hide = true)]
-    Node {
-        /// File that describes the node.
-        spec: PathBuf,
-    },
 }
 
 fn main() -> ExitCode {
-    let done = run(Cli::parse().command);
+    let done = match Cli::parse().command {
+        Command::Task(task) => run(&task),
+        Command::Node { spec } => node::run(&spec).map_err(Into::into),
+    };
     if let Err(error) = &done {
         eprintln!("lab: {error:#}");
     }
@@ -65,46 +75,40 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<()> {
-    if let Command::Node { spec } = command {
-        return Ok(node::run(&spec)?);
-    }
-    interrupt::watch(first_signal(&command)).context("failed to watch for Ctrl-C")?;
+fn run(task: &Task) -> Result<()> {
+    interrupt::watch(first_signal(task)).context("failed to watch for Ctrl-C")?;
     let settings = Settings::from_env()?;
     let progress = Progress::start();
-    match command {
-        Command::Fetch => {
+    match task {
+        Task::Fetch => {
             let tools = Tools::fetch(&settings, &progress)?;
             for (name, path) in tools.programs() {
                 println!("{name} {}", path.display());
             }
         }
-        Command::Up => {
+        Task::Up => {
             let installed = runtime()?.block_on(operator::up(&settings, &progress));
             let installed = installed.inspect_err(|error| say_what_stays(&settings, error))?;
             progress.summary();
             print_usage(&installed);
         }
-        Command::Down => cluster::down(&settings, &progress)?,
-        Command::Demo => runtime()?.block_on(demo::run(&settings, &progress))?,
-        Command::Bench => runtime()?.block_on(bench(&settings, &progress))?,
-        Command::Dist => {
+        Task::Down => cluster::down(&settings, &progress)?,
+        Task::Demo => runtime()?.block_on(demo::run(&settings, &progress))?,
+        Task::Bench => runtime()?.block_on(bench(&settings, &progress))?,
+        Task::Dist => {
             Dist::build(&settings, &progress)?;
         }
-        Command::Node { .. } => unreachable!("handled above"),
     }
     Ok(())
 }
 
 /// What the first Ctrl-C does.
-fn first_signal(command: &Command) -> First {
-    match command {
-        Command::Demo | Command::Bench => First::EndCluster,
-        Command::Up => First::Leave("what was started stays; `make down` ends it"),
-        Command::Down => First::Leave("some of the cluster is left; `make down` ends the rest"),
-        Command::Fetch | Command::Dist | Command::Node { .. } => {
-            First::Leave("what is done is kept for the next run")
-        }
+fn first_signal(task: &Task) -> First {
+    match task {
+        Task::Demo | Task::Bench => First::EndCluster,
+        Task::Up => First::Leave("what was started stays; `make down` ends it"),
+        Task::Down => First::Leave("some of the cluster is left; `make down` ends the rest"),
+        Task::Fetch | Task::Dist => First::Leave("what is done is kept for the next run"),
     }
 }
 

@@ -83,10 +83,9 @@ impl<'a> Facts<'a> {
         until(format!("Pod {launcher} to run"), patience, || async {
             let status = pods.get_opt(&launcher).await?.and_then(|pod| pod.status);
             let phase = status.and_then(|status| status.phase).unwrap_or_default();
-            Ok::<_, kube::Error>(match phase.as_str() {
-                "Running" | "Succeeded" | "Failed" => Seen::Yes(()),
-                _ => Seen::NotYet(format!("phase {phase:?}")),
-            })
+            Ok::<_, kube::Error>(Seen::when(phase, |phase| {
+                ["Running", "Succeeded", "Failed"].contains(&phase.as_str())
+            }))
         })
         .await?;
         Ok(())
@@ -159,11 +158,9 @@ impl<'a> Facts<'a> {
                     partitions.list(&ListParams::default()).await?.items.len(),
                 ),
             ];
-            Ok::<_, kube::Error>(if left.iter().all(|(_, count)| *count == 0) {
-                Seen::Yes(())
-            } else {
-                Seen::NotYet(format!("{left:?}"))
-            })
+            Ok::<_, kube::Error>(Seen::when(left, |left| {
+                left.iter().all(|(_, count)| *count == 0)
+            }))
         })
         .await?;
         Ok(())

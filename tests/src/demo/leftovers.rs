@@ -66,11 +66,7 @@ pub async fn none_left(controller: &Controller) -> Result<(), LeftoverError> {
         Duration::from_mins(1),
         || async {
             let left = partitions_of(controller).await?;
-            Ok::<_, LeftoverError>(if left.is_empty() {
-                Seen::Yes(())
-            } else {
-                Seen::NotYet(left.join(", "))
-            })
+            Ok::<_, LeftoverError>(Seen::when(left, Vec::is_empty))
         },
     )
     .await?;

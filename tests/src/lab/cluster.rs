@@ -1,11 +1,6 @@
 //! The cluster: two real nodes and a control plane, started and stopped as a whole.
 
-use std::{
-    io,
-    os::unix::fs::symlink,
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::{io, os::unix::fs::symlink, path::PathBuf, time::Duration};
 
 use k8s_openapi::api::core::v1::{Node as NodeObject, ServiceAccount};
 use kube::{Api, Client};
@@ -37,6 +32,7 @@ use super::{
     settings::Settings,
     tools::{Tools, ToolsError},
 };
+use crate::wait::until_or_ended;
 
 /// How long a part of the cluster may take to be ready on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -199,20 +195,25 @@ impl Cluster {
         progress.run("made certificates, started etcd and the API server", || {
             control.start()
         })?;
-        progress.run("started the nodes", || {
-            let started = NODES.map(|node| workers::start(node, settings, &self.tools, &ip));
-            started.into_iter().collect::<Result<Vec<_>, _>>()?;
-            network::add_routes(&ip).map_err(NetworkError::from)?;
-            Ok::<_, ClusterError>(())
-        })?;
+        progress
+            .wait("started the nodes", async {
+                for node in NODES {
+                    workers::start(node, settings, &self.tools, &ip).await?;
+                }
+                network::add_routes(&ip).map_err(NetworkError::from)?;
+                Ok::<_, ClusterError>(())
+            })
+            .await?;
         let client = progress
             .wait("the API server is ready", control.ready())
             .await?;
         control.start_controllers()?;
-        progress.run("brought the cluster's images to the nodes", || {
-            workers::wait_for_containerd(settings)?;
-            self.import(images)
-        })?;
+        progress
+            .wait("brought the cluster's images to the nodes", async {
+                workers::wait_for_containerd(settings).await?;
+                self.import(images)
+            })
+            .await?;
         progress
             .wait("both nodes are Ready", workers::ready(settings, &client))
             .await?;
@@ -244,20 +245,17 @@ async fn wait_until(
     what: &str,
     daemons: &Daemons,
     name: &str,
-    answers: impl AsyncFn() -> bool,
+    answers: impl AsyncFnMut() -> bool,
 ) -> Result<(), ClusterError> {
-    let begin = Instant::now();
-    while !answers().await {
-        check_alive(daemons, name)?;
-        if begin.elapsed() > PATIENCE {
-            return Err(ClusterError::TooLate {
-                what: what.to_owned(),
+    let check = || check_alive(daemons, name);
+    until_or_ended(what, PATIENCE, check, answers)
+        .await
+        .unwrap_or_else(|late| {
+            Err(ClusterError::TooLate {
+                what: late.what,
                 log: LogTail::read(&daemons.log(name), 15),
-            });
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    Ok(())
+            })
+        })
 }
 
 fn check_alive(daemons: &Daemons, name: &str) -> Result<(), ClusterError> {

@@ -8,7 +8,7 @@ use std::{
     io,
     net::TcpListener,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use k8s_openapi::api::core::v1::Namespace;
@@ -33,6 +33,7 @@ use super::{
     settings::{Settings, SettingsError},
     tools::{Tools, ToolsError},
 };
+use crate::wait::until_or_ended;
 
 /// Addresses of Services: loopback, so that nothing a test does can leave the machine.
 const SERVICES: &str = "127.77.0.0/24";
@@ -171,24 +172,22 @@ impl ControlPlane {
     /// Waits until the API server answers and has made its own namespaces.
     async fn ready(&self) -> Result<(), ControlPlaneError> {
         let namespaces: Api<Namespace> = Api::all(self.client().await?);
-        let begin = Instant::now();
-        loop {
-            if let Some(name) = self.keeper.first_dead() {
-                return Err(ControlPlaneError::Ended {
-                    name,
-                    log: self.log(name),
-                });
-            }
-            if namespaces.get("default").await.is_ok() {
-                return Ok(());
-            }
-            if begin.elapsed() > READY {
-                return Err(ControlPlaneError::NotReady {
-                    log: self.log("kube-apiserver"),
-                });
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        let check = || match self.keeper.first_dead() {
+            None => Ok(()),
+            Some(name) => Err(ControlPlaneError::Ended {
+                name,
+                log: self.log(name),
+            }),
+        };
+        until_or_ended("kube-apiserver", READY, check, async || {
+            namespaces.get("default").await.is_ok()
+        })
+        .await
+        .unwrap_or_else(|_| {
+            Err(ControlPlaneError::NotReady {
+                log: self.log("kube-apiserver"),
+            })
+        })
     }
 
     fn log(&self, name: &str) -> LogTail {

@@ -18,8 +18,9 @@ use super::{
     files::{At, FileError, read, sha256_of, write},
     progress::Progress,
     settings::Settings,
-    tools::{Tools, debian::DebianError, stored},
+    tools::{Tools, stored},
 };
+use crate::debian::DebianError;
 
 /// Why an image could not be made.
 #[derive(Debug, thiserror::Error)]

@@ -56,7 +56,7 @@ impl Lock {
     }
 
     /// Waits until the lock is free, then takes it.
-    pub fn take(path: &Path) -> Result<Self, LockError> {
+    pub fn take(path: &Path) -> Result<Self, FileError> {
         let file = open(path)?;
         file.lock().at("lock", path)?;
         Ok(Self { _file: file })

@@ -7,6 +7,7 @@ pub mod go;
 pub mod stored;
 
 use super::{command::CommandError, files::FileError, progress::Progress, settings::Settings};
+use crate::debian::DebianError;
 
 /// Why the tools are not there.
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +34,7 @@ pub enum ToolsError {
     },
     /// The Debian packages could not be had.
     #[error(transparent)]
-    Debian(#[from] debian::DebianError),
+    Debian(#[from] DebianError),
 }
 
 /// Where the programs are.

@@ -1,22 +1,26 @@
-//! Components that misbehave, written by hand. All answer small requests well, so that they are
-//! loaded, and turn hostile on large ones.
+//! Components that misbehave, written by hand, once they are loaded.
 
 use ipu_operator::wasm::componentize;
 use ipu_operator::wasm::model::Slot;
 
-/// A validation policy that runs `body` where the object has over 4,096 bytes of JSON. The body
-/// leaves the address of the answer; memory is zero, so that address 16 holds an empty one.
+/// Memory, and the allocation in it that a host asks for.
+const MEMORY: &str = r#"
+  (memory (export "memory") 2)
+  (global $next (mut i32) (i32.const 1024))
+  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+    (local $at i32)
+    (local.set $at (i32.and (i32.add (global.get $next) (i32.const 7)) (i32.const -8)))
+    (global.set $next (i32.add (local.get $at) (local.get 3)))
+    (local.get $at))"#;
+
+/// A validation policy that runs `body` where the object has over 4,096 bytes of JSON, and answers
+/// well where it has less. The body leaves the address of the answer; memory is zero, so that
+/// address 16 holds an empty one.
 pub(super) fn validation(body: &str) -> Vec<u8> {
     let text = format!(
         r#"(module
           (import "ipu:policy/log@0.1.0" "write" (func $log (param i32 i32 i32)))
-          (memory (export "memory") 2)
-          (global $next (mut i32) (i32.const 1024))
-          (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
-            (local $at i32)
-            (local.set $at (i32.and (i32.add (global.get $next) (i32.const 7)) (i32.const -8)))
-            (global.set $next (i32.add (local.get $at) (local.get 3)))
-            (local.get $at))
+          {MEMORY}
           (func (export "ipu:policy/validator@0.1.0#configure") (param i32 i32) (result i32)
             (i32.const 16))
           (func $recurse (param i32) (result i32)
@@ -26,8 +30,28 @@ pub(super) fn validation(body: &str) -> Vec<u8> {
             (if (i32.gt_u (local.get 1) (i32.const 4096)) (then {body}))
             (i32.const 16)))"#
     );
-    let core = wat::parse_str(text).expect("the text is WebAssembly");
-    componentize(&core, Some(Slot::Validation)).expect("the module fits its world")
+    policy(&text, Slot::Validation)
+}
+
+/// A placement policy that chooses the controller `mars`, whatever there is: decision `try` (0) with
+/// the four bytes at address 64 as the name.
+pub(super) fn placement() -> Vec<u8> {
+    let text = format!(
+        r#"(module
+          {MEMORY}
+          (data (i32.const 64) "mars")
+          (data (i32.const 36) "\40\00\00\00\04\00\00\00")
+          (func (export "ipu:policy/placer@0.1.0#configure") (param i32 i32) (result i32)
+            (i32.const 16))
+          (func (export "ipu:policy/placer@0.1.0#place")
+            (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+            (i32.const 32)))"#
+    );
+    policy(&text, Slot::Placement)
+}
+
+fn policy(text: &str, slot: Slot) -> Vec<u8> {
+    componentize(&component(text), Some(slot)).expect("the module fits its world")
 }
 
 /// The body of an answer with one warning of `length` bytes of zero at address 65,536.
@@ -43,7 +67,7 @@ pub(super) fn warning(length: u32) -> String {
     )
 }
 
-/// A component given as text.
+/// A component or a module given as text.
 pub(super) fn component(text: &str) -> Vec<u8> {
-    wat::parse_str(text).expect("the text is a component")
+    wat::parse_str(text).expect("the text is WebAssembly")
 }

@@ -10,9 +10,10 @@ use ipu_operator::wasm::Policies;
 use ipu_operator::wasm::model::{ControllerView, Decision, Operation, PlaceRequest, Slot};
 use serde_json::json;
 use tempfile::TempDir;
+use tests::wait::{Seen, eventually};
 use tokio_util::sync::CancellationToken;
 
-use super::{guests, hostile, open, options, until};
+use super::{guests, hostile, open, options};
 
 const FILE: &str = "defaulting.wasm";
 
@@ -34,6 +35,15 @@ fn digest(policies: &Policies, slot: Slot) -> String {
     let modules = policies.modules();
     let module = modules.iter().find(|module| module.slot == slot).unwrap();
     module.digest.to_string()
+}
+
+/// Waits until the digest of the defaulting policy in use is as wanted.
+async fn once_digest(policies: &Policies, what: &str, is_wanted: impl Fn(&str) -> bool) {
+    eventually(what, async || {
+        let now = digest(policies, Slot::Defaulting);
+        Seen::when(now, |now| is_wanted(now))
+    })
+    .await;
 }
 
 /// Policies of one slot with a folder for overrides, followed until the guard is dropped.
@@ -75,10 +85,7 @@ async fn swaps_under_load_fail_no_call() {
     for round in 0..6 {
         let before = digest(&policies, Slot::Defaulting);
         put(folder.path(), FILE, &version(b'a' + round % 2));
-        until("the file is in use", || {
-            digest(&policies, Slot::Defaulting) != before
-        })
-        .await;
+        once_digest(&policies, "the file is in use", |now| now != before).await;
         swapped.insert(digest(&policies, Slot::Defaulting));
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
@@ -100,13 +107,13 @@ async fn a_broken_file_is_refused_and_mended() {
     let (policies, folder, _guard) = followed(Slot::Defaulting).await;
     let built_in = digest(&policies, Slot::Defaulting);
     put(folder.path(), FILE, b"not WebAssembly");
-    until("the file is refused", || !policies.problems().is_empty()).await;
-    let reason = &policies.problems()[0].reason;
+    let problem = eventually("the file is refused", async || policies.problems().pop()).await;
+    let reason = problem.reason;
     assert!(reason.contains("failed to compile"), "{reason}");
     assert_eq!(digest(&policies, Slot::Defaulting), built_in);
     put(folder.path(), FILE, &version(b'x'));
-    until("the mended file is in use", || {
-        digest(&policies, Slot::Defaulting) != built_in
+    once_digest(&policies, "the mended file is in use", |now| {
+        now != built_in
     })
     .await;
     assert_eq!(policies.problems(), []);
@@ -117,15 +124,9 @@ async fn a_removed_override_gives_way_to_the_built_in_one() {
     let (policies, folder, _guard) = followed(Slot::Defaulting).await;
     let built_in = digest(&policies, Slot::Defaulting);
     put(folder.path(), FILE, &version(b'x'));
-    until("the override is in use", || {
-        digest(&policies, Slot::Defaulting) != built_in
-    })
-    .await;
+    once_digest(&policies, "the override is in use", |now| now != built_in).await;
     std::fs::remove_file(folder.path().join(FILE)).unwrap();
-    until("the built-in one is back", || {
-        digest(&policies, Slot::Defaulting) == built_in
-    })
-    .await;
+    once_digest(&policies, "the built-in one is back", |now| now == built_in).await;
 }
 
 #[tokio::test]
@@ -141,15 +142,14 @@ async fn a_kubernetes_volume_is_followed() {
     };
     publish("..1", &version(b'1'));
     symlink(Path::new("..data").join(FILE), root.join(FILE)).unwrap();
-    until("the first version is in use", || {
-        digest(&policies, Slot::Defaulting) != built_in
+    once_digest(&policies, "the first version is in use", |now| {
+        now != built_in
     })
     .await;
     let first = digest(&policies, Slot::Defaulting);
     publish("..2", &version(b'2'));
     std::fs::remove_dir_all(root.join("..1")).unwrap();
-    until("the second version is in use", || {
-        let now = digest(&policies, Slot::Defaulting);
+    once_digest(&policies, "the second version is in use", |now| {
         now != first && now != built_in
     })
     .await;
@@ -158,25 +158,7 @@ async fn a_kubernetes_volume_is_followed() {
 #[tokio::test]
 async fn a_placement_policy_that_answers_nonsense_is_overruled() {
     let folder = tempfile::tempdir().unwrap();
-    // Decision `try` (0) with the four bytes at address 64 as the name of a controller.
-    let core = r#"(module
-      (memory (export "memory") 2)
-      (global $next (mut i32) (i32.const 1024))
-      (data (i32.const 64) "mars")
-      (data (i32.const 36) "\40\00\00\00\04\00\00\00")
-      (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
-        (local $at i32)
-        (local.set $at (i32.and (i32.add (global.get $next) (i32.const 7)) (i32.const -8)))
-        (global.set $next (i32.add (local.get $at) (local.get 3)))
-        (local.get $at))
-      (func (export "ipu:policy/placer@0.1.0#configure") (param i32 i32) (result i32)
-        (i32.const 16))
-      (func (export "ipu:policy/placer@0.1.0#place")
-        (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
-        (i32.const 32)))"#;
-    let core = hostile::component(core);
-    let nonsense = ipu_operator::wasm::componentize(&core, Some(Slot::Placement)).unwrap();
-    put(folder.path(), "serial-walk.wasm", &nonsense);
+    put(folder.path(), "serial-walk.wasm", &hostile::placement());
     let mut options = options(&[Slot::Placement]);
     options.policies_dir = Some(folder.path().to_owned());
     let policies = open(options).await;

@@ -1,21 +1,17 @@
 //! The nodes, as `up` sees them: started in namespaces of their own, followed by their stage.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::path::Path;
 
 use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::{Api, Client};
 
 use super::{
-    ClusterError, PATIENCE, check_alive, is_ready,
+    ClusterError, is_ready,
     plan::{MOUNT_POINTS, NODES, Node, kubeconfig, pki},
     wait_until,
 };
 use crate::lab::{
     files::{At, FileError, make_dir, read, remove, write, write_json},
-    log_tail::LogTail,
     network::{self, Ip, NetworkError},
     node::{NodeSpec, Stage},
     process::{Daemon, Daemons, Process},
@@ -24,7 +20,7 @@ use crate::lab::{
 };
 
 /// Starts a node and lays its cable. It goes on by itself until it is ready.
-pub(super) fn start(
+pub(super) async fn start(
     node: Node,
     settings: &Settings,
     tools: &Tools,
@@ -53,7 +49,7 @@ pub(super) fn start(
     args.push(path.display().to_string());
     let daemons = Daemons::of(&settings.run);
     let unshare = daemons.start(&Daemon::new(node.name, Path::new("unshare"), args))?;
-    let init = first_process(&daemons, node, unshare)?;
+    let init = first_process(&daemons, node, unshare).await?;
     Ok(network::connect(ip, node, init).map_err(NetworkError::from)?)
 }
 
@@ -66,12 +62,15 @@ fn copy_of_this_program(to: &Path) -> Result<(), FileError> {
 }
 
 /// Waits until containerd runs on every node.
-pub(super) fn wait_for_containerd(settings: &Settings) -> Result<(), ClusterError> {
+pub(super) async fn wait_for_containerd(settings: &Settings) -> Result<(), ClusterError> {
     let daemons = Daemons::of(&settings.run);
     for node in NODES {
-        wait(&daemons, node, "containerd did not start", || {
-            NodeSpec::stage(&node.dir(&settings.run)).is_some()
-        })?;
+        let what = format!("{}: containerd did not start", node.name);
+        let dir = node.dir(&settings.run);
+        wait_until(&what, &daemons, node.name, async || {
+            NodeSpec::stage(&dir).is_some()
+        })
+        .await?;
     }
     Ok(())
 }
@@ -138,31 +137,17 @@ fn spec(node: Node, settings: &Settings, tools: &Tools) -> NodeSpec {
 }
 
 /// The first process in the node's namespaces, once `unshare` has made them.
-fn first_process(daemons: &Daemons, node: Node, unshare: Process) -> Result<Process, ClusterError> {
-    let mut found = None;
-    wait(daemons, node, "the namespaces were not made", || {
-        found = unshare.first_child();
-        found.is_some()
-    })?;
-    Ok(found.expect("the wait ended because it was found"))
-}
-
-fn wait(
+async fn first_process(
     daemons: &Daemons,
     node: Node,
-    what: &str,
-    mut answers: impl FnMut() -> bool,
-) -> Result<(), ClusterError> {
-    let begin = Instant::now();
-    while !answers() {
-        check_alive(daemons, node.name)?;
-        if begin.elapsed() > PATIENCE {
-            return Err(ClusterError::TooLate {
-                what: format!("{}: {what}", node.name),
-                log: LogTail::read(&daemons.log(node.name), 15),
-            });
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Ok(())
+    unshare: Process,
+) -> Result<Process, ClusterError> {
+    let what = format!("{}: the namespaces were not made", node.name);
+    let mut found = None;
+    wait_until(&what, daemons, node.name, async || {
+        found = unshare.first_child();
+        found.is_some()
+    })
+    .await?;
+    Ok(found.expect("the wait ended because it was found"))
 }

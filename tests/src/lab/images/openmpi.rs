@@ -9,19 +9,22 @@ use std::{
 };
 
 use super::{Image, ImageError, make, oci::ImageConfig};
-use crate::lab::{
-    command::{self, CommandError},
-    files::{At, make_dir, read, remove, sha256, write},
-    progress::Progress,
-    settings::Settings,
-    tools::{Tools, debian},
+use crate::{
+    debian::Pinned,
+    lab::{
+        command::{self, CommandError},
+        files::{At, make_dir, read, remove, sha256, write},
+        progress::Progress,
+        settings::Settings,
+        tools::{Tools, debian},
+    },
 };
 
 /// Name of the image.
 pub const NAME: &str = "ipu-operator.local/openmpi:4";
 
 /// The packages of the image, with all that they need.
-const LOCK: &str = "openmpi.lock";
+const LOCK: &str = "tests/tools/openmpi.lock";
 
 /// Packages that are wanted for themselves, beside Debian's smallest set.
 const PACKAGES: &str = "openmpi-bin,python3,python3-mpi4py";
@@ -40,14 +43,18 @@ pub fn ensure(
     tools: &Tools,
     progress: &Progress,
 ) -> Result<Image, ImageError> {
-    let lock = read(&settings.tool_pins().join(LOCK))?;
+    let lock = read(&settings.checkout.join(LOCK))?;
+    let pinned = Pinned::parse(LOCK, debian::SUITE, &lock).map_err(ImageError::Debian)?;
     let inputs = format!("{lock} {PACKAGES} {}", LEFT_OUT.join(" "));
     make(settings, progress, NAME, &inputs, |dir| {
         let layer = dir.join("layer.tar");
         let work = dir.join("work");
         let repository = work.join("repository");
         make_dir(&work)?;
-        let debs = debian::download(LOCK, settings, &repository).map_err(ImageError::Debian)?;
+        let apt = settings.cache.join("apt");
+        let debs = pinned
+            .download(&apt, &repository)
+            .map_err(ImageError::Debian)?;
         write_index(&repository, &debs)?;
         bootstrap(tools, &repository, &work, &layer)?;
         remove(&work)?;

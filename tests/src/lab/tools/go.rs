@@ -170,10 +170,7 @@ pub fn ensure(
     let dir = settings.cache.join(format!("{}-{version}", tool.folder));
     if !stored::is_intact(&dir, &inputs) {
         let lock = settings.cache.join(format!("{}.lock", tool.folder));
-        let _lock = Lock::take(&lock).map_err(|error| match error {
-            crate::lab::lock::LockError::File(error) => error,
-            crate::lab::lock::LockError::Held { .. } => unreachable!("take waits"),
-        })?;
+        let _lock = Lock::take(&lock)?;
         // Another process may have built it while we waited.
         if !stored::is_intact(&dir, &inputs) {
             stored::make(&dir, &inputs, |partial| {

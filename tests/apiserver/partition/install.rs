@@ -1,0 +1,64 @@
+//! What stands on the API server before a scene begins: as after an installation, and empty.
+
+use ipu_operator::api::crd;
+use ipu_operator::api::ipupartition::IPUPartition;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams};
+use kube::{Client, ResourceExt};
+use tests::wait::{Seen, eventually};
+
+use super::scene::NAMESPACE;
+
+/// Puts up the CRDs, the release's namespace and the service account that Pods need, and removes
+/// what a scene before has left.
+pub(super) async fn install(client: &Client) {
+    let crds = Api::<CustomResourceDefinition>::all(client.clone());
+    for definition in [crd::ipujob(), crd::ipupartition()] {
+        apply(crds.clone(), &definition).await;
+    }
+    let namespace = Namespace {
+        metadata: ObjectMeta {
+            name: Some(NAMESPACE.to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..Namespace::default()
+    };
+    apply(Api::<Namespace>::all(client.clone()), &namespace).await;
+    let account = serde_json::from_value(serde_json::json!({"metadata": {"name": "default"}}));
+    let account: ServiceAccount = account.unwrap();
+    apply(Api::namespaced(client.clone(), "default"), &account).await;
+    let partitions = Api::<IPUPartition>::all(client.clone());
+    eventually("the CRDs are served and empty", async || {
+        let list = match partitions.list(&Default::default()).await {
+            Ok(list) => list.items,
+            Err(error) => return Seen::NotYet(error.to_string()),
+        };
+        let names: Vec<String> = list.iter().map(ResourceExt::name_any).collect();
+        for name in &names {
+            let nothing = Patch::Merge(serde_json::json!({"metadata": {"finalizers": null}}));
+            // Another's delete may have come first.
+            let _ = partitions
+                .patch(name, &PatchParams::default(), &nothing)
+                .await;
+            let _ = partitions.delete(name, &DeleteParams::default()).await;
+        }
+        Seen::when(names, Vec::is_empty)
+    })
+    .await;
+}
+
+/// Applies an object as an admin does.
+pub(super) async fn apply<K>(api: Api<K>, object: &K)
+where
+    K: kube::Resource<DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + serde::Serialize
+        + serde::de::DeserializeOwned,
+{
+    let params = PatchParams::apply("tests").force();
+    api.patch(&object.name_any(), &params, &Patch::Apply(object))
+        .await
+        .unwrap();
+}
