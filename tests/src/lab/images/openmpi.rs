@@ -37,7 +37,7 @@ const LEFT_OUT: [&str; 3] = [
 ];
 
 /// Makes the image. The packages of the lock file are downloaded and checked; apt then installs from
-/// a repository that has these and no others, so the same lock file gives the same image.
+/// a repository that has these and no others, so the same lock file gives the same files.
 pub fn ensure(
     settings: &Settings,
     tools: &Tools,
