@@ -22,8 +22,7 @@ needs cc "install a C compiler (apt-get install gcc libc6-dev)"
 case $target in dist | check) exit 0 ;; esac
 
 [ "$(id -u)" = 0 ] ||
-    refuse "namespaces and network devices need root; run it as root (sudo make $target)."
-needs ip "install iproute2 (apt-get install iproute2)"
+    refuse "namespaces and network devices need root; run it as root (sudo env \"PATH=\$PATH\" make $target)."
 for program in unshare setsid; do
     needs "$program" "install util-linux (apt-get install util-linux)"
 done

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use scene::Scene;
+use tests::lab::interrupt::{self, First};
 
 /// The trials, in the order in which they run.
 type Check = fn(&Scene) -> Result<(), Failed>;
@@ -57,6 +58,10 @@ fn main() -> ExitCode {
     if arguments.list {
         return libtest_mimic::run(&arguments, trials(None)).exit_code();
     }
+    if let Err(error) = interrupt::watch(First::EndCluster) {
+        eprintln!("failed to watch for Ctrl-C: {error}");
+        return ExitCode::FAILURE;
+    }
     let scene = match Scene::set() {
         Ok(scene) => scene,
         Err(error) => {
@@ -68,6 +73,9 @@ fn main() -> ExitCode {
     if let Err(error) = scene.strike() {
         eprintln!("the cluster left something behind: {error:#}");
         return ExitCode::FAILURE;
+    }
+    if interrupt::came() {
+        return ExitCode::from(interrupt::STATUS);
     }
     conclusion.exit_code()
 }

@@ -11,7 +11,9 @@ use serde_json::Value;
 use tests::demo::{self, Controller, Facts, JobFact, Operated};
 use tests::http;
 use tests::lab::cluster;
+use tests::lab::interrupt;
 use tests::lab::operator;
+use tests::lab::post_mortem;
 use tests::lab::progress::Progress;
 use tests::lab::settings::Settings;
 use tests::operator_process::{OperatorProcess, ProcessError};
@@ -41,11 +43,12 @@ impl Scene {
         let runtime = Runtime::new()?;
         let settings = Settings::from_env()?;
         let progress = Progress::start();
-        let begun = runtime.block_on(async {
+        let begun = runtime.block_on(interrupt::unless(async {
             let installed = operator::up(&settings, &progress).await?;
-            anyhow::Ok(installed.operated().await?)
-        });
-        match begun {
+            let operated = post_mortem::after(&settings, installed.operated());
+            anyhow::Ok(operated.await?)
+        }));
+        match begun.unwrap_or_else(|| Err(anyhow::anyhow!("it was interrupted"))) {
             Ok(operated) => Ok(Arc::new(Self {
                 runtime,
                 settings,
@@ -53,6 +56,7 @@ impl Scene {
                 operated,
             })),
             Err(error) => {
+                interrupt::ending();
                 cluster::down(&settings, &progress)?;
                 Err(error)
             }
@@ -61,15 +65,19 @@ impl Scene {
 
     /// Takes the cluster down; an error names what was left behind.
     pub(crate) fn strike(&self) -> anyhow::Result<()> {
+        interrupt::ending();
         Ok(cluster::down(&self.settings, &self.progress)?)
     }
 
-    /// Runs a trial's work.
+    /// Runs a trial's work. What explains a failure is printed and saved.
     pub(crate) fn block_on(
         &self,
         work: impl Future<Output = Result<(), Failed>>,
     ) -> Result<(), Failed> {
-        self.runtime.block_on(work)
+        let work = post_mortem::after(&self.settings, work);
+        self.runtime
+            .block_on(interrupt::unless(work))
+            .unwrap_or_else(|| Err("it was interrupted".into()))
     }
 
     /// What is true in the cluster.

@@ -1,12 +1,14 @@
 //! Debian packages that a lock file pins: downloaded by version, checked by SHA-256, unpacked. Nothing
 //! is installed: apt runs with a state of its own and the packages' scripts never run.
 
-use std::{path::Path, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 mod apt;
 
 use self::apt::Apt;
-pub use self::apt::mirror;
 use crate::lab::{
     command::{self, CommandError},
     files::{FileError, make_dir, remove, sha256},
@@ -112,14 +114,8 @@ impl Pinned {
     /// downloads; it may be one of an earlier call.
     pub fn unpack(&self, apt: &Path, root: &Path) -> Result<(), DebianError> {
         let debs = apt.join("debs");
-        // Those of a killed call may be half written.
-        remove(&debs)?;
-        make_dir(&debs)?;
         make_dir(root)?;
-        Apt::update(apt, self.suite)?.download(self, &debs)?;
-        for package in &self.packages {
-            let file = debs.join(package.file_name());
-            self.check(package, &file)?;
+        for file in self.download(apt, &debs)? {
             let mut dpkg = Command::new("dpkg");
             dpkg.arg("-x").arg(&file).arg(root);
             command::run(&mut dpkg).map_err(|source| DebianError::Command {
@@ -128,6 +124,20 @@ impl Pinned {
             })?;
         }
         Ok(remove(&debs)?)
+    }
+
+    /// Downloads the packages into the folder `debs`, checks them, and gives their files.
+    pub fn download(&self, apt: &Path, debs: &Path) -> Result<Vec<PathBuf>, DebianError> {
+        // Those of a killed call may be half written.
+        remove(debs)?;
+        make_dir(debs)?;
+        Apt::update(apt, self.suite)?.download(self, debs)?;
+        let checked = self.packages.iter().map(|package| {
+            let file = debs.join(package.file_name());
+            self.check(package, &file)?;
+            Ok(file)
+        });
+        checked.collect()
     }
 
     fn check(&self, package: &Package, file: &Path) -> Result<(), DebianError> {
@@ -198,6 +208,7 @@ mod tests {
     fn the_committed_locks_are_well_formed() {
         for (text, wanted) in [
             (include_str!("../tools/debian.lock"), "runc"),
+            (include_str!("../tools/openmpi.lock"), "openmpi-bin"),
             (include_str!("guests/wasm-rustc.lock"), "rustc"),
         ] {
             let packages = pinned(text).unwrap().packages;

@@ -65,10 +65,13 @@ const BAD: &str = "bad/not-a-power-of-two.yaml";
 pub async fn run(operated: &Operated, progress: &Progress) -> Result<(), DemoError> {
     let facts = Facts::new(operated);
     let examples = operated.repository.join("examples");
+    progress.stage("run a single and a parallel job");
     show_stats(operated, progress, "IPUs before").await?;
     single_and_parallel(operated, &facts, progress, &examples).await?;
+    progress.stage("run a large job");
     large(operated, &facts, progress, &examples).await?;
     show_jobs(operated, progress).await?;
+    progress.stage("refuse a bad job, delete the others");
     refused(operated, progress, &examples).await?;
     leave_nothing(operated, &facts, progress, &examples).await
 }

@@ -6,6 +6,7 @@
 
 mod chart;
 mod layering;
+mod preflight;
 mod sources;
 mod vipu;
 mod wasm;

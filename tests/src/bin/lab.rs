@@ -6,13 +6,19 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use tests::figures;
 use tests::lab::{
-    cluster::{self, plan::HOST_IP},
+    cluster::{
+        self, ClusterError,
+        plan::{HOST_IP, bin},
+    },
     demo,
     dist::Dist,
     images::operator::compressed_size,
+    interrupt::{self, First},
     node,
-    operator::{self, Installed},
+    operator::{self, Installed, OperatorError},
+    post_mortem,
     progress::Progress,
+    session,
     settings::Settings,
     tools::Tools,
 };
@@ -59,16 +65,18 @@ fn main() -> ExitCode {
         Command::Task(task) => run(&task),
         Command::Node { spec } => node::run(&spec).map_err(Into::into),
     };
+    if let Err(error) = &done {
+        eprintln!("lab: {error:#}");
+    }
     match done {
+        _ if interrupt::came() => ExitCode::from(interrupt::STATUS),
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("lab: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(_) => ExitCode::FAILURE,
     }
 }
 
 fn run(task: &Task) -> Result<()> {
+    interrupt::watch(first_signal(task)).context("failed to watch for Ctrl-C")?;
     let settings = Settings::from_env()?;
     let progress = Progress::start();
     match task {
@@ -79,7 +87,9 @@ fn run(task: &Task) -> Result<()> {
             }
         }
         Task::Up => {
-            let installed = runtime()?.block_on(operator::up(&settings, &progress))?;
+            let installed = runtime()?.block_on(operator::up(&settings, &progress));
+            let installed = installed.inspect_err(|error| say_what_stays(&settings, error))?;
+            progress.summary();
             print_usage(&installed);
         }
         Task::Down => cluster::down(&settings, &progress)?,
@@ -92,21 +102,44 @@ fn run(task: &Task) -> Result<()> {
     Ok(())
 }
 
+/// What the first Ctrl-C does.
+fn first_signal(task: &Task) -> First {
+    match task {
+        Task::Demo | Task::Bench => First::EndCluster,
+        Task::Up => First::Leave("what was started stays; `make down` ends it"),
+        Task::Down => First::Leave("some of the cluster is left; `make down` ends the rest"),
+        Task::Fetch | Task::Dist => First::Leave("what is done is kept for the next run"),
+    }
+}
+
+/// A failed start leaves the cluster to be looked at, unless it is in the hands of another lab.
+fn say_what_stays(settings: &Settings, error: &OperatorError) {
+    let is_ours = !matches!(error, OperatorError::Cluster(ClusterError::Lock(_)));
+    if is_ours && cluster::is_there(settings) {
+        eprintln!("what was started stays, for you to look at; `make down` ends it");
+    }
+}
+
 fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Runtime::new().context("failed to start the asynchronous runtime")
 }
 
 /// Prints the figures of BENCHMARKS.md that need real nodes. The cluster is ended in any case.
 async fn bench(settings: &Settings, progress: &Progress) -> Result<()> {
-    let measured = async {
+    let work = async {
         let installed = operator::up(settings, progress).await?;
-        let image = compressed_size(&installed.image)?;
-        let client = installed.operated().await?.client;
-        anyhow::Ok((image, figures::measure(&client).await?))
-    }
-    .await;
-    cluster::down(settings, progress)?;
-    let (image, processes) = measured?;
+        progress.stage("measure");
+        post_mortem::after(settings, async {
+            let image = compressed_size(&installed.image)?;
+            let client = installed.operated().await?.client;
+            anyhow::Ok((image, figures::measure(&client).await?))
+        })
+        .await
+    };
+    let Some((image, processes)) = session::run(settings, progress, Box::pin(work)).await? else {
+        return Ok(());
+    };
+    progress.summary();
     println!("image, compressed: {} KiB", image / 1024);
     for figures in processes {
         println!(
@@ -120,7 +153,7 @@ async fn bench(settings: &Settings, progress: &Progress) -> Result<()> {
 /// Says how to use the cluster. The last line is for the shell's `eval`.
 fn print_usage(installed: &Installed) {
     let kubeconfig = installed.cluster.kubeconfig();
-    let bin = installed.bin();
+    let bin = bin(&installed.cluster.settings.run);
     println!("The operator is installed. To use it, run what the last line says, and then:");
     println!("  kubectl apply -f examples/01-single-worker.yaml");
     println!("  kubectl get ipujobs --watch");

@@ -97,7 +97,7 @@ fn configuration(dir: &Path) -> String {
 }
 
 /// The mirror that the machine itself uses. It has every release.
-pub fn mirror() -> Result<String, DebianError> {
+fn mirror() -> Result<String, DebianError> {
     let mut targets = Command::new("apt-get");
     targets
         .args(["indextargets", "--format"])

@@ -5,6 +5,8 @@ use std::process::Output;
 
 use tokio::process::Command;
 
+use crate::lab::interrupt;
+
 /// A kubectl with the configuration of one cluster.
 #[derive(Clone, Debug)]
 pub struct Kubectl {
@@ -71,7 +73,11 @@ impl Kubectl {
     }
 
     async fn output(&self, arguments: &[&str]) -> Result<Output, KubectlError> {
-        Command::new(&self.program)
+        let mut kubectl = Command::new(&self.program);
+        if interrupt::is_watched() {
+            kubectl.process_group(0);
+        }
+        kubectl
             .env("KUBECONFIG", &self.kubeconfig)
             .args(arguments)
             .kill_on_drop(true)

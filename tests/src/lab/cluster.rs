@@ -1,6 +1,6 @@
 //! The cluster: two real nodes and a control plane, started and stopped as a whole.
 
-use std::{path::PathBuf, time::Duration};
+use std::{io, os::unix::fs::symlink, path::PathBuf, time::Duration};
 
 use k8s_openapi::api::core::v1::{Node as NodeObject, ServiceAccount};
 use kube::{Api, Client};
@@ -12,17 +12,21 @@ mod down;
 pub mod plan;
 mod workers;
 
-use self::plan::{NODES, kubeconfig};
-pub use self::{containerd::import, down::down};
+use self::plan::{NODES, bin, kubeconfig};
+pub use self::{
+    containerd::import,
+    down::{down, is_there},
+};
 use super::{
     command::CommandError,
-    files::{FileError, make_dir},
+    files::{At, FileError, make_dir, remove},
     images::{self, Image, ImageError},
     kubeconfig::ClientError,
     lock::{Lock, LockError},
     log_tail::LogTail,
-    network::{self, NetworkError},
+    network::{self, Ip, NetworkError},
     pki::PkiError,
+    post_mortem,
     process::Daemons,
     progress::Progress,
     settings::Settings,
@@ -62,6 +66,9 @@ pub enum ClusterError {
     /// The machine's network could not be set up.
     #[error(transparent)]
     Network(#[from] NetworkError),
+    /// etcd cannot listen.
+    #[error("failed to find free ports on 127.0.0.1")]
+    Ports(#[source] io::Error),
     /// The certificates could not be made.
     #[error(transparent)]
     Pki(#[from] PkiError),
@@ -116,6 +123,7 @@ impl Cluster {
     /// start has left is removed first.
     pub async fn up(settings: &Settings, progress: &Progress) -> Result<Self, ClusterError> {
         let lock = Lock::try_take(&lock_path(settings))?;
+        progress.stage("get the cluster's tools and images");
         let tools = Tools::of_cluster(settings, progress)?;
         let images = images::system(settings, &tools, progress)?;
         let cluster = Self {
@@ -123,11 +131,13 @@ impl Cluster {
             tools,
             _lock: lock,
         };
+        progress.stage("start the cluster");
         if cluster.is_whole() {
+            cluster.link_tools()?;
             progress.step("found the cluster running").done();
         } else {
             down::remove_all(settings, progress)?;
-            cluster.start(&images, progress).await?;
+            post_mortem::after(settings, cluster.start(&images, progress)).await?;
         }
         Ok(cluster)
     }
@@ -140,6 +150,18 @@ impl Cluster {
     /// Path of a kubeconfig with all rights.
     pub fn kubeconfig(&self) -> PathBuf {
         kubeconfig(&self.settings.run, "admin")
+    }
+
+    /// Puts the programs of the cluster into the folder for a user's PATH.
+    fn link_tools(&self) -> Result<(), FileError> {
+        let bin = bin(&self.settings.run);
+        remove(&bin)?;
+        make_dir(&bin)?;
+        for (name, path) in self.tools.programs() {
+            let link = bin.join(name);
+            symlink(path, &link).at("make the link", &link)?;
+        }
+        Ok(())
     }
 
     /// Brings images to all nodes. Those that are there already cost nothing.
@@ -162,8 +184,13 @@ impl Cluster {
         for part in ["logs", "processes"] {
             make_dir(&settings.run.join(part))?;
         }
+        self.link_tools()?;
         network::check()?;
-        progress.run("made the network", network::make_bridge)?;
+        let ip = Ip::of(self.tools.debian());
+        ip.record(&settings.run)?;
+        progress.run("made the network", || {
+            network::make_bridge(&ip).map_err(NetworkError::from)
+        })?;
         let control = control::Control::new(settings, &self.tools);
         progress.run("made certificates, started etcd and the API server", || {
             control.start()
@@ -171,9 +198,10 @@ impl Cluster {
         progress
             .wait("started the nodes", async {
                 for node in NODES {
-                    workers::start(node, settings, &self.tools).await?;
+                    workers::start(node, settings, &self.tools, &ip).await?;
                 }
-                network::add_routes().map_err(ClusterError::from)
+                network::add_routes(&ip).map_err(NetworkError::from)?;
+                Ok::<_, ClusterError>(())
             })
             .await?;
         let client = progress

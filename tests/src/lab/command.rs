@@ -3,8 +3,10 @@
 use std::{
     fmt::Write as _,
     io,
-    process::{Command, ExitStatus, Output, Stdio},
+    process::{Command, ExitStatus, Output},
 };
+
+use super::interrupt;
 
 /// Why a command did not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -33,13 +35,10 @@ pub enum CommandError {
 /// Runs `command` to its end with no input and gives what it printed on standard output.
 pub fn output(command: &mut Command) -> Result<String, CommandError> {
     let line = describe(command);
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|source| CommandError::Start {
-            command: line.clone(),
-            source,
-        })?;
+    let output = interrupt::output(command).map_err(|source| CommandError::Start {
+        command: line.clone(),
+        source,
+    })?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }

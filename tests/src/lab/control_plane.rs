@@ -208,11 +208,11 @@ fn log_path(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}.log"))
 }
 
-/// Three ports that nobody listens on now. Another process may take one before it is used, which is
-/// why a start is tried again.
-fn free_ports() -> io::Result<[u16; 3]> {
-    let listeners = [(); 3].map(|()| TcpListener::bind(("127.0.0.1", 0)));
-    let mut ports = [0; 3];
+/// Ports on loopback that nobody listens on now. Another process may take one before it is used,
+/// which is why a start is tried again.
+pub(super) fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
+    let listeners = [(); N].map(|()| TcpListener::bind(("127.0.0.1", 0)));
+    let mut ports = [0; N];
     for (port, listener) in ports.iter_mut().zip(listeners) {
         *port = listener?.local_addr()?.port();
     }

@@ -1,10 +1,11 @@
 //! The whole of `make demo`: start everything, walk through [`crate::demo`], end everything.
 
 use super::{
-    cluster::{self, ClusterError},
+    cluster::ClusterError,
     operator::{self, OperatorError},
     post_mortem,
     progress::Progress,
+    session,
     settings::Settings,
 };
 use crate::demo;
@@ -25,24 +26,18 @@ pub enum DemoError {
 
 /// Runs the whole demo. The cluster is ended in any case; logs of a failure stay in the run folder.
 pub async fn run(settings: &Settings, progress: &Progress) -> Result<(), DemoError> {
-    let shown = show(settings, progress).await;
-    if shown.is_err() && settings.logs().exists() {
-        eprintln!(
-            "the logs of the cluster are in {}",
-            settings.logs().display()
-        );
+    let shown = session::run(settings, progress, Box::pin(show(settings, progress))).await?;
+    if shown.is_some() {
+        progress.summary();
     }
-    let ended = cluster::down(settings, progress);
-    shown?;
-    Ok(ended?)
+    Ok(())
 }
 
 async fn show(settings: &Settings, progress: &Progress) -> Result<(), DemoError> {
     let installed = operator::up(settings, progress).await?;
-    let operated = installed.operated().await?;
-    let shown = demo::run(&operated, progress).await;
-    if shown.is_err() {
-        post_mortem::write(&installed).await;
-    }
-    Ok(shown?)
+    post_mortem::after(settings, async {
+        let operated = installed.operated().await?;
+        Ok(demo::run(&operated, progress).await?)
+    })
+    .await
 }

@@ -28,7 +28,7 @@ pub enum ImageError {
     /// A file could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// apt knows no mirror.
+    /// The packages of an image could not be had.
     #[error(transparent)]
     Debian(DebianError),
     /// A command failed.

@@ -1,7 +1,7 @@
 //! The operator on the cluster, installed as a user does it: simulated V-IPU controllers from the
 //! examples, and `helm install` of the chart.
 
-use std::{net::IpAddr, path::PathBuf, process::Command};
+use std::{net::IpAddr, process::Command};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, api::ListParams};
@@ -10,8 +10,8 @@ use super::{
     cluster::{Cluster, ClusterError, plan::NODES},
     command::{self, CommandError},
     dist::{Dist, DistError},
-    files::{At, FileError, make_dir, remove},
     images::{Image, ImageError, openmpi, operator, simulator},
+    network, post_mortem,
     progress::Progress,
     settings::Settings,
 };
@@ -40,9 +40,6 @@ pub enum OperatorError {
     /// The cluster does not run.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// A file could not be written.
-    #[error(transparent)]
-    File(#[from] FileError),
     /// A simulated V-IPU controller has no Pod.
     #[error("the V-IPU controller {name} has no Pod with an address")]
     NoController {
@@ -69,22 +66,38 @@ pub struct Installed {
     pub image: Image,
 }
 
-/// Builds what is missing, starts the cluster, and installs or upgrades the operator.
+/// Builds what is missing, starts the cluster, and installs or upgrades the operator. Where that
+/// fails, what explains it is printed and saved, and what was started stays.
 pub async fn up(settings: &Settings, progress: &Progress) -> Result<Installed, OperatorError> {
+    // The builds may take long; this is known at once.
+    network::check().map_err(ClusterError::from)?;
+    progress.stage("build the operator, the agent, the guests and the simulator");
     let dist = Dist::build(settings, progress)?;
     let cluster = Cluster::up(settings, progress).await?;
-    let image = operator::ensure(settings, &cluster.tools, &dist, progress)?;
+    let installed = async { install(settings, cluster, &dist, progress) };
+    post_mortem::after(settings, installed).await
+}
+
+fn install(
+    settings: &Settings,
+    cluster: Cluster,
+    dist: &Dist,
+    progress: &Progress,
+) -> Result<Installed, OperatorError> {
+    progress.stage("make the images of operator and jobs");
+    let image = operator::ensure(settings, &cluster.tools, dist, progress)?;
     let images = [
         image.clone(),
         simulator::ensure(settings, dist.simulator(), progress)?,
         openmpi::ensure(settings, &cluster.tools, progress)?,
     ];
+    progress.stage("bring them to the nodes");
     progress.run(
         "brought the images of operator and jobs to the nodes",
         || cluster.import(&images),
     )?;
     let installed = Installed { cluster, image };
-    installed.link_tools()?;
+    progress.stage("install the operator");
     progress.run("started two simulated V-IPU controllers", || {
         installed.start_controllers()
     })?;
@@ -130,22 +143,6 @@ impl Installed {
             proxy_service: format!("{NAMESPACE}-vipu-proxy"),
             controllers,
         })
-    }
-
-    /// Folder with the programs of the lab, for a user's PATH.
-    pub fn bin(&self) -> PathBuf {
-        self.cluster.settings.run.join("bin")
-    }
-
-    fn link_tools(&self) -> Result<(), FileError> {
-        let bin = self.bin();
-        remove(&bin)?;
-        make_dir(&bin)?;
-        for (name, path) in self.cluster.tools.programs() {
-            let link = bin.join(name);
-            std::os::unix::fs::symlink(path, &link).at("make the link", &link)?;
-        }
-        Ok(())
     }
 
     fn start_controllers(&self) -> Result<(), OperatorError> {

@@ -1,18 +1,27 @@
 //! What explains a failure, saved before the cluster goes: logs of all Pods and what the API server
 //! knows. The ends of the most telling ones are printed.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command, time::Duration};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, LogParams},
 };
+use tokio::time::timeout;
 
-use super::{command, files, log_tail::LogTail, operator::Installed};
+use super::{
+    cluster::plan::{bin, kubeconfig},
+    command, files, interrupt, kubeconfig as kubeconfigs,
+    log_tail::LogTail,
+    settings::Settings,
+};
 
 /// Lines of each log that are printed.
 const LINES: usize = 12;
+
+/// How long the API server may take for all logs. It may be what has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What kubectl is asked, and the file that its answer goes to.
 const QUESTIONS: [(&str, &str); 3] = [
@@ -27,25 +36,59 @@ const QUESTIONS: [(&str, &str); 3] = [
     ),
 ];
 
+/// Does work that needs a cluster. Where it fails, what explains that is saved and printed before
+/// the error is passed on; a signal needs no explanation.
+pub async fn after<T, E>(
+    settings: &Settings,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let result = work.await;
+    if result.is_err() && !interrupt::came() {
+        write(settings).await;
+    }
+    result
+}
+
 /// Saves and prints what explains a failure. What cannot be had is said, and the rest goes on.
-pub async fn write(installed: &Installed) {
-    let logs = installed.cluster.settings.logs();
+async fn write(settings: &Settings) {
+    let kubeconfig = kubeconfig(&settings.run, "admin");
+    if !kubeconfig.exists() {
+        // No cluster was begun, so there is nothing to say.
+        return;
+    }
+    let logs = settings.logs();
     let dir = logs.join("failure");
     if let Err(error) = files::remove(&dir).and_then(|()| files::make_dir(&dir)) {
         eprintln!("{error}");
         return;
     }
     for (file, question) in QUESTIONS {
-        let mut kubectl = installed.kubectl();
+        let mut kubectl = Command::new(bin(&settings.run).join("kubectl"));
+        kubectl
+            .arg("--kubeconfig")
+            .arg(&kubeconfig)
+            .arg("--request-timeout=10s");
         let answer = command::output(kubectl.args(question.split_whitespace()));
         let answer = answer.unwrap_or_else(|error| error.to_string());
         save(&dir.join(file), &answer);
     }
-    match installed.cluster.client().await {
-        Ok(client) => save_all_logs(&dir, &client).await,
+    match kubeconfigs::client(&kubeconfig).await {
+        Ok(client) => {
+            if timeout(PATIENCE, save_all_logs(&dir, &client))
+                .await
+                .is_err()
+            {
+                eprintln!("the API server was too slow to give the logs of all Pods");
+            }
+        }
         Err(error) => eprintln!("{error}"),
     }
     print_tails(&dir);
+    eprintln!(
+        "\nwhat the cluster's parts have logged is in {}, and what the API server knew and the Pods have logged in {}",
+        logs.display(),
+        dir.display()
+    );
 }
 
 async fn save_all_logs(dir: &Path, client: &Client) {

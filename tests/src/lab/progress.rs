@@ -1,17 +1,29 @@
 //! One line per step with its elapsed time: a spinner on a terminal, plain lines in a log.
 
 use std::{
+    fmt::Write as _,
     io::{IsTerminal, stderr},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
+
+use super::interrupt;
 
 /// Shows how far the work is. Lines go to standard error, so that standard output stays for results.
 #[derive(Debug, Clone)]
 pub struct Progress {
     begin: Instant,
     terminal: bool,
+    stages: Arc<Mutex<Vec<Stage>>>,
+}
+
+/// A part of the work that a user waits for, of several steps. It lasts until the next one begins.
+#[derive(Debug)]
+struct Stage {
+    what: &'static str,
+    begin: Instant,
 }
 
 impl Progress {
@@ -20,7 +32,23 @@ impl Progress {
         Self {
             begin: Instant::now(),
             terminal: stderr().is_terminal(),
+            stages: Arc::default(),
         }
+    }
+
+    /// Begins the next stage.
+    pub fn stage(&self, what: &'static str) {
+        let mut stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
+        stages.push(Stage {
+            what,
+            begin: Instant::now(),
+        });
+    }
+
+    /// Prints how long each stage took.
+    pub fn summary(&self) {
+        let stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
+        eprint!("{}", table(&stages, self.begin, Instant::now()));
     }
 
     /// Begins a step. It must be ended by [`Step::done`]; a step that is dropped has failed.
@@ -106,9 +134,25 @@ impl Step {
 impl Drop for Step {
     fn drop(&mut self) {
         if !self.ended {
-            self.finish("FAILED");
+            self.finish(if interrupt::came() { "left" } else { "FAILED" });
         }
     }
+}
+
+/// A line for each stage and one for the whole.
+fn table(stages: &[Stage], begin: Instant, end: Instant) -> String {
+    let ends = stages.iter().skip(1).map(|next| next.begin).chain([end]);
+    let parts = stages
+        .iter()
+        .zip(ends)
+        .map(|(stage, end)| (stage.what, end - stage.begin));
+    let whole = ("in all, from the start of the lab's program", end - begin);
+    let mut table = "measured, stage by stage:\n".to_owned();
+    for (what, took) in parts.chain([whole]) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(table, "  {:7.1} s  {what}", took.as_secs_f64());
+    }
+    table
 }
 
 fn spinner(what: &str) -> ProgressBar {
@@ -119,4 +163,26 @@ fn spinner(what: &str) -> ProgressBar {
         .with_message(what.to_owned());
     bar.enable_steady_tick(Duration::from_millis(100));
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_lasts_until_the_next_and_the_last_until_the_end() {
+        let begin = Instant::now();
+        let after = |seconds| begin + Duration::from_secs(seconds);
+        let stages = [("build", 1), ("start", 61)].map(|(what, seconds)| Stage {
+            what,
+            begin: after(seconds),
+        });
+        assert_eq!(
+            table(&stages, begin, after(62)),
+            "measured, stage by stage:\n\
+             \x20    60.0 s  build\n\
+             \x20     1.0 s  start\n\
+             \x20    62.0 s  in all, from the start of the lab's program\n"
+        );
+    }
 }

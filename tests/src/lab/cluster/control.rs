@@ -12,7 +12,10 @@ use super::{
     wait_until,
 };
 use crate::lab::{
-    control_plane::flags::{ApiServer, Etcd, controller_manager, scheduler},
+    control_plane::{
+        flags::{ApiServer, Etcd, controller_manager, scheduler},
+        free_ports,
+    },
     files::FileError,
     kubeconfig as kubeconfigs,
     pki::Pki,
@@ -28,9 +31,6 @@ const SCHEDULER: &str = "kube-scheduler";
 
 /// Names of the daemons.
 pub(super) const NAMES: [&str; 4] = [ETCD, API_SERVER, CONTROLLER_MANAGER, SCHEDULER];
-
-/// Ports of etcd on loopback, away from those that an etcd of the machine would use.
-const ETCD_PORTS: (u16, u16) = (12379, 12380);
 
 /// The control plane of the cluster in one run folder.
 pub(super) struct Control<'a> {
@@ -51,15 +51,16 @@ impl<'a> Control<'a> {
     /// Makes all certificates and kubeconfigs, starts etcd and the API server.
     pub(super) fn start(&self) -> Result<(), ClusterError> {
         self.make_identities()?;
+        let [etcd_port, peer_port] = free_ports().map_err(ClusterError::Ports)?;
         let etcd = Etcd {
             data: self.run.join("etcd"),
-            client_port: ETCD_PORTS.0,
-            peer_port: ETCD_PORTS.1,
+            client_port: etcd_port,
+            peer_port,
         };
         self.daemon(ETCD, etcd.args())?;
         let api_server = ApiServer {
             pki: pki(&self.run),
-            etcd_port: ETCD_PORTS.0,
+            etcd_port,
             bind: HOST_IP,
             advertise: HOST_IP,
             port: API_PORT,

@@ -11,7 +11,7 @@ use crate::lab::{
     cgroups,
     files::{At, FileError, remove},
     lock::Lock,
-    network,
+    network::{self, Ip},
     process::Daemons,
     progress::Progress,
     settings::Settings,
@@ -37,10 +37,11 @@ pub(super) fn remove_all(settings: &Settings, progress: &Progress) -> Result<(),
     if left(settings)?.is_empty() && is_empty(&settings.run) {
         return Ok(());
     }
+    let ip = Ip::recorded(&settings.run);
     progress.run("ended the cluster and removed what it had made", || {
         end_processes(&settings.run);
         cgroups::remove(LIMIT)?;
-        network::remove();
+        network::remove(&ip);
         for path in made_mount_points(&settings.run).iter().rev() {
             // A folder that somebody else uses by now is not empty, and stays.
             let _ = fs::remove_dir(path);
@@ -53,6 +54,11 @@ pub(super) fn remove_all(settings: &Settings, progress: &Progress) -> Result<(),
             Err(ClusterError::Left { left })
         }
     })
+}
+
+/// Whether there is anything that [`down`] would end. What cannot be read says nothing.
+pub fn is_there(settings: &Settings) -> bool {
+    left(settings).is_ok_and(|left| !left.is_empty())
 }
 
 /// What still exists of the cluster outside its folders.
@@ -68,7 +74,7 @@ pub(super) fn left(settings: &Settings) -> Result<Vec<String>, FileError> {
             .iter()
             .map(|dir| format!("cgroup {}", dir.display())),
     );
-    left.extend(network::left());
+    left.extend(network::left()?);
     let made = made_mount_points(&settings.run);
     let ours = MOUNT_POINTS
         .iter()

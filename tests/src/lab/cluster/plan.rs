@@ -97,6 +97,11 @@ pub fn pki(run: &Path) -> PathBuf {
     run.join("pki")
 }
 
+/// Folder of the programs that a user of the cluster runs.
+pub fn bin(run: &Path) -> PathBuf {
+    run.join("bin")
+}
+
 /// The kubeconfig of this user of the cluster.
 pub fn kubeconfig(run: &Path, user: &str) -> PathBuf {
     run.join(format!("{user}.kubeconfig"))

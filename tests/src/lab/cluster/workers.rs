@@ -12,7 +12,7 @@ use super::{
 };
 use crate::lab::{
     files::{At, FileError, make_dir, read, remove, write, write_json},
-    network,
+    network::{self, Ip, NetworkError},
     node::{NodeSpec, Stage},
     process::{Daemon, Daemons, Process},
     settings::Settings,
@@ -24,6 +24,7 @@ pub(super) async fn start(
     node: Node,
     settings: &Settings,
     tools: &Tools,
+    ip: &Ip,
 ) -> Result<(), ClusterError> {
     make_mount_points(&settings.run)?;
     let spec = spec(node, settings, tools);
@@ -49,7 +50,7 @@ pub(super) async fn start(
     let daemons = Daemons::of(&settings.run);
     let unshare = daemons.start(&Daemon::new(node.name, Path::new("unshare"), args))?;
     let init = first_process(&daemons, node, unshare).await?;
-    Ok(network::connect(node, init)?)
+    Ok(network::connect(ip, node, init).map_err(NetworkError::from)?)
 }
 
 /// The node's first process is this same program, as it was when it was started: cargo may have

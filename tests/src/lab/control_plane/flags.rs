@@ -6,6 +6,9 @@ use crate::lab::pki::{
     cluster_ca, front_proxy_ca, identity, service_account_key, service_account_public_key,
 };
 
+/// Keeps a program from listening at all.
+const NO_PORT: &str = "--secure-port=0";
+
 /// Where etcd keeps its data and listens. It listens on loopback only, without TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Etcd {
@@ -117,11 +120,12 @@ fn args_alone() -> Vec<String> {
 }
 
 /// Arguments of kube-controller-manager. Its default rate would keep the first service accounts
-/// waiting for seconds, and its default plug-in folder lies in /usr.
+/// waiting for seconds, and its default plug-in folder lies in /usr. It listens on no port, as nobody
+/// asks it for health or metrics, and so does not meet that of another cluster on the machine.
 pub fn controller_manager(pki: &Path, kubeconfig: &Path, plugins: &Path) -> Vec<String> {
     vec![
         file("kubeconfig", kubeconfig),
-        "--bind-address=127.0.0.1".to_owned(),
+        NO_PORT.to_owned(),
         "--leader-elect=false".to_owned(),
         file(
             "service-account-private-key-file",
@@ -136,11 +140,11 @@ pub fn controller_manager(pki: &Path, kubeconfig: &Path, plugins: &Path) -> Vec<
     ]
 }
 
-/// Arguments of kube-scheduler.
+/// Arguments of kube-scheduler. It listens on no port either.
 pub fn scheduler(kubeconfig: &Path) -> Vec<String> {
     vec![
         file("kubeconfig", kubeconfig),
-        "--bind-address=127.0.0.1".to_owned(),
+        NO_PORT.to_owned(),
         "--leader-elect=false".to_owned(),
     ]
 }
@@ -177,6 +181,15 @@ mod tests {
         assert!(whole.contains(&kubelet));
         assert!(!alone.contains(&kubelet));
         assert!(alone.contains(&"--disable-admission-plugins=ServiceAccount".to_owned()));
+    }
+
+    #[test]
+    fn controllers_listen_nowhere() {
+        let path = Path::new("/x");
+        for args in [controller_manager(path, path, path), scheduler(path)] {
+            assert!(args.contains(&"--secure-port=0".to_owned()), "{args:?}");
+            assert!(!args.iter().any(|arg| arg.contains("bind-address")));
+        }
     }
 
     #[test]

@@ -1,13 +1,19 @@
-//! The image that jobs run in: Debian with Open MPI 4, Python and mpi4py.
+//! The image that jobs run in: Debian with Open MPI 4, Python and mpi4py, of pinned packages alone.
 
-use std::{ffi::OsString, fs, process::Command};
+use std::{
+    ffi::OsString,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use super::{Image, ImageError, make, oci::ImageConfig};
 use crate::{
-    debian::mirror,
+    debian::Pinned,
     lab::{
-        command,
-        files::{At, make_dir, remove},
+        command::{self, CommandError},
+        files::{At, make_dir, read, remove, sha256, write},
         progress::Progress,
         settings::Settings,
         tools::{Tools, debian},
@@ -17,7 +23,10 @@ use crate::{
 /// Name of the image.
 pub const NAME: &str = "ipu-operator.local/openmpi:4";
 
-/// Packages beside Debian's smallest set.
+/// The packages of the image, with all that they need.
+const LOCK: &str = "tests/tools/openmpi.lock";
+
+/// Packages that are wanted for themselves, beside Debian's smallest set.
 const PACKAGES: &str = "openmpi-bin,python3,python3-mpi4py";
 
 /// What nobody reads in a container.
@@ -27,39 +36,27 @@ const LEFT_OUT: [&str; 3] = [
     "path-exclude=/usr/share/locale/*",
 ];
 
-/// Makes the image. apt checks every package against the signed lists of the release.
+/// Makes the image. The packages of the lock file are downloaded and checked; apt then installs from
+/// a repository that has these and no others, so the same lock file gives the same files.
 pub fn ensure(
     settings: &Settings,
     tools: &Tools,
     progress: &Progress,
 ) -> Result<Image, ImageError> {
-    let inputs = format!("{} {PACKAGES} {}", debian::SUITE, LEFT_OUT.join(" "));
+    let lock = read(&settings.checkout.join(LOCK))?;
+    let pinned = Pinned::parse(LOCK, debian::SUITE, &lock).map_err(ImageError::Debian)?;
+    let inputs = format!("{lock} {PACKAGES} {}", LEFT_OUT.join(" "));
     make(settings, progress, NAME, &inputs, |dir| {
         let layer = dir.join("layer.tar");
         let work = dir.join("work");
+        let repository = work.join("repository");
         make_dir(&work)?;
-        let mirror = mirror().map_err(ImageError::Debian)?;
-        // mmdebstrap mounts into the tree that it makes: in a namespace of its own, so that a killed
-        // one leaves no mount.
-        let mut mmdebstrap = Command::new("unshare");
-        mmdebstrap
-            .args(["--mount", "--propagation=private"])
-            .arg(tools.debian().path("usr/bin/mmdebstrap"))
-            .args(["--quiet", "--mode=root", "--variant=minbase"])
-            .arg(format!("--include={PACKAGES}"))
-            .arg("--aptopt=APT::Install-Recommends \"false\"")
-            .args(LEFT_OUT.map(|rule| format!("--dpkgopt={rule}")))
-            .arg(debian::SUITE)
-            .arg(&layer)
-            .arg(mirror)
-            .env("PATH", with_helpers(tools))
-            .env("TMPDIR", &work)
-            .env("SOURCE_DATE_EPOCH", "0")
-            .env_remove("APT_CONFIG");
-        command::run(&mut mmdebstrap).map_err(|source| ImageError::Command {
-            action: "make a root file system with Open MPI",
-            source,
-        })?;
+        let apt = settings.cache.join("apt");
+        let debs = pinned
+            .download(&apt, &repository)
+            .map_err(ImageError::Debian)?;
+        write_index(&repository, &debs)?;
+        bootstrap(tools, &repository, &work, &layer)?;
         remove(&work)?;
         fs::metadata(&layer).at("read", &layer)?;
         let config = ImageConfig {
@@ -71,6 +68,64 @@ pub fn ensure(
         };
         Ok((layer, config))
     })
+}
+
+/// Makes the folder a repository: the index repeats what the packages say of themselves.
+fn write_index(repository: &Path, debs: &[PathBuf]) -> Result<(), ImageError> {
+    let mut index = String::new();
+    for deb in debs {
+        let mut fields = Command::new("dpkg-deb");
+        let fields = command::output(fields.arg("--field").arg(deb))
+            .map_err(failed("read a Debian package"))?;
+        let name = deb.file_name().unwrap_or_default().to_string_lossy();
+        let size = fs::metadata(deb).at("read", deb)?.len();
+        let digest = sha256(deb)?;
+        // Writing to a String cannot fail.
+        let _ = write!(
+            index,
+            "{fields}Filename: ./{name}\nSize: {size}\nSHA256: {digest}\n\n"
+        );
+    }
+    Ok(write(&repository.join("Packages"), index)?)
+}
+
+/// Installs the packages of the repository into a new root file system, and packs that.
+fn bootstrap(
+    tools: &Tools,
+    repository: &Path,
+    work: &Path,
+    layer: &Path,
+) -> Result<(), ImageError> {
+    // A list of sources separates its words by spaces.
+    let repository = repository.display().to_string().replace(' ', "%20");
+    // mmdebstrap mounts into the tree that it makes: in a namespace of its own, so that a killed
+    // one leaves no mount.
+    let mut mmdebstrap = Command::new("unshare");
+    mmdebstrap
+        .args(["--mount", "--propagation=private"])
+        .arg(tools.debian().path("usr/bin/mmdebstrap"))
+        .args(["--quiet", "--mode=root", "--variant=minbase"])
+        .arg(format!("--include={PACKAGES}"))
+        .arg("--aptopt=APT::Install-Recommends \"false\"")
+        .args(LEFT_OUT.map(|rule| format!("--dpkgopt={rule}")))
+        // It names a folder of this machine.
+        .arg("--customize-hook=rm \"$1/etc/apt/sources.list\"")
+        // No suite: the repository is all there is.
+        .arg("")
+        .arg(layer)
+        // Every package has been checked against the lock file.
+        .arg(format!("deb [trusted=yes] copy:{repository} ./"))
+        .env("PATH", with_helpers(tools))
+        .env("TMPDIR", work)
+        .env("SOURCE_DATE_EPOCH", "0")
+        .env_remove("APT_CONFIG");
+    command::run(&mut mmdebstrap).map_err(failed(
+        "make a root file system of the packages in tests/tools/openmpi.lock",
+    ))
+}
+
+fn failed(action: &'static str) -> impl FnOnce(CommandError) -> ImageError {
+    move |source| ImageError::Command { action, source }
 }
 
 /// PATH with the programs that come with mmdebstrap before those of the machine.

@@ -1,6 +1,6 @@
 //! Makes a node's namespaces look like a machine of its own: mounts, network, tools, configuration.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use nix::errno::Errno;
 
@@ -9,8 +9,9 @@ use crate::{
     lab::{
         cgroups,
         cluster::plan::HOST_IP,
-        command,
         files::{At, FileError, make_dir, read, write},
+        network::Ip,
+        tools::debian::Root,
     },
     wait::{Seen, until},
 };
@@ -74,7 +75,7 @@ async fn connect(spec: &NodeSpec) -> Result<(), NodeError> {
         commands.push(vec!["route", "add", range, "via", gateway]);
     }
     for args in commands {
-        command::run(Command::new("ip").args(args))?;
+        Ip::of(Root::new(spec.debian.clone())).run(&args)?;
     }
     let forward = Path::new("/proc/sys/net/ipv4/ip_forward");
     fs::write(forward, "1").at("write", forward)?;

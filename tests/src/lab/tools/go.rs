@@ -23,7 +23,8 @@ pub struct GoTool {
     pub module: &'static str,
     /// What is built.
     pub programs: &'static [Program],
-    /// String variables that are set at link time; `VERSION` stands for the version.
+    /// String variables that are set at link time; `VERSION` stands for the version, `MINOR` for its
+    /// second number, and `CLIENT` for that of the Kubernetes client in the module.
     pub variables: &'static [(&'static str, &'static str)],
 }
 
@@ -120,7 +121,15 @@ pub const TOOLS: [GoTool; 8] = [
         folder: "helm",
         module: "helm.sh/helm/v3",
         programs: &[program("helm", "helm.sh/helm/v3/cmd/helm")],
-        variables: &[("helm.sh/helm/v3/internal/version.version", "vVERSION")],
+        // The last four as in Helm's own Makefile: without them it takes every cluster that it does
+        // not ask for Kubernetes 1.20.
+        variables: &[
+            ("helm.sh/helm/v3/internal/version.version", "vVERSION"),
+            ("helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor", "1"),
+            ("helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor", "CLIENT"),
+            ("helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor", "1"),
+            ("helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor", "CLIENT"),
+        ],
     },
     GoTool {
         folder: "helm-unittest",
@@ -158,8 +167,8 @@ pub fn ensure(
 ) -> Result<PathBuf, ToolsError> {
     let pins = settings.tool_pins().join(tool.folder);
     let version = version(tool, &pins)?;
-    let flags = link_flags(tool, &version);
     let sums = read(&pins.join("go.sum"))?;
+    let flags = link_flags(tool, &version, &sums);
     let inputs = sha256_of(format!("{}{sums}{flags}", read(&pins.join("go.mod"))?));
     let dir = settings.cache.join(format!("{}-{version}", tool.folder));
     if !stored::is_intact(&dir, &inputs) {
@@ -198,13 +207,27 @@ fn required_version(go_mod: &str, module: &str) -> Option<String> {
         .map(|(_, version)| version)
 }
 
+/// The second number of the Kubernetes client's version in `go.sum`. A line with `/go.mod` is only
+/// about what a version requires.
+fn client_minor(sums: &str) -> Option<&str> {
+    let lines = sums.lines().map(str::split_whitespace);
+    let mut versions = lines.filter_map(|mut words| {
+        let of_client = words.next()? == "k8s.io/client-go";
+        words.next().filter(|_| of_client)
+    });
+    let version = versions.find(|version| !version.ends_with("/go.mod"))?;
+    version.split('.').nth(1)
+}
+
 /// What the linker is told: no symbol tables, and the version where the program shows one.
-fn link_flags(tool: &GoTool, version: &str) -> String {
+fn link_flags(tool: &GoTool, version: &str, sums: &str) -> String {
     let minor = version.split('.').nth(1).unwrap_or_default();
+    let client = client_minor(sums).unwrap_or_default();
     tool.variables
         .iter()
         .map(|(name, value)| {
             let value = value.replace("VERSION", version).replace("MINOR", minor);
+            let value = value.replace("CLIENT", client);
             format!(" -X {name}={value}")
         })
         .fold("-s -w".to_owned(), |flags, flag| flags + &flag)
@@ -254,9 +277,27 @@ mod tests {
     }
 
     #[test]
+    fn helm_takes_a_cluster_for_the_version_of_its_client() {
+        let helm = TOOLS.iter().find(|tool| tool.folder == "helm").unwrap();
+        let sums = "k8s.io/client-go v0.36.0/go.mod h1:x=\n\
+                    k8s.io/client-go v0.37.0 h1:y=\n\
+                    k8s.io/client-go v0.37.0/go.mod h1:z=\n";
+        let flags = link_flags(helm, "3.22.0", sums);
+        for package in ["chartutil", "lint/rules"] {
+            let name = format!("helm.sh/helm/v3/pkg/{package}.k8sVersion");
+            assert!(flags.contains(&format!("-X {name}Major=1 ")), "{flags}");
+            assert!(flags.contains(&format!("-X {name}Minor=37")), "{flags}");
+        }
+        assert_eq!(
+            client_minor(include_str!("../../../tools/helm/go.sum")),
+            Some("37")
+        );
+    }
+
+    #[test]
     fn kubernetes_knows_its_version() {
         assert_eq!(
-            link_flags(&TOOLS[0], "1.36.3"),
+            link_flags(&TOOLS[0], "1.36.3", ""),
             "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 \
              -X k8s.io/component-base/version.gitMajor=1 \
              -X k8s.io/component-base/version.gitMinor=36"

@@ -1,0 +1,254 @@
+//! Ctrl-C and SIGTERM: the first stops the work, so that the lab can tidy up; the second ends the lab.
+//!
+//! Commands of a lab that watches for signals run in process groups of their own. So a Ctrl-C on the
+//! terminal reaches the lab alone: it passes the signal on to a build, and keeps it from the commands
+//! that end the cluster.
+
+use std::{
+    io::{self, IsTerminal},
+    os::unix::process::CommandExt,
+    process::{Command, Output, Stdio},
+    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+use tokio::signal::unix::{self, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// Exit status of a lab that was interrupted, as shells have it.
+pub const STATUS: u8 = 130;
+
+/// What the first signal does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum First {
+    /// It stops the work of [`unless`], and whoever called that ends the cluster.
+    EndCluster,
+    /// It ends the lab, which says this.
+    Leave(&'static str),
+}
+
+/// What signals mean at this time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Nobody watches: they end the process, and the commands on its terminal with it.
+    Unwatched,
+    /// They stop the work and its commands.
+    Working,
+    /// The cluster is being ended, which the first one does not disturb.
+    Ending,
+}
+
+/// The commands that run now, by the ids of their process groups.
+struct Commands {
+    phase: Phase,
+    groups: Vec<u32>,
+}
+
+static STOP: LazyLock<CancellationToken> = LazyLock::new(CancellationToken::new);
+static COMMANDS: Mutex<Commands> = Mutex::new(Commands {
+    phase: Phase::Unwatched,
+    groups: Vec::new(),
+});
+
+/// Begins to watch for Ctrl-C and SIGTERM.
+pub fn watch(first: First) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let signals = {
+        let _in_runtime = runtime.enter();
+        [SignalKind::interrupt(), SignalKind::terminate()].map(signal)
+    };
+    let [interrupts, terminations] = signals;
+    let (mut interrupts, mut terminations) = (interrupts?, terminations?);
+    commands().phase = Phase::Working;
+    // Work may block every other thread.
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            runtime.block_on(next(&mut interrupts, &mut terminations));
+            stop(first);
+            runtime.block_on(next(&mut interrupts, &mut terminations));
+            leave(
+                "stopped at once; `make down` ends what is left of the cluster",
+                Signal::SIGKILL,
+            )
+        })
+        .map(drop)
+}
+
+/// Whether a signal came.
+pub fn came() -> bool {
+    STOP.is_cancelled()
+}
+
+/// Says that from now on the cluster is being ended: commands run to their end whatever has come.
+pub fn ending() {
+    let mut commands = commands();
+    if commands.phase == Phase::Working {
+        commands.phase = Phase::Ending;
+    }
+}
+
+/// Does the work until it is done. Nothing is given where a signal came before.
+pub async fn unless<T>(work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        () = STOP.cancelled() => None,
+        // Work that blocks sees a signal only by its commands, which fail then.
+        done = work => (!came()).then_some(done),
+    }
+}
+
+/// Whether commands must be kept from the signals of the terminal.
+pub fn is_watched() -> bool {
+    commands().phase != Phase::Unwatched
+}
+
+/// Runs a command to its end with no input. After a signal that stops the work it is refused.
+pub fn output(command: &mut Command) -> io::Result<Output> {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let child = {
+        // Nobody may stop the commands between the start of this one and its note.
+        let mut commands = commands();
+        match commands.phase {
+            Phase::Unwatched => {}
+            Phase::Working if came() => return Err(io::Error::other("the lab was interrupted")),
+            Phase::Working | Phase::Ending => {
+                command.process_group(0);
+            }
+        }
+        let child = command.spawn()?;
+        commands.groups.push(child.id());
+        child
+    };
+    let id = child.id();
+    let output = child.wait_with_output();
+    commands().groups.retain(|group| *group != id);
+    output
+}
+
+fn commands() -> MutexGuard<'static, Commands> {
+    COMMANDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Commands {
+    fn signal(&self, signal: Signal) {
+        if self.phase == Phase::Unwatched {
+            return;
+        }
+        for group in self.groups.iter().filter_map(|id| i32::try_from(*id).ok()) {
+            // It may have ended by itself.
+            let _ = killpg(Pid::from_raw(group), signal);
+        }
+    }
+}
+
+async fn next(interrupts: &mut unix::Signal, terminations: &mut unix::Signal) {
+    tokio::select! {
+        _ = interrupts.recv() => {}
+        _ = terminations.recv() => {}
+    }
+}
+
+/// What the first signal does.
+fn stop(first: First) {
+    let hint = match first {
+        First::EndCluster => "ending the cluster; a second Ctrl-C leaves it as it is",
+        First::Leave(hint) => leave(hint, Signal::SIGTERM),
+    };
+    let commands = commands();
+    STOP.cancel();
+    if commands.phase == Phase::Working {
+        commands.signal(Signal::SIGTERM);
+    }
+    drop(commands);
+    say(hint);
+}
+
+fn leave(hint: &str, signal: Signal) -> ! {
+    commands().signal(signal);
+    say(hint);
+    std::process::exit(i32::from(STATUS))
+}
+
+fn say(hint: &str) {
+    // On a terminal the line has the `^C` by now, and perhaps a step.
+    let gap = if io::stderr().is_terminal() { "\n" } else { "" };
+    eprintln!("{gap}lab: interrupted: {hint}");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read};
+
+    use nix::sys::signal::kill;
+
+    use super::*;
+
+    /// Says that the test's program is to be a lab that works until a signal comes.
+    const AS_LAB: &str = "IPU_OPERATOR_TEST_INTERRUPTED";
+
+    fn be_a_lab() -> ! {
+        watch(First::EndCluster).unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let done = runtime.block_on(unless(async {
+            println!("working");
+            output(Command::new("sleep").arg("1000"))
+        }));
+        ending();
+        let ended = output(&mut Command::new("true")).unwrap();
+        println!("stopped: {}, ended: {}", done.is_none(), ended.status);
+        std::process::exit(i32::from(STATUS))
+    }
+
+    #[test]
+    fn the_first_signal_stops_a_command_and_lets_the_cluster_be_ended() {
+        const NAME: &str = "the_first_signal_stops_a_command_and_lets_the_cluster_be_ended";
+        if std::env::var_os(AS_LAB).is_some() {
+            be_a_lab();
+        }
+        let mut lab = Command::new(std::env::current_exe().unwrap())
+            .args(["--nocapture", NAME])
+            .env(AS_LAB, "1")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(lab.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("working") {
+            line.clear();
+            assert_ne!(said.read_line(&mut line).unwrap(), 0, "it never worked");
+        }
+        let pid = Pid::from_raw(i32::try_from(lab.id()).unwrap());
+        kill(pid, Signal::SIGTERM).unwrap();
+        let mut rest = String::new();
+        said.read_to_string(&mut rest).unwrap();
+        let output = lab.wait_with_output().unwrap();
+        assert!(
+            rest.contains("stopped: true, ended: exit status: 0"),
+            "{rest}"
+        );
+        assert_eq!(output.status.code(), Some(i32::from(STATUS)));
+        let hint = "lab: interrupted: ending the cluster; a second Ctrl-C leaves it as it is\n";
+        assert_eq!(String::from_utf8_lossy(&output.stderr), hint);
+    }
+
+    #[test]
+    fn a_command_gives_what_it_printed_and_is_forgotten() {
+        let mut echo = Command::new("/bin/sh");
+        let output = output(echo.args(["-c", "echo one; echo two >&2"])).unwrap();
+        assert_eq!(output.stdout, b"one\n");
+        assert_eq!(output.stderr, b"two\n");
+        assert!(!is_watched());
+        assert!(output.status.success());
+    }
+}

@@ -1,0 +1,126 @@
+//! The check that every `make` target begins with: one sentence about what is missing, and nothing more.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::sources::repository;
+
+/// Every program that any target asks for.
+const PROGRAMS: [&str; 8] = [
+    "cargo", "cc", "unshare", "setsid", "go", "apt-get", "dpkg", "perl",
+];
+/// What the fake `uname` and `id` say of a machine on which everything works: `uname -s`, `uname -m`
+/// and `id -u`.
+const GOOD: [&str; 3] = ["Linux", "x86_64", "0"];
+
+/// Runs the check on a machine that has `programs`, and of which `uname` and `id` say `facts`.
+fn preflight(target: &str, programs: &[&str], [system, machine, user]: [&str; 3]) -> Output {
+    let path = tempfile::tempdir().unwrap();
+    for program in programs {
+        make_program(&path.path().join(program), "exit 1");
+    }
+    let uname = format!("case $1 in -s) echo {system} ;; -m) echo {machine} ;; esac");
+    make_program(&path.path().join("uname"), &uname);
+    make_program(&path.path().join("id"), &format!("echo {user}"));
+    Command::new("/bin/sh")
+        .arg(repository().join("tests/preflight.sh"))
+        .arg(target)
+        .env("PATH", path.path())
+        .output()
+        .unwrap()
+}
+
+fn make_program(path: &Path, script: &str) {
+    fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// The check refuses with exactly one line on standard error.
+fn assert_refused(output: &Output, target: &str, reason: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        said,
+        format!("make {target} cannot run here: {reason}\n"),
+        "{reason}"
+    );
+    assert_eq!(output.status.code(), Some(1), "{reason}");
+    assert!(output.stdout.is_empty(), "{reason}");
+}
+
+#[test]
+fn a_machine_with_everything_is_let_through_in_silence() {
+    for target in ["demo", "up", "down", "dist", "check", "test", "bench"] {
+        let output = preflight(target, &PROGRAMS, GOOD);
+        assert!(output.status.success(), "{target}: {output:?}");
+        assert!(output.stderr.is_empty(), "{target}: {output:?}");
+    }
+}
+
+#[test]
+fn a_missing_program_is_named_with_what_to_install() {
+    let packages = "runc and the packet-filter tools come from Debian packages; use Debian 12";
+    for (target, program, advice) in [
+        ("demo", "cargo", "install Rust 1.95 or later"),
+        (
+            "check",
+            "cc",
+            "install a C compiler (apt-get install gcc libc6-dev)",
+        ),
+        (
+            "down",
+            "setsid",
+            "install util-linux (apt-get install util-linux)",
+        ),
+        (
+            "up",
+            "unshare",
+            "install util-linux (apt-get install util-linux)",
+        ),
+        ("demo", "go", "install Go 1.26 or later"),
+        ("test", "apt-get", packages),
+        ("bench", "dpkg", packages),
+        (
+            "demo",
+            "perl",
+            "mmdebstrap, which makes the jobs' image, needs it (apt-get install perl)",
+        ),
+    ] {
+        let there = PROGRAMS.into_iter().filter(|name| *name != program);
+        let output = preflight(target, &there.collect::<Vec<_>>(), GOOD);
+        let reason = format!("there is no {program} on PATH; {advice}.");
+        assert_refused(&output, target, &reason);
+    }
+}
+
+#[test]
+fn another_machine_or_user_is_told_what_to_use() {
+    let cases = [
+        (
+            ["Darwin", "x86_64", "0"],
+            "this is Darwin, and real nodes need Linux; use a virtual machine with Debian 12.",
+        ),
+        (
+            ["Linux", "aarch64", "0"],
+            "this machine is aarch64, and the lab builds for x86_64; use an x86_64 machine.",
+        ),
+        (
+            ["Linux", "x86_64", "1000"],
+            "namespaces and network devices need root; \
+             run it as root (sudo env \"PATH=$PATH\" make demo).",
+        ),
+    ];
+    for (facts, reason) in cases {
+        assert_refused(&preflight("demo", &PROGRAMS, facts), "demo", reason);
+    }
+}
+
+#[test]
+fn what_changes_nothing_needs_neither_root_nor_go() {
+    let user = ["Linux", "x86_64", "1000"];
+    for target in ["check", "dist"] {
+        let output = preflight(target, &["cargo", "cc"], user);
+        assert!(output.status.success(), "{target}: {output:?}");
+    }
+}
