@@ -63,12 +63,13 @@ impl Apt {
         })
     }
 
-    /// Whether the mirror has this version.
+    /// Whether the mirror has this version. Of one that it does not have, `apt-cache` says nothing,
+    /// and ends well.
     fn has(&self, package: &Package) -> bool {
         let mut show = Command::new("apt-cache");
         show.env("APT_CONFIG", &self.config)
             .args(["show", &package.full_name()]);
-        command::run(&mut show).is_ok()
+        command::output(&mut show).is_ok_and(|said| !said.trim().is_empty())
     }
 
     fn get<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
