@@ -44,7 +44,7 @@ fn embed(core: &mut Vec<u8>, slot: Slot) -> anyhow::Result<()> {
     let mut resolve = Resolve::default();
     let package = resolve.push_str(Path::new("policy.wit"), CONTRACT)?;
     let world = resolve.select_world(&[package], Some(slot.world()))?;
-    embed_component_metadata(core, &resolve, world, StringEncoding::UTF8, false)
+    embed_component_metadata(core, &resolve, world, StringEncoding::UTF8)
 }
 
 fn encode(core: &[u8]) -> anyhow::Result<Vec<u8>> {
