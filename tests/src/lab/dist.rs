@@ -65,7 +65,11 @@ impl Dist {
                 .args(["--package", "tests", "--bin", "lab"])
                 .args(["--bin", "vipu-simulator"])
                 // The features that the lab itself was built with, so that nothing is built twice.
-                .args(["--no-default-features", "--features", "ipu-operator/operator"]);
+                .args([
+                    "--no-default-features",
+                    "--features",
+                    "ipu-operator/operator",
+                ]);
             build("the operator", &mut cargo)
         })?;
         progress.run("built the agent", || {
