@@ -29,6 +29,7 @@ fn options(slots: &[Slot]) -> PolicyOptions {
         guests_dir: guests().to_owned(),
         policies_dir: None,
         compile_cache_dir: None,
+        compiler: None,
         settings: json!({ "maxIpusPerJob": 64 }),
         slots: slots.to_vec(),
         limits: Limits::default(),
