@@ -91,17 +91,13 @@ pub fn checkout() -> &'static Path {
 /// nothing has changed. What it makes depends on nothing but the sources and the compiler.
 pub fn build() -> Result<PathBuf, BuildError> {
     let toolchain = toolchain::find(&cache()?)?;
-    let target_dir = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| checkout().join("target"), PathBuf::from)
-        .join("guests");
     for guest in GUESTS {
-        toolchain::output(&mut cargo(guest, &toolchain, &target_dir))?;
+        toolchain::output(&mut cargo(guest, &toolchain, &target_dir()))?;
     }
     let dist = checkout().join("dist/guests");
     fs::create_dir_all(&dist).map_err(at(&dist))?;
     for guest in GUESTS {
-        let file = format!("guest_{}.wasm", guest.name.replace('-', "_"));
-        let core = target_dir.join(TARGET).join("guest").join(file);
+        let core = core_module(guest);
         let core = fs::read(&core).map_err(at(&core))?;
         let component = componentize(&core, None).map_err(|source| BuildError::Componentize {
             guest: guest.name,
@@ -110,6 +106,18 @@ pub fn build() -> Result<PathBuf, BuildError> {
         put(guest, &dist, &component)?;
     }
     Ok(dist)
+}
+
+/// The core module of a guest, as the compiler leaves it; `build` makes it.
+pub fn core_module(guest: Guest) -> PathBuf {
+    let file = format!("guest_{}.wasm", guest.name.replace('-', "_"));
+    target_dir().join(TARGET).join("guest").join(file)
+}
+
+fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| checkout().join("target"), PathBuf::from)
+        .join("guests")
 }
 
 /// Puts a component into the folder, if the operator would take it and it is not there already.

@@ -19,7 +19,7 @@ use serde_json::json;
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The folder of the built guests.
-fn guests() -> &'static Path {
+pub(crate) fn guests() -> &'static Path {
     static GUESTS: OnceLock<PathBuf> = OnceLock::new();
     GUESTS.get_or_init(|| tests::guests::build().expect("the guests can be built"))
 }
