@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use ipu_operator::api::crd;
 use ipu_operator::api::ipupartition::{
     IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner, PartitionPhase,
 };
@@ -14,21 +13,27 @@ use ipu_operator::proxy::{self, ProxyOptions, Times};
 use ipu_operator::release::ReleaseOptions;
 use ipu_operator::wasm::Policies;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Namespace, Pod, PodSpec};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use tests::lab::control_plane::ControlPlane;
 use tests::simulator::faults::Method;
+use tests::simulator::pod::Wanted;
 use tests::simulator::{Options, Simulator};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+use super::setting::{apply, install};
 
 /// How long anything may take on a busy machine.
 const BOUND: Duration = Duration::from_secs(90);
 
 /// Where the release would be.
 pub(crate) const NAMESPACE: &str = "ipu-operator-system";
+
+/// The ConfigMap with the admin's list.
+pub(crate) const LIST: &str = "ipu-operator-vipu-controllers";
 
 /// IPUPartitions belong to no namespace, so that one scene at a time has the API server.
 static STAGE: Mutex<()> = Mutex::const_new(());
@@ -84,7 +89,7 @@ impl Scene {
             .collect();
         let map = ConfigMap {
             metadata: ObjectMeta {
-                name: Some("ipu-operator-vipu-controllers".to_owned()),
+                name: Some(LIST.to_owned()),
                 ..ObjectMeta::default()
             },
             data: Some(BTreeMap::from([(
@@ -177,6 +182,17 @@ impl Scene {
             .unwrap()
     }
 
+    /// The user changes an object by a merge patch.
+    pub(crate) async fn patch(
+        &self,
+        partition: &IPUPartition,
+        change: serde_json::Value,
+    ) -> Result<IPUPartition, kube::Error> {
+        let (name, params) = (partition.name_any(), PatchParams::default());
+        let patch = Patch::Merge(change);
+        self.partitions().patch(&name, &params, &patch).await
+    }
+
     pub(crate) async fn delete(&self, partition: &IPUPartition) {
         let name = partition.name_any();
         self.partitions()
@@ -225,6 +241,44 @@ impl Scene {
             }
         })
         .await;
+    }
+
+    /// The note of an event of this reason on an object.
+    pub(crate) async fn once_event(&self, name: &str, reason: &str) -> String {
+        let events = Api::<Event>::namespaced(self.client.clone(), "default");
+        eventually(&format!("{name} has an event {reason}"), async || {
+            let list = events.list(&Default::default()).await.unwrap();
+            let of_it = list.items.into_iter().filter(|event| {
+                let about = event.regarding.as_ref();
+                about.is_some_and(|about| about.name.as_deref() == Some(name))
+            });
+            let (found, others): (Vec<_>, Vec<_>) =
+                of_it.partition(|event| event.reason.as_deref() == Some(reason));
+            let mut notes = found.into_iter().filter_map(|event| event.note);
+            notes.next().ok_or(format!("{others:?}"))
+        })
+        .await
+    }
+
+    /// Puts a partition of this installation on a controller for which there is no IPUPartition.
+    pub(crate) async fn orphan(&self, pod: usize, owner: &PartitionOwner) -> String {
+        let namespaces = Api::<Namespace>::all(self.client.clone());
+        let system = namespaces.get("kube-system").await.unwrap();
+        let installation = format!("{}/{NAMESPACE}", system.uid().unwrap());
+        let id = names::partition_id(&installation, owner, 0, "a-request-of-old", 7);
+        self.put(pod, &id);
+        id
+    }
+
+    /// Makes a partition on a controller by hand.
+    pub(crate) fn put(&self, pod: usize, id: &str) {
+        let wanted = Wanted {
+            id: id.to_owned(),
+            ipus: 4,
+            ..Wanted::default()
+        };
+        let made = |world: &mut tests::simulator::World, now| world.pod.take(&wanted, now);
+        self.pods[pod].server.with(made).unwrap();
     }
 
     /// The ids on each controller.
@@ -343,58 +397,4 @@ pub(crate) async fn eventually<T>(what: &str, attempt: impl AsyncFn() -> Result<
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     listener.local_addr().unwrap().port()
-}
-
-/// The CRDs, the release's namespace, the service account that Pods need, and nothing of the scene before.
-async fn install(client: &Client) {
-    let crds = Api::<CustomResourceDefinition>::all(client.clone());
-    for definition in [crd::ipujob(), crd::ipupartition()] {
-        apply(crds.clone(), &definition).await;
-    }
-    let namespace = Namespace {
-        metadata: ObjectMeta {
-            name: Some(NAMESPACE.to_owned()),
-            ..ObjectMeta::default()
-        },
-        ..Namespace::default()
-    };
-    apply(Api::<Namespace>::all(client.clone()), &namespace).await;
-    let account = serde_json::from_value(serde_json::json!({"metadata": {"name": "default"}}));
-    let account: k8s_openapi::api::core::v1::ServiceAccount = account.unwrap();
-    apply(Api::namespaced(client.clone(), "default"), &account).await;
-    let partitions = Api::<IPUPartition>::all(client.clone());
-    eventually("the CRDs are served and empty", async || {
-        let list = partitions
-            .list(&Default::default())
-            .await
-            .map_err(|error| error.to_string())?;
-        for object in &list {
-            let nothing = Patch::Merge(serde_json::json!({"metadata": {"finalizers": null}}));
-            let name = object.name_any();
-            let _ = partitions
-                .patch(&name, &PatchParams::default(), &nothing)
-                .await;
-            let _ = partitions.delete(&name, &DeleteParams::default()).await;
-        }
-        if list.items.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("{} objects", list.items.len()))
-        }
-    })
-    .await;
-}
-
-async fn apply<K>(api: Api<K>, object: &K)
-where
-    K: kube::Resource<DynamicType = ()>
-        + Clone
-        + std::fmt::Debug
-        + serde::Serialize
-        + serde::de::DeserializeOwned,
-{
-    let params = PatchParams::apply("tests").force();
-    api.patch(&object.name_any(), &params, &Patch::Apply(object))
-        .await
-        .unwrap();
 }
