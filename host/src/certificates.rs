@@ -8,6 +8,7 @@ pub mod bundle;
 pub mod decide;
 pub mod issue;
 pub mod keep;
+pub mod owner;
 pub mod secret;
 
 /// The DNS names by which an API server, or a person in the cluster, reaches the webhooks' Service.

@@ -16,6 +16,7 @@ mod release;
 pub mod step;
 pub mod sweep;
 pub mod tracker;
+mod unreadable;
 mod wanted;
 
 use std::sync::Arc;

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::wasm::model::Slot;
 use crate::wasm::{
-    CONTRACT, CompileError, ComponentizeError, InspectError, Inspection, compile_as_child,
+    CONTRACT, CompileError, ComponentizeError, InspectError, Inspection, Limits, compile_as_child,
     componentize, inspect,
 };
 
@@ -53,6 +54,12 @@ enum PolicyCommand {
         /// The folder.
         #[arg(long)]
         compile_cache_dir: PathBuf,
+        /// Most processor time that it may take, in seconds.
+        #[arg(long)]
+        seconds: u64,
+        /// Most memory that it may take, in bytes.
+        #[arg(long)]
+        memory: u64,
     },
 }
 
@@ -146,7 +153,16 @@ pub fn run(args: PolicyArgs, out: &mut impl io::Write) -> Result<(), PolicyCliEr
         PolicyCommand::Compile {
             file,
             compile_cache_dir,
-        } => Ok(compile_as_child(&file, &compile_cache_dir)?),
+            seconds,
+            memory,
+        } => {
+            let limits = Limits {
+                compile_time: Duration::from_secs(seconds),
+                compile_memory: memory,
+                ..Limits::default()
+            };
+            Ok(compile_as_child(&file, &compile_cache_dir, limits)?)
+        }
     }
 }
 

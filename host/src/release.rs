@@ -35,6 +35,7 @@ impl ReleaseOptions {
             guests_dir: self.guests_dir.clone(),
             policies_dir: self.policies_dir.clone(),
             compile_cache_dir: self.compile_cache_dir.clone(),
+            compiler: std::env::current_exe().ok(),
             settings,
             slots: slots.to_vec(),
             limits: Limits::default(),

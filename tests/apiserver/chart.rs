@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod admin;
+mod arguments;
 
 use std::process::Command;
 
@@ -28,7 +29,12 @@ fn every_template_is_as_its_suite_says() {
 #[tokio::test]
 async fn what_helm_renders_is_taken() {
     let admin = Admin::new("chart-rendered").await;
-    for values in [None, Some("alpha-5.yaml"), Some("version-1.2.0.yaml")] {
+    for values in [
+        None,
+        Some("alpha-5.yaml"),
+        Some("version-1.2.0.yaml"),
+        Some("everything.yaml"),
+    ] {
         let values = values.map(|name| format!("{}/tests/values/{name}", admin.chart()));
         let values: Vec<&str> = values.iter().flat_map(|path| ["--values", path]).collect();
         let lint = [
@@ -162,11 +168,13 @@ async fn upgrade_and_rollback_keep_what_is_not_the_charts() {
         "mutatingwebhookconfiguration",
         "validatingwebhookconfiguration",
     ];
-    let ca_bundle = "jsonpath={.webhooks[0].clientConfig.caBundle}";
+    let written =
+        "jsonpath={.webhooks[0].clientConfig.caBundle} {.metadata.ownerReferences[0].name}";
     let kept = |when: &str| {
         for kind in webhooks {
-            let bundle = admin.kubectl(&["get", kind, admin.name, "--output", ca_bundle]);
-            assert_eq!(bundle.unwrap(), CA_BUNDLE, "{kind} {when}");
+            let bundle = admin.kubectl(&["get", kind, admin.name, "--output", written]);
+            let expected = format!("{CA_BUNDLE} {}", admin.name);
+            assert_eq!(bundle.unwrap(), expected, "{kind} {when}");
         }
         let name = format!("{}-vipu-controllers", admin.name);
         let list = ["get", "configmap", &name, "--namespace", admin.name];
@@ -180,7 +188,14 @@ async fn upgrade_and_rollback_keep_what_is_not_the_charts() {
     admin.helm_upgrade(&[]);
     for kind in webhooks {
         let bundle = "/webhooks/0/clientConfig/caBundle";
-        let patch = format!(r#"[{{"op":"add","path":"{bundle}","value":"{CA_BUNDLE}"}}]"#);
+        let owner = format!(
+            r#"{{"apiVersion":"v1","kind":"Namespace","name":"{}","uid":"a-uid"}}"#,
+            admin.name
+        );
+        let patch = format!(
+            r#"[{{"op":"add","path":"{bundle}","value":"{CA_BUNDLE}"}},
+                {{"op":"add","path":"/metadata/ownerReferences","value":[{owner}]}}]"#
+        );
         let patch = ["patch", kind, admin.name, "--type=json", "--patch", &patch];
         admin.kubectl(&patch).unwrap();
     }
@@ -204,6 +219,7 @@ async fn rights_are_enough_and_no_more() {
     admin.helm_upgrade(&[]);
     let secret = format!("secrets/{}-admission", admin.name);
     let own_webhooks = format!("mutatingwebhookconfigurations/{}", admin.name);
+    let own_namespace = format!("namespaces/{}", admin.name);
     let cases = [
         (
             "controller-manager",
@@ -238,6 +254,21 @@ async fn rights_are_enough_and_no_more() {
             "controller-manager",
             "patch",
             "mutatingwebhookconfigurations/other",
+            "",
+            false,
+        ),
+        (
+            "controller-manager",
+            "delete",
+            "validatingwebhookconfigurations/other",
+            "",
+            false,
+        ),
+        ("controller-manager", "get", &own_namespace, "", true),
+        (
+            "controller-manager",
+            "get",
+            "namespaces/kube-system",
             "",
             false,
         ),

@@ -1,7 +1,10 @@
 //! The vipu-proxy on a real API server and simulated V-IPU controllers: what becomes of IPUPartitions.
 
+mod edited;
 mod faults;
 mod install;
 mod leftovers;
+mod list;
 mod placement;
+mod reset;
 mod scene;

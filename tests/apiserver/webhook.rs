@@ -4,8 +4,11 @@ mod fixture;
 
 use std::path::Path;
 
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tests::guests::checkout;
@@ -149,6 +152,28 @@ async fn a_blanked_authority_is_put_back() {
         .unwrap();
     eventually("the authority is back", async || {
         Seen::when(bundle().await, |bundle| *bundle == before)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn both_configurations_belong_to_the_releases_namespace() {
+    let webhooks = Webhooks::shared().await;
+    let namespaces: Api<Namespace> = Api::all(webhooks.client());
+    let uid = namespaces.get("default").await.unwrap().uid().unwrap();
+    let mutating: Api<MutatingWebhookConfiguration> = Api::all(webhooks.client());
+    let validating: Api<ValidatingWebhookConfiguration> = Api::all(webhooks.client());
+    eventually("the Namespace to be the only owner of both", async || {
+        let mutating = mutating.get(fixture::CONFIGURATION).await.unwrap();
+        let validating = validating.get(fixture::CONFIGURATION).await.unwrap();
+        let owners = [mutating.owner_references(), validating.owner_references()];
+        let owners = owners.map(<[_]>::to_vec);
+        Seen::when(owners, |owners| {
+            owners.iter().all(|owners| {
+                owners.len() == 1
+                    && (owners[0].kind.as_str(), &owners[0].uid) == ("Namespace", &uid)
+            })
+        })
     })
     .await;
 }

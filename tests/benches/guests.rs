@@ -43,6 +43,7 @@ fn options(guests: &Path, slots: &[Slot]) -> PolicyOptions {
         guests_dir: guests.to_owned(),
         policies_dir: None,
         compile_cache_dir: None,
+        compiler: None,
         settings: json!({}),
         slots: slots.to_vec(),
         limits: Limits::default(),

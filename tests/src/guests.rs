@@ -96,22 +96,16 @@ pub fn checkout() -> &'static Path {
 /// nothing has changed. What it makes depends on nothing but the sources and the compiler.
 pub fn build() -> Result<PathBuf, BuildError> {
     let toolchain = toolchain::find(&cache()?)?;
-    let target_dir = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| checkout().join("target"), PathBuf::from)
-        .join("guests");
     for guest in GUESTS {
-        command::run(&mut cargo(guest, &toolchain, &target_dir)).map_err(|source| {
-            BuildError::Compile {
-                guest: guest.name,
-                source,
-            }
+        command::run(&mut cargo(guest, &toolchain)).map_err(|source| BuildError::Compile {
+            guest: guest.name,
+            source,
         })?;
     }
     let dist = checkout().join("dist/guests");
     make_dir(&dist)?;
     for guest in GUESTS {
-        let file = format!("guest_{}.wasm", guest.name.replace('-', "_"));
-        let core = target_dir.join(TARGET).join("guest").join(file);
+        let core = core_module(guest);
         let core = fs::read(&core).at("read", &core)?;
         let component = componentize(&core, None).map_err(|source| BuildError::Componentize {
             guest: guest.name,
@@ -120,6 +114,18 @@ pub fn build() -> Result<PathBuf, BuildError> {
         put(guest, &dist, &component)?;
     }
     Ok(dist)
+}
+
+/// The core module of a guest, as the compiler leaves it; `build` makes it.
+pub fn core_module(guest: Guest) -> PathBuf {
+    let file = format!("guest_{}.wasm", guest.name.replace('-', "_"));
+    target_dir().join(TARGET).join("guest").join(file)
+}
+
+fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| checkout().join("target"), PathBuf::from)
+        .join("guests")
 }
 
 /// Puts a component into the folder, if the operator would take it and it is not there already.
@@ -137,10 +143,11 @@ fn put(guest: Guest, dist: &Path, component: &[u8]) -> Result<(), BuildError> {
     Ok(fs::rename(&partial, &file).at("write", &file)?)
 }
 
-/// The build of one core module. Only here is a guest a `cdylib`: cargo gives the libraries of such a
-/// crate names without a hash, and builds with other features would overwrite one another. It has a target folder of its own, since it may have a compiler
-/// of its own, and knows no flags but ours; paths of this machine are kept out of the result.
-fn cargo(guest: Guest, toolchain: &WasmToolchain, target_dir: &Path) -> Command {
+/// The build of one core module. Only here is a guest a `cdylib`: cargo gives the libraries of such
+/// a crate names without a hash, and builds with other features would overwrite one another. It has
+/// a target folder of its own, since it may have a compiler of its own, and knows no flags but ours;
+/// paths of this machine are kept out of the result.
+fn cargo(guest: Guest, toolchain: &WasmToolchain) -> Command {
     let home = std::env::var_os("HOME")
         .map(PathBuf::from)
         .unwrap_or_default();
@@ -170,7 +177,7 @@ fn cargo(guest: Guest, toolchain: &WasmToolchain, target_dir: &Path) -> Command 
             "--crate-type=cdylib",
         ])
         .arg(format!("--package=guest-{}", guest.name))
-        .env("CARGO_TARGET_DIR", target_dir)
+        .env("CARGO_TARGET_DIR", target_dir())
         .env("CARGO_ENCODED_RUSTFLAGS", flags)
         .env_remove("RUSTFLAGS")
         .env_remove("RUSTC_WRAPPER");

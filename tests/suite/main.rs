@@ -6,6 +6,7 @@
 
 mod chart;
 mod layering;
+mod policy_cli;
 mod preflight;
 mod sources;
 mod vipu;

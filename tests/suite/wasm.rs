@@ -15,7 +15,7 @@ use ipu_operator::wasm::{Limits, Policies, PolicyOptions};
 use serde_json::json;
 
 /// The folder of the built guests.
-fn guests() -> &'static Path {
+pub(crate) fn guests() -> &'static Path {
     static GUESTS: OnceLock<PathBuf> = OnceLock::new();
     GUESTS.get_or_init(|| tests::guests::build().expect("the guests can be built"))
 }
@@ -25,6 +25,7 @@ fn options(slots: &[Slot]) -> PolicyOptions {
         guests_dir: guests().to_owned(),
         policies_dir: None,
         compile_cache_dir: None,
+        compiler: None,
         settings: json!({ "maxIpusPerJob": 64 }),
         slots: slots.to_vec(),
         limits: Limits::default(),

@@ -5,8 +5,8 @@ The conditions keep everybody from being locked out, whatever becomes of the web
 deleted can lose its finalizers, the operator's own writes pass, and so does every update that leaves
 the spec as it was (labels, annotations, finalizers).
 
-There is no caBundle here: the operator writes its own, and a field that the chart never names survives
-helm upgrade and helm rollback.
+There is no caBundle here, and no owner: the operator writes both, and fields that the chart never names
+survive helm upgrade and helm rollback.
 */}}
 {{- define "ipu-operator.webhook" -}}
 {{- $root := index . 0 -}}
@@ -60,17 +60,4 @@ helm upgrade and helm rollback.
 {{- end -}}
 {{- end -}}
 {{- $names | toJson -}}
-{{- end -}}
-
-{{/*
-The release's Namespace as owner, so that deleting it does not leave webhooks behind that block everybody.
-Empty where the Namespace does not exist yet (helm install --create-namespace, helm template).
-*/}}
-{{- define "ipu-operator.namespaceOwner" -}}
-{{- with (lookup "v1" "Namespace" "" .Release.Namespace).metadata -}}
-- apiVersion: v1
-  kind: Namespace
-  name: {{ .name | quote }}
-  uid: {{ .uid }}
-{{- end -}}
 {{- end -}}

@@ -57,6 +57,9 @@ pub fn ipupartition() -> CustomResourceDefinition {
             .and_then(|validation| validation.open_api_v3_schema.as_mut())
         {
             tidy(schema);
+            if let Some(spec) = property(schema, &["spec"]) {
+                spec.x_kubernetes_validations = Some(only_resets_are_asked_for_later());
+            }
         }
     }
     definition
@@ -113,6 +116,34 @@ fn manager_stays() -> ValidationRule {
         reason: Some("FieldValueForbidden".into()),
         ..ValidationRule::default()
     }
+}
+
+/// The partition is made of the spec as it was at first: a later change would be carried out in
+/// part (the next attempt, the columns) and in part not (what is on the controller).
+fn only_resets_are_asked_for_later() -> Vec<ValidationRule> {
+    let rule = |field: &str, rule: String, message: String| ValidationRule {
+        rule,
+        message: Some(message),
+        field_path: Some(format!(".{field}")),
+        reason: Some("FieldValueForbidden".into()),
+        ..ValidationRule::default()
+    };
+    let stays = ["owner", "slot", "ipus", "gcds", "options"].map(|field| {
+        let same = format!("self.{field} == oldSelf.{field}");
+        let message = format!(
+            "{field} cannot change, because the partition was asked for with it; \
+             delete the IPUPartition and create it again"
+        );
+        rule(field, same, message)
+    });
+    let grows = rule(
+        "resetGeneration",
+        "self.resetGeneration >= oldSelf.resetGeneration".into(),
+        "resetGeneration cannot go down, because each reset is counted; \
+         raise it by 1 to have the partition reset"
+            .into(),
+    );
+    stays.into_iter().chain([grows]).collect()
 }
 
 /// Formats of Rust's integers are unknown to the API server, which warns about each of them.

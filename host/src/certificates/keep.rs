@@ -4,18 +4,19 @@ use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::core::{ClusterResourceScope, Resource};
-use kube::{Client, Error};
+use kube::{Client, Error, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tracing::{info, warn};
 
 use super::bundle::{self, WebhookBundle};
 use super::decide::{Need, Stored, decide};
 use super::issue::IssueError;
-use super::{Keys, issue, secret};
+use super::{Keys, issue, owner, secret};
 use crate::names::FIELD_MANAGER;
 
 /// How often a lost race for the Secret is run again.
@@ -73,6 +74,31 @@ pub enum KeepError {
         #[source]
         source: Box<Error>,
     },
+    /// The release's Namespace cannot be read.
+    #[error("failed to read the Namespace {name}, which is to own the webhook configurations")]
+    Namespace {
+        /// Its name.
+        name: String,
+        /// Why.
+        #[source]
+        source: Box<Error>,
+    },
+    /// A webhook configuration cannot be read, or cannot be given an owner.
+    #[error(
+        "failed to make the Namespace {namespace} the owner of the {kind} {name}; without one, \
+         delete that by hand when you delete the Namespace"
+    )]
+    Owner {
+        /// The Namespace.
+        namespace: String,
+        /// Kind of the configuration.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Why.
+        #[source]
+        source: Box<Error>,
+    },
 }
 
 /// Where the certificate is kept, and who must know of it.
@@ -80,7 +106,7 @@ pub enum KeepError {
 pub struct Keeper {
     /// Client for all of it.
     pub client: Client,
-    /// Namespace of the Secret.
+    /// Namespace of the Secret, and of the release.
     pub namespace: String,
     /// Name of the Secret.
     pub secret: String,
@@ -198,16 +224,50 @@ impl Keeper {
         .await
     }
 
-    async fn tell_one<K>(
+    /// Makes the release's Namespace the owner of both configurations. The chart cannot: where
+    /// Helm makes the Namespace, it has no UID yet when the chart is rendered. Without an owner,
+    /// webhooks that nobody answers would stay behind when the Namespace is deleted.
+    pub async fn own(&self) -> Result<(), KeepError> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let namespace = namespaces.get(&self.namespace).await;
+        let namespace = namespace.map_err(|source| KeepError::Namespace {
+            name: self.namespace.clone(),
+            source: Box::new(source),
+        })?;
+        let uid = namespace.uid().unwrap_or_default();
+        self.own_one::<MutatingWebhookConfiguration>(&uid).await?;
+        self.own_one::<ValidatingWebhookConfiguration>(&uid).await
+    }
+
+    async fn own_one<K: Configuration>(&self, uid: &str) -> Result<(), KeepError> {
+        let failed = |source| KeepError::Owner {
+            namespace: self.namespace.clone(),
+            kind: K::kind(&()).into_owned(),
+            name: self.configuration.clone(),
+            source: Box::new(source),
+        };
+        let configurations: Api<K> = Api::all(self.client.clone());
+        let found = configurations.get(&self.configuration).await;
+        let found = found.map_err(failed)?;
+        let Some(patch) = owner::patch(found.meta(), &self.namespace, uid) else {
+            return Ok(());
+        };
+        self.patch(&configurations, patch).await.map_err(failed)?;
+        info!(
+            configuration = self.configuration,
+            kind = %K::kind(&()),
+            namespace = self.namespace,
+            "made the Namespace the owner of the webhook configuration"
+        );
+        Ok(())
+    }
+
+    async fn tell_one<K: Configuration>(
         &self,
         configurations: &Api<K>,
         authorities: &str,
         webhooks: impl Fn(&K) -> Vec<WebhookBundle<'_>>,
-    ) -> Result<(), KeepError>
-    where
-        K: Resource<DynamicType = (), Scope = ClusterResourceScope>,
-        K: Clone + Serialize + DeserializeOwned + std::fmt::Debug,
-    {
+    ) -> Result<(), KeepError> {
         let failed = |source| KeepError::Configuration {
             kind: K::kind(&()).into_owned(),
             name: self.configuration.clone(),
@@ -220,16 +280,7 @@ impl Keeper {
         let Some(patch) = bundle::patch(&webhooks(&found), authorities) else {
             return Ok(());
         };
-        let patch: json_patch::Patch =
-            serde_json::from_value(patch).expect("the patch is written as RFC 6902 has it");
-        let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
-        configurations
-            .patch(&self.configuration, &params, &Patch::<K>::Json(patch))
-            .await
-            .map_err(failed)?;
+        self.patch(configurations, patch).await.map_err(failed)?;
         info!(
             configuration = self.configuration,
             kind = %K::kind(&()),
@@ -237,7 +288,37 @@ impl Keeper {
         );
         Ok(())
     }
+
+    async fn patch<K: Configuration>(
+        &self,
+        configurations: &Api<K>,
+        patch: Value,
+    ) -> Result<(), Error> {
+        let patch: json_patch::Patch =
+            serde_json::from_value(patch).expect("the patch is written as RFC 6902 has it");
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::<K>::Json(patch);
+        let patched = configurations.patch(&self.configuration, &params, &patch);
+        patched.await.map(drop)
+    }
 }
+
+/// What both kinds of webhook configurations have in common.
+trait Configuration:
+    Resource<DynamicType = (), Scope = ClusterResourceScope>
+    + Clone
+    + Serialize
+    + DeserializeOwned
+    + std::fmt::Debug
+{
+}
+
+impl Configuration for MutatingWebhookConfiguration {}
+
+impl Configuration for ValidatingWebhookConfiguration {}
 
 fn seen<'a>(name: &'a str, config: &'a WebhookClientConfig) -> WebhookBundle<'a> {
     WebhookBundle {

@@ -50,7 +50,7 @@ enum RoundError {
     Keep(#[source] KeepError),
     #[error("failed to use the webhooks' certificate")]
     Tls(#[source] TlsError),
-    #[error("failed to keep the webhooks' certificate: the API server did not answer in time")]
+    #[error("failed to keep the webhooks registered: the API server did not answer in time")]
     Late,
 }
 
@@ -111,10 +111,12 @@ async fn first(keeper: &Keeper) -> (Keys, RustlsConfig) {
 
 /// Keeps certificate and caBundles right, for ever.
 async fn keep(keeper: &Keeper, mut keys: Keys, tls: &RustlsConfig, readiness: &Readiness) {
+    let mut complaint = None;
     loop {
         let pause = match round(keeper, &mut keys, tls).await {
             Ok(()) => {
                 readiness.reached(Step::AuthorityKnown);
+                own(keeper, &mut complaint).await;
                 LOOK
             }
             Err(error) => {
@@ -139,6 +141,23 @@ async fn round(keeper: &Keeper, keys: &mut Keys, tls: &RustlsConfig) -> Result<(
         *keys = found;
     }
     Ok(())
+}
+
+/// Gives the webhook configurations an owner. The webhooks work without one, so that where an admin
+/// left out the right to do so, it is said once and nothing waits for it.
+async fn own(keeper: &Keeper, said: &mut Option<String>) {
+    let owned = tokio::time::timeout(LOOKING, keeper.own()).await;
+    let complaint = match owned {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(explain(&error)),
+        Err(_) => Some(explain(&RoundError::Late)),
+    };
+    if let Some(complaint) = &complaint
+        && said.as_ref() != Some(complaint)
+    {
+        warn!("{complaint}");
+    }
+    *said = complaint;
 }
 
 async fn look(keeper: &Keeper) -> Result<Keys, RoundError> {

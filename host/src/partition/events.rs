@@ -57,6 +57,15 @@ pub(super) fn of_release(status: &IPUPartitionStatus, abandoned: &[Attempt]) -> 
     Some(normal("Removed", message))
 }
 
+/// The event of an object that cannot be read.
+pub(super) fn of_unreadable(problem: &str) -> Note {
+    let message = format!(
+        "left alone, because {problem}. Correct that, or delete the IPUPartition and take off its \
+         finalizer: what it has on a V-IPU controller is swept once no Pod uses it"
+    );
+    warning("Unreadable", message)
+}
+
 fn normal(reason: &'static str, message: String) -> Note {
     Note {
         is_warning: false,

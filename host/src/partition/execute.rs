@@ -303,7 +303,10 @@ async fn place(context: &Context, partition: &IPUPartition) -> super::knowledge:
 }
 
 /// An event is for people: that one could not be written changes nothing.
-pub(super) async fn publish(context: &Context, partition: &IPUPartition, note: Note) {
+pub(super) async fn publish<K>(context: &Context, object: &K, note: Note)
+where
+    K: Resource<DynamicType = ()>,
+{
     let event = Event {
         type_: if note.is_warning {
             EventType::Warning
@@ -315,9 +318,9 @@ pub(super) async fn publish(context: &Context, partition: &IPUPartition, note: N
         action: note.reason.to_owned(),
         secondary: None,
     };
-    let regarding = partition.object_ref(&());
+    let regarding = object.object_ref(&());
     if let Err(error) = context.recorder.publish(&event, &regarding).await {
-        tracing::warn!(partition = %partition.name_any(), %error, "failed to write an event");
+        tracing::warn!(partition = %object.name_any(), %error, "failed to write an event");
     }
 }
 

@@ -13,6 +13,7 @@ use super::execute::{self, ExecuteError, Outcome};
 use super::knowledge::Knowledge;
 use super::pace;
 use super::step;
+use super::unreadable;
 use crate::api::ipupartition::IPUPartition;
 
 /// Steps of one reconcile. No way through the state machine is longer; this bounds a mistake in it.
@@ -40,13 +41,7 @@ pub(super) async fn reconcile(
     let mut partition = match &object.0 {
         Ok(partition) => partition.clone(),
         Err(invalid) => {
-            let name = invalid.metadata.name.as_deref().unwrap_or_default();
-            let error = &invalid.error;
-            tracing::warn!(
-                partition = name,
-                %error,
-                "left alone: the IPUPartition cannot be read; correct the named field"
-            );
+            unreadable::tell(&context, &object, &invalid.error).await;
             return Ok(Action::await_change());
         }
     };

@@ -2,25 +2,27 @@
 //! its memory would stay with the operator.
 
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::Signal;
 use wasmtime::component::Component;
 
 use super::engine::{EngineError, GuestEngine};
 use super::limits::Limits;
-
-/// Name of the operator's program: only that one knows the subcommand which compiles.
-const PROGRAM: &str = "ipu-operator";
 
 /// How often the child is asked whether it has ended.
 const POLL: Duration = Duration::from_millis(5);
 
 /// Most bytes of the child's complaint that are passed on.
 const COMPLAINT: u64 = 4096;
+
+/// How a child complains that it gets no more memory, by Rust's words and by the system's.
+const NO_MEMORY: [&str; 2] = ["memory allocation of ", "Cannot allocate memory"];
 
 /// Numbers the files that are handed to children.
 static FILES: AtomicU64 = AtomicU64::new(0);
@@ -37,7 +39,7 @@ pub enum CompileError {
     /// The compiling process cannot be run.
     #[error("failed to run the compiling process")]
     Process(#[source] io::Error),
-    /// The compiling process refused the module, crashed, or met its memory limit.
+    /// The compiling process refused the module, or crashed.
     #[error("the compiling process ended with {status}: {complaint}")]
     Refused {
         /// How it ended.
@@ -46,8 +48,14 @@ pub enum CompileError {
         complaint: String,
     },
     /// The compiling process took too long.
-    #[error("compiling took longer than {0:?}")]
+    #[error("compiling it took longer than {0:?}; make it smaller or simpler")]
     Late(Duration),
+    /// The compiling process met its memory limit.
+    #[error("compiling it took more than {limit} bytes of memory; make it smaller or simpler")]
+    Memory {
+        /// The limit, in bytes.
+        limit: u64,
+    },
 }
 
 /// Where modules are compiled.
@@ -55,9 +63,9 @@ pub enum CompileError {
 pub(super) enum Compiler {
     /// In this process.
     Here,
-    /// In a child of this program, which leaves its result in the folder for compiled modules.
+    /// In a child, which leaves its result in the folder for compiled modules.
     Child {
-        /// This program.
+        /// The operator's program.
         program: PathBuf,
         /// The folder.
         cache_dir: PathBuf,
@@ -65,15 +73,11 @@ pub(super) enum Compiler {
 }
 
 impl Compiler {
-    /// A child where there is a folder to hand over the result and this program is the operator;
-    /// otherwise here.
-    pub(super) fn choose(cache_dir: Option<&Path>) -> Self {
-        let program = std::env::current_exe()
-            .ok()
-            .filter(|program| program.file_name().is_some_and(|name| name == PROGRAM));
-        match (cache_dir, program) {
-            (Some(cache_dir), Some(program)) => Self::Child {
-                program,
+    /// A child where there is a program to run and a folder to hand over the result; otherwise here.
+    pub(super) fn choose(program: Option<&Path>, cache_dir: Option<&Path>) -> Self {
+        match (program, cache_dir) {
+            (Some(program), Some(cache_dir)) => Self::Child {
+                program: program.to_owned(),
                 cache_dir: cache_dir.to_owned(),
             },
             _ => Self::Here,
@@ -101,14 +105,19 @@ impl Compiler {
 
 /// The child's work: limits itself, compiles the module in `file`, and leaves the result in
 /// `cache_dir`.
-pub fn compile_as_child(file: &Path, cache_dir: &Path) -> Result<(), CompileError> {
-    let limits = Limits::default();
-    let seconds = limits.compile_time.as_secs();
-    let limit = |resource, value| {
-        setrlimit(resource, value, value).map_err(|errno| CompileError::Process(errno.into()))
+pub fn compile_as_child(file: &Path, cache_dir: &Path, limits: Limits) -> Result<(), CompileError> {
+    let seconds = seconds(limits.compile_time);
+    let limit = |resource, soft, hard| {
+        setrlimit(resource, soft, hard).map_err(|errno| CompileError::Process(errno.into()))
     };
-    limit(Resource::RLIMIT_DATA, limits.compile_memory)?;
-    limit(Resource::RLIMIT_CPU, seconds)?;
+    limit(Resource::RLIMIT_CORE, 0, 0)?;
+    limit(
+        Resource::RLIMIT_DATA,
+        limits.compile_memory,
+        limits.compile_memory,
+    )?;
+    // The soft limit ends the process with a signal of its own, by which the parent knows the cause.
+    limit(Resource::RLIMIT_CPU, seconds, seconds + 1)?;
     let engine = GuestEngine::new(limits, Some(cache_dir))?;
     let bytes = std::fs::read(file).map_err(CompileError::Process)?;
     Component::new(&engine.engine, bytes)
@@ -124,8 +133,9 @@ fn compile_in_child(
 ) -> Result<(), CompileError> {
     let number = FILES.fetch_add(1, Ordering::Relaxed);
     let file = cache_dir.join(format!("module-{}-{number}.wasm", std::process::id()));
-    std::fs::write(&file, bytes).map_err(CompileError::Process)?;
-    let outcome = run_child(program, cache_dir, &file, limits.compile_time);
+    let outcome = std::fs::write(&file, bytes)
+        .map_err(CompileError::Process)
+        .and_then(|()| run_child(program, cache_dir, &file, limits));
     if let Err(error) = std::fs::remove_file(&file) {
         tracing::warn!(file = %file.display(), %error, "failed to remove a temporary file");
     }
@@ -136,11 +146,16 @@ fn run_child(
     program: &Path,
     cache_dir: &Path,
     file: &Path,
-    patience: Duration,
+    limits: &Limits,
 ) -> Result<(), CompileError> {
     let mut child = Command::new(program)
-        .args(["policy", "compile", "--compile-cache-dir"])
+        .args(["policy", "compile"])
+        .arg("--compile-cache-dir")
         .arg(cache_dir)
+        .arg("--seconds")
+        .arg(seconds(limits.compile_time).to_string())
+        .arg("--memory")
+        .arg(limits.compile_memory.to_string())
         .arg(file)
         .env_clear()
         .stdin(Stdio::null())
@@ -148,29 +163,54 @@ fn run_child(
         .stderr(Stdio::piped())
         .spawn()
         .map_err(CompileError::Process)?;
-    let end = Instant::now() + patience;
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(CompileError::Process)? {
-            break status;
+    let ended = wait(&mut child, limits.compile_time).map_err(CompileError::Process)?;
+    match ended {
+        Some(status) if status.success() => Ok(()),
+        Some(status) => {
+            let complaint = complaint(&mut child).map_err(CompileError::Process)?;
+            Err(cause(status, complaint, limits))
         }
-        if Instant::now() > end {
-            child.kill().map_err(CompileError::Process)?;
-            child.wait().map_err(CompileError::Process)?;
-            return Err(CompileError::Late(patience));
+        None => Err(CompileError::Late(limits.compile_time)),
+    }
+}
+
+/// How the child ended; nothing where it had to be killed.
+fn wait(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>> {
+    let end = Instant::now() + patience;
+    while Instant::now() < end {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
         }
         std::thread::sleep(POLL);
-    };
-    if status.success() {
-        return Ok(());
     }
-    let mut complaint = String::new();
+    child.kill()?;
+    child.wait()?;
+    Ok(None)
+}
+
+/// What the child said at its end.
+fn complaint(child: &mut Child) -> io::Result<String> {
+    let mut bytes = Vec::new();
     if let Some(stderr) = child.stderr.take() {
-        let mut bytes = Vec::new();
-        io::Read::read_to_end(&mut io::Read::take(stderr, COMPLAINT), &mut bytes)
-            .map_err(CompileError::Process)?;
-        String::from_utf8_lossy(&bytes)
-            .trim()
-            .clone_into(&mut complaint);
+        io::Read::read_to_end(&mut io::Read::take(stderr, COMPLAINT), &mut bytes)?;
     }
-    Err(CompileError::Refused { status, complaint })
+    Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+}
+
+/// Why a child that ended by itself has compiled nothing.
+fn cause(status: ExitStatus, complaint: String, limits: &Limits) -> CompileError {
+    if status.signal() == Some(Signal::SIGXCPU as i32) {
+        CompileError::Late(limits.compile_time)
+    } else if NO_MEMORY.iter().any(|words| complaint.contains(words)) {
+        CompileError::Memory {
+            limit: limits.compile_memory,
+        }
+    } else {
+        CompileError::Refused { status, complaint }
+    }
+}
+
+/// Whole seconds, which is how processor time is limited; 0 would mean no time at all.
+fn seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }

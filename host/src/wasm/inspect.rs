@@ -10,6 +10,9 @@ use super::limits::Limits;
 use super::load::{self, LoadError};
 use super::model::{ModuleDigest, Slot};
 
+/// How every core module begins; a component has another version there.
+const CORE_MODULE: &[u8] = b"\0asm\x01\0\0\0";
+
 /// What the operator makes of a file that is a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
@@ -34,6 +37,9 @@ pub enum InspectError {
     /// The operator would refuse it.
     #[error("the operator would refuse this file")]
     Refused(#[from] LoadError),
+    /// It is what compilers make, and no component yet.
+    #[error("it is a core module; make a component of it with `ipu-operator policy componentize`")]
+    CoreModule,
     /// It exports none of the three interfaces.
     #[error(
         "it exports none of ipu:policy/defaulter@0.1.0, ipu:policy/validator@0.1.0 and \
@@ -52,6 +58,9 @@ pub fn inspect(
     let limits = Limits::default();
     let engine = GuestEngine::new(limits, None)?;
     let bytes = load::read(file, limits.module)?;
+    if bytes.starts_with(CORE_MODULE) {
+        return Err(InspectError::CoreModule);
+    }
     let component = Compiler::Here
         .compile(&engine, &bytes)
         .map_err(LoadError::from)?;

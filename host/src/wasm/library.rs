@@ -28,9 +28,11 @@ pub struct PolicyOptions {
     pub guests_dir: PathBuf,
     /// Folder whose files take the place of built-in ones of the same name.
     pub policies_dir: Option<PathBuf>,
-    /// Folder for compiled modules, which nobody else may write to. With it, modules are compiled
-    /// in a process of their own.
+    /// Folder for compiled modules, which nobody else may write to.
     pub compile_cache_dir: Option<PathBuf>,
+    /// The operator's program. With it and the folder, modules are compiled in a process of their
+    /// own, which has limits; otherwise in this one.
+    pub compiler: Option<PathBuf>,
     /// Settings for every policy: a JSON object such as `{"maxIpusPerJob": 64}`.
     pub settings: Value,
     /// The slots that this process asks; others are not loaded.
@@ -91,7 +93,7 @@ impl Policies {
         let engine = GuestEngine::new(options.limits, cache_dir)?;
         let slots = options.slots.iter().map(|slot| SlotState::new(*slot));
         let inner = Inner {
-            compiler: Compiler::choose(cache_dir),
+            compiler: Compiler::choose(options.compiler.as_deref(), cache_dir),
             engine,
             settings: options.settings.to_string(),
             turns: Semaphore::new(options.limits.concurrent.max(1)),

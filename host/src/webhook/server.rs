@@ -163,6 +163,7 @@ mod tests {
             guests_dir: "nowhere".into(),
             policies_dir: None,
             compile_cache_dir: None,
+            compiler: None,
             settings: json!({}),
             slots: vec![],
             limits: Limits::default(),

@@ -4,18 +4,29 @@ use ipu_operator::api::crd;
 use ipu_operator::api::ipupartition::IPUPartition;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams};
+use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
 use tests::wait::{Seen, eventually};
 
 use super::scene::NAMESPACE;
 
+/// IPUPartitions as they are, also those that cannot be read.
+pub(super) fn raw_partitions(client: &Client) -> Api<DynamicObject> {
+    let kind = ApiResource::erase::<IPUPartition>(&());
+    Api::all_with(client.clone(), &kind)
+}
+
+/// Makes the definition what it is to be. It is served so a moment later.
+pub(super) async fn define(client: &Client, definition: &CustomResourceDefinition) {
+    apply(Api::all(client.clone()), definition).await;
+}
+
 /// Puts up the CRDs, the release's namespace and the service account that Pods need, and removes
 /// what a scene before has left.
 pub(super) async fn install(client: &Client) {
-    let crds = Api::<CustomResourceDefinition>::all(client.clone());
     for definition in [crd::ipujob(), crd::ipupartition()] {
-        apply(crds.clone(), &definition).await;
+        define(client, &definition).await;
     }
     let namespace = Namespace {
         metadata: ObjectMeta {
@@ -28,7 +39,7 @@ pub(super) async fn install(client: &Client) {
     let account = serde_json::from_value(serde_json::json!({"metadata": {"name": "default"}}));
     let account: ServiceAccount = account.unwrap();
     apply(Api::namespaced(client.clone(), "default"), &account).await;
-    let partitions = Api::<IPUPartition>::all(client.clone());
+    let partitions = raw_partitions(client);
     eventually("the CRDs are served and empty", async || {
         let list = match partitions.list(&Default::default()).await {
             Ok(list) => list.items,

@@ -6,7 +6,6 @@ use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use tests::simulator::faults::{Down, Order};
-use tests::simulator::pod::Wanted;
 
 use super::scene::{Scene, id};
 
@@ -95,21 +94,11 @@ async fn what_has_no_owner_is_swept_and_nothing_else() {
         name: "gone".to_owned(),
         uid: "uid-of-nobody".to_owned(),
     };
-    let system = kube::Api::<k8s_openapi::api::core::v1::Namespace>::all(scene.client.clone());
-    let uid = system.get("kube-system").await.unwrap().uid().unwrap();
-    let installation = format!("{uid}/{}", super::scene::NAMESPACE);
-    let orphan = names::partition_id(&installation, &owner, 0, "a-request-of-old", 7);
+    scene.orphan(0, &owner).await;
     let foreign = ["p-mnist-default-0", "by-hand"].map(str::to_owned);
-    scene.pods[0].server.with(|world, now| {
-        for id in foreign.iter().chain([&orphan]) {
-            let wanted = Wanted {
-                id: id.clone(),
-                ipus: 4,
-                ..Wanted::default()
-            };
-            world.pod.take(&wanted, now).unwrap();
-        }
-    });
+    for id in &foreign {
+        scene.put(0, id);
+    }
     let partition = scene.want_for(owner, 4).await;
     scene.once_gone(&partition).await;
     let mut expected = [foreign.to_vec(), vec![id(&stranger)]].concat();

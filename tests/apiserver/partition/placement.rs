@@ -136,7 +136,7 @@ async fn people_see_it_in_stats_and_in_the_tracker() {
     );
 }
 
-async fn get(port: u16, path: &str) -> std::io::Result<String> {
+pub(crate) async fn get(port: u16, path: &str) -> std::io::Result<String> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");

@@ -12,11 +12,13 @@ use ipu_operator::partition::sweep;
 use ipu_operator::proxy::{self, ProxyOptions, Times};
 use ipu_operator::release::ReleaseOptions;
 use ipu_operator::wasm::Policies;
-use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, PodSpec};
-use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Container, Namespace, Pod, PodSpec};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use tests::lab::control_plane::ControlPlane;
 use tests::simulator::faults::Method;
+use tests::simulator::pod::Wanted;
 use tests::simulator::{Options, Simulator};
 use tests::wait::{Seen, eventually};
 use tokio::sync::{Mutex, MutexGuard};
@@ -27,6 +29,9 @@ use super::install::{apply, install};
 
 /// Where the release would be.
 pub(crate) const NAMESPACE: &str = "ipu-operator-system";
+
+/// The ConfigMap with the admin's list.
+pub(crate) const LIST: &str = "ipu-operator-vipu-controllers";
 
 /// IPUPartitions belong to no namespace, so that one scene at a time has the API server.
 static STAGE: Mutex<()> = Mutex::const_new(());
@@ -82,7 +87,7 @@ impl Scene {
             .collect();
         let map = ConfigMap {
             metadata: ObjectMeta {
-                name: Some("ipu-operator-vipu-controllers".to_owned()),
+                name: Some(LIST.to_owned()),
                 ..ObjectMeta::default()
             },
             data: Some(BTreeMap::from([(
@@ -175,6 +180,17 @@ impl Scene {
             .unwrap()
     }
 
+    /// The user changes an object by a merge patch.
+    pub(crate) async fn patch(
+        &self,
+        partition: &IPUPartition,
+        change: serde_json::Value,
+    ) -> Result<IPUPartition, kube::Error> {
+        let (name, params) = (partition.name_any(), PatchParams::default());
+        let patch = Patch::Merge(change);
+        self.partitions().patch(&name, &params, &patch).await
+    }
+
     pub(crate) async fn delete(&self, partition: &IPUPartition) {
         let name = partition.name_any();
         self.partitions()
@@ -221,6 +237,44 @@ impl Scene {
             Seen::when(object.map(|object| object.status), Option::is_none)
         })
         .await;
+    }
+
+    /// The note of an event of this reason on an object.
+    pub(crate) async fn once_event(&self, name: &str, reason: &str) -> String {
+        let events = Api::<Event>::namespaced(self.client.clone(), "default");
+        eventually(&format!("{name} has an event {reason}"), async || {
+            let list = events.list(&Default::default()).await.unwrap();
+            let of_it = list.items.into_iter().filter(|event| {
+                let about = event.regarding.as_ref();
+                about.is_some_and(|about| about.name.as_deref() == Some(name))
+            });
+            let (found, others): (Vec<_>, Vec<_>) =
+                of_it.partition(|event| event.reason.as_deref() == Some(reason));
+            let mut notes = found.into_iter().filter_map(|event| event.note);
+            notes.next().ok_or(format!("{others:?}"))
+        })
+        .await
+    }
+
+    /// Puts a partition of this installation on a controller for which there is no IPUPartition.
+    pub(crate) async fn orphan(&self, pod: usize, owner: &PartitionOwner) -> String {
+        let namespaces = Api::<Namespace>::all(self.client.clone());
+        let system = namespaces.get("kube-system").await.unwrap();
+        let installation = format!("{}/{NAMESPACE}", system.uid().unwrap());
+        let id = names::partition_id(&installation, owner, 0, "a-request-of-old", 7);
+        self.put(pod, &id);
+        id
+    }
+
+    /// Makes a partition on a controller by hand.
+    pub(crate) fn put(&self, pod: usize, id: &str) {
+        let wanted = Wanted {
+            id: id.to_owned(),
+            ipus: 4,
+            ..Wanted::default()
+        };
+        let made = |world: &mut tests::simulator::World, now| world.pod.take(&wanted, now);
+        self.pods[pod].server.with(made).unwrap();
     }
 
     /// The ids on each controller.

@@ -225,6 +225,7 @@ fn serve(
                 guests_dir,
                 policies_dir: None,
                 compile_cache_dir: None,
+                compiler: None,
                 settings: json!({ "maxIpusPerJob": 64 }),
                 slots: vec![Slot::Defaulting, Slot::Validation],
                 limits: Limits::default(),

@@ -18,6 +18,10 @@ pub const REFUSED_RESTS: SignedDuration = SignedDuration::from_mins(5);
 
 /// What is due by the clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, each asked for by another decision"
+)]
 pub struct Due {
     /// No Pod of the next run is made yet.
     pub held_back: bool,

@@ -1,0 +1,70 @@
+//! Tells people of an IPUPartition that cannot be read: which field, why, and what to do.
+
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject};
+use kube::core::ApiResource;
+
+use super::context::Context;
+use super::events;
+use super::execute;
+use super::reconcile::Guarded;
+use crate::api::ipupartition::IPUPartition;
+
+/// Logs what is wrong with the object and writes an event on it. `error` is what the watch says,
+/// which names no field: so the object is read once more as it is.
+pub(super) async fn tell(context: &Context, object: &Guarded, error: &str) {
+    let name = object.name_any();
+    let kind = ApiResource::erase::<IPUPartition>(&());
+    let found = Api::<DynamicObject>::all_with(context.client.clone(), &kind)
+        .get_opt(&name)
+        .await;
+    let problem = match found {
+        Ok(Some(found)) => problem(&found),
+        // Gone or readable meanwhile: the watch says so too.
+        Ok(None) => None,
+        Err(_) => Some(format!("it cannot be read: {error}")),
+    };
+    let Some(problem) = problem else {
+        return;
+    };
+    tracing::error!(partition = name, problem, "left alone");
+    execute::publish(context, object, events::of_unreadable(&problem)).await;
+}
+
+/// The field that cannot be read, and why; nothing where all of it can.
+fn problem(object: &DynamicObject) -> Option<String> {
+    let value = serde_json::to_value(object).ok()?;
+    let error = serde_path_to_error::deserialize::<_, IPUPartition>(&value).err()?;
+    Some(format!(
+        "{} cannot be read: {}",
+        error.path(),
+        error.inner()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_field_is_named() {
+        let object = |ipus| {
+            let owner = json!({
+                "apiVersion": "example.com/v1", "kind": "Notebook", "namespace": "default",
+                "name": "mine", "uid": "1",
+            });
+            serde_json::from_value::<DynamicObject>(json!({
+                "apiVersion": "graphcore.ai/v1alpha1",
+                "kind": "IPUPartition",
+                "metadata": {"name": "wanted"},
+                "spec": {"owner": owner, "slot": 0, "ipus": ipus, "gcds": 1},
+            }))
+            .unwrap()
+        };
+        assert_eq!(problem(&object(json!(4))), None);
+        let said = problem(&object(json!("four"))).unwrap();
+        assert!(said.starts_with("spec.ipus cannot be read: "), "{said}");
+    }
+}

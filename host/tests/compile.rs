@@ -1,0 +1,191 @@
+//! The built operator as the process that compiles policies: its limits hold, and the parent goes on.
+#![cfg(feature = "operator")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "what a test's helper cannot do fails the test"
+)]
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ipu_operator::wasm::model::Slot;
+use ipu_operator::wasm::{Limits, Policies, PolicyOptions, componentize};
+use serde_json::json;
+use tempfile::TempDir;
+
+const OPERATOR: &str = env!("CARGO_BIN_EXE_ipu-operator");
+const FILE: &str = "validation.wasm";
+
+/// Memory that the small policy below is compiled within many times over, also where every core has
+/// a thread of its own.
+const MEMORY: u64 = 256 << 20;
+
+/// Time that the small policy is compiled within many times over, also on a busy machine.
+const TIME: Duration = Duration::from_secs(10);
+
+/// A validation policy that finds nothing wrong, with a function more.
+fn policy(more: &str) -> Vec<u8> {
+    let text = format!(
+        r#"(module
+          (memory (export "memory") 2)
+          (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024))
+          (func (export "ipu:policy/validator@0.1.0#configure") (param i32 i32) (result i32)
+            (i32.const 16))
+          (func (export "ipu:policy/validator@0.1.0#validate")
+            (param i32 i32 i32 i32 i32) (result i32)
+            (i32.const 16))
+          {more})"#
+    );
+    let core = wat::parse_str(text).unwrap();
+    componentize(&core, Some(Slot::Validation)).unwrap()
+}
+
+/// Some kilobytes that are not compiled within minutes and gigabytes: loops within loops, each of
+/// which hands every local on to the next round.
+fn bomb() -> Vec<u8> {
+    let (locals, depth) = (4000, 2000);
+    let (types, starts) = (" i64".repeat(locals), " loop".repeat(depth));
+    let change = |local| format!(" local.get {local} i64.const 1 i64.add local.set {local}\n");
+    let changes = (0..locals).map(change).collect::<Vec<_>>().concat();
+    let ends = " local.get 0 i32.wrap_i64 br_if 0 end".repeat(depth);
+    policy(&format!("(func (local{types}) {starts}\n{changes}{ends})"))
+}
+
+/// The folders of a process and the policies that are in use there.
+struct Scene {
+    folders: TempDir,
+    policies: Policies,
+}
+
+impl Scene {
+    /// The small policy is the built-in one; a process of the operator's own compiles.
+    async fn open(limits: Limits) -> Self {
+        let folders = tempfile::tempdir().unwrap();
+        for folder in ["guests", "policies", "cache"] {
+            std::fs::create_dir(folders.path().join(folder)).unwrap();
+        }
+        std::fs::write(folders.path().join("guests").join(FILE), policy("")).unwrap();
+        let options = options(folders.path(), limits, Path::new(OPERATOR));
+        let policies = Policies::open(options).await.unwrap();
+        Self { folders, policies }
+    }
+
+    /// Offers a policy in the place of the built-in one, and answers why it is refused. The one
+    /// before must go on, and nothing be left behind.
+    async fn refused(&self, bytes: &[u8]) -> String {
+        let (compiled, begun) = self.cached();
+        assert_eq!((compiled.len(), begun), (1, Vec::new()));
+        std::fs::write(self.folders.path().join("policies").join(FILE), bytes).unwrap();
+        self.policies.refresh().await;
+        let problem = self.policies.problems().pop().expect("it is refused");
+        assert_eq!(self.cached(), (compiled, Vec::new()));
+        let source = &self.policies.modules()[0].source;
+        assert_eq!(*source, self.folders.path().join("guests").join(FILE));
+        self.policies.validate(&json!({}), None).await.unwrap();
+        problem.reason
+    }
+
+    /// The files in the folder for compiled modules: compiled ones, and what is of use only while
+    /// one is compiled. The library's own book-keeping counts as neither.
+    fn cached(&self) -> (Vec<PathBuf>, Vec<PathBuf>) {
+        let mut found = Vec::new();
+        list(&self.folders.path().join("cache"), &mut found);
+        found.sort();
+        found.retain(|path| {
+            let name = path.file_name().unwrap().to_string_lossy();
+            !name.starts_with('.') && !name.contains(".stats")
+        });
+        found
+            .into_iter()
+            .partition(|path| path.extension().is_none())
+    }
+}
+
+fn options(folders: &Path, limits: Limits, compiler: &Path) -> PolicyOptions {
+    PolicyOptions {
+        guests_dir: folders.join("guests"),
+        policies_dir: Some(folders.join("policies")),
+        compile_cache_dir: Some(folders.join("cache")),
+        compiler: Some(compiler.to_owned()),
+        settings: json!({}),
+        slots: vec![Slot::Validation],
+        limits,
+    }
+}
+
+fn list(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            list(&path, found);
+        } else {
+            found.push(path);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_takes_too_long_to_compile_is_refused() {
+    let scene = Scene::open(Limits {
+        compile_time: TIME,
+        compile_memory: 4 << 30,
+        ..Limits::default()
+    })
+    .await;
+    let reason = scene.refused(&bomb()).await;
+    assert!(
+        reason.ends_with("compiling it took longer than 10s; make it smaller or simpler"),
+        "{reason}"
+    );
+}
+
+#[tokio::test]
+async fn what_takes_too_much_memory_to_compile_is_refused() {
+    let scene = Scene::open(Limits {
+        compile_memory: MEMORY,
+        ..Limits::default()
+    })
+    .await;
+    let reason = scene.refused(&bomb()).await;
+    let expected =
+        format!("compiling it took more than {MEMORY} bytes of memory; make it smaller or simpler");
+    assert!(reason.ends_with(&expected), "{reason}");
+}
+
+#[tokio::test]
+async fn what_the_child_finds_invalid_is_refused_in_its_words() {
+    let scene = Scene::open(Limits::default()).await;
+    let reason = scene.refused(b"<html>404</html>").await;
+    for part in [
+        "the compiling process ended with exit status: 1",
+        "no valid component",
+    ] {
+        assert!(reason.contains(part), "{part}: {reason}");
+    }
+}
+
+#[tokio::test]
+async fn a_policy_that_is_compiled_by_the_child_takes_over() {
+    let scene = Scene::open(Limits::default()).await;
+    let file = scene.folders.path().join("policies").join(FILE);
+    std::fs::write(&file, policy("(func (nop))")).unwrap();
+    scene.policies.refresh().await;
+    assert_eq!(scene.policies.problems(), []);
+    assert_eq!(scene.policies.modules()[0].source, file);
+    let (compiled, begun) = scene.cached();
+    assert_eq!((compiled.len(), begun), (2, Vec::new()));
+}
+
+#[tokio::test]
+async fn without_the_child_nothing_is_compiled() {
+    let scene = Scene::open(Limits::default()).await;
+    let missing = scene.folders.path().join("missing");
+    let options = options(scene.folders.path(), Limits::default(), &missing);
+    let error = Policies::open(options).await.map(drop).unwrap_err();
+    let error = format!("{:?}", anyhow::Error::from(error));
+    assert!(
+        error.contains("failed to run the compiling process"),
+        "{error}"
+    );
+    assert_eq!(scene.cached().1, Vec::<PathBuf>::new());
+}

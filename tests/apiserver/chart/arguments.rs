@@ -1,0 +1,139 @@
+//! What the chart passes to the two processes is what they understand, by their own definition.
+
+use std::path::Path;
+use std::process::Command;
+
+use clap::{CommandFactory, Parser};
+use ipu_operator::cli::{Arguments, Task};
+use ipu_operator::controller::ControllerOptions;
+use ipu_operator::proxy::ProxyOptions;
+use serde_json::Value;
+use tests::lab::{command, progress::Progress, settings::Settings, tools::Tools};
+
+use super::admin::KUBERNETES;
+
+/// Both processes, as a chart with these values starts them.
+fn started(values: Option<&str>) -> (ControllerOptions, ProxyOptions, [String; 2]) {
+    let Task::Controller(controller) = parsed("controller", values) else {
+        panic!("the controller's Deployment starts the controller");
+    };
+    let Task::VipuProxy(proxy) = parsed("vipu-proxy", values) else {
+        panic!("the proxy's Deployment starts the proxy");
+    };
+    let levels = [&controller.log, &proxy.log].map(|log| log.log_level.clone());
+    (controller.into(), proxy.proxy, levels)
+}
+
+fn parsed(process: &str, values: Option<&str>) -> Task {
+    let deployment = rendered(process, values);
+    let given = command_line(&deployment["spec"]["template"]["spec"]["containers"][0]);
+    let arguments = Arguments::try_parse_from(&given);
+    arguments
+        .unwrap_or_else(|error| panic!("{process} with {values:?}: {error}"))
+        .task
+}
+
+/// The Deployment of a process, as Helm renders it.
+fn rendered(process: &str, values: Option<&str>) -> Value {
+    let settings = Settings::from_env().unwrap();
+    let tools = Tools::fetch_some(&settings, &Progress::start(), &["helm"]).unwrap();
+    let chart = settings.checkout.join("charts/ipu-operator");
+    let home = tempfile::tempdir().unwrap();
+    let mut helm = Command::new(tools.program("helm"));
+    helm.arg("template").arg("op").arg(&chart).arg(KUBERNETES);
+    helm.args(["--namespace", "ipu"]).env("HOME", home.path());
+    helm.arg(format!("--show-only=templates/{process}-deployment.yaml"));
+    if let Some(values) = values {
+        helm.arg("--values")
+            .arg(chart.join("tests/values").join(values));
+    }
+    serde_saphyr::from_str(&command::output(&mut helm).unwrap()).unwrap()
+}
+
+/// The command line of a container. A variable of its environment becomes the option that reads it,
+/// so that one that nobody reads is found.
+fn command_line(container: &Value) -> Vec<String> {
+    let list = |name: &str| container[name].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let mut line = vec!["ipu-operator".to_owned()];
+    line.extend(list("args").iter().filter_map(text));
+    let definition = Arguments::command();
+    let process = definition.find_subcommand(&line[1]).unwrap();
+    for variable in list("env") {
+        let name = text(&variable["name"]).unwrap();
+        let option = process
+            .get_arguments()
+            .find(|option| option.get_env().and_then(|env| env.to_str()) == Some(name.as_str()));
+        let option = option.unwrap_or_else(|| panic!("no option of {} reads {name}", line[1]));
+        let long = option.get_long().unwrap();
+        // What the cluster fills in is any text here.
+        let value = text(&variable["value"]).unwrap_or_else(|| "filled-in".to_owned());
+        line.push(format!("--{long}={value}"));
+    }
+    line
+}
+
+#[test]
+fn by_default_the_processes_start_as_the_chart_says() {
+    let (controller, proxy, levels) = started(None);
+    for release in [&controller.release, &proxy.release] {
+        assert_eq!(release.namespace, "ipu");
+        assert_eq!(release.fullname, "ipu-operator");
+        assert_eq!(release.guests_dir, Path::new("/guests"));
+        assert_eq!(
+            release.policies_dir.as_deref(),
+            Some(Path::new("/policies"))
+        );
+        assert!(release.compile_cache_dir.is_some());
+    }
+    assert_eq!(
+        (controller.probe_port, controller.webhook_port),
+        (8081, 9443)
+    );
+    assert_eq!(controller.webhook_service, "ipu-operator-webhook-svc");
+    assert_eq!(controller.webhook_secret, "ipu-operator-admission");
+    assert_eq!(controller.webhook_configuration, "ipu-operator");
+    let pods = &controller.jobs.pods;
+    assert!(pods.worker_host_network);
+    let own = format!("ipu-operator:{}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(pods.launcher_image, own);
+    assert_eq!(
+        pods.launcher_image_pull_policy.as_deref(),
+        Some("IfNotPresent")
+    );
+    assert_eq!(controller.jobs.max_ipus_per_job, 64);
+    assert_eq!((proxy.port, proxy.vipu_timeout_seconds), (8080, 300));
+    let list = proxy.controllers_configmap.as_deref();
+    assert_eq!(list, Some("ipu-operator-vipu-controllers"));
+    assert_eq!(proxy.tracker_configmap, "ipu-partitions-tracker");
+    assert_eq!(levels, ["info", "info"]);
+}
+
+#[test]
+fn every_value_reaches_the_process_that_it_is_for() {
+    let (controller, proxy, levels) = started(Some("everything.yaml"));
+    for release in [&controller.release, &proxy.release] {
+        assert_eq!(release.fullname, "my-ipus");
+    }
+    assert_eq!(controller.webhook_port, 9444);
+    assert_eq!(controller.webhook_service, "my-ipus-webhook-svc");
+    assert_eq!(controller.webhook_secret, "my-ipus-admission");
+    assert_eq!(controller.webhook_configuration, "my-ipus");
+    let pods = &controller.jobs.pods;
+    assert!(!pods.worker_host_network);
+    assert_eq!(pods.launcher_image, "images.example.com/agent:7");
+    assert_eq!(pods.launcher_image_pull_policy.as_deref(), Some("Always"));
+    assert_eq!(controller.jobs.max_ipus_per_job, 16);
+    assert_eq!((proxy.port, proxy.vipu_timeout_seconds), (9090, 60));
+    let list = proxy.controllers_configmap.as_deref();
+    assert_eq!(list, Some("my-ipus-vipu-controllers"));
+    assert_eq!(proxy.tracker_configmap, "my-tracker");
+    assert_eq!(levels, ["debug", "trace"]);
+}
+
+#[test]
+fn values_of_older_versions_start_them_too() {
+    for values in ["alpha-5.yaml", "version-1.2.0.yaml"] {
+        started(Some(values));
+    }
+}

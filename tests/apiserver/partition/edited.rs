@@ -1,0 +1,136 @@
+//! IPUPartitions that somebody edits: what is refused, and what got past the schema all the same.
+
+use ipu_operator::api::crd;
+use ipu_operator::api::ipupartition::{PartitionOwner, PartitionPhase};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+
+use super::install::{define, raw_partitions};
+use super::scene::{Scene, id};
+use tests::wait::eventually;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_spec_stays_as_it_was_asked_for() {
+    let scene = Scene::start(&[16]).await;
+    let wanted = scene.want("wanted", 4).await;
+    let ready = scene.once_in(&wanted, PartitionPhase::Ready).await;
+    let cases = [
+        ("owner", json!({"name": "another"})),
+        ("slot", json!(1)),
+        ("ipus", json!(8)),
+        ("gcds", json!(2)),
+        ("options", json!({"reconfigurable": true})),
+        ("options", json!({"nodeSelector": {"zone": "a"}})),
+    ];
+    for (field, value) in cases {
+        let change = json!({"spec": {field: value}});
+        let refused = scene.patch(&ready, change).await.unwrap_err().to_string();
+        for part in [
+            &format!("spec.{field}"),
+            &format!("{field} cannot change"),
+            "delete the IPUPartition and create it again",
+        ] {
+            assert!(refused.contains(part), "{part}: {refused}");
+        }
+    }
+    let raised = json!({"spec": {"resetGeneration": 3}});
+    scene.patch(&ready, raised).await.unwrap();
+    let lowered = json!({"spec": {"resetGeneration": 2}});
+    let refused = scene.patch(&ready, lowered).await.unwrap_err().to_string();
+    for part in ["spec.resetGeneration", "cannot go down", "raise it by 1"] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    let labelled = json!({"metadata": {"labels": {"a": "b"}}});
+    scene.patch(&ready, labelled).await.unwrap();
+    scene.delete(&ready).await;
+    scene.once_gone(&ready).await;
+    assert_eq!(scene.ids(), [[""; 0]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_got_past_the_schema_says_so_stops_nobody_and_leaks_nothing() {
+    let scene = Scene::start(&[64]).await;
+    let partitions = raw_partitions(&scene.client);
+    let held = scene.want("held", 4).await;
+    let held = scene.once_in(&held, PartitionPhase::Ready).await;
+    define(&scene.client, &loose()).await;
+    let broken = Patch::Merge(json!({"spec": {"ipus": "four"}}));
+    eventually("the loose CRD lets the edit pass", async || {
+        let (name, params) = (held.name_any(), PatchParams::default());
+        let edited = partitions.patch(&name, &params, &broken);
+        edited.await.map_err(|error| error.to_string())
+    })
+    .await;
+    let strange = serde_json::from_value(json!({
+        "apiVersion": "graphcore.ai/v1alpha1",
+        "kind": "IPUPartition",
+        "metadata": {"name": "strange"},
+        "spec": {"ipus": 4, "gcds": 1},
+    }));
+    let strange = strange.unwrap();
+    partitions
+        .create(&PostParams::default(), &strange)
+        .await
+        .unwrap();
+    define(&scene.client, &crd::ipupartition()).await;
+
+    let said = scene.once_event(&held.name_any(), "Unreadable").await;
+    assert!(said.contains("spec.ipus cannot be read"), "{said}");
+    assert!(said.contains("Correct that, or delete"), "{said}");
+    let said = scene.once_event("strange", "Unreadable").await;
+    assert!(said.contains("missing field `owner`"), "{said}");
+
+    let good = scene.want("good", 4).await;
+    let good = scene.once_in(&good, PartitionPhase::Ready).await;
+    let orphan = scene.orphan(0, &nobody()).await;
+    let mut kept = vec![id(&held), id(&good)];
+    kept.sort();
+    scene
+        .once_ids(
+            "the sweep takes the orphan and leaves what is held",
+            |ids| ids[0] == kept,
+        )
+        .await;
+    assert_ne!(orphan, id(&held));
+
+    // As the event says: deleted, and its finalizer taken off.
+    for name in ["strange", &held.name_any()] {
+        let gone = partitions.delete(name, &DeleteParams::default()).await;
+        gone.unwrap();
+    }
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let (name, params) = (held.name_any(), PatchParams::default());
+    let freed = partitions.patch(&name, &params, &free);
+    freed.await.unwrap();
+    scene
+        .once_ids("what it had is swept", |ids| ids[0] == [id(&good)])
+        .await;
+    scene.delete(&good).await;
+    scene.once_gone(&good).await;
+    assert_eq!(scene.ids(), [[""; 0]]);
+}
+
+/// The definition with a spec in which anything goes.
+fn loose() -> CustomResourceDefinition {
+    let mut loose = crd::ipupartition();
+    let schema = loose.spec.versions[0].schema.as_mut().unwrap();
+    let schema = schema.open_api_v3_schema.as_mut().unwrap();
+    let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
+    spec.properties = None;
+    spec.required = None;
+    spec.x_kubernetes_validations = None;
+    spec.x_kubernetes_preserve_unknown_fields = Some(true);
+    loose
+}
+
+fn nobody() -> PartitionOwner {
+    PartitionOwner {
+        api_version: "example.com/v1".to_owned(),
+        kind: "Notebook".to_owned(),
+        namespace: "default".to_owned(),
+        name: "gone".to_owned(),
+        uid: "uid-of-nobody".to_owned(),
+    }
+}

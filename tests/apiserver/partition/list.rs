@@ -1,0 +1,104 @@
+//! The admin's list of controllers while the proxy runs: a change arrives by the watch, at once.
+
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use ipu_operator::vipu::registry::{self, Source};
+use ipu_operator::vipu::{Deadlines, Registry};
+use kube::client::{Body, ClientBuilder};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tests::lab::control_plane::ControlPlane;
+use tower::util::MapRequestLayer;
+
+use super::placement::get;
+use super::scene::{LIST, NAMESPACE, Scene};
+use tests::wait::eventually;
+
+/// What a client has asked the API server for.
+type Asked = Arc<Mutex<Vec<String>>>;
+
+/// A client that notes every request.
+async fn noting() -> (Client, Asked) {
+    let plane = ControlPlane::shared().await.unwrap();
+    let kubeconfig = Kubeconfig::read_from(plane.kubeconfig()).unwrap();
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options);
+    let asked = Asked::default();
+    let noted = asked.clone();
+    let layer = MapRequestLayer::new(move |request: http::Request<Body>| {
+        noted.lock().unwrap().push(request.uri().to_string());
+        request
+    });
+    let builder = ClientBuilder::try_from(config.await.unwrap()).unwrap();
+    (builder.with_layer(&layer).build(), asked)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_arrives_by_the_open_watch_and_by_no_further_request() {
+    let scene = Scene::without_proxy(&[4, 16]).await;
+    let [first, second] = [&scene.pods[0], &scene.pods[1]];
+    scene.list_controllers(&[first]).await;
+    let registry = Arc::new(Registry::new(Deadlines::default()));
+    let (client, asked) = noting().await;
+    let events = registry::watch_config_map(client, NAMESPACE, LIST);
+    let following = tokio::spawn({
+        let registry = registry.clone();
+        async move { registry.follow(events).await }
+    });
+    eventually("the list is read and the watch is open", async || {
+        let known = registry.known();
+        let asked = asked.lock().unwrap().clone();
+        let is_open = asked.iter().any(|request| request.contains("watch=true"));
+        if known.source == Source::Current && is_open {
+            Ok(())
+        } else {
+            Err(format!("{known:?} {asked:?}"))
+        }
+    })
+    .await;
+    let before = asked.lock().unwrap().clone();
+    for pods in [&[first, second][..], &[second], &[first]] {
+        let begin = Instant::now();
+        scene.list_controllers(pods).await;
+        let stored = begin.elapsed();
+        let wanted: Vec<String> = pods.iter().map(|pod| pod.address.to_string()).collect();
+        eventually("the list is known", async || {
+            let entries = registry.known().entries.clone();
+            let names: Vec<String> = entries.into_iter().map(|entry| entry.name).collect();
+            if names == wanted {
+                Ok(())
+            } else {
+                Err(format!("{names:?}"))
+            }
+        })
+        .await;
+        let known = begin.elapsed();
+        println!("written after {stored:.1?}, known after {known:.1?}");
+    }
+    assert_eq!(*asked.lock().unwrap(), before, "it was asked for again");
+    following.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_see_a_changed_list_at_once() {
+    let scene = Scene::start(&[4, 16]).await;
+    let total = |ipus: u32| format!(r#""total":{{"used":0,"available":{ipus}}}}}"#);
+    let shown = async |ipus: u32| {
+        eventually(&format!("/stats counts {ipus} IPUs"), async || {
+            let answer = get(scene.port, "/stats").await;
+            let answer = answer.map_err(|error| error.to_string())?;
+            if answer.ends_with(&total(ipus)) {
+                Ok(())
+            } else {
+                Err(answer)
+            }
+        })
+        .await;
+    };
+    shown(20).await;
+    scene.list_controllers(&[&scene.pods[1]]).await;
+    let begin = Instant::now();
+    shown(16).await;
+    println!("shown {:.1?} after it was written", begin.elapsed());
+}
