@@ -93,7 +93,11 @@ impl Scene {
         found.sort();
         found.retain(|path| {
             let name = path.file_name().unwrap().to_string_lossy();
-            !name.starts_with('.') && !name.contains(".stats")
+            let is_kept_by_the_library = path.extension().is_some_and(|extension| {
+                let extension = extension.to_string_lossy();
+                extension == "stats" || extension.ends_with("-stats")
+            });
+            !name.starts_with('.') && !is_kept_by_the_library
         });
         found
             .into_iter()
