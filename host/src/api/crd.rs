@@ -119,7 +119,8 @@ fn manager_stays() -> ValidationRule {
 }
 
 /// The partition is made of the spec as it was at first: a later change would be carried out in
-/// part (the next attempt, the columns) and in part not (what is on the controller).
+/// part (the next attempt, the columns) and in part not (what is on the controller). What an older
+/// definition let somebody leave out can be mended.
 fn only_resets_are_asked_for_later() -> Vec<ValidationRule> {
     let rule = |field: &str, rule: String, message: String| ValidationRule {
         rule,
@@ -129,7 +130,9 @@ fn only_resets_are_asked_for_later() -> Vec<ValidationRule> {
         ..ValidationRule::default()
     };
     let stays = ["owner", "slot", "ipus", "gcds", "options"].map(|field| {
-        let same = format!("self.{field} == oldSelf.{field}");
+        let same = format!(
+            "!has(oldSelf.{field}) || (has(self.{field}) && self.{field} == oldSelf.{field})"
+        );
         let message = format!(
             "{field} cannot change, because the partition was asked for with it; \
              delete the IPUPartition and create it again"
@@ -138,7 +141,9 @@ fn only_resets_are_asked_for_later() -> Vec<ValidationRule> {
     });
     let grows = rule(
         "resetGeneration",
-        "self.resetGeneration >= oldSelf.resetGeneration".into(),
+        "!has(oldSelf.resetGeneration) \
+         || (has(self.resetGeneration) && self.resetGeneration >= oldSelf.resetGeneration)"
+            .into(),
         "resetGeneration cannot go down, because each reset is counted; \
          raise it by 1 to have the partition reset"
             .into(),

@@ -56,7 +56,7 @@ async fn what_got_past_the_schema_says_so_stops_nobody_and_leaks_nothing() {
     let held = scene.want("held", 4).await;
     let held = scene.once_in(&held, PartitionPhase::Ready).await;
     define(&scene.client, &loose()).await;
-    let broken = Patch::Merge(json!({"spec": {"ipus": "four"}}));
+    let broken = Patch::Merge(json!({"spec": {"owner": null}}));
     eventually("the loose CRD lets the edit pass", async || {
         let (name, params) = (held.name_any(), PatchParams::default());
         let edited = partitions.patch(&name, &params, &broken);
@@ -67,7 +67,7 @@ async fn what_got_past_the_schema_says_so_stops_nobody_and_leaks_nothing() {
         "apiVersion": "graphcore.ai/v1alpha1",
         "kind": "IPUPartition",
         "metadata": {"name": "strange"},
-        "spec": {"ipus": 4, "gcds": 1},
+        "spec": {"owner": held.spec.owner, "slot": 7, "ipus": "four", "gcds": 1},
     }));
     let strange = strange.unwrap();
     partitions
@@ -77,10 +77,10 @@ async fn what_got_past_the_schema_says_so_stops_nobody_and_leaks_nothing() {
     define(&scene.client, &crd::ipupartition()).await;
 
     let said = scene.once_event(&held.name_any(), "Unreadable").await;
-    assert!(said.contains("spec.ipus cannot be read"), "{said}");
+    assert!(said.contains("missing field `owner`"), "{said}");
     assert!(said.contains("Correct that, or delete"), "{said}");
     let said = scene.once_event("strange", "Unreadable").await;
-    assert!(said.contains("missing field `owner`"), "{said}");
+    assert!(said.contains("spec.ipus cannot be read"), "{said}");
 
     let good = scene.want("good", 4).await;
     let good = scene.once_in(&good, PartitionPhase::Ready).await;
