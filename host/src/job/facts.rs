@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use self::due::Due;
 use self::partition::PartitionState;
-use self::pod::PodState;
+use self::pod::{Aftermath, PodState};
 use super::report;
 use super::validate::ValidJob;
 use crate::api::ipujob_status::{IPUJobStatus, InstanceEnd, RunStatus};
@@ -84,8 +84,8 @@ pub struct Owned<S> {
     pub uid: Option<String>,
     /// Whether its deletion was asked for already, whatever else it says.
     pub leaving: bool,
-    /// Whether containers run on beside a main container that has ended.
-    pub lingers: bool,
+    /// What becomes of a Pod after its main container.
+    pub aftermath: Aftermath,
     /// What it says.
     pub state: S,
 }
@@ -194,7 +194,7 @@ impl Instance {
 impl Member {
     /// Whether the Pod exists and may still use its partition.
     pub fn live(&self) -> bool {
-        self.uid.is_some() && (self.lingers || !self.state.ended())
+        self.uid.is_some() && (self.aftermath != Aftermath::None || !self.state.ended())
     }
 }
 
@@ -245,7 +245,7 @@ impl<'a> Reader<'a> {
                 name: names::partition_object(&job.partition_owner(), index),
                 uid: found.and_then(|partition| partition.metadata.uid.clone()),
                 leaving: found.is_some_and(|found| found.metadata.deletion_timestamp.is_some()),
-                lingers: false,
+                aftermath: Aftermath::None,
                 state,
             },
             workers,
@@ -257,7 +257,7 @@ impl<'a> Reader<'a> {
         Member {
             uid: pod.and_then(|pod| pod.metadata.uid.clone()),
             leaving: pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some()),
-            lingers: pod.is_some_and(|pod| pod::lingers(pod)),
+            aftermath: pod.map_or(Aftermath::None, |pod| pod::aftermath(pod)),
             state: pod.map_or(PodState::Absent, |pod| {
                 pod::state(pod, partition, self.run.number)
             }),

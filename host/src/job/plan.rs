@@ -9,6 +9,7 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use serde::Serialize;
 
 use super::build::{PodSettings, access, config};
+use super::facts::pod::Aftermath;
 use super::facts::{Facts, Owned};
 use super::phase::Phase;
 use super::validate::ValidJob;
@@ -155,13 +156,15 @@ fn clean(job: &ValidJob, facts: &Facts) -> Plan {
     };
     for member in facts.all().flat_map(|instance| &instance.workers) {
         let unwanted = match job.clean_pod_policy {
-            // What only lingers is ended below, and keeps its logs.
-            CleanPodPolicy::None => member.live() && !member.lingers && !keeps_workers(job, facts),
+            // A Pod whose main container has ended keeps its logs.
+            CleanPodPolicy::None => {
+                member.live() && member.aftermath == Aftermath::None && !keeps_workers(job, facts)
+            }
             CleanPodPolicy::Workers | CleanPodPolicy::All => true,
         };
         if unwanted {
             plan.remove(member);
-        } else if member.lingers {
+        } else if member.aftermath == Aftermath::Sidecars {
             plan.end_pods.extend(deletion(member));
         }
     }

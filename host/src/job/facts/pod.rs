@@ -147,13 +147,33 @@ pub fn state(pod: &Pod, partition: Option<&str>, run: i64) -> PodState {
     PodState::Pending(why_pending(status))
 }
 
-/// Whether containers of a Pod whose main container has ended still run.
-pub fn lingers(pod: &Pod) -> bool {
+/// What becomes of a Pod after its main container.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum Aftermath {
+    /// Its main container has not ended, or the whole Pod has.
+    #[default]
+    None,
+    /// It will end by itself: the kubelet ends native sidecars, and has yet to say that it is done.
+    Closing,
+    /// Containers beside the main one run on; nobody but the operator ends them.
+    Sidecars,
+}
+
+/// What becomes of a Pod after its main container.
+pub fn aftermath(pod: &Pod) -> Aftermath {
     let Some(status) = &pod.status else {
-        return false;
+        return Aftermath::None;
     };
-    status.phase.as_deref() == Some("Running")
-        && main_container(pod, status).and_then(terminated).is_some()
+    let main = main_container(pod, status).filter(|main| terminated(main).is_some());
+    let (Some("Running"), Some(main)) = (status.phase.as_deref(), main) else {
+        return Aftermath::None;
+    };
+    let mut others = status.container_statuses.iter().flatten();
+    if others.any(|other| other.name != main.name && terminated(other).is_none()) {
+        Aftermath::Sidecars
+    } else {
+        Aftermath::Closing
+    }
 }
 
 /// Since when the main container of a Pod runs, where it does.

@@ -3,7 +3,7 @@
 use super::{Deletion, Plan, Reset, deletion};
 use crate::job::build::{self, PodSettings, partitions, workers};
 use crate::job::facts::partition::PartitionState;
-use crate::job::facts::pod::PodState;
+use crate::job::facts::pod::{Aftermath, PodState};
 use crate::job::facts::{Facts, Instance, Member};
 use crate::job::validate::ValidJob;
 
@@ -64,7 +64,8 @@ impl Plan {
 
     /// An instance that has run to its end: its sidecars end, and its partition is given back.
     pub(super) fn finish(&mut self, instance: &Instance) {
-        let lingering = instance.workers.iter().filter(|worker| worker.lingers);
+        let workers = instance.workers.iter();
+        let lingering = workers.filter(|worker| worker.aftermath == Aftermath::Sidecars);
         self.end_pods.extend(lingering.filter_map(deletion));
         self.release(instance);
     }

@@ -118,6 +118,25 @@ fn a_finished_job_is_deleted_after_its_time() {
 }
 
 #[test]
+fn a_pod_that_is_about_to_end_is_left_to_end() {
+    let job = IPUJob::sample().clean(CleanPodPolicy::None);
+    let (job, mut world) = running(&job);
+    world.end_main("sample-worker-0", 0);
+    for _ in 0..2 {
+        let plan = world.step(&job).plan;
+        assert!(plan.end_pods.is_empty() && plan.delete_pods.is_empty());
+        assert!(
+            plan.delete_partitions.is_empty(),
+            "native sidecars may still use it"
+        );
+    }
+    assert_eq!(world.row(), "Completed 0 1 All instances done");
+    world.end("sample-worker-0", 0);
+    world.settle(&job);
+    assert_eq!(world.slots(), [0; 0]);
+}
+
+#[test]
 fn a_sidecar_does_not_keep_a_job_from_completing() {
     let job =
         IPUJob::sample()

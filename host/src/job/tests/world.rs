@@ -189,8 +189,17 @@ impl World {
     /// The kubelet: the main container of a Pod ends, and those beside it go on.
     pub(crate) fn end_main(&mut self, pod: &str, exit_code: i32) {
         self.end(pod, exit_code);
-        let status = self.pod(pod).status.as_mut().unwrap();
+        let at = self.now;
+        let pod = self.pod(pod);
+        let main = main_container(pod);
+        let names = pod.spec.iter().flat_map(|spec| &spec.containers);
+        let beside: Vec<_> = names
+            .filter(|container| container.name != main)
+            .flat_map(|container| running(&container.name, at).container_statuses.unwrap())
+            .collect();
+        let status = pod.status.as_mut().unwrap();
         status.phase = Some("Running".to_owned());
+        status.container_statuses.as_mut().unwrap().extend(beside);
     }
 
     /// The kubelet: a Pod is evicted.
