@@ -10,6 +10,10 @@ pub mod install;
 
 use std::error::Error;
 
+/// Annotation of a Pod: the container that `kubectl exec`, `kubectl logs` and the agent mean where
+/// none is named (kubectl's own).
+pub const DEFAULT_CONTAINER_ANNOTATION: &str = "kubectl.kubernetes.io/default-container";
+
 /// Exit code for everything that went wrong in the agent itself; `ssh` does the same, and mpirun
 /// was written for `ssh`.
 pub const FAILED: u8 = 255;

@@ -44,6 +44,8 @@ pub const TEMPLATE_HASH_ANNOTATION: &str = "graphcore.ai/template-hash";
 /// Annotation of a job's Pods: the container whose end is the Pod's end, whatever runs beside it.
 pub const MAIN_CONTAINER_ANNOTATION: &str = "graphcore.ai/main-container";
 
+pub use crate::agent::DEFAULT_CONTAINER_ANNOTATION;
+
 /// Label of a job's Pods: which run of the job they belong to, from 0.
 pub const RUN_LABEL: &str = "graphcore.ai/run";
 

@@ -6,7 +6,10 @@
 mod broken_list;
 mod down;
 mod killed;
+mod life;
 mod scene;
+mod service;
+mod session;
 
 use std::process::ExitCode;
 
@@ -17,7 +20,7 @@ use tests::lab::interrupt::{self, First};
 
 /// The trials, in the order in which they run.
 type Check = fn(&Scene) -> Result<(), Failed>;
-const TRIALS: [(&str, Check); 6] = [
+const TRIALS: [(&str, Check); 12] = [
     ("three_jobs_from_apply_to_completed", scene::demo),
     (
         "proxy_killed_after_the_partition_was_formed_and_before_it_was_recorded",
@@ -31,6 +34,30 @@ const TRIALS: [(&str, Check); 6] = [
     (
         "job_that_fits_nowhere_waits_and_says_why",
         down::waits_and_says_why,
+    ),
+    (
+        "failed_run_starts_again_on_the_same_partition",
+        life::fails_and_starts_again,
+    ),
+    (
+        "helper_that_runs_on_keeps_no_job_from_completing",
+        life::completes_beside_a_helper,
+    ),
+    (
+        "worker_deleted_under_a_running_mpirun_fails_the_job",
+        life::loses_a_worker,
+    ),
+    (
+        "service_grows_changes_and_heals",
+        service::grows_changes_and_heals,
+    ),
+    (
+        "session_runs_mpirun_by_exec_and_rests",
+        session::runs_mpirun_and_rests,
+    ),
+    (
+        "session_ends_as_completed_when_its_time_is_over",
+        session::ends_by_itself,
     ),
     (
         "bad_line_in_the_list_of_controllers",

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_operator::api::ipujob::IPUJob;
+use ipu_operator::api::ipujob_status::{IPUJobStatus, JobState};
 use ipu_operator::api::ipupartition::{AttemptOutcome, IPUPartition};
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{ListParams, PostParams};
 use libtest_mimic::Failed;
 use serde_json::Value;
-use tests::demo::{self, Controller, Facts, JobFact, Operated};
+use tests::demo::{self, Controller, Facts, JobFact, KubectlError, Operated};
 use tests::http;
 use tests::lab::cluster;
 use tests::lab::interrupt;
@@ -95,6 +97,57 @@ impl Scene {
         let path = self.operated.repository.join("examples").join(file);
         self.operated.kubectl.apply(&path).await?;
         Ok(JobFact::of_file(&path)?)
+    }
+
+    /// The job of a file of `examples/`.
+    pub(crate) fn example(&self, file: &str) -> Result<IPUJob, Failed> {
+        let path = self.operated.repository.join("examples").join(file);
+        Ok(serde_saphyr::from_str(&std::fs::read_to_string(path)?)?)
+    }
+
+    /// Creates a job in the default namespace.
+    pub(crate) async fn create(&self, job: &IPUJob) -> Result<(), kube::Error> {
+        self.jobs().create(&PostParams::default(), job).await?;
+        Ok(())
+    }
+
+    /// A job of the default namespace.
+    pub(crate) async fn job(&self, name: &str) -> Result<IPUJob, kube::Error> {
+        self.jobs().get(name).await
+    }
+
+    /// The status of a job once it is in a state.
+    pub(crate) async fn once(&self, name: &str, state: JobState) -> Result<IPUJobStatus, Failed> {
+        let what = format!("{name} to be {state:?}");
+        let status = until(what, PATIENCE, || async {
+            let status = self.job(name).await?.status.unwrap_or_default();
+            Ok::<_, kube::Error>(if status.launcher_status == state {
+                Seen::Yes(status)
+            } else {
+                let seen = status.launcher_status;
+                Seen::NotYet(format!("{seen:?}: {}", status.last_message))
+            })
+        });
+        Ok(status.await?)
+    }
+
+    /// Waits until no IPUPartition is left, though jobs are.
+    pub(crate) async fn once_no_partition(&self) -> Result<(), Failed> {
+        until("every partition to be given back", PATIENCE, || async {
+            let partitions = self.partitions().await?.len();
+            Ok::<_, kube::Error>(Seen::when(partitions, |found| *found == 0))
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Runs kubectl as a user does, and answers what it prints.
+    pub(crate) async fn kubectl(&self, arguments: &[&str]) -> Result<String, KubectlError> {
+        self.operated.kubectl.run(arguments).await
+    }
+
+    fn jobs(&self) -> Api<IPUJob> {
+        Api::default_namespaced(self.operated.client.clone())
     }
 
     /// Deletes a file of `examples/`, and waits until nothing of any job is left anywhere.

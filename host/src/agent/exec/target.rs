@@ -2,8 +2,7 @@
 
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
 
-/// The annotation by which a Pod names its main container, as `kubectl exec` reads it.
-const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+use crate::agent::DEFAULT_CONTAINER_ANNOTATION;
 
 /// Why no command can run in a Pod now.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,7 +47,7 @@ fn main_container(pod: &Pod) -> Option<&str> {
         .metadata
         .annotations
         .as_ref()
-        .and_then(|annotations| annotations.get(DEFAULT_CONTAINER));
+        .and_then(|annotations| annotations.get(DEFAULT_CONTAINER_ANNOTATION));
     containers
         .iter()
         .find(|container| Some(&container.name) == annotated)

@@ -48,10 +48,13 @@ pub fn launcher(
     // disruption budgets that select the workers would count the launcher in.
     meta.annotations
         .clone_from(&job.template.metadata.annotations);
-    meta.annotations.get_or_insert_default().insert(
-        names::MAIN_CONTAINER_ANNOTATION.to_owned(),
-        CONTAINER.to_owned(),
-    );
+    let annotations = meta.annotations.get_or_insert_default();
+    for key in [
+        names::MAIN_CONTAINER_ANNOTATION,
+        names::DEFAULT_CONTAINER_ANNOTATION,
+    ] {
+        annotations.insert(key.to_owned(), CONTAINER.to_owned());
+    }
     let labels = meta.labels.get_or_insert_default();
     labels.insert(names::RUN_LABEL.to_owned(), run.to_string());
     labels.insert(

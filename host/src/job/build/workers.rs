@@ -7,9 +7,6 @@ use crate::job::facts::partition::Held;
 use crate::job::validate::ValidJob;
 use crate::names;
 
-/// What tells kubectl and the agent which of several containers is meant.
-const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
-
 /// Worker `gcd` of `instance` in a run of the job. All its containers get the environment: a helper beside the main one
 /// may use the IPUs as well.
 pub fn worker(
@@ -82,7 +79,7 @@ fn worker_metadata(
         job.template.first.name.clone(),
     );
     annotations
-        .entry(DEFAULT_CONTAINER.to_owned())
+        .entry(names::DEFAULT_CONTAINER_ANNOTATION.to_owned())
         .or_insert_with(|| job.template.first.name.clone());
     meta.labels = Some(labels);
     meta.annotations = Some(annotations);

@@ -31,10 +31,12 @@ pub fn of_writes(plan: &Plan, obstacles: &[Obstacle]) -> Vec<JobEvent> {
         events.push(normal(
             "PartitionRequested",
             "Request",
-            format!(
-                "asked for a partition of {} IPUs for instance {}",
-                partition.spec.ipus, partition.spec.slot
-            ),
+            match (partition.spec.ipus, partition.spec.slot) {
+                (1, slot) => format!("asked for a partition of 1 IPU for instance {slot}"),
+                (ipus, slot) => {
+                    format!("asked for a partition of {ipus} IPUs for instance {slot}")
+                }
+            },
         ));
     }
     let hindered: Vec<&str> = obstacles.iter().map(Obstacle::object).collect();

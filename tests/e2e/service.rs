@@ -1,0 +1,82 @@
+//! A job that serves for as long as it is wanted: it grows, gets a new template, and heals.
+
+use ipu_operator::api::ipujob_status::JobState;
+use ipu_operator::names;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, ResourceExt};
+use libtest_mimic::Failed;
+use serde_json::json;
+use tests::wait::{Seen, until};
+
+use crate::scene::{PATIENCE, Scene};
+
+/// `kubectl scale` adds an instance, a new template replaces the Pods, and a Pod that is deleted
+/// comes back.
+pub(crate) fn grows_changes_and_heals(scene: &Scene) -> Result<(), Failed> {
+    scene.block_on(async {
+        let mut job = scene.example("06-inference.yaml")?;
+        let name = job.name_any();
+        let program = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
+        job.spec.workers.template.0["spec"]["containers"] = json!([{
+            "name": "main",
+            "image": "ipu-operator.local/openmpi:4",
+            "imagePullPolicy": "IfNotPresent",
+            "command": ["bash", "-c", program],
+            "env": [{"name": "VERSION", "value": "old"}],
+        }]);
+        scene.create(&job).await?;
+        scene.once(&name, JobState::Running).await?;
+
+        let of_job = format!("ipujob/{name}");
+        let more = ["scale", &of_job, "--replicas", "2"];
+        scene.kubectl(&more).await?;
+        let old = serving(scene, &name, "old").await?;
+        assert_eq!(scene.partitions().await?.len(), 2, "one for each instance");
+
+        let path = "/spec/workers/template/spec/containers/0/env/0/value";
+        let change = json!([{"op": "replace", "path": path, "value": "new"}]).to_string();
+        let change = ["patch", &of_job, "--type", "json", "-p", &change];
+        scene.kubectl(&change).await?;
+        let new = serving(scene, &name, "new").await?;
+        assert!(old.iter().zip(&new).all(|(old, new)| old != new));
+
+        let first = names::worker(&name, 0);
+        scene.kubectl(&["delete", "pod", &first]).await?;
+        let healed = serving(scene, &name, "new").await?;
+        assert!(healed[0] != new[0] && healed[1] == new[1]);
+        scene.delete_and_leave_nothing("06-inference.yaml").await
+    })
+}
+
+/// The UIDs of both workers, once they are all there is of this version and Ready.
+async fn serving(scene: &Scene, job: &str, version: &str) -> Result<[String; 2], Failed> {
+    let pods: Api<Pod> = Api::default_namespaced(scene.operated.client.clone());
+    let what = format!("both workers of {job} to serve as {version}");
+    let found = until(what, PATIENCE, || async {
+        let mut uids = Vec::new();
+        for index in 0..2 {
+            let pod = pods.get_opt(&names::worker(job, index)).await?;
+            let serves = pod.filter(|pod| serves(pod, version));
+            uids.push(serves.and_then(|pod| pod.uid()));
+        }
+        Ok::<_, kube::Error>(match uids.as_slice() {
+            [Some(first), Some(second)] => Seen::Yes([first.clone(), second.clone()]),
+            other => Seen::NotYet(format!("{other:?}")),
+        })
+    });
+    Ok(found.await?)
+}
+
+fn serves(pod: &Pod, version: &str) -> bool {
+    let spec = pod.spec.iter();
+    let mut environment = spec
+        .flat_map(|spec| &spec.containers)
+        .flat_map(|container| container.env.iter().flatten());
+    let is_new =
+        environment.any(|env| env.name == "VERSION" && env.value.as_deref() == Some(version));
+    let conditions = pod.status.iter().flat_map(|status| &status.conditions);
+    let is_ready = conditions
+        .flatten()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    is_new && is_ready && pod.metadata.deletion_timestamp.is_none()
+}
