@@ -43,12 +43,13 @@ pub(crate) fn loses_a_worker(scene: &Scene) -> Result<(), Failed> {
     scene.block_on(async {
         let mut job = scene.example("02-parallel.yaml")?;
         let launcher = job.spec.launcher.as_mut().expect("it is a parallel job");
-        let command = ["mpirun", "-np", "2", "--bind-to", "none", "sleep", "600"];
+        let rank = "touch /tmp/runs; sleep 600";
+        let command = ["mpirun", "-np", "2", "--bind-to", "none", "sh", "-c", rank];
         launcher.command = command.map(ToOwned::to_owned).to_vec();
         scene.create(&job).await?;
         let both_run = "the ranks to run on both workers";
         until(both_run, PATIENCE, || async {
-            let look = ["exec", "parallel-worker-1", "--", "pgrep", "sleep"];
+            let look = ["exec", "parallel-worker-1", "--", "ls", "/tmp/runs"];
             let found = scene.kubectl(&look).await;
             Ok::<_, Failed>(Seen::from(found.map_err(|error| format!("{error:?}"))))
         })

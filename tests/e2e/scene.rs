@@ -71,12 +71,20 @@ impl Scene {
         Ok(cluster::down(&self.settings, &self.progress)?)
     }
 
-    /// Runs a trial's work. What explains a failure is printed and saved.
+    /// Runs a trial's work. What explains a failure is printed and saved, and its jobs are deleted:
+    /// the trials after it are to find what they expect.
     pub(crate) fn block_on(
         &self,
         work: impl Future<Output = Result<(), Failed>>,
     ) -> Result<(), Failed> {
-        let work = post_mortem::after(&self.settings, work);
+        let work = async {
+            let done = post_mortem::after(&self.settings, work).await;
+            if done.is_err() {
+                self.kubectl(&["delete", "ipujobs", "--all", "--timeout=120s"])
+                    .await?;
+            }
+            done
+        };
         self.runtime
             .block_on(interrupt::unless(work))
             .unwrap_or_else(|| Err("it was interrupted".into()))
