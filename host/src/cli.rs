@@ -1,5 +1,7 @@
 //! The command line of `ipu-operator`; every option can also come from the environment.
 
+use std::time::Duration;
+
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::controller::ControllerOptions;
@@ -95,6 +97,10 @@ pub struct ControllerArguments {
     /// Most IPUs of one partition.
     #[arg(long, env = "IPU_OPERATOR_MAX_IPUS_PER_JOB", default_value_t = 64)]
     pub max_ipus_per_job: u32,
+    /// Seconds for which a node may be silent before Pods there that should have ended are deleted by
+    /// force, so that their job goes on elsewhere; 0: for ever.
+    #[arg(long, env = "IPU_OPERATOR_LOST_NODE_SECONDS", default_value_t = 600)]
+    pub lost_node_seconds: u32,
     /// Name of this Pod, for events.
     #[arg(long, env = "HOSTNAME")]
     pub pod_name: Option<String>,
@@ -119,6 +125,8 @@ impl From<ControllerArguments> for ControllerOptions {
                     launcher_image_pull_policy: arguments.launcher_image_pull_policy,
                 },
                 max_ipus_per_job: arguments.max_ipus_per_job,
+                lost_node: Some(Duration::from_secs(arguments.lost_node_seconds.into()))
+                    .filter(|patience| !patience.is_zero()),
                 instance: arguments.pod_name,
             },
         }
@@ -127,6 +135,8 @@ impl From<ControllerArguments> for ControllerOptions {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use clap::{CommandFactory, Parser};
 
     use super::{Arguments, Task};
@@ -170,6 +180,7 @@ mod tests {
             "--launcher-image=ipu-operator:1",
             "--launcher-image-pull-policy=IfNotPresent",
             "--max-ipus-per-job=32",
+            "--lost-node-seconds=60",
         ];
         let Task::Controller(arguments) = Arguments::try_parse_from(given).unwrap().task else {
             panic!("it is the controller");
@@ -180,5 +191,6 @@ mod tests {
         assert_eq!(options.webhook_configuration, "my-ipus");
         assert!(!options.jobs.pods.worker_host_network);
         assert_eq!(options.jobs.max_ipus_per_job, 32);
+        assert_eq!(options.jobs.lost_node, Some(Duration::from_mins(1)));
     }
 }

@@ -12,6 +12,7 @@ pub mod report;
 pub mod restart;
 pub mod retry;
 pub mod rollout;
+pub mod stranded;
 #[cfg(test)]
 mod tests;
 pub mod validate;
@@ -49,7 +50,7 @@ use crate::names;
 const DEADLINE: Duration = Duration::from_mins(2);
 
 /// How soon a job is looked at again that something stands in the way of: nothing that is watched
-/// tells when a stranger's object goes.
+/// tells when a stranger's object goes, or that a node is lost.
 const OBSTACLE: Duration = Duration::from_secs(15);
 
 /// Reconciles that may run at the same time.
@@ -62,6 +63,9 @@ pub struct JobSettings {
     pub pods: PodSettings,
     /// Most IPUs of one partition.
     pub max_ipus_per_job: u32,
+    /// How long a node may be silent before the Pods there that should have ended are deleted by
+    /// force; missing: for ever.
+    pub lost_node: Option<Duration>,
     /// Name of this process in events, the Pod's name for example.
     pub instance: Option<String>,
 }
@@ -161,6 +165,7 @@ async fn step(context: &Context, namespace: &str, name: &str) -> Result<Action, 
     let Some(seen) = observe::observe(&context.client, namespace, name).await? else {
         return Ok(Action::await_change());
     };
+    context.free(&seen).await?;
     if seen.job.metadata.deletion_timestamp.is_some() {
         return finalize(context, &seen).await;
     }
@@ -190,7 +195,7 @@ async fn step(context: &Context, namespace: &str, name: &str) -> Result<Action, 
     let status = report::status(&job, &facts, &phase, &obstacles, old, now);
     context.report(&seen, status, now).await?;
     Ok(match plan.requeue {
-        _ if !obstacles.is_empty() => Action::requeue(OBSTACLE),
+        _ if !obstacles.is_empty() || awaits_pods(&seen) => Action::requeue(OBSTACLE),
         Some(after) => Action::requeue(after),
         None => Action::await_change(),
     })
@@ -255,6 +260,23 @@ impl Context {
         Ok(obstacles)
     }
 
+    /// Deletes by force what never ends, because its node is lost.
+    async fn free(&self, seen: &Seen) -> Result<(), WriteError> {
+        let (Some(patience), observed) = (self.settings.lost_node, &seen.observed) else {
+            return Ok(());
+        };
+        let now = Timestamp::now();
+        let stranded = stranded::stranded(&observed.pods, &observed.nodes, patience, now);
+        let namespace = seen.job.namespace().unwrap_or_default();
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
+        for stranded in &stranded {
+            writes::delete_by_force(&pods, &stranded.pod).await?;
+        }
+        let events: Vec<_> = stranded.iter().map(events::of_stranded).collect();
+        self.notifier.publish(&seen.job, &events).await;
+        Ok(())
+    }
+
     /// Writes the status where it changed, and tells what turned.
     async fn report(
         &self,
@@ -286,6 +308,12 @@ impl Context {
         }});
         writes::patch_job(&self.jobs(seen), &seen.job.name_any(), &patch).await
     }
+}
+
+/// Whether Pods are being deleted: nothing that is watched tells when a node is lost for good.
+fn awaits_pods(seen: &Seen) -> bool {
+    let mut pods = seen.observed.pods.iter();
+    pods.any(|pod| pod.metadata.deletion_timestamp.is_some())
 }
 
 fn has_finalizer(job: &DynamicObject) -> bool {

@@ -272,6 +272,8 @@ async fn rights_are_enough_and_no_more() {
             "",
             false,
         ),
+        ("controller-manager", "get", "nodes", "", true),
+        ("controller-manager", "list", "nodes", "", false),
         ("controller-manager", "create", "clusterroles", "", false),
         ("controller-manager", "escalate", "roles", "team", false),
         (

@@ -9,6 +9,8 @@ mod chart;
 mod control_plane;
 #[cfg(test)]
 mod job;
+#[cfg(test)]
+mod lost_node;
 mod partition;
 #[cfg(test)]
 mod stage;

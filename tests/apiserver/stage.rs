@@ -1,10 +1,13 @@
 //! Plays what is missing around a real API server: the kubelet, the V-IPU proxy, and the user.
 
+use std::time::Duration;
+
+use http::Request;
 use ipu_operator::api::crd;
 use ipu_operator::api::ipupartition::IPUPartition;
 use ipu_operator::job::build::PodSettings;
 use ipu_operator::job::{self, JobSettings, observe};
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams};
 use kube::{Client, ResourceExt};
@@ -87,6 +90,7 @@ impl Stage {
                 launcher_image_pull_policy: None,
             },
             max_ipus_per_job: 64,
+            lost_node: Some(Duration::from_mins(10)),
             instance: None,
         };
         let run = job::run(self.client.clone(), settings, CancellationToken::new());
@@ -186,6 +190,47 @@ impl Stage {
         )
         .await
         .unwrap();
+    }
+
+    /// The proxy: does the reset that is asked for.
+    pub(crate) async fn partition_reset(&self, slot: u32) {
+        let mut all = self.partitions().await.into_iter();
+        let partition = all.find(|found| found.spec.slot == slot).unwrap();
+        let done = partition.spec.reset_generation;
+        let status = Patch::Merge(json!({"status": {"observedResetGeneration": done}}));
+        let api: Api<IPUPartition> = Api::all(self.client.clone());
+        let (name, params) = (partition.name_any(), PatchParams::default());
+        api.patch_status(&name, &params, &status).await.unwrap();
+    }
+
+    /// The scheduler: waits for a Pod, and gives it a node.
+    pub(crate) async fn pod_is_bound(&self, name: &str, node: &str) {
+        self.pod_exists(name).await;
+        let binding = json!({
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name},
+            "target": {"kind": "Node", "name": node},
+        });
+        let request = Request::post(format!(
+            "/api/v1/namespaces/{}/pods/{name}/binding",
+            self.namespace
+        ));
+        let request = request.body(binding.to_string().into_bytes()).unwrap();
+        self.client.request_text(request).await.unwrap();
+    }
+
+    /// The notes of a job's events with a reason.
+    pub(crate) async fn event(&self, reason: &str) -> String {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        eventually(&format!("an event {reason}"), async || {
+            let all = events.list(&ListParams::default()).await.unwrap();
+            let mut found = all.into_iter();
+            found
+                .find(|event| event.reason.as_deref() == Some(reason))?
+                .message
+        })
+        .await
     }
 
     /// The kubelet: waits for a Pod, and runs it.

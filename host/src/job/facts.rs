@@ -7,7 +7,7 @@ pub mod pod;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use serde::Serialize;
 
 use self::due::Due;
@@ -26,6 +26,8 @@ pub struct Observed {
     pub pods: Vec<Pod>,
     /// Partitions that were asked for in the job's name.
     pub partitions: Vec<IPUPartition>,
+    /// Nodes of Pods that should have ended and have not.
+    pub nodes: Vec<Node>,
     /// The status as it was.
     pub status: IPUJobStatus,
 }

@@ -1,6 +1,9 @@
 //! Reads everything that decisions about one job need, live.
 
-use k8s_openapi::api::core::v1::Pod;
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
@@ -8,6 +11,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::facts::Observed;
+use super::stranded::overdue_on;
 use super::validate::decode_status;
 use crate::api::ipujob::IPUJob;
 use crate::api::ipupartition::IPUPartition;
@@ -36,6 +40,9 @@ pub enum ObserveError {
     /// Its partitions.
     #[error("failed to list the IPUPartitions of the job")]
     Partitions(#[source] kube::Error),
+    /// The node of a Pod.
+    #[error("failed to read the Node {0}")]
+    Node(String, #[source] kube::Error),
 }
 
 /// IPUJobs as plain JSON: one that does not decode must not stop the watch of the others.
@@ -66,13 +73,12 @@ pub async fn observe(
         .await
         .map_err(ObserveError::Partitions)?;
     let object = as_json(&job);
+    let pods = pods.items.into_iter();
+    let pods: Vec<Pod> = pods.filter(|pod| belongs_to(pod, &uid)).collect();
     Ok(Some(Seen {
         observed: Observed {
-            pods: pods
-                .items
-                .into_iter()
-                .filter(|pod| belongs_to(pod, &uid))
-                .collect(),
+            nodes: nodes(client, &pods).await?,
+            pods,
             partitions: partitions
                 .items
                 .into_iter()
@@ -83,6 +89,19 @@ pub async fn observe(
         job,
         object,
     }))
+}
+
+/// The nodes of Pods that should have ended by now: they may be lost. Mostly there is no such Pod.
+async fn nodes(client: &Client, pods: &[Pod]) -> Result<Vec<Node>, ObserveError> {
+    let api: Api<Node> = Api::all(client.clone());
+    let now = Timestamp::now();
+    let overdue = pods.iter().filter_map(|pod| overdue_on(pod, now));
+    let mut nodes = Vec::new();
+    for name in overdue.collect::<BTreeSet<_>>() {
+        let found = api.get_opt(name).await;
+        nodes.extend(found.map_err(|source| ObserveError::Node(name.to_owned(), source))?);
+    }
+    Ok(nodes)
 }
 
 /// A label can be set by anybody; the ownerReference is what counts.

@@ -101,12 +101,23 @@ pub async fn delete<K>(api: &Api<K>, deletion: &Deletion) -> Result<(), WriteErr
 where
     K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
 {
+    delete_with(api, deletion, DeleteParams::background()).await
+}
+
+async fn delete_with<K>(
+    api: &Api<K>,
+    deletion: &Deletion,
+    parameters: DeleteParams,
+) -> Result<(), WriteError>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
+{
     let parameters = DeleteParams {
         preconditions: Some(Preconditions {
             uid: Some(deletion.uid.clone()),
             resource_version: None,
         }),
-        ..DeleteParams::background()
+        ..parameters
     };
     match api.delete(&deletion.name, &parameters).await {
         Ok(_) => Ok(()),
@@ -117,6 +128,11 @@ where
             source,
         }),
     }
+}
+
+/// Deletes a Pod without waiting for its node, which is lost.
+pub async fn delete_by_force(pods: &Api<Pod>, deletion: &Deletion) -> Result<(), WriteError> {
+    delete_with(pods, deletion, DeleteParams::background().grace_period(0)).await
 }
 
 /// Ends what runs on in a Pod beside its main container. The Pod stays, and with it its logs.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 use ipu_operator::cli::{Arguments, Task};
@@ -102,6 +103,7 @@ fn by_default_the_processes_start_as_the_chart_says() {
         Some("IfNotPresent")
     );
     assert_eq!(controller.jobs.max_ipus_per_job, 64);
+    assert_eq!(controller.jobs.lost_node, Some(Duration::from_mins(10)));
     assert_eq!((proxy.port, proxy.vipu_timeout_seconds), (8080, 300));
     let list = proxy.controllers_configmap.as_deref();
     assert_eq!(list, Some("ipu-operator-vipu-controllers"));
@@ -124,6 +126,7 @@ fn every_value_reaches_the_process_that_it_is_for() {
     assert_eq!(pods.launcher_image, "images.example.com/agent:7");
     assert_eq!(pods.launcher_image_pull_policy.as_deref(), Some("Always"));
     assert_eq!(controller.jobs.max_ipus_per_job, 16);
+    assert_eq!(controller.jobs.lost_node, Some(Duration::from_secs(30)));
     assert_eq!((proxy.port, proxy.vipu_timeout_seconds), (9090, 60));
     let list = proxy.controllers_configmap.as_deref();
     assert_eq!(list, Some("my-ipus-vipu-controllers"));

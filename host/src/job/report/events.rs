@@ -8,6 +8,7 @@ use super::{
 };
 use crate::api::ipujob_status::{IPUJobStatus, JobCondition};
 use crate::job::plan::Plan;
+use crate::job::stranded::Stranded;
 
 /// One event; the reasons are stable, because people build alerts on them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -146,6 +147,17 @@ fn find<'a>(status: &'a IPUJobStatus, type_: &str) -> Option<&'a JobCondition> {
         .conditions
         .iter()
         .find(|condition| condition.type_ == type_)
+}
+
+/// The event of a Pod that was deleted by force.
+pub fn of_stranded(stranded: &Stranded) -> JobEvent {
+    let Stranded { pod, node, since } = stranded;
+    let note = format!(
+        "deleted Pod {} by force: it should have ended, and its node {node} has not been heard of \
+         since {since}",
+        pod.name
+    );
+    warning("NodeLost", "Delete", note).about(&pod.name)
 }
 
 fn normal(reason: &'static str, action: &'static str, note: String) -> JobEvent {

@@ -1,0 +1,75 @@
+//! A node that is never heard of again: its Pods are being deleted for ever, and their job goes on.
+
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+use tests::wait::{Seen, eventually};
+
+use crate::stage::Stage;
+
+const NODE: &str = "lost";
+
+#[tokio::test]
+async fn the_pods_of_a_lost_node_are_let_go_and_the_job_goes_on() {
+    let mut stage = Stage::new("lost-node").await;
+    node(&stage, "True").await;
+    stage.start();
+    stage
+        .submit(&json!({
+            "apiVersion": "graphcore.ai/v1alpha1",
+            "kind": "IPUJob",
+            "metadata": {"name": "job"},
+            "spec": {
+                "jobInstances": 1,
+                "ipusPerJobInstance": "4",
+                "workers": {"template": {"spec": {
+                    "terminationGracePeriodSeconds": 1,
+                    "containers": [{"name": "main", "image": "program:1"}],
+                }}},
+            },
+        }))
+        .await;
+    stage.partition_ready(0).await;
+    stage.pod_is_bound("job-worker-0", NODE).await;
+    stage.pod_runs("job-worker-0").await;
+    let first = stage.pod_exists("job-worker-0").await.uid();
+
+    // As Kubernetes does after its own patience. No kubelet is there to end the Pod.
+    let deletion = DeleteParams::default();
+    let deleted = stage.pods().delete("job-worker-0", &deletion).await;
+    deleted.unwrap();
+    node(&stage, "Unknown").await;
+
+    let note = stage.event("NodeLost").await;
+    for part in ["job-worker-0", "by force", NODE, "2026-01-01T00:00:00Z"] {
+        assert!(note.contains(part), "{part}: {note}");
+    }
+    eventually("the partition is to be reset", async || {
+        let partitions = stage.partitions().await;
+        let resets = partitions.first().map(|found| found.spec.reset_generation);
+        Seen::when(resets, |resets| *resets == Some(1))
+    })
+    .await;
+    stage.partition_reset(0).await;
+    let again = stage.pod_exists("job-worker-0").await;
+    assert_ne!(again.uid(), first);
+    stage.delete("job").await;
+    stage.gone("job").await;
+    let nodes: Api<Node> = Api::all(stage.client.clone());
+    nodes.delete(NODE, &deletion).await.unwrap();
+    stage.kill().await;
+}
+
+/// Makes or changes the node; it has said so since the beginning of the year.
+async fn node(stage: &Stage, ready: &str) {
+    let nodes: Api<Node> = Api::all(stage.client.clone());
+    let node = serde_json::from_value(json!({"metadata": {"name": NODE}})).unwrap();
+    // It may be there already.
+    let _ = nodes.create(&PostParams::default(), &node).await;
+    let status = json!({"status": {"conditions": [{
+        "type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }]}});
+    let (status, params) = (Patch::Merge(&status), PatchParams::default());
+    nodes.patch_status(NODE, &params, &status).await.unwrap();
+}
