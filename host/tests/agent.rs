@@ -74,7 +74,9 @@ impl Container {
             } else {
                 &["--user", "--"]
             })
-            .args(["sh", "-c", script])
+            // A shell cannot trap what was ignored when it started, and whoever runs the tests in the
+            // background has SIGINT ignored.
+            .args(["env", "--default-signal", "sh", "-c", script])
             .spawn()
             .unwrap();
         Guarded(shell)

@@ -5,12 +5,14 @@ pub mod bindings;
 pub mod toolchain;
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ipu_operator::wasm::model::Slot;
 use ipu_operator::wasm::{ComponentizeError, InspectError, componentize, inspect};
+use tempfile::Builder;
 
 use crate::lab::command::{self, CommandError};
 use crate::lab::files::{At, FileError, make_dir};
@@ -134,12 +136,16 @@ fn put(guest: Guest, dist: &Path, component: &[u8]) -> Result<(), BuildError> {
     if fs::read(&file).is_ok_and(|present| present == component) {
         return Ok(());
     }
-    let partial = dist.join(format!(".{}-{}", guest.name, std::process::id()));
+    // A file of its own: several tests may find the guests changed at the same time.
+    let partial = Builder::new().prefix(".").tempfile_in(dist);
+    let partial = partial.at("write into", dist)?.into_temp_path();
     fs::write(&partial, component).at("write", &partial)?;
     inspect(&partial, Some(guest.slot), "{}").map_err(|source| BuildError::Inspect {
         guest: guest.name,
         source,
     })?;
+    let mode = Permissions::from_mode(0o644);
+    fs::set_permissions(&partial, mode).at("write", &partial)?;
     Ok(fs::rename(&partial, &file).at("write", &file)?)
 }
 
