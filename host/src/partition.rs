@@ -7,6 +7,7 @@ pub mod fleet;
 pub mod knowledge;
 mod leftovers;
 mod look;
+pub mod node_labels;
 pub mod orphans;
 mod pace;
 pub mod placing;

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::partition::fleet::Fleet;
+use crate::partition::node_labels::node_labels;
 use crate::partition::step::Settings;
 use crate::partition::tracker::Tracker;
 use crate::partition::{Context, Reconciler, sweep};
@@ -121,7 +122,8 @@ pub async fn run_with(
     stop: CancellationToken,
 ) -> Result<(), ProxyError> {
     let registry = Arc::new(Registry::new(deadlines(&options)));
-    let fleet = Arc::new(Fleet::new(registry.clone()));
+    let (nodes, node_watch) = node_labels();
+    let fleet = Arc::new(Fleet::new(registry.clone(), nodes));
     let settings = Settings {
         installation: installation(&client, &options.release.namespace).await?,
         forming: Duration::from_secs(options.vipu_timeout_seconds),
@@ -142,6 +144,7 @@ pub async fn run_with(
     };
 
     let mut tasks = JoinSet::new();
+    tasks.spawn(node_watch.follow(client.clone(), stop.clone()));
     tasks.spawn(follow_controllers(
         client.clone(),
         options.clone(),
@@ -183,7 +186,8 @@ async fn follow_controllers(
     }
 }
 
-/// Begins once the list of controllers was read: before that, an empty list would mean nothing.
+/// Begins once the list of controllers was read, since an empty list would mean nothing before, and
+/// the nodes are known.
 async fn reconcile_and_sweep(
     context: Arc<Context>,
     reconciler: Reconciler,
@@ -193,6 +197,10 @@ async fn reconcile_and_sweep(
     let mut known = context.fleet.registry().subscribe();
     tokio::select! {
         _ = known.wait_for(|known| known.source != Source::NotRead) => {}
+        () = stop.cancelled() => return,
+    }
+    tokio::select! {
+        () = context.fleet.nodes().known() => {}
         () = stop.cancelled() => return,
     }
     let sweep = sweep::run(context, times, stop.clone());

@@ -284,6 +284,8 @@ async fn rights_are_enough_and_no_more() {
             true,
         ),
         ("vipu-proxy", "create", "ipupartitions", "", false),
+        ("vipu-proxy", "watch", "nodes", "", true),
+        ("vipu-proxy", "get", "nodes", "", false),
         ("vipu-proxy", "list", "pods", "team", true),
         ("vipu-proxy", "create", "pods", "team", false),
         ("vipu-proxy", "patch", "ipujobs", "team", false),

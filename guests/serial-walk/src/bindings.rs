@@ -130,6 +130,8 @@ pub mod exports {
                     pub label_key: _rt::String,
                     /// Value of that label.
                     pub label_value: _rt::String,
+                    /// Whether a node carries that label now; true where the host does not know.
+                    pub has_nodes: bool,
                     /// Whether the controller answers now.
                     pub reachable: bool,
                     /// Why it does not, where it does not.
@@ -151,6 +153,7 @@ pub mod exports {
                             .field("name", &self.name)
                             .field("label-key", &self.label_key)
                             .field("label-value", &self.label_value)
+                            .field("has-nodes", &self.has_nodes)
                             .field("reachable", &self.reachable)
                             .field("unreachable-reason", &self.unreachable_reason)
                             .field("total-ipus", &self.total_ipus)
@@ -343,7 +346,7 @@ pub mod exports {
                 ) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result35 = {
+                        let result36 = {
                             let len0 = arg1;
                             let bytes0 = _rt::Vec::from_raw_parts(
                                 arg0.cast(),
@@ -394,13 +397,13 @@ pub mod exports {
                                 len8 * (4 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
-                            let base26 = arg9;
-                            let len26 = arg10;
-                            let mut result26 = _rt::Vec::with_capacity(len26);
-                            for i in 0..len26 {
-                                let base = base26
+                            let base27 = arg9;
+                            let len27 = arg10;
+                            let mut result27 = _rt::Vec::with_capacity(len27);
+                            for i in 0..len27 {
+                                let base = base27
                                     .add(i * (8 + 11 * ::core::mem::size_of::<*const u8>()));
-                                let e26 = {
+                                let e27 = {
                                     let l9 = *base.add(0).cast::<*mut u8>();
                                     let l10 = *base
                                         .add(::core::mem::size_of::<*const u8>())
@@ -442,102 +445,108 @@ pub mod exports {
                                     );
                                     let l19 = i32::from(
                                         *base
+                                            .add(1 + 6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>(),
+                                    );
+                                    let l20 = i32::from(
+                                        *base
                                             .add(7 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>(),
                                     );
-                                    let l23 = *base
+                                    let l24 = *base
                                         .add(10 * ::core::mem::size_of::<*const u8>())
                                         .cast::<i32>();
-                                    let l24 = *base
+                                    let l25 = *base
                                         .add(4 + 10 * ::core::mem::size_of::<*const u8>())
                                         .cast::<i32>();
-                                    let l25 = *base
+                                    let l26 = *base
                                         .add(8 + 10 * ::core::mem::size_of::<*const u8>())
                                         .cast::<i32>();
                                     Controller {
                                         name: _rt::string_lift(bytes11),
                                         label_key: _rt::string_lift(bytes14),
                                         label_value: _rt::string_lift(bytes17),
-                                        reachable: _rt::bool_lift(l18 as u8),
-                                        unreachable_reason: match l19 {
+                                        has_nodes: _rt::bool_lift(l18 as u8),
+                                        reachable: _rt::bool_lift(l19 as u8),
+                                        unreachable_reason: match l20 {
                                             0 => None,
                                             1 => {
                                                 let e = {
-                                                    let l20 = *base
+                                                    let l21 = *base
                                                         .add(8 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<*mut u8>();
-                                                    let l21 = *base
+                                                    let l22 = *base
                                                         .add(9 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<usize>();
-                                                    let len22 = l21;
-                                                    let bytes22 = _rt::Vec::from_raw_parts(
-                                                        l20.cast(),
-                                                        len22,
-                                                        len22,
+                                                    let len23 = l22;
+                                                    let bytes23 = _rt::Vec::from_raw_parts(
+                                                        l21.cast(),
+                                                        len23,
+                                                        len23,
                                                     );
-                                                    _rt::string_lift(bytes22)
+                                                    _rt::string_lift(bytes23)
                                                 };
                                                 Some(e)
                                             }
                                             _ => _rt::invalid_enum_discriminant(),
                                         },
-                                        total_ipus: l23 as u32,
-                                        used_ipus: l24 as u32,
-                                        largest_free: l25 as u32,
+                                        total_ipus: l24 as u32,
+                                        used_ipus: l25 as u32,
+                                        largest_free: l26 as u32,
                                     }
                                 };
-                                result26.push(e26);
+                                result27.push(e27);
                             }
                             _rt::cabi_dealloc(
-                                base26,
-                                len26 * (8 + 11 * ::core::mem::size_of::<*const u8>()),
+                                base27,
+                                len27 * (8 + 11 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
-                            let base34 = arg11;
-                            let len34 = arg12;
-                            let mut result34 = _rt::Vec::with_capacity(len34);
-                            for i in 0..len34 {
-                                let base = base34
+                            let base35 = arg11;
+                            let len35 = arg12;
+                            let mut result35 = _rt::Vec::with_capacity(len35);
+                            for i in 0..len35 {
+                                let base = base35
                                     .add(i * (5 * ::core::mem::size_of::<*const u8>()));
-                                let e34 = {
-                                    let l27 = *base.add(0).cast::<*mut u8>();
-                                    let l28 = *base
+                                let e35 = {
+                                    let l28 = *base.add(0).cast::<*mut u8>();
+                                    let l29 = *base
                                         .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len29 = l28;
-                                    let bytes29 = _rt::Vec::from_raw_parts(
-                                        l27.cast(),
-                                        len29,
-                                        len29,
+                                    let len30 = l29;
+                                    let bytes30 = _rt::Vec::from_raw_parts(
+                                        l28.cast(),
+                                        len30,
+                                        len30,
                                     );
-                                    let l30 = i32::from(
+                                    let l31 = i32::from(
                                         *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>(),
                                     );
-                                    let l31 = *base
+                                    let l32 = *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l32 = *base
+                                    let l33 = *base
                                         .add(4 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len33 = l32;
-                                    let bytes33 = _rt::Vec::from_raw_parts(
-                                        l31.cast(),
-                                        len33,
-                                        len33,
+                                    let len34 = l33;
+                                    let bytes34 = _rt::Vec::from_raw_parts(
+                                        l32.cast(),
+                                        len34,
+                                        len34,
                                     );
                                     Attempt {
-                                        controller: _rt::string_lift(bytes29),
-                                        outcome: Outcome::_lift(l30 as u8),
-                                        reason: _rt::string_lift(bytes33),
+                                        controller: _rt::string_lift(bytes30),
+                                        outcome: Outcome::_lift(l31 as u8),
+                                        reason: _rt::string_lift(bytes34),
                                     }
                                 };
-                                result34.push(e34);
+                                result35.push(e35);
                             }
                             _rt::cabi_dealloc(
-                                base34,
-                                len34 * (5 * ::core::mem::size_of::<*const u8>()),
+                                base35,
+                                len35 * (5 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
                             T_::place(
@@ -549,90 +558,90 @@ pub mod exports {
                                     gcds: arg6 as u32,
                                     node_selector: result8,
                                 },
-                                result26,
-                                result34,
+                                result27,
+                                result35,
                             )
                         };
-                        let ptr36 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        match result35 {
+                        let ptr37 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result36 {
                             Decision::Try(e) => {
-                                *ptr36.add(0).cast::<u8>() = (0i32) as u8;
-                                let vec37 = (e.into_bytes()).into_boxed_slice();
-                                let ptr37 = vec37.as_ptr().cast::<u8>();
-                                let len37 = vec37.len();
-                                ::core::mem::forget(vec37);
-                                *ptr36
+                                *ptr37.add(0).cast::<u8>() = (0i32) as u8;
+                                let vec38 = (e.into_bytes()).into_boxed_slice();
+                                let ptr38 = vec38.as_ptr().cast::<u8>();
+                                let len38 = vec38.len();
+                                ::core::mem::forget(vec38);
+                                *ptr37
                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len37;
-                                *ptr36
+                                    .cast::<usize>() = len38;
+                                *ptr37
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = ptr37.cast_mut();
+                                    .cast::<*mut u8>() = ptr38.cast_mut();
                             }
                             Decision::Wait(e) => {
-                                *ptr36.add(0).cast::<u8>() = (1i32) as u8;
-                                let vec41 = e;
-                                let len41 = vec41.len();
-                                let layout41 = _rt::alloc::Layout::from_size_align(
-                                        vec41.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                *ptr37.add(0).cast::<u8>() = (1i32) as u8;
+                                let vec42 = e;
+                                let len42 = vec42.len();
+                                let layout42 = _rt::alloc::Layout::from_size_align(
+                                        vec42.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
-                                let (result41, _cleanup41) = wit_bindgen::rt::Cleanup::new(
-                                    layout41,
+                                let (result42, _cleanup42) = wit_bindgen::rt::Cleanup::new(
+                                    layout42,
                                 );
-                                if let Some(cleanup) = _cleanup41 {
+                                if let Some(cleanup) = _cleanup42 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec41.into_iter().enumerate() {
-                                    let base = result41
+                                for (i, e) in vec42.into_iter().enumerate() {
+                                    let base = result42
                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         let PassedOver {
-                                            controller: controller38,
-                                            reason: reason38,
+                                            controller: controller39,
+                                            reason: reason39,
                                         } = e;
-                                        let vec39 = (controller38.into_bytes()).into_boxed_slice();
-                                        let ptr39 = vec39.as_ptr().cast::<u8>();
-                                        let len39 = vec39.len();
-                                        ::core::mem::forget(vec39);
-                                        *base
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len39;
-                                        *base.add(0).cast::<*mut u8>() = ptr39.cast_mut();
-                                        let vec40 = (reason38.into_bytes()).into_boxed_slice();
+                                        let vec40 = (controller39.into_bytes()).into_boxed_slice();
                                         let ptr40 = vec40.as_ptr().cast::<u8>();
                                         let len40 = vec40.len();
                                         ::core::mem::forget(vec40);
                                         *base
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>() = len40;
+                                        *base.add(0).cast::<*mut u8>() = ptr40.cast_mut();
+                                        let vec41 = (reason39.into_bytes()).into_boxed_slice();
+                                        let ptr41 = vec41.as_ptr().cast::<u8>();
+                                        let len41 = vec41.len();
+                                        ::core::mem::forget(vec41);
+                                        *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len41;
                                         *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr40.cast_mut();
+                                            .cast::<*mut u8>() = ptr41.cast_mut();
                                     }
                                 }
-                                *ptr36
-                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len41;
-                                *ptr36
-                                    .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result41;
-                            }
-                            Decision::Reject(e) => {
-                                *ptr36.add(0).cast::<u8>() = (2i32) as u8;
-                                let vec42 = (e.into_bytes()).into_boxed_slice();
-                                let ptr42 = vec42.as_ptr().cast::<u8>();
-                                let len42 = vec42.len();
-                                ::core::mem::forget(vec42);
-                                *ptr36
+                                *ptr37
                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>() = len42;
-                                *ptr36
+                                *ptr37
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = ptr42.cast_mut();
+                                    .cast::<*mut u8>() = result42;
+                            }
+                            Decision::Reject(e) => {
+                                *ptr37.add(0).cast::<u8>() = (2i32) as u8;
+                                let vec43 = (e.into_bytes()).into_boxed_slice();
+                                let ptr43 = vec43.as_ptr().cast::<u8>();
+                                let len43 = vec43.len();
+                                ::core::mem::forget(vec43);
+                                *ptr37
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len43;
+                                *ptr37
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = ptr43.cast_mut();
                             }
                         }
-                        ptr36
+                        ptr37
                     }
                 }
                 #[doc(hidden)]
@@ -833,23 +842,23 @@ pub(crate) use __export_placement_impl as export;
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 733] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xdd\x04\x01A\x02\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 744] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xe8\x04\x01A\x02\x01\
 A\x04\x01B\x04\x01m\x03\x05debug\x04info\x04warn\x04\0\x05level\x03\0\0\x01@\x02\
 \x05level\x01\x07messages\x01\0\x04\0\x05write\x01\x02\x03\0\x14ipu:policy/log@0\
 .1.0\x05\0\x01B\x17\x01o\x02ss\x01p\0\x01r\x06\x09namespaces\x05owners\x04sloty\x04\
-ipusy\x04gcdsy\x0dnode-selector\x01\x04\0\x07request\x03\0\x02\x01ks\x01r\x08\x04\
-names\x09label-keys\x0blabel-values\x09reachable\x7f\x12unreachable-reason\x04\x0a\
-total-ipusy\x09used-ipusy\x0clargest-freey\x04\0\x0acontroller\x03\0\x05\x01m\x02\
-\x07refused\x0bunreachable\x04\0\x07outcome\x03\0\x07\x01r\x03\x0acontrollers\x07\
-outcome\x08\x06reasons\x04\0\x07attempt\x03\0\x09\x01r\x02\x0acontrollers\x06rea\
-sons\x04\0\x0bpassed-over\x03\0\x0b\x01p\x0c\x01q\x03\x03try\x01s\0\x04wait\x01\x0d\
-\0\x06reject\x01s\0\x04\0\x08decision\x03\0\x0e\x01j\0\x01s\x01@\x01\x08settings\
-s\0\x10\x04\0\x09configure\x01\x11\x01p\x06\x01p\x0a\x01@\x03\x07request\x03\x0b\
-controllers\x12\x08attempts\x13\0\x0f\x04\0\x05place\x01\x14\x04\0\x17ipu:policy\
-/placer@0.1.0\x05\x01\x04\0\x1aipu:policy/placement@0.1.0\x04\0\x0b\x0f\x01\0\x09\
-placement\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.\
-262.0\x10wit-bindgen-rust\x060.63.0";
+ipusy\x04gcdsy\x0dnode-selector\x01\x04\0\x07request\x03\0\x02\x01ks\x01r\x09\x04\
+names\x09label-keys\x0blabel-values\x09has-nodes\x7f\x09reachable\x7f\x12unreach\
+able-reason\x04\x0atotal-ipusy\x09used-ipusy\x0clargest-freey\x04\0\x0acontrolle\
+r\x03\0\x05\x01m\x02\x07refused\x0bunreachable\x04\0\x07outcome\x03\0\x07\x01r\x03\
+\x0acontrollers\x07outcome\x08\x06reasons\x04\0\x07attempt\x03\0\x09\x01r\x02\x0a\
+controllers\x06reasons\x04\0\x0bpassed-over\x03\0\x0b\x01p\x0c\x01q\x03\x03try\x01\
+s\0\x04wait\x01\x0d\0\x06reject\x01s\0\x04\0\x08decision\x03\0\x0e\x01j\0\x01s\x01\
+@\x01\x08settingss\0\x10\x04\0\x09configure\x01\x11\x01p\x06\x01p\x0a\x01@\x03\x07\
+request\x03\x0bcontrollers\x12\x08attempts\x13\0\x0f\x04\0\x05place\x01\x14\x04\0\
+\x17ipu:policy/placer@0.1.0\x05\x01\x04\0\x1aipu:policy/placement@0.1.0\x04\0\x0b\
+\x0f\x01\0\x09placement\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-c\
+omponent\x070.262.0\x10wit-bindgen-rust\x060.63.0";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

@@ -61,6 +61,7 @@ fn seen(controller: placer::Controller) -> walk::Controller {
         name: controller.name,
         label_key: controller.label_key,
         label_value: controller.label_value,
+        has_nodes: controller.has_nodes,
         unreachable,
         total_ipus: controller.total_ipus,
         used_ipus: controller.used_ipus,

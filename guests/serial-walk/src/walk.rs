@@ -21,6 +21,8 @@ pub struct Controller {
     pub label_key: String,
     /// Value of that label.
     pub label_value: String,
+    /// Whether a node carries that label now; true where that is not known.
+    pub has_nodes: bool,
     /// Why it does not answer; none where it answers.
     pub unreachable: Option<String>,
     /// IPUs that it has, used or not.
@@ -110,6 +112,12 @@ fn obstacle(request: &Request, controller: &Controller, attempts: &[Attempt]) ->
     }
     if let Some(reason) = &controller.unreachable {
         return Some(Obstacle::Passing(format!("does not answer: {reason}")));
+    }
+    // Pods would wait for a node, and hold IPUs that others could use.
+    if !controller.has_nodes {
+        return Some(Obstacle::Passing(format!(
+            "no node is labelled {label_key}={label_value}; label those that reach its IPUs"
+        )));
     }
     // A controller whose agents are not there yet has no IPUs, but may have some soon.
     if *total == 0 {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::node_labels::NodeLabels;
 use super::placing::shortened;
 use crate::api::ipupartition::ControllerRef;
 use crate::vipu::inventory::Report;
@@ -18,12 +19,14 @@ const AGE: Duration = Duration::from_secs(2);
 pub struct Fleet {
     registry: Arc<Registry>,
     inventories: Inventories,
+    nodes: NodeLabels,
 }
 
 impl Fleet {
-    /// A fleet that follows the registry's list.
-    pub fn new(registry: Arc<Registry>) -> Self {
+    /// A fleet that follows the registry's list, for Pods on these nodes.
+    pub fn new(registry: Arc<Registry>, nodes: NodeLabels) -> Self {
         Fleet {
+            nodes,
             inventories: Inventories::new(registry.clone()),
             registry,
         }
@@ -32,6 +35,11 @@ impl Fleet {
     /// The registry that it follows.
     pub fn registry(&self) -> &Registry {
         &self.registry
+    }
+
+    /// The nodes on which Pods reach the IPUs.
+    pub fn nodes(&self) -> &NodeLabels {
+        &self.nodes
     }
 
     /// The admin's list as it is now.
@@ -48,7 +56,8 @@ impl Fleet {
     /// What every controller of the list has now, in the list's order.
     pub async fn views(&self) -> Vec<ControllerView> {
         let reports = self.inventories.all(AGE).await;
-        reports.into_iter().map(view).collect()
+        let reports = reports.into_iter();
+        reports.map(|report| view(report, &self.nodes)).collect()
     }
 
     /// Something was made on or removed from this controller.
@@ -57,15 +66,22 @@ impl Fleet {
     }
 }
 
-fn view(report: Report) -> ControllerView {
+fn view(report: Report, nodes: &NodeLabels) -> ControllerView {
     let (inventory, unreachable) = match report.inventory {
         Ok(inventory) => (inventory, None),
         Err(error) => (Default::default(), Some(shortened(&error.reason()))),
     };
+    let ControllerRef {
+        name,
+        label_key,
+        label_value,
+        ..
+    } = report.controller;
     ControllerView {
-        name: report.controller.name,
-        label_key: report.controller.label_key,
-        label_value: report.controller.label_value,
+        has_nodes: nodes.any_has(&label_key, &label_value),
+        name,
+        label_key,
+        label_value,
         unreachable,
         total_ipus: inventory.total,
         used_ipus: inventory.used,

@@ -13,13 +13,14 @@ use crate::api::ipupartition::{
     Attempt, AttemptOutcome, ControllerRef, IPUPartition, IPUPartitionSpec, IPUPartitionStatus,
     PartitionOwner,
 };
+use crate::partition::node_labels::node_labels;
 use crate::vipu::{Deadlines, Registry};
 use crate::wasm::model::ControllerView;
 
 fn sources() -> (Sources, Writer<Guarded>) {
     let (partitions, writer) = reflector::store();
     let registry = Arc::new(Registry::new(Deadlines::default()));
-    let fleet = Arc::new(Fleet::new(registry));
+    let fleet = Arc::new(Fleet::new(registry, node_labels().0));
     (Sources { partitions, fleet }, writer)
 }
 
@@ -76,6 +77,7 @@ fn controller(total_ipus: u32, used_ipus: u32, unreachable: Option<&str>) -> Con
         name: "pod1:8090".to_owned(),
         label_key: "vipu".to_owned(),
         label_value: "pod1".to_owned(),
+        has_nodes: true,
         unreachable: unreachable.map(str::to_owned),
         total_ipus,
         used_ipus,

@@ -164,6 +164,7 @@ pub(super) fn controllers(controllers: &[ControllerView]) -> Vec<placer::Control
             name: controller.name.clone(),
             label_key: controller.label_key.clone(),
             label_value: controller.label_value.clone(),
+            has_nodes: controller.has_nodes,
             reachable: controller.unreachable.is_none(),
             unreachable_reason: controller.unreachable.clone(),
             total_ipus: controller.total_ipus,

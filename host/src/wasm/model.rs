@@ -153,6 +153,8 @@ pub struct ControllerView {
     pub label_key: String,
     /// Value of that label.
     pub label_value: String,
+    /// Whether a node carries that label now; true where that is not known.
+    pub has_nodes: bool,
     /// Why the controller does not answer; none where it answers.
     pub unreachable: Option<String>,
     /// IPUs that it has, used or not. 0 where it has never answered.

@@ -27,6 +27,7 @@ fn controller(view: &ControllerView) -> walk::Controller {
         name: view.name.clone(),
         label_key: view.label_key.clone(),
         label_value: view.label_value.clone(),
+        has_nodes: view.has_nodes,
         unreachable: view.unreachable.clone(),
         total_ipus: view.total_ipus,
         used_ipus: view.used_ipus,

@@ -44,6 +44,7 @@ pub(super) fn controllers() -> Vec<ControllerView> {
         name: format!("{name}:8090"),
         label_key: "vipu".to_owned(),
         label_value: name.to_owned(),
+        has_nodes: true,
         unreachable,
         total_ipus: 16,
         used_ipus: used,

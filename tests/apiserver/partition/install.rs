@@ -2,7 +2,7 @@
 
 use ipu_operator::api::crd;
 use ipu_operator::api::ipupartition::IPUPartition;
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams};
 use kube::core::ApiResource;
@@ -39,6 +39,7 @@ pub(super) async fn install(client: &Client) {
     let account = serde_json::from_value(serde_json::json!({"metadata": {"name": "default"}}));
     let account: ServiceAccount = account.unwrap();
     apply(Api::namespaced(client.clone(), "default"), &account).await;
+    label_node(client, "here").await;
     let partitions = raw_partitions(client);
     eventually("the CRDs are served and empty", async || {
         let list = match partitions.list(&Default::default()).await {
@@ -57,6 +58,15 @@ pub(super) async fn install(client: &Client) {
         Seen::when(names, Vec::is_empty)
     })
     .await;
+}
+
+/// There is one node, and this is the value of its label `ipunode`.
+pub(super) async fn label_node(client: &Client, value: &str) {
+    let node: Node = serde_json::from_value(serde_json::json!({
+        "metadata": {"name": "node", "labels": {"ipunode": value}},
+    }))
+    .unwrap();
+    apply(Api::<Node>::all(client.clone()), &node).await;
 }
 
 /// Applies an object as an admin does.

@@ -6,6 +6,7 @@ use kube::ResourceExt;
 use tests::simulator::faults::{Down, Order};
 use tests::wait::{Seen, eventually};
 
+use super::install::label_node;
 use super::scene::{Scene, controller, id};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -56,6 +57,27 @@ async fn it_waits_with_a_reason_for_each_controller_and_goes_on_when_there_is_ro
     scene.delete(&first).await;
     scene.once_in(&second, PartitionPhase::Ready).await;
     scene.once_gone(&first).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_whose_label_no_node_carries_is_passed_over_until_one_does() {
+    let mut scene = Scene::without_proxy(&[16, 4]).await;
+    let [near, far] = [&scene.pods[1], &scene.pods[0]];
+    scene.list_labelled(&[(far, "far"), (near, "here")]).await;
+    scene.start_proxy().await;
+    let small = scene.want("small", 4).await;
+    let small = scene.once_in(&small, PartitionPhase::Ready).await;
+    assert_eq!(controller(&small), scene.pods[1].address.to_string());
+
+    let large = scene.want("large", 8).await;
+    let waiting = scene.once(&large, "it says why it waits", |object| {
+        let waiting = object.status.as_ref().map(|status| &status.waiting);
+        waiting.is_some_and(|waiting| !waiting.is_empty())
+    });
+    let said = &waiting.await.status.unwrap().waiting[0].reason;
+    assert!(said.contains("no node is labelled ipunode=far"), "{said}");
+    label_node(&scene.client, "far").await;
+    scene.once_in(&large, PartitionPhase::Ready).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -79,11 +79,17 @@ impl Scene {
         scene
     }
 
-    /// Writes the admin's list.
+    /// Writes the admin's list; the nodes of every controller are there.
     pub(crate) async fn list_controllers(&self, pods: &[&Simulator]) {
+        let labelled: Vec<_> = pods.iter().map(|pod| (*pod, "here")).collect();
+        self.list_labelled(&labelled).await;
+    }
+
+    /// Writes the admin's list, with the value of the label of each controller's nodes.
+    pub(crate) async fn list_labelled(&self, pods: &[(&Simulator, &str)]) {
         let entries: Vec<String> = pods
             .iter()
-            .map(|pod| format!("{}:ipunode=here", pod.address))
+            .map(|(pod, label)| format!("{}:ipunode={label}", pod.address))
             .collect();
         let map = ConfigMap {
             metadata: ObjectMeta {

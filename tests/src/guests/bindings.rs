@@ -56,7 +56,7 @@ mod tests {
             let generated = generate(&checkout().join("wit"), guest.slot.world()).unwrap();
             assert!(
                 present == generated,
-                "the bindings of {} are stale; run `cargo run -p tests --bin build-guests -- --bindings`",
+                "the bindings of {} are stale; CONTRIBUTING.md says how they are made anew",
                 guest.name
             );
         }

@@ -92,15 +92,17 @@ enum State {
     Silent,
     Empty,
     Tried,
+    Nodeless,
 }
 
-const STATES: [State; 6] = [
+const STATES: [State; 7] = [
     State::Free,
     State::Half,
     State::Full,
     State::Silent,
     State::Empty,
     State::Tried,
+    State::Nodeless,
 ];
 
 fn view(name: &str, total: u32, state: State) -> ControllerView {
@@ -118,6 +120,7 @@ fn view(name: &str, total: u32, state: State) -> ControllerView {
         name: name.to_owned(),
         label_key: "vipu".to_owned(),
         label_value: name.to_owned(),
+        has_nodes: !matches!(state, State::Nodeless),
         unreachable: matches!(state, State::Silent).then(|| "connection refused".to_owned()),
         total_ipus,
         used_ipus: used,

@@ -175,6 +175,7 @@ async fn a_placement_policy_that_answers_nonsense_is_overruled() {
         name: "pod1:8090".to_owned(),
         label_key: "vipu".to_owned(),
         label_value: "pod1".to_owned(),
+        has_nodes: true,
         unreachable: None,
         total_ipus: 16,
         used_ipus: 0,

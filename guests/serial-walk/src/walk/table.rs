@@ -9,6 +9,7 @@ fn controller(name: &str, total: u32, used: u32) -> Controller {
         name: name.to_owned(),
         label_key: "vipu".to_owned(),
         label_value: name.to_owned(),
+        has_nodes: true,
         unreachable: None,
         total_ipus: total,
         used_ipus: used,
@@ -44,7 +45,7 @@ fn decide(change: Change) -> Decision {
 
 #[test]
 fn the_first_that_can_serve_is_tried() {
-    let cases: [(&str, Change, &str); 7] = [
+    let cases: [(&str, Change, &str); 8] = [
         ("all have room", |_| {}, "pod1"),
         ("too small in all", |world| world.0.ipus = 32, "pod2"),
         (
@@ -58,6 +59,7 @@ fn the_first_that_can_serve_is_tried() {
             |world| world.1[0].unreachable = Some("refused".to_owned()),
             "pod2",
         ),
+        ("no node", |world| world.1[0].has_nodes = false, "pod2"),
         ("other node", |world| asking_for(world, "pod2"), "pod2"),
         ("its own node", |world| asking_for(world, "pod1"), "pod1"),
     ];
@@ -68,7 +70,7 @@ fn the_first_that_can_serve_is_tried() {
 
 #[test]
 fn waiting_tells_why_for_each_controller() {
-    let cases: [(&str, Change, [&str; 2]); 5] = [
+    let cases: [(&str, Change, [&str; 2]); 6] = [
         (
             "all full",
             |world| {
@@ -98,6 +100,14 @@ fn waiting_tells_why_for_each_controller() {
                 asking_for(world, "pod2");
             },
             ["vipu=pod1, and the Pods ask for vipu=pod2", "refused"],
+        ),
+        (
+            "without a node, and full",
+            |world| {
+                world.1[0].has_nodes = false;
+                world.1[1] = controller("pod2", 64, 64);
+            },
+            ["no node is labelled vipu=pod1; label those", "64 of its 64"],
         ),
         (
             "without agents yet",
