@@ -14,6 +14,7 @@ use ipu_operator::wasm::model::Slot;
 use ipu_operator::wasm::{ComponentizeError, InspectError, componentize, inspect};
 use tempfile::Builder;
 
+use crate::lab::cargo::cargo;
 use crate::lab::command::{self, CommandError};
 use crate::lab::files::{At, FileError, make_dir};
 use toolchain::{TARGET, ToolchainError, WasmToolchain};
@@ -99,7 +100,7 @@ pub fn checkout() -> &'static Path {
 pub fn build() -> Result<PathBuf, BuildError> {
     let toolchain = toolchain::find(&cache()?)?;
     for guest in GUESTS {
-        command::run(&mut cargo(guest, &toolchain)).map_err(|source| BuildError::Compile {
+        command::run(&mut rustc(guest, &toolchain)).map_err(|source| BuildError::Compile {
             guest: guest.name,
             source,
         })?;
@@ -153,7 +154,7 @@ fn put(guest: Guest, dist: &Path, component: &[u8]) -> Result<(), BuildError> {
 /// a crate names without a hash, and builds with other features would overwrite one another. It has
 /// a target folder of its own, since it may have a compiler of its own, and knows no flags but ours;
 /// paths of this machine are kept out of the result.
-fn cargo(guest: Guest, toolchain: &WasmToolchain) -> Command {
+fn rustc(guest: Guest, toolchain: &WasmToolchain) -> Command {
     let home = std::env::var_os("HOME")
         .map(PathBuf::from)
         .unwrap_or_default();
@@ -170,7 +171,7 @@ fn cargo(guest: Guest, toolchain: &WasmToolchain) -> Command {
         flags.push("=");
         flags.push(name);
     }
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = cargo();
     command
         .current_dir(checkout())
         .args([

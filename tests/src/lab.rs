@@ -4,6 +4,7 @@
 //! Nothing is installed on the machine. Programs and images lie in the cache folder, what runs lies
 //! in the run folder (see [`settings`]), and `down` ends and removes everything that `up` made.
 
+pub mod cargo;
 pub mod cgroups;
 pub mod cluster;
 pub mod command;

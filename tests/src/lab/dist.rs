@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{
+    cargo::cargo,
     command::{self, CommandError},
     files::{At, FileError, make_dir},
     progress::Progress,
@@ -59,7 +60,7 @@ impl Dist {
         let checkout = &settings.checkout;
         let target = target_directory(checkout)?;
         progress.run("built the operator and the V-IPU simulator", || {
-            let mut cargo = cargo(checkout, "release");
+            let mut cargo = cargo_build(checkout, "release");
             cargo
                 .args(["--package", "ipu-operator", "--bin", "ipu-operator"])
                 .args(["--package", "tests", "--bin", "lab"])
@@ -73,7 +74,7 @@ impl Dist {
             build("the operator", &mut cargo)
         })?;
         progress.run("built the agent", || {
-            let mut cargo = cargo(checkout, "agent");
+            let mut cargo = cargo_build(checkout, "agent");
             cargo.args(["--package", "ipu-operator", "--no-default-features"]);
             build("the agent", cargo.args(["--bin", "ipu-agent"]))
         })?;
@@ -109,8 +110,8 @@ impl Dist {
 }
 
 /// `cargo build` of static programs.
-fn cargo(checkout: &Path, profile: &str) -> Command {
-    let mut cargo = Command::new("cargo");
+fn cargo_build(checkout: &Path, profile: &str) -> Command {
+    let mut cargo = cargo();
     cargo
         .args([
             "build",
@@ -135,7 +136,7 @@ fn target_directory(checkout: &Path) -> Result<PathBuf, DistError> {
     struct Metadata {
         target_directory: PathBuf,
     }
-    let mut cargo = Command::new("cargo");
+    let mut cargo = cargo();
     cargo
         .args(["metadata", "--format-version=1", "--no-deps", "--locked"])
         .current_dir(checkout);
