@@ -7,6 +7,7 @@ mod broken_list;
 mod down;
 mod killed;
 mod life;
+mod parallel;
 mod scene;
 mod service;
 mod session;
@@ -20,7 +21,7 @@ use tests::lab::interrupt::{self, First};
 
 /// The trials, in the order in which they run.
 type Check = fn(&Scene) -> Result<(), Failed>;
-const TRIALS: [(&str, Check); 12] = [
+const TRIALS: [(&str, Check); 13] = [
     ("three_jobs_from_apply_to_completed", scene::demo),
     (
         "proxy_killed_after_the_partition_was_formed_and_before_it_was_recorded",
@@ -46,6 +47,10 @@ const TRIALS: [(&str, Check); 12] = [
     (
         "worker_deleted_under_a_running_mpirun_fails_the_job",
         life::loses_a_worker,
+    ),
+    (
+        "mpirun_reaches_more_workers_than_its_radix",
+        parallel::more_workers_than_the_radix,
     ),
     (
         "service_grows_changes_and_heals",

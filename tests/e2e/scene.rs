@@ -107,6 +107,12 @@ impl Scene {
         Ok(JobFact::of_file(&path)?)
     }
 
+    /// What a file of `examples/` says of its job.
+    pub(crate) fn fact(&self, file: &str) -> Result<JobFact, Failed> {
+        let path = self.operated.repository.join("examples").join(file);
+        Ok(JobFact::of_file(&path)?)
+    }
+
     /// The job of a file of `examples/`.
     pub(crate) fn example(&self, file: &str) -> Result<IPUJob, Failed> {
         let path = self.operated.repository.join("examples").join(file);

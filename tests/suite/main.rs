@@ -8,6 +8,7 @@ mod chart;
 mod layering;
 mod policy_cli;
 mod preflight;
+mod reasons;
 mod sources;
 mod vipu;
 mod wasm;

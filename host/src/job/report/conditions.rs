@@ -174,7 +174,7 @@ impl Conditions {
     }
 
     /// What kstatus, and with it Flux and Argo, reads of any object.
-    fn describe_for_tools(&mut self, state: JobState) {
+    pub(super) fn describe_for_tools(&mut self, state: JobState) {
         let (ready, reason, message) = match state {
             JobState::Pending => (false, "Pending", "waiting for partitions or Pods"),
             JobState::Running => (true, "Running", "the job runs"),

@@ -33,6 +33,9 @@ pub fn status(
     let mut conditions = Conditions::new(&old.conditions, now);
     let message = error.to_string();
     conditions.set(FAILED, true, error.reason(), &message);
+    if !live {
+        conditions.describe_for_tools(JobState::Failed);
+    }
     IPUJobStatus {
         launcher_status: if live {
             old.launcher_status

@@ -197,6 +197,7 @@ fn a_refused_job_says_why_and_an_end_stays_an_end() {
         status.last_message
     );
     assert_eq!(report::recorded(&status), None);
+    assert!(report::says(&status, report::STALLED), "for kstatus");
     let turned: Vec<_> = events::of_status(&old, &status)
         .into_iter()
         .map(|event| (event.warning, event.reason))
@@ -213,6 +214,7 @@ fn a_refused_job_says_why_and_an_end_stays_an_end() {
         JobState::Running,
         "its Pods still run"
     );
+    assert!(!report::says(&live, report::STALLED));
 }
 
 #[test]
