@@ -49,7 +49,7 @@ test-full: test bench ## what a release needs: every test, and every figure of B
 
 bench: ## the figures of BENCHMARKS.md: calls of guests, and the operator on real nodes
 	@sh tests/preflight.sh bench
-	$(STATIC) cargo bench --locked --target $(TARGET) --package tests --bench guests
+	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --bin bench-guests -- --bench
 	@$(LAB) bench
 
 $(DENY):
