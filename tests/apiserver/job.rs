@@ -11,10 +11,11 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tests::wait::{Seen, eventually};
 
+use crate::definitions::{define, loose};
 use crate::stage::Stage;
 
 /// A job of one worker on 4 IPUs, as it is after defaulting.
-fn single(name: &str) -> Value {
+pub(crate) fn single(name: &str) -> Value {
     json!({
         "apiVersion": "graphcore.ai/v1alpha1",
         "kind": "IPUJob",
@@ -289,15 +290,7 @@ async fn strangers_are_named_and_never_touched() {
 #[tokio::test]
 async fn a_job_edited_past_the_schema_says_so_and_stops_nobody_else() {
     let mut stage = Stage::new("undecodable").await;
-    let mut loose = crd::ipujob();
-    let schema = loose.spec.versions[0].schema.as_mut().unwrap();
-    let schema = schema.open_api_v3_schema.as_mut().unwrap();
-    let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
-    spec.properties = None;
-    spec.required = None;
-    spec.x_kubernetes_validations = None;
-    spec.x_kubernetes_preserve_unknown_fields = Some(true);
-    stage.define(&loose).await;
+    define(&stage.client, &loose(crd::ipujob())).await;
     let mut bad = single("bad");
     bad["spec"]["ipusPerJobInstance"] = json!(4);
     eventually("the loose CRD is served", async || {
@@ -305,7 +298,7 @@ async fn a_job_edited_past_the_schema_says_so_and_stops_nobody_else() {
         stage.jobs().create(&PostParams::default(), &job).await
     })
     .await;
-    stage.define(&crd::ipujob()).await;
+    define(&stage.client, &crd::ipujob()).await;
 
     stage.start();
     stage.submit(&single("good")).await;

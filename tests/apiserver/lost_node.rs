@@ -6,6 +6,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use tests::wait::{Seen, eventually};
 
+use crate::job::single;
 use crate::stage::Stage;
 
 const NODE: &str = "lost";
@@ -15,21 +16,9 @@ async fn the_pods_of_a_lost_node_are_let_go_and_the_job_goes_on() {
     let mut stage = Stage::new("lost-node").await;
     node(&stage, "True").await;
     stage.start();
-    stage
-        .submit(&json!({
-            "apiVersion": "graphcore.ai/v1alpha1",
-            "kind": "IPUJob",
-            "metadata": {"name": "job"},
-            "spec": {
-                "jobInstances": 1,
-                "ipusPerJobInstance": "4",
-                "workers": {"template": {"spec": {
-                    "terminationGracePeriodSeconds": 1,
-                    "containers": [{"name": "main", "image": "program:1"}],
-                }}},
-            },
-        }))
-        .await;
+    let mut job = single("job");
+    job["spec"]["workers"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(1);
+    stage.submit(&job).await;
     stage.partition_ready(0).await;
     stage.pod_is_bound("job-worker-0", NODE).await;
     stage.pod_runs("job-worker-0").await;

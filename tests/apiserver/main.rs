@@ -7,6 +7,7 @@
 mod agent;
 mod chart;
 mod control_plane;
+mod definitions;
 #[cfg(test)]
 mod job;
 #[cfg(test)]

@@ -8,7 +8,6 @@ use ipu_operator::api::ipupartition::IPUPartition;
 use ipu_operator::job::build::PodSettings;
 use ipu_operator::job::{self, JobSettings, observe};
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
@@ -17,6 +16,8 @@ use tests::wait::{Seen, eventually};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+use crate::definitions::define;
 
 /// The suite's own API server: another suite's proxy would take the partitions of these jobs.
 static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
@@ -48,7 +49,7 @@ impl Stage {
             _turn: turn,
         };
         for definition in [crd::ipujob(), crd::ipupartition()] {
-            stage.define(&definition).await;
+            define(&stage.client, &definition).await;
         }
         let namespace = Namespace {
             metadata: ObjectMeta {
@@ -63,22 +64,6 @@ impl Stage {
             .await
             .unwrap();
         stage
-    }
-
-    /// Applies a CRD and waits until it is served.
-    pub(crate) async fn define(&self, definition: &CustomResourceDefinition) {
-        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        let name = definition.name_any();
-        let force = PatchParams::apply("test").force();
-        api.patch(&name, &force, &Patch::Apply(definition))
-            .await
-            .unwrap();
-        eventually("the CRD is served", async || {
-            let status = api.get(&name).await.ok()?.status?;
-            let mut conditions = status.conditions?.into_iter();
-            conditions.find(|found| found.type_ == "Established" && found.status == "True")
-        })
-        .await;
     }
 
     /// Starts the controller.

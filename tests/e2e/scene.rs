@@ -1,5 +1,6 @@
 //! The cluster that all trials share, and what they do with it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,20 +103,19 @@ impl Scene {
 
     /// Applies a file of `examples/` as a user does.
     pub(crate) async fn apply(&self, file: &str) -> Result<JobFact, Failed> {
-        let path = self.operated.repository.join("examples").join(file);
+        let path = self.path(file);
         self.operated.kubectl.apply(&path).await?;
-        Ok(JobFact::of_file(&path)?)
+        self.fact(file)
     }
 
     /// What a file of `examples/` says of its job.
     pub(crate) fn fact(&self, file: &str) -> Result<JobFact, Failed> {
-        let path = self.operated.repository.join("examples").join(file);
-        Ok(JobFact::of_file(&path)?)
+        Ok(JobFact::of_file(&self.path(file))?)
     }
 
     /// The job of a file of `examples/`.
     pub(crate) fn example(&self, file: &str) -> Result<IPUJob, Failed> {
-        let path = self.operated.repository.join("examples").join(file);
+        let path = self.path(file);
         Ok(serde_saphyr::from_str(&std::fs::read_to_string(path)?)?)
     }
 
@@ -160,13 +160,17 @@ impl Scene {
         self.operated.kubectl.run(arguments).await
     }
 
+    fn path(&self, file: &str) -> PathBuf {
+        self.operated.repository.join("examples").join(file)
+    }
+
     fn jobs(&self) -> Api<IPUJob> {
         Api::default_namespaced(self.operated.client.clone())
     }
 
     /// Deletes a file of `examples/`, and waits until nothing of any job is left anywhere.
     pub(crate) async fn delete_and_leave_nothing(&self, file: &str) -> Result<(), Failed> {
-        let path = self.operated.repository.join("examples").join(file);
+        let path = self.path(file);
         self.operated.kubectl.delete(&path).await?;
         self.facts().nothing_in_the_api(PATIENCE).await?;
         for controller in &self.operated.controllers {

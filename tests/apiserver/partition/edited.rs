@@ -2,14 +2,15 @@
 
 use ipu_operator::api::crd;
 use ipu_operator::api::ipupartition::{PartitionOwner, PartitionPhase};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use super::install::{define, raw_partitions};
+use super::install::raw_partitions;
 use super::scene::{Scene, id};
 use tests::wait::eventually;
+
+use crate::definitions::{define, loose};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_spec_stays_as_it_was_asked_for() {
@@ -55,7 +56,7 @@ async fn what_got_past_the_schema_says_so_stops_nobody_and_leaks_nothing() {
     let partitions = raw_partitions(&scene.client);
     let held = scene.want("held", 4).await;
     let held = scene.once_in(&held, PartitionPhase::Ready).await;
-    define(&scene.client, &loose()).await;
+    define(&scene.client, &loose(crd::ipupartition())).await;
     let broken = Patch::Merge(json!({"spec": {"owner": null}}));
     eventually("the loose CRD lets the edit pass", async || {
         let (name, params) = (held.name_any(), PatchParams::default());
@@ -110,19 +111,6 @@ async fn what_got_past_the_schema_says_so_stops_nobody_and_leaks_nothing() {
     scene.delete(&good).await;
     scene.once_gone(&good).await;
     assert_eq!(scene.ids(), [[""; 0]]);
-}
-
-/// The definition with a spec in which anything goes.
-fn loose() -> CustomResourceDefinition {
-    let mut loose = crd::ipupartition();
-    let schema = loose.spec.versions[0].schema.as_mut().unwrap();
-    let schema = schema.open_api_v3_schema.as_mut().unwrap();
-    let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
-    spec.properties = None;
-    spec.required = None;
-    spec.x_kubernetes_validations = None;
-    spec.x_kubernetes_preserve_unknown_fields = Some(true);
-    loose
 }
 
 fn nobody() -> PartitionOwner {

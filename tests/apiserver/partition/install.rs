@@ -3,23 +3,18 @@
 use ipu_operator::api::crd;
 use ipu_operator::api::ipupartition::IPUPartition;
 use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
 use tests::wait::{Seen, eventually};
 
 use super::scene::NAMESPACE;
+use crate::definitions::define;
 
 /// IPUPartitions as they are, also those that cannot be read.
 pub(super) fn raw_partitions(client: &Client) -> Api<DynamicObject> {
     let kind = ApiResource::erase::<IPUPartition>(&());
     Api::all_with(client.clone(), &kind)
-}
-
-/// Makes the definition what it is to be. It is served so a moment later.
-pub(super) async fn define(client: &Client, definition: &CustomResourceDefinition) {
-    apply(Api::all(client.clone()), definition).await;
 }
 
 /// Puts up the CRDs, the release's namespace and the service account that Pods need, and removes

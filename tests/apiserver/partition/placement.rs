@@ -33,15 +33,7 @@ async fn it_waits_with_a_reason_for_each_controller_and_goes_on_when_there_is_ro
     let first = scene.want("first", 8).await;
     scene.once_in(&first, PartitionPhase::Ready).await;
     let second = scene.want("second", 8).await;
-    let waiting = scene
-        .once(&second, "it says why it waits", |object| {
-            object
-                .status
-                .as_ref()
-                .is_some_and(|status| !status.waiting.is_empty())
-        })
-        .await;
-    let status = waiting.status.unwrap();
+    let status = scene.once_waiting(&second).await.status.unwrap();
     assert_eq!(status.phase, PartitionPhase::Pending);
     let named: Vec<&str> = status
         .waiting
@@ -70,11 +62,8 @@ async fn a_controller_whose_label_no_node_carries_is_passed_over_until_one_does(
     assert_eq!(controller(&small), scene.pods[1].address.to_string());
 
     let large = scene.want("large", 8).await;
-    let waiting = scene.once(&large, "it says why it waits", |object| {
-        let waiting = object.status.as_ref().map(|status| &status.waiting);
-        waiting.is_some_and(|waiting| !waiting.is_empty())
-    });
-    let said = &waiting.await.status.unwrap().waiting[0].reason;
+    let waiting = scene.once_waiting(&large).await.status.unwrap().waiting;
+    let said = &waiting[0].reason;
     assert!(said.contains("no node is labelled ipunode=far"), "{said}");
     label_node(&scene.client, "far").await;
     scene.once_in(&large, PartitionPhase::Ready).await;

@@ -236,6 +236,15 @@ impl Scene {
         self.once(partition, &what, is_so).await
     }
 
+    /// The object once its status says why it waits.
+    pub(crate) async fn once_waiting(&self, partition: &IPUPartition) -> IPUPartition {
+        self.once(partition, "it says why it waits", |object| {
+            let status = object.status.as_ref();
+            status.is_some_and(|status| !status.waiting.is_empty())
+        })
+        .await
+    }
+
     pub(crate) async fn once_gone(&self, partition: &IPUPartition) {
         let name = partition.name_any();
         eventually(&format!("{name} is gone"), async || {

@@ -1,0 +1,35 @@
+//! CustomResourceDefinitions as an admin applies them, and as somebody might have loosened them.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, Patch, PatchParams};
+use kube::{Client, ResourceExt};
+use tests::wait::eventually;
+
+/// Makes a definition what it is to be, and waits until it is served. A change of one that was
+/// served before takes a moment longer.
+pub(crate) async fn define(client: &Client, definition: &CustomResourceDefinition) {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let name = definition.name_any();
+    let force = PatchParams::apply("tests").force();
+    api.patch(&name, &force, &Patch::Apply(definition))
+        .await
+        .unwrap();
+    eventually("the CRD is served", async || {
+        let status = api.get(&name).await.ok()?.status?;
+        let mut conditions = status.conditions?.into_iter();
+        conditions.find(|found| found.type_ == "Established" && found.status == "True")
+    })
+    .await;
+}
+
+/// The definition with a spec in which anything goes.
+pub(crate) fn loose(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    let schema = definition.spec.versions[0].schema.as_mut().unwrap();
+    let schema = schema.open_api_v3_schema.as_mut().unwrap();
+    let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
+    spec.properties = None;
+    spec.required = None;
+    spec.x_kubernetes_validations = None;
+    spec.x_kubernetes_preserve_unknown_fields = Some(true);
+    definition
+}
