@@ -101,8 +101,5 @@ fn deletion<K: kube::Resource>(object: &K) -> Option<Deletion> {
     if metadata.deletion_timestamp.is_some() {
         return None;
     }
-    Some(Deletion {
-        name: metadata.name.clone()?,
-        uid: metadata.uid.clone()?,
-    })
+    Deletion::of(metadata)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
 use super::build::{PodSettings, access, config};
@@ -49,6 +50,16 @@ pub struct Deletion {
     pub name: String,
     /// Its UID.
     pub uid: String,
+}
+
+impl Deletion {
+    /// The deletion of an object that exists.
+    pub fn of(metadata: &ObjectMeta) -> Option<Self> {
+        Some(Self {
+            name: metadata.name.clone()?,
+            uid: metadata.uid.clone()?,
+        })
+    }
 }
 
 /// A partition that is to be reset before other Pods use it.

@@ -44,10 +44,7 @@ pub fn stranded(pods: &[Pod], nodes: &[Node], patience: Duration, now: Timestamp
         .filter(|(_, _, since)| now.duration_since(*since) >= patience)
         .filter_map(|(pod, node, since)| {
             Some(Stranded {
-                pod: Deletion {
-                    name: pod.metadata.name.clone()?,
-                    uid: pod.metadata.uid.clone()?,
-                },
+                pod: Deletion::of(&pod.metadata)?,
                 node: node.to_owned(),
                 since,
             })

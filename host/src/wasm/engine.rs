@@ -103,8 +103,8 @@ fn open_cache(path: &Path) -> Result<Cache, EngineError> {
 /// written back rather than given back: to fault each of them in again costs more than the call.
 const KEPT: usize = 1 << 20;
 
-/// Room for as many calls as run at once and for trying new modules, reserved in one piece and touched only where used, so
-/// that making an instance takes microseconds and idle ones take no memory.
+/// Room for as many calls as run at once and for trying new modules, reserved in one piece and
+/// touched only where used, so that making an instance takes microseconds.
 fn pool(limits: &Limits) -> PoolingAllocationConfig {
     let calls = u32::try_from(limits.concurrent)
         .unwrap_or(u32::MAX)

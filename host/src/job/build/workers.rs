@@ -7,8 +7,8 @@ use crate::job::facts::partition::Held;
 use crate::job::validate::ValidJob;
 use crate::names;
 
-/// Worker `gcd` of `instance` in a run of the job. All its containers get the environment: a helper beside the main one
-/// may use the IPUs as well.
+/// Worker `gcd` of `instance` in a run of the job. All its containers get the environment: a helper
+/// beside the main one may use the IPUs as well.
 pub fn worker(
     job: &ValidJob,
     settings: &PodSettings,

@@ -37,16 +37,16 @@ pub struct Due {
 
 /// What is due for a job at `now`.
 pub fn due(job: &ValidJob, status: &IPUJobStatus, now: Timestamp) -> Due {
-    let run = status.run.clone().unwrap_or_default();
+    let run = status.run.as_ref();
     let after = |start: &Option<Time>, seconds: Option<i64>| {
         let seconds = SignedDuration::from_secs(seconds?);
         start.as_ref()?.0.checked_add(seconds).ok()
     };
     let finished = status.completion_time.is_some();
-    let not_before = run.not_before.as_ref().map(|time| time.0);
+    let not_before = run.and_then(|run| Some(run.not_before.as_ref()?.0));
     let deadline = after(&status.start_time, job.active_deadline_seconds).filter(|_| !finished);
     let expiry = after(&status.completion_time, job.ttl_seconds_after_finished);
-    let refused = run.refused_since.as_ref().map(|time| time.0);
+    let refused = run.and_then(|run| Some(run.refused_since.as_ref()?.0));
     let yields = refused.map(|since| since + REFUSED_HOLDS);
     let asks_again = yields.map(|since| since + REFUSED_RESTS);
     let past = |time: Option<Timestamp>| time.is_some_and(|time| time <= now);
