@@ -48,6 +48,17 @@ pub(super) enum Linked {
     Placement(placement::PlacementPre<CallState>),
 }
 
+impl Linked {
+    /// The slot whose world it was checked against.
+    pub(super) fn slot(&self) -> Slot {
+        match self {
+            Self::Defaulting(_) => Slot::Defaulting,
+            Self::Validation(_) => Slot::Validation,
+            Self::Placement(_) => Slot::Placement,
+        }
+    }
+}
+
 impl log::Host for CallState {
     fn write(&mut self, level: log::Level, message: String) {
         let level = match level {

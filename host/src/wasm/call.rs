@@ -71,21 +71,38 @@ impl Callable {
         }
     }
 
+    /// Begins one call, whose deadline begins now.
+    pub(super) fn begin(&self) -> Call<'_> {
+        Call {
+            callable: self,
+            store: CallState::store(&self.engine, self.linked.slot()),
+        }
+    }
+}
+
+/// One call: a store that the instance lives in until this is dropped. To put its memory back takes
+/// about as long as to make it, which whoever waits for the answer need not wait for.
+pub(super) struct Call<'a> {
+    callable: &'a Callable,
+    store: Store<CallState>,
+}
+
+impl Call<'_> {
     /// Asks a defaulting policy; objects are JSON.
     pub(super) fn default_object(
-        &self,
+        &mut self,
         operation: Operation,
         object: String,
         old: Option<String>,
     ) -> Result<Defaulted, GuestError> {
-        let Linked::Defaulting(pre) = &self.linked else {
+        let Linked::Defaulting(pre) = &self.callable.linked else {
             return Err(GuestError::Missing(Slot::Defaulting));
         };
         let request = bindings::defaulting_request(operation, object, old);
-        let answer = self.run(Slot::Defaulting, |store| {
+        let answer = self.run(|store, settings| {
             let guest = pre.instantiate(&mut *store)?;
             let guest = guest.ipu_policy_defaulter();
-            if let Err(reason) = guest.call_configure(&mut *store, &self.settings)? {
+            if let Err(reason) = guest.call_configure(&mut *store, settings)? {
                 return Ok(Err(GuestError::Settings(reason)));
             }
             let answer = guest.call_apply_defaults(store, &request)?;
@@ -103,18 +120,18 @@ impl Callable {
 
     /// Asks a validation policy; objects are JSON.
     pub(super) fn validate(
-        &self,
+        &mut self,
         object: String,
         old: Option<String>,
     ) -> Result<Verdict, GuestError> {
-        let Linked::Validation(pre) = &self.linked else {
+        let Linked::Validation(pre) = &self.callable.linked else {
             return Err(GuestError::Missing(Slot::Validation));
         };
         let request = bindings::validation_request(object, old);
-        let verdict = self.run(Slot::Validation, |store| {
+        let verdict = self.run(|store, settings| {
             let guest = pre.instantiate(&mut *store)?;
             let guest = guest.ipu_policy_validator();
-            if let Err(reason) = guest.call_configure(&mut *store, &self.settings)? {
+            if let Err(reason) = guest.call_configure(&mut *store, settings)? {
                 return Ok(Err(GuestError::Settings(reason)));
             }
             Ok(Ok(bindings::verdict(guest.call_validate(store, &request)?)))
@@ -130,21 +147,21 @@ impl Callable {
 
     /// Asks a placement policy.
     pub(super) fn place(
-        &self,
+        &mut self,
         request: &PlaceRequest,
         controllers: &[ControllerView],
         attempts: &[PlaceAttempt],
     ) -> Result<Decision, GuestError> {
-        let Linked::Placement(pre) = &self.linked else {
+        let Linked::Placement(pre) = &self.callable.linked else {
             return Err(GuestError::Missing(Slot::Placement));
         };
         let request = bindings::place_request(request);
         let controllers = bindings::controllers(controllers);
         let attempts = bindings::attempts(attempts);
-        let decision = self.run(Slot::Placement, |store| {
+        let decision = self.run(|store, settings| {
             let guest = pre.instantiate(&mut *store)?;
             let guest = guest.ipu_policy_placer();
-            if let Err(reason) = guest.call_configure(&mut *store, &self.settings)? {
+            if let Err(reason) = guest.call_configure(&mut *store, settings)? {
                 return Ok(Err(GuestError::Settings(reason)));
             }
             let answer = guest.call_place(store, &request, &controllers, &attempts)?;
@@ -160,18 +177,18 @@ impl Callable {
         Ok(decision)
     }
 
-    /// Runs one call in a store of its own, and tells by type why it ended badly.
+    /// Runs the guest, and tells by type why it ended badly.
     fn run<T>(
-        &self,
-        slot: Slot,
-        call: impl FnOnce(&mut Store<CallState>) -> wasmtime::Result<Result<T, GuestError>>,
+        &mut self,
+        call: impl FnOnce(&mut Store<CallState>, &str) -> wasmtime::Result<Result<T, GuestError>>,
     ) -> Result<T, GuestError> {
-        let mut store = CallState::store(&self.engine, slot);
-        call(&mut store).unwrap_or_else(|error| Err(classified(error, &self.engine.limits)))
+        let limits = &self.callable.engine.limits;
+        call(&mut self.store, &self.callable.settings)
+            .unwrap_or_else(|error| Err(classified(error, limits)))
     }
 
     fn check_size(&self, size: usize) -> Result<(), GuestError> {
-        let limit = self.engine.limits.output;
+        let limit = self.callable.engine.limits.output;
         if size > limit {
             return Err(GuestError::OutputTooLarge { size, limit });
         }

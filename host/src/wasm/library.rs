@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::spawn_blocking;
 
-use super::call::{Callable, GuestError};
+use super::call::{Call, GuestError};
 use super::compile::Compiler;
 use super::dispose;
 use super::engine::{EngineError, GuestEngine};
@@ -74,7 +74,7 @@ struct Inner {
     compiler: Compiler,
     options: PolicyOptions,
     settings: String,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
     slots: Vec<SlotState>,
     /// Held while modules are exchanged, so that two refreshes never undo each other.
     refreshing: Mutex<()>,
@@ -96,7 +96,7 @@ impl Policies {
             compiler: Compiler::choose(options.compiler.as_deref(), cache_dir),
             engine,
             settings: options.settings.to_string(),
-            turns: Semaphore::new(options.limits.concurrent.max(1)),
+            turns: Arc::new(Semaphore::new(options.limits.concurrent.max(1))),
             slots: slots.collect(),
             refreshing: Mutex::new(()),
             options,
@@ -117,8 +117,8 @@ impl Policies {
         old: Option<&Value>,
     ) -> Result<Served<Defaulted>, GuestError> {
         let (object, old) = (object.to_string(), old.map(ToString::to_string));
-        self.call(Slot::Defaulting, move |callable| {
-            callable.default_object(operation, object, old)
+        self.call(Slot::Defaulting, move |call| {
+            call.default_object(operation, object, old)
         })
         .await
     }
@@ -130,10 +130,8 @@ impl Policies {
         old: Option<&Value>,
     ) -> Result<Served<Verdict>, GuestError> {
         let (object, old) = (object.to_string(), old.map(ToString::to_string));
-        self.call(Slot::Validation, move |callable| {
-            callable.validate(object, old)
-        })
-        .await
+        self.call(Slot::Validation, move |call| call.validate(object, old))
+            .await
     }
 
     /// Decides what to do next for a wanted partition. There always is a decision: where the policy
@@ -146,8 +144,8 @@ impl Policies {
     ) -> Placed {
         let asked = (request.clone(), controllers.to_vec(), attempts.to_vec());
         let answer = self
-            .call(Slot::Placement, move |callable| {
-                callable.place(&asked.0, &asked.1, &asked.2)
+            .call(Slot::Placement, move |call| {
+                call.place(&asked.0, &asked.1, &asked.2)
             })
             .await;
         let (digest, checked) = match answer {
@@ -226,14 +224,16 @@ impl Policies {
     }
 
     /// Waits for a turn and makes one call off the async threads. The module is taken once, so that
-    /// the whole call is served by it even while another one is swapped in.
+    /// the whole call is served by it even while another one is swapped in. The turn ends when the
+    /// call's instance is gone, which whoever asked does not wait for.
     async fn call<T: Send + 'static>(
         &self,
         slot: Slot,
-        call: impl FnOnce(&Callable) -> Result<T, GuestError> + Send + 'static,
+        ask: impl FnOnce(&mut Call<'_>) -> Result<T, GuestError> + Send + 'static,
     ) -> Result<Served<T>, GuestError> {
         let queue = self.inner.options.limits.queue;
-        let _turn = tokio::time::timeout(queue, self.inner.turns.acquire())
+        let turns = Arc::clone(&self.inner.turns);
+        let turn = tokio::time::timeout(queue, turns.acquire_owned())
             .await
             .ok()
             .and_then(Result::ok)
@@ -243,7 +243,14 @@ impl Policies {
             })?;
         let module = self.current(slot).ok_or(GuestError::Missing(slot))?;
         let digest = module.digest.clone();
-        let answer = spawn_blocking(move || call(&module.callable))
+        let (answer, answered) = oneshot::channel();
+        spawn_blocking(move || {
+            let mut call = module.callable.begin();
+            // Nobody listens any more where the request was given up.
+            let _ = answer.send(ask(&mut call));
+            drop((call, turn));
+        });
+        let answer = answered
             .await
             .map_err(|error| GuestError::Call(error.into()))??;
         Ok(Served { answer, digest })

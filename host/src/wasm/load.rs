@@ -108,12 +108,11 @@ fn check(component: &Component, slot: Slot) -> Result<bindings::Linked, LoadErro
 /// Calls the policy once, as it will be called later. Which way it decides is its own affair.
 fn try_out(callable: &Callable, slot: Slot) -> Result<(), GuestError> {
     let job = samples::job().to_string();
+    let mut call = callable.begin();
     let outcome = match slot {
-        Slot::Defaulting => callable
-            .default_object(Operation::Create, job, None)
-            .map(drop),
-        Slot::Validation => callable.validate(job, None).map(drop),
-        Slot::Placement => callable
+        Slot::Defaulting => call.default_object(Operation::Create, job, None).map(drop),
+        Slot::Validation => call.validate(job, None).map(drop),
+        Slot::Placement => call
             .place(&samples::place_request(), &samples::controllers(), &[])
             .map(drop),
     };

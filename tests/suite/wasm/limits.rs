@@ -87,6 +87,23 @@ async fn turns_that_do_not_come_up_are_not_waited_for() {
 }
 
 #[tokio::test]
+async fn a_call_that_nobody_waits_for_keeps_its_turn() {
+    let limits = Limits {
+        concurrent: 1,
+        queue: Duration::from_millis(20),
+        ..Limits::default()
+    };
+    let policies = guest("(loop (br 0))", limits).await;
+    let object = large();
+    {
+        let mut given_up = std::pin::pin!(policies.validate(&object, None));
+        assert!(futures::poll!(&mut given_up).is_pending());
+    }
+    let next = policies.validate(&json!({}), None).await;
+    assert!(matches!(next, Err(GuestError::Busy { .. })), "{next:?}");
+}
+
+#[tokio::test]
 async fn a_memory_bomb_meets_the_memory_limit() {
     let error = failure("(loop (drop (memory.grow (i32.const 16))) (br 0))").await;
     assert!(matches!(error, GuestError::Memory(_)), "{error:?}");
