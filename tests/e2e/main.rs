@@ -21,7 +21,7 @@ use tests::lab::interrupt::{self, First};
 
 /// The trials, in the order in which they run.
 type Check = fn(&Scene) -> Result<(), Failed>;
-const TRIALS: [(&str, Check); 13] = [
+const TRIALS: [(&str, Check); 18] = [
     ("three_jobs_from_apply_to_completed", scene::demo),
     (
         "proxy_killed_after_the_partition_was_formed_and_before_it_was_recorded",
@@ -45,12 +45,32 @@ const TRIALS: [(&str, Check); 13] = [
         life::completes_beside_a_helper,
     ),
     (
-        "worker_deleted_under_a_running_mpirun_fails_the_job",
-        life::loses_a_worker,
+        "open_mpi_4_reaches_more_workers_than_its_radix",
+        parallel::four_reaches_more_workers_than_its_radix,
     ),
     (
-        "mpirun_reaches_more_workers_than_its_radix",
-        parallel::more_workers_than_the_radix,
+        "open_mpi_5_reaches_more_workers_than_its_radix",
+        parallel::five_reaches_more_workers_than_its_radix,
+    ),
+    (
+        "open_mpi_4_runs_as_a_normal_user",
+        parallel::four_runs_as_a_normal_user,
+    ),
+    (
+        "open_mpi_5_runs_as_a_normal_user",
+        parallel::five_runs_as_a_normal_user,
+    ),
+    (
+        "worker_deleted_under_open_mpi_4_fails_the_job",
+        parallel::four_loses_a_worker,
+    ),
+    (
+        "worker_deleted_under_open_mpi_5_fails_the_job",
+        parallel::five_loses_a_worker,
+    ),
+    (
+        "mpirun_reaches_sixty_four_workers",
+        parallel::reaches_sixty_four_workers,
     ),
     (
         "service_grows_changes_and_heals",

@@ -10,15 +10,17 @@ use ipu_operator::api::ipupartition::{AttemptOutcome, IPUPartition};
 use kube::Api;
 use kube::api::{ListParams, PostParams};
 use libtest_mimic::Failed;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tests::demo::{self, Controller, Facts, JobFact, KubectlError, Operated};
 use tests::http;
 use tests::lab::cluster;
+use tests::lab::images::openmpi::{self, OpenMpi};
 use tests::lab::interrupt;
 use tests::lab::operator;
 use tests::lab::post_mortem;
 use tests::lab::progress::Progress;
 use tests::lab::settings::Settings;
+use tests::lab::tools::Tools;
 use tests::operator_process::{OperatorProcess, ProcessError};
 use tests::wait::{Seen, until};
 use tokio::runtime::Runtime;
@@ -31,6 +33,7 @@ pub(crate) struct Scene {
     runtime: Runtime,
     settings: Settings,
     progress: Progress,
+    tools: Tools,
     /// What the demo runs on.
     pub(crate) operated: Operated,
 }
@@ -48,14 +51,15 @@ impl Scene {
         let progress = Progress::start();
         let begun = runtime.block_on(interrupt::unless(async {
             let installed = operator::up(&settings, &progress).await?;
-            let operated = post_mortem::after(&settings, installed.operated());
-            anyhow::Ok(operated.await?)
+            let operated = post_mortem::after(&settings, installed.operated()).await?;
+            anyhow::Ok((installed.cluster.tools, operated))
         }));
         match begun.unwrap_or_else(|| Err(anyhow::anyhow!("it was interrupted"))) {
-            Ok(operated) => Ok(Arc::new(Self {
+            Ok((tools, operated)) => Ok(Arc::new(Self {
                 runtime,
                 settings,
                 progress,
+                tools,
                 operated,
             })),
             Err(error) => {
@@ -117,6 +121,24 @@ impl Scene {
     pub(crate) fn example(&self, file: &str) -> Result<IPUJob, Failed> {
         let path = self.path(file);
         Ok(serde_saphyr::from_str(&std::fs::read_to_string(path)?)?)
+    }
+
+    /// A parallel job whose launcher runs `command`, in the image of this Open MPI, as this user.
+    pub(crate) fn parallel(
+        &self,
+        version: OpenMpi,
+        user: i64,
+        command: &[&str],
+    ) -> Result<IPUJob, Failed> {
+        let image = openmpi::ensure(&self.settings, &self.tools, &self.progress, version)?;
+        cluster::import(&self.settings.run, &self.tools, &[image])?;
+        let mut job = self.example("02-parallel.yaml")?;
+        let launcher = job.spec.launcher.as_mut().expect("it is a parallel job");
+        launcher.command = command.iter().copied().map(ToOwned::to_owned).collect();
+        let pod = &mut job.spec.workers.template.0["spec"];
+        pod["containers"][0]["image"] = version.image().into();
+        pod["securityContext"] = json!({"runAsUser": user, "runAsGroup": user});
+        Ok(job)
     }
 
     /// Creates a job in the default namespace.

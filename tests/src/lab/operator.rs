@@ -10,7 +10,11 @@ use super::{
     cluster::{Cluster, ClusterError, plan::NODES},
     command::{self, CommandError},
     dist::{Dist, DistError},
-    images::{Image, ImageError, openmpi, operator, simulator},
+    images::{
+        Image, ImageError,
+        openmpi::{self, OpenMpi},
+        operator, simulator,
+    },
     network, post_mortem,
     progress::Progress,
     settings::Settings,
@@ -89,7 +93,7 @@ fn install(
     let images = [
         image.clone(),
         simulator::ensure(settings, dist.simulator(), progress)?,
-        openmpi::ensure(settings, &cluster.tools, progress)?,
+        openmpi::ensure(settings, &cluster.tools, progress, OpenMpi::Four)?,
     ];
     progress.stage("bring them to the nodes");
     progress.run(

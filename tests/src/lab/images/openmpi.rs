@@ -1,4 +1,4 @@
-//! The image that jobs run in: Debian with Open MPI 4, Python and mpi4py, of pinned packages alone.
+//! The images that jobs run in: Debian with Open MPI, Python and mpi4py, of pinned packages alone.
 
 use std::{
     ffi::OsString,
@@ -16,15 +16,44 @@ use crate::{
         files::{At, make_dir, read, remove, sha256, write},
         progress::Progress,
         settings::Settings,
-        tools::{Tools, debian},
+        tools::Tools,
     },
 };
 
-/// Name of the image.
-pub const NAME: &str = "ipu-operator.local/openmpi:4";
+/// Which Open MPI an image has: their variables and their ways to start daemons differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenMpi {
+    /// 4.1.4, from bookworm. The examples and the demo use this one.
+    Four,
+    /// 5.0.7, from trixie.
+    Five,
+}
 
-/// The packages of the image, with all that they need.
-const LOCK: &str = "tests/tools/openmpi.lock";
+impl OpenMpi {
+    /// Name of the image.
+    pub fn image(self) -> &'static str {
+        match self {
+            Self::Four => "ipu-operator.local/openmpi:4",
+            Self::Five => "ipu-operator.local/openmpi:5",
+        }
+    }
+
+    /// The packages of the image, with all that they need.
+    fn lock(self) -> &'static str {
+        match self {
+            Self::Four => "tests/tools/openmpi-4.lock",
+            Self::Five => "tests/tools/openmpi-5.lock",
+        }
+    }
+
+    /// Debian's release that the packages are of.
+    fn suite(self) -> &'static str {
+        match self {
+            Self::Four => "bookworm",
+            Self::Five => "trixie",
+        }
+    }
+}
 
 /// Packages that are wanted for themselves, beside Debian's smallest set.
 const PACKAGES: &str = "openmpi-bin,python3,python3-mpi4py";
@@ -42,11 +71,13 @@ pub fn ensure(
     settings: &Settings,
     tools: &Tools,
     progress: &Progress,
+    version: OpenMpi,
 ) -> Result<Image, ImageError> {
-    let lock = read(&settings.checkout.join(LOCK))?;
-    let pinned = Pinned::parse(LOCK, debian::SUITE, &lock).map_err(ImageError::Debian)?;
+    let lock = read(&settings.checkout.join(version.lock()))?;
+    let pinned =
+        Pinned::parse(version.lock(), version.suite(), &lock).map_err(ImageError::Debian)?;
     let inputs = format!("{lock} {PACKAGES} {}", LEFT_OUT.join(" "));
-    make(settings, progress, NAME, &inputs, |dir| {
+    make(settings, progress, version.image(), &inputs, |dir| {
         let layer = dir.join("layer.tar");
         let work = dir.join("work");
         let repository = work.join("repository");
@@ -120,7 +151,7 @@ fn bootstrap(
         .env("SOURCE_DATE_EPOCH", "0")
         .env_remove("APT_CONFIG");
     command::run(&mut mmdebstrap).map_err(failed(
-        "make a root file system of the packages in tests/tools/openmpi.lock",
+        "make a root file system of the packages in the image's lock file",
     ))
 }
 
