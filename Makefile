@@ -47,9 +47,11 @@ test: ## everything there is, with one end-to-end run on real nodes
 
 test-full: test bench ## what a release needs: every test, and every figure of BENCHMARKS.md
 
-bench: ## the figures of BENCHMARKS.md: calls of guests, and the operator on real nodes
+bench: ## the figures of BENCHMARKS.md: calls of guests, many jobs beside mpi-operator, the operator on real nodes
 	@sh tests/preflight.sh bench
 	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --bin bench-guests -- --bench
+	@$(LAB) dist
+	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --no-default-features --bin bench-jobs
 	@$(LAB) bench
 
 $(DENY):

@@ -14,6 +14,7 @@ pub mod dist;
 pub mod files;
 pub mod images;
 pub mod interrupt;
+pub mod keeper;
 pub mod kubeconfig;
 pub mod lock;
 pub mod log_tail;

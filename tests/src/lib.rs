@@ -6,6 +6,7 @@ pub mod figures;
 pub mod guests;
 pub mod http;
 pub mod lab;
+pub mod load;
 pub mod operator_process;
 pub mod simulator;
 pub mod wait;

@@ -16,16 +16,15 @@ use kube::{Api, Client};
 use tokio::sync::OnceCell;
 
 pub mod flags;
-mod keeper;
 mod scratch;
 
 use self::{
     flags::{ApiServer, Etcd},
-    keeper::{Keeper, Program},
     scratch::Scratch,
 };
 use super::{
     files::FileError,
+    keeper::{Keeper, Program},
     kubeconfig::{self, ClientError},
     log_tail::LogTail,
     pki::{Pki, PkiError},
@@ -200,6 +199,7 @@ fn program(tools: &Tools, dir: &Path, name: &'static str, args: Vec<String>) -> 
         name,
         path: tools.program(name).to_owned(),
         args,
+        env: Vec::new(),
         log: log_path(dir, name),
     }
 }
@@ -210,7 +210,7 @@ fn log_path(dir: &Path, name: &str) -> PathBuf {
 
 /// Ports on loopback that nobody listens on now. Another process may take one before it is used,
 /// which is why a start is tried again.
-pub(super) fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
+pub fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
     let listeners = [(); N].map(|()| TcpListener::bind(("127.0.0.1", 0)));
     let mut ports = [0; N];
     for (port, listener) in ports.iter_mut().zip(listeners) {

@@ -45,9 +45,9 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Sees to it that every tool of the lab is there, and builds what is missing.
+    /// Sees to it that every tool of the tests is there, and builds what is missing.
     pub fn fetch(settings: &Settings, progress: &Progress) -> Result<Self, ToolsError> {
-        let tools = Self::fetch_some(settings, progress, &go::all_names())?;
+        let tools = Self::fetch_some(settings, progress, &go::of_tests())?;
         tools.with_debian(settings, progress)
     }
 

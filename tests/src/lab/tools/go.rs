@@ -42,7 +42,7 @@ const fn program(name: &'static str, package: &'static str) -> Program {
 }
 
 /// Every tool that is built from a Go module.
-pub const TOOLS: [GoTool; 8] = [
+pub const TOOLS: [GoTool; 9] = [
     GoTool {
         folder: "kubernetes",
         module: "k8s.io/kubernetes",
@@ -149,14 +149,24 @@ pub const TOOLS: [GoTool; 8] = [
         )],
         variables: &[("main.version", "vVERSION")],
     },
+    GoTool {
+        folder: "mpi-operator",
+        module: "github.com/kubeflow/mpi-operator",
+        programs: &[program(
+            "mpi-operator",
+            "github.com/kubeflow/mpi-operator/cmd/mpi-operator",
+        )],
+        variables: &[],
+    },
 ];
 
 /// Folders of the tools that a cluster with the operator on it is made of; the others are for tests.
 pub const OF_CLUSTER: [&str; 6] = ["kubernetes", "etcd", "containerd", "cni", "coredns", "helm"];
 
-/// Folder names of all tools.
-pub fn all_names() -> Vec<&'static str> {
-    TOOLS.iter().map(|tool| tool.folder).collect()
+/// Folders of the tools that the tests need: all but what only a benchmark is compared with.
+pub fn of_tests() -> Vec<&'static str> {
+    let names = TOOLS.iter().map(|tool| tool.folder);
+    names.filter(|name| *name != "mpi-operator").collect()
 }
 
 /// Sees to it that a tool is built, and gives the folder of its programs.

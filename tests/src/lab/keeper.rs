@@ -1,6 +1,7 @@
 //! Child processes that cannot outlive us.
 
 use std::{
+    ffi::OsString,
     fs::File,
     io,
     path::PathBuf,
@@ -13,11 +14,17 @@ use crate::lab::process::Process;
 
 /// A program to keep running.
 #[derive(Debug)]
-pub(super) struct Program {
-    pub(super) name: &'static str,
-    pub(super) path: PathBuf,
-    pub(super) args: Vec<String>,
-    pub(super) log: PathBuf,
+pub struct Program {
+    /// What it is called in messages.
+    pub name: &'static str,
+    /// The file.
+    pub path: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Variables beside those that are inherited.
+    pub env: Vec<(&'static str, OsString)>,
+    /// Where it writes to.
+    pub log: PathBuf,
 }
 
 /// Keeps programs running until it is dropped.
@@ -26,7 +33,7 @@ pub(super) struct Program {
 /// starts the children and lives exactly as long as they may: a test's thread may end before, and a
 /// killed test process takes all threads with it.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub struct Keeper {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
     running: Vec<(&'static str, Process)>,
@@ -34,7 +41,7 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// Starts all programs.
-    pub(super) fn start(programs: Vec<Program>) -> io::Result<Self> {
+    pub fn start(programs: Vec<Program>) -> io::Result<Self> {
         let (stop, stopped) = channel();
         let (started, result) = channel();
         let thread = thread::Builder::new()
@@ -49,8 +56,16 @@ impl Keeper {
         })
     }
 
+    /// The running process of a program.
+    pub fn process(&self, name: &str) -> Option<Process> {
+        let mut running = self.running.iter();
+        running
+            .find(|(found, _)| *found == name)
+            .map(|(_, process)| *process)
+    }
+
     /// The first program that no longer runs.
-    pub(super) fn first_dead(&self) -> Option<&'static str> {
+    pub fn first_dead(&self) -> Option<&'static str> {
         let mut dead = self
             .running
             .iter()
@@ -98,6 +113,7 @@ fn start(program: &Program) -> io::Result<Child> {
         .args(["--pdeathsig", "KILL", "--"])
         .arg(&program.path)
         .args(&program.args)
+        .envs(program.env.iter().cloned())
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log)

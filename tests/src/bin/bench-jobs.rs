@@ -1,0 +1,69 @@
+//! How many jobs the operator carries out in a second, beside mpi-operator and beside a loop that
+//! does the same writes; and what it uses with few and with many jobs.
+
+use clap::Parser;
+use tests::load::{self, Load, Sizes};
+
+/// Jobs under load, on a real API server with a node that is played.
+#[derive(Parser)]
+struct Cli {
+    /// Jobs of each contender in the race.
+    #[arg(long, default_value_t = 500)]
+    jobs: usize,
+    /// Numbers of jobs for which memory and CPU are measured.
+    #[arg(long, value_delimiter = ',', default_values_t = [100, 1000])]
+    sizes: Vec<usize>,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let cli = Cli::parse();
+    race(cli.jobs).await?;
+    for count in cli.sizes {
+        tell_sizes(&load::sizes(count).await?);
+    }
+    Ok(())
+}
+
+/// All three in one run, so that they meet the same machine.
+async fn race(jobs: usize) -> anyhow::Result<()> {
+    let peer = load::mpi_operator(jobs).await?;
+    tell("mpi-operator", &peer);
+    let (ours, objects) = load::ipu_operator(jobs).await?;
+    tell("ipu-operator", &ours);
+    let (at_once, bare) = load::bare_loop(jobs, &objects, &ours).await?;
+    tell(&format!("the bare loop, {at_once} jobs at once"), &bare);
+    println!(
+        "ipu-operator / mpi-operator: {:.2}",
+        ours.rate() / peer.rate()
+    );
+    println!(
+        "ipu-operator / the bare loop: {:.2}",
+        ours.rate() / bare.rate()
+    );
+    Ok(())
+}
+
+fn tell(who: &str, load: &Load) {
+    println!(
+        "{who}: {} jobs in {:.1} s, {:.1} jobs/s",
+        load.jobs,
+        load.took.as_secs_f64(),
+        load.rate()
+    );
+    for (what, count) in &load.writes {
+        println!("  {what}: {:.2} for each job", load.of_each(*count));
+    }
+}
+
+fn tell_sizes(sizes: &Sizes) {
+    for (state, used) in [("live", sizes.live), ("finished", sizes.finished)] {
+        println!(
+            "{} jobs, {state}: {:.1} MiB resident, {:.1} MiB at most, {:.2} ms of CPU for each",
+            sizes.jobs,
+            used.resident_mib(),
+            used.peak_mib(),
+            sizes.cpu_ms_of_each(used)
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! Loads a real API server with jobs of one launcher and two workers, and measures what serves them:
+//! how fast, with how many writes, and with how much memory and CPU.
+
+mod api_writes;
+mod bare;
+mod consumption;
+mod fake_node;
+mod mpi_operator;
+mod product;
+mod submit;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub use api_writes::Writes;
+pub use bare::bare_loop;
+pub use consumption::Consumption;
+pub use mpi_operator::mpi_operator;
+pub use product::{Sizes, ipu_operator, sizes};
+
+use crate::http::HttpError;
+use crate::lab::command::CommandError;
+use crate::lab::control_plane::ControlPlaneError;
+use crate::lab::kubeconfig::ClientError;
+use crate::lab::settings::SettingsError;
+use crate::lab::tools::ToolsError;
+use crate::wait::WaitedTooLong;
+
+/// How long all Pods of a load may take to be made.
+const PATIENCE: Duration = Duration::from_mins(30);
+
+/// Namespace of the jobs.
+const NAMESPACE: &str = "default";
+
+/// Jobs that are submitted at the same time.
+const SUBMITTED_AT_ONCE: usize = 16;
+
+/// Why a load could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The folders are not known.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// A program could not be built.
+    #[error(transparent)]
+    Tools(#[from] ToolsError),
+    /// There is no API server.
+    #[error(transparent)]
+    ControlPlane(#[from] ControlPlaneError),
+    /// There is no client.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The API server refused a request.
+    #[error("failed to {action}")]
+    Api {
+        /// What was asked for.
+        action: &'static str,
+        /// What it said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// A command failed.
+    #[error("failed to {action}")]
+    Command {
+        /// What was tried.
+        action: &'static str,
+        /// What failed.
+        #[source]
+        source: CommandError,
+    },
+    /// A process could not be started.
+    #[error("failed to start {0}")]
+    Start(&'static str, #[source] std::io::Error),
+    /// A V-IPU controller could not be simulated.
+    #[error("failed to simulate a V-IPU controller")]
+    Simulator(#[from] crate::simulator::StartError),
+    /// A probe did not answer.
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    /// The Pods did not come.
+    #[error(transparent)]
+    Waited(#[from] WaitedTooLong),
+    /// Something is not where it should be.
+    #[error("{0}")]
+    Missing(String),
+}
+
+/// What one load showed.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Jobs that were submitted.
+    pub jobs: usize,
+    /// From the first submission until all Pods existed.
+    pub took: Duration,
+    /// Writes to the API server by all but the user and the kubelet, by what was written.
+    pub writes: BTreeMap<String, u64>,
+}
+
+impl Load {
+    /// Jobs per second.
+    pub fn rate(&self) -> f64 {
+        self.took.as_secs_f64().recip() * as_figure(self.jobs as u64)
+    }
+
+    /// A count of all jobs, for each of them.
+    pub fn of_each(&self, count: u64) -> f64 {
+        as_figure(count) / as_figure(self.jobs as u64)
+    }
+}
+
+/// A count, to reckon with.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "the counts of a benchmark are far below 2^52"
+)]
+fn as_figure(count: u64) -> f64 {
+    count as f64
+}
+
+fn api(action: &'static str) -> impl FnOnce(kube::Error) -> LoadError {
+    move |source| LoadError::Api {
+        action,
+        source: Box::new(source),
+    }
+}

@@ -1,0 +1,102 @@
+//! Counts writes as the API server counts them: by verb, resource and subresource.
+
+use std::collections::BTreeMap;
+
+use http::Request;
+use kube::Client;
+
+use super::{LoadError, api};
+
+/// Writes so far, by what was written: `POST pods`, `PATCH ipujobs/status`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Writes(BTreeMap<String, u64>);
+
+impl Writes {
+    /// What the API server has counted so far.
+    pub(super) async fn so_far(client: &Client) -> Result<Self, LoadError> {
+        let request = Request::get("/metrics").body(Vec::new());
+        let request = request.map_err(|error| LoadError::Missing(error.to_string()))?;
+        let text = client.request_text(request).await;
+        Ok(Self::parse(
+            &text.map_err(api("read the API server's metrics"))?,
+        ))
+    }
+
+    /// What was written since `before`, without what nobody counts: events, leases, and what the
+    /// user and the kubelet write.
+    pub(super) fn since(&self, before: &Self, others: &[&str]) -> BTreeMap<String, u64> {
+        let counted = self.0.iter().filter_map(|(what, count)| {
+            let new = count - before.0.get(what).unwrap_or(&0);
+            let resource = what.split_once(' ')?.1;
+            let counts = new > 0
+                && !["events", "leases"].contains(&resource)
+                && !others.contains(&what.as_str());
+            counts.then(|| (what.clone(), new))
+        });
+        counted.collect()
+    }
+
+    fn parse(metrics: &str) -> Self {
+        let mut writes = BTreeMap::new();
+        let lines = metrics
+            .lines()
+            .filter_map(|line| line.strip_prefix("apiserver_request_total{"));
+        for line in lines {
+            let Some((labels, count)) = line.rsplit_once("} ") else {
+                continue;
+            };
+            let label = |name: &str| {
+                let mut pairs = labels
+                    .split("\",")
+                    .filter_map(|pair| pair.split_once("=\""));
+                pairs
+                    .find(|(found, _)| *found == name)
+                    .map_or("", |(_, value)| value.trim_end_matches('"'))
+            };
+            let verb = label("verb");
+            let went_well = label("code").starts_with('2');
+            if !went_well || !["POST", "PUT", "PATCH", "APPLY", "DELETE"].contains(&verb) {
+                continue;
+            }
+            let what = match label("subresource") {
+                "" => format!("{verb} {}", label("resource")),
+                part => format!("{verb} {}/{part}", label("resource")),
+            };
+            let count: f64 = count.trim().parse().unwrap_or_default();
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a counter is whole and not negative"
+            )]
+            let count = count as u64;
+            *writes.entry(what).or_default() += count;
+        }
+        Self(writes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const METRICS: &str = r#"
+apiserver_request_total{code="201",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="",verb="POST",version="v1"} 7
+apiserver_request_total{code="409",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="",verb="POST",version="v1"} 3
+apiserver_request_total{code="200",component="apiserver",dry_run="",group="graphcore.ai",resource="ipujobs",scope="resource",subresource="status",verb="PATCH",version="v1alpha1"} 5
+apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="events",scope="resource",subresource="",verb="PATCH",version="v1"} 9
+apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="",verb="LIST",version="v1"} 2
+"#;
+
+    #[test]
+    fn only_writes_that_went_well_are_counted() {
+        let writes = Writes::parse(METRICS);
+        let before = Writes(BTreeMap::from([("POST pods".to_owned(), 2)]));
+        let counted: Vec<_> = writes.since(&before, &[]).into_iter().collect();
+        let wanted = [("PATCH ipujobs/status", 5), ("POST pods", 5)];
+        assert_eq!(
+            counted,
+            wanted.map(|(what, count)| (what.to_owned(), count))
+        );
+        assert_eq!(writes.since(&before, &["POST pods"]).len(), 1);
+    }
+}

@@ -1,0 +1,164 @@
+//! The same writes as the operator's, by a loop that decides nothing: what the API server allows.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+
+use super::fake_node::FakeNode;
+use super::product::FIRST;
+use super::submit::{jobs, once_served};
+use super::{Load, LoadError, PATIENCE, api};
+use crate::lab::control_plane::ControlPlane;
+
+/// How many jobs may be written at the same time: the best of these counts.
+const AT_ONCE: [usize; 4] = [8, 16, 32, 64];
+
+/// Writes the objects of `count` jobs, each made like `objects`, and as many updates of each as the
+/// operator made in `like`. Answers the fastest way.
+pub async fn bare_loop(
+    count: usize,
+    objects: &[Value],
+    like: &Load,
+) -> Result<(usize, Load), LoadError> {
+    let plane = ControlPlane::start().await?;
+    let client = plane.client().await?;
+    for definition in [
+        ipu_operator::api::crd::ipujob(),
+        ipu_operator::api::crd::ipupartition(),
+    ] {
+        define(&client, &definition).await?;
+    }
+    let node = FakeNode::start(client.clone());
+    let mut best: Option<(usize, Load)> = None;
+    for (round, at_once) in AT_ONCE.into_iter().enumerate() {
+        let begun = Instant::now();
+        stream::iter(0..count)
+            .map(Ok)
+            .try_for_each_concurrent(at_once, |number| {
+                write_one(&client, objects, like, format!("bare-{round}-{number}"))
+            })
+            .await?;
+        node.once_made(3 * count * (round + 1), PATIENCE).await?;
+        let load = Load {
+            jobs: count,
+            took: begun.elapsed(),
+            writes: BTreeMap::new(),
+        };
+        node.once_running(3 * count * (round + 1), PATIENCE).await?;
+        if best.as_ref().is_none_or(|(_, best)| load.took < best.took) {
+            best = Some((at_once, load));
+        }
+    }
+    best.ok_or_else(|| LoadError::Missing("the bare loop did not run".to_owned()))
+}
+
+/// Makes the objects of one job under a new name, then updates them.
+async fn write_one(
+    client: &Client,
+    objects: &[Value],
+    like: &Load,
+    name: String,
+) -> Result<(), LoadError> {
+    for object in objects {
+        let object: DynamicObject = renamed(object, &name)?;
+        let api = api_of(client, &object)?;
+        let made = api.create(&PostParams::default(), &object).await;
+        made.map_err(self::api("make an object"))?;
+    }
+    for (what, count) in &like.writes {
+        let Some((verb, resource)) = what.split_once(' ') else {
+            continue;
+        };
+        let (resource, part) = resource.split_once('/').unwrap_or((resource, ""));
+        if part.is_empty() && ["POST", "APPLY"].contains(&verb) {
+            continue;
+        }
+        let Some(object) = objects.iter().find(|object| is_of(object, resource)) else {
+            return Err(LoadError::Missing(format!(
+                "no object of a job is one of {resource}"
+            )));
+        };
+        let object = renamed(object, &name)?;
+        let each = (count + like.jobs as u64 / 2) / like.jobs as u64;
+        for number in 0..each {
+            update(client, &object, part, number).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes an object once more. The API server does not write what does not change.
+async fn update(
+    client: &Client,
+    object: &DynamicObject,
+    part: &str,
+    number: u64,
+) -> Result<(), LoadError> {
+    let api = api_of(client, object)?;
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    let params = PatchParams::default();
+    let updated = if part == "status" {
+        let mut status = object.data["status"].clone();
+        status["lastMessage"] = json!(format!("update {number}"));
+        status["message"] = json!(format!("update {number}"));
+        let patch = Patch::Merge(json!({"status": status}));
+        api.patch_status(name, &params, &patch).await
+    } else {
+        let annotation = json!({"metadata": {"annotations": {"bare": number.to_string()}}});
+        api.patch(name, &params, &Patch::Merge(annotation)).await
+    };
+    updated.map(drop).map_err(self::api("update an object"))
+}
+
+/// The object as it was asked for, with the name of another job wherever its own one stood.
+fn renamed(object: &Value, name: &str) -> Result<DynamicObject, LoadError> {
+    let text = object.to_string().replace(FIRST, name);
+    let not_json = |error: serde_json::Error| LoadError::Missing(error.to_string());
+    let mut object: DynamicObject = serde_json::from_str(&text).map_err(not_json)?;
+    let metadata = &mut object.metadata;
+    metadata.uid = None;
+    metadata.resource_version = None;
+    metadata.creation_timestamp = None;
+    metadata.managed_fields = None;
+    metadata.generation = None;
+    Ok(object)
+}
+
+fn is_of(object: &Value, resource: &str) -> bool {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    format!("{}s", kind.to_lowercase()) == resource
+}
+
+fn api_of(client: &Client, object: &DynamicObject) -> Result<Api<DynamicObject>, LoadError> {
+    let types = object.types.as_ref();
+    let types = types.ok_or_else(|| LoadError::Missing("an object has no kind".to_owned()))?;
+    let (group, version) = types
+        .api_version
+        .rsplit_once('/')
+        .unwrap_or(("", &types.api_version));
+    if object.metadata.namespace.is_some() {
+        return Ok(jobs(client, group, version, &types.kind));
+    }
+    let kind = GroupVersionKind::gvk(group, version, &types.kind);
+    Ok(Api::all_with(client.clone(), &ApiResource::from_gvk(&kind)))
+}
+
+async fn define(client: &Client, definition: &CustomResourceDefinition) -> Result<(), LoadError> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let made = definitions.create(&PostParams::default(), definition).await;
+    made.map_err(api("make a CRD"))?;
+    let names = &definition.spec.names;
+    let version = &definition.spec.versions[0].name;
+    let kind = GroupVersionKind::gvk(&definition.spec.group, version, &names.kind);
+    once_served(&Api::all_with(
+        client.clone(),
+        &ApiResource::from_gvk(&kind),
+    ))
+    .await
+}

@@ -1,0 +1,74 @@
+//! What a process has used so far, as /proc tells it.
+
+use std::fs;
+use std::time::Duration;
+
+use super::{LoadError, as_figure};
+use crate::lab::process::Process;
+
+/// Length of a clock tick of /proc: fixed by the kernel's interface to programs.
+const TICK: Duration = Duration::from_millis(10);
+
+/// What a process has used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Consumption {
+    /// Resident memory now, in KiB.
+    pub resident_kib: u64,
+    /// Most resident memory so far, in KiB.
+    pub peak_kib: u64,
+    /// Time on a processor, in user and kernel mode.
+    pub cpu: Duration,
+}
+
+impl Consumption {
+    /// Resident memory now, in MiB.
+    pub fn resident_mib(self) -> f64 {
+        as_figure(self.resident_kib) / 1024.0
+    }
+
+    /// Most resident memory so far, in MiB.
+    pub fn peak_mib(self) -> f64 {
+        as_figure(self.peak_kib) / 1024.0
+    }
+
+    /// Of a process that runs.
+    pub(super) fn of(process: Process) -> Result<Self, LoadError> {
+        let read = |file: &str| {
+            let path = format!("/proc/{}/{file}", process.pid);
+            fs::read_to_string(&path)
+                .map_err(|error| LoadError::Missing(format!("{path}: {error}")))
+        };
+        Self::parse(&read("status")?, &read("stat")?)
+            .ok_or_else(|| LoadError::Missing(format!("process {} tells no figures", process.pid)))
+    }
+
+    fn parse(status: &str, stat: &str) -> Option<Self> {
+        let kib = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace().next()?.parse().ok()
+        };
+        // utime and stime are the fourteenth and fifteenth field; the name before may hold blanks.
+        let (_, rest) = stat.rsplit_once(')')?;
+        let mut fields = rest.split_whitespace().skip(11);
+        let mut ticks = || fields.next()?.parse::<u32>().ok();
+        Some(Self {
+            resident_kib: kib("VmRSS:")?,
+            peak_kib: kib("VmHWM:")?,
+            cpu: TICK * (ticks()? + ticks()?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_found_behind_a_name_with_blanks() {
+        let status = "Name:\tx\nVmHWM:\t  2048 kB\nVmRSS:\t  1024 kB\n";
+        let stat = "7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0";
+        let found = Consumption::parse(status, stat).unwrap();
+        assert_eq!((found.resident_kib, found.peak_kib), (1024, 2048));
+        assert_eq!(found.cpu, Duration::from_secs(2));
+    }
+}

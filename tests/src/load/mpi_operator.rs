@@ -1,0 +1,130 @@
+//! Kubeflow's mpi-operator under the same load, with its own limits lifted.
+
+use std::process::Command;
+use std::time::Instant;
+
+use kube::api::{Api, DynamicObject, ListParams};
+use serde_json::{Value, json};
+
+use super::api_writes::Writes;
+use super::fake_node::FakeNode;
+use super::submit::{jobs, once_served, submit};
+use super::{Load, LoadError, PATIENCE};
+use crate::lab::command;
+use crate::lab::control_plane::{ControlPlane, free_ports};
+use crate::lab::keeper::{Keeper, Program};
+use crate::lab::progress::Progress;
+use crate::lab::settings::Settings;
+use crate::lab::tools::Tools;
+use crate::wait::{Seen, until};
+
+/// Requests per second that no machine of ours reaches.
+const NO_LIMIT: &str = "100000";
+
+/// Measures jobs until their worker Pods and the launcher's batch Job are made. The launcher's Pod
+/// would be made by the controller manager, which is not part of the operator and does not run.
+pub async fn mpi_operator(count: usize) -> Result<Load, LoadError> {
+    let settings = Settings::from_env()?;
+    let tools = Tools::fetch_some(
+        &settings,
+        &Progress::start(),
+        &["kubernetes", "mpi-operator"],
+    )?;
+    let plane = ControlPlane::start().await?;
+    let client = plane.client().await?;
+    define(&settings, &tools, &plane)?;
+    let mpi_jobs = jobs(&client, "kubeflow.org", "v2beta1", "MPIJob");
+    once_served(&mpi_jobs).await?;
+    let scratch = tempfile::tempdir().map_err(|error| LoadError::Start("mpi-operator", error))?;
+    let [health] = free_ports().map_err(|error| LoadError::Start("mpi-operator", error))?;
+    let _operator = Keeper::start(vec![Program {
+        name: "mpi-operator",
+        path: tools.program("mpi-operator").to_owned(),
+        args: vec![
+            format!("--kubeConfig={}", plane.kubeconfig().display()),
+            "--lock-namespace=default".to_owned(),
+            "--threadiness=16".to_owned(),
+            format!("--kube-api-qps={NO_LIMIT}"),
+            format!("--kube-api-burst={NO_LIMIT}"),
+            format!("--controller-queue-rate-limit={NO_LIMIT}"),
+            format!("--controller-queue-burst={NO_LIMIT}"),
+            format!("--monitoring-port={health}"),
+        ],
+        env: Vec::new(),
+        log: scratch.path().join("mpi-operator.log"),
+    }])
+    .map_err(|error| LoadError::Start("mpi-operator", error))?;
+    let node = FakeNode::start(client.clone());
+    // The first one shows that it leads and follows.
+    submit(&mpi_jobs, 1, |_| mpi_job("first")).await?;
+    node.once_running(2, PATIENCE).await?;
+    let launchers = jobs(&client, "batch", "v1", "Job");
+    once_launchers(&launchers, 1).await?;
+    let before = Writes::so_far(&client).await?;
+    let begun = Instant::now();
+    submit(&mpi_jobs, count, |number| mpi_job(&format!("job-{number}"))).await?;
+    node.once_made(2 * (count + 1), PATIENCE).await?;
+    once_launchers(&launchers, count + 1).await?;
+    let took = begun.elapsed();
+    let others = ["POST mpijobs", "PATCH pods/status"];
+    let writes = Writes::so_far(&client).await?.since(&before, &others);
+    Ok(Load {
+        jobs: count,
+        took,
+        writes,
+    })
+}
+
+async fn once_launchers(launchers: &Api<DynamicObject>, count: usize) -> Result<(), LoadError> {
+    until(
+        format!("{count} launchers to be made"),
+        PATIENCE,
+        || async {
+            let found = launchers.list_metadata(&ListParams::default()).await?;
+            Ok::<_, kube::Error>(Seen::when(found.items.len(), |found| *found >= count))
+        },
+    )
+    .await?;
+    Ok(())
+}
+
+/// Applies the CRD that comes with the module.
+fn define(settings: &Settings, tools: &Tools, plane: &ControlPlane) -> Result<(), LoadError> {
+    let failed = |action| move |source| LoadError::Command { action, source };
+    let mut list = Command::new("go");
+    list.args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}"])
+        .arg("github.com/kubeflow/mpi-operator")
+        .current_dir(settings.tool_pins().join("mpi-operator"))
+        .env("GOFLAGS", "")
+        .env("GOWORK", "off");
+    let module = command::output(&mut list).map_err(failed("find the source of mpi-operator"))?;
+    let mut create = Command::new(tools.program("kubectl"));
+    create
+        .arg("--kubeconfig")
+        .arg(plane.kubeconfig())
+        .args(["create", "--filename"])
+        .arg(format!(
+            "{}/manifests/base/kubeflow.org_mpijobs.yaml",
+            module.trim()
+        ));
+    command::run(&mut create).map_err(failed("apply the CRD of MPIJobs"))
+}
+
+fn mpi_job(name: &str) -> Value {
+    let pod = json!({"spec": {"containers": [
+        {"name": "main", "image": "example.org/job:1", "command": ["mpirun", "hostname"]},
+    ]}});
+    json!({
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": name},
+        "spec": {
+            "slotsPerWorker": 1,
+            "runPolicy": {"cleanPodPolicy": "Running"},
+            "mpiReplicaSpecs": {
+                "Launcher": {"replicas": 1, "template": pod},
+                "Worker": {"replicas": 2, "template": pod},
+            },
+        },
+    })
+}

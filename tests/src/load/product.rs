@@ -1,0 +1,302 @@
+//! The IPU Operator under load: its own programs and its chart, on an API server without nodes.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ipu_operator::api::ipupartition::IPUPartition;
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use kube::api::{Api, ListParams, ObjectMeta, PostParams};
+use serde_json::{Value, json};
+
+use super::api_writes::Writes;
+use super::consumption::Consumption;
+use super::fake_node::{FakeNode, end_all};
+use super::submit::{jobs, submit};
+use super::{Load, LoadError, PATIENCE, api, as_figure};
+use crate::http;
+use crate::lab::command;
+use crate::lab::control_plane::{ControlPlane, free_ports};
+use crate::lab::keeper::{Keeper, Program};
+use crate::lab::process::Process;
+use crate::lab::progress::Progress;
+use crate::lab::settings::Settings;
+use crate::lab::tools::Tools;
+use crate::simulator::{Options, Simulator};
+use crate::wait::{Seen, until};
+
+/// Namespace and Helm release.
+const RELEASE: &str = "ipu-operator";
+
+/// Name of the job whose objects are shown to others.
+pub(super) const FIRST: &str = "first-0";
+
+/// IPUs of the simulated V-IPU controller: two for each of more jobs than are ever submitted.
+const IPUS: u32 = 32_768;
+
+/// What the controller had used after a number of jobs.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// How many jobs.
+    pub jobs: usize,
+    /// When all of them ran, since none was there.
+    pub live: Consumption,
+    /// When all of them had completed.
+    pub finished: Consumption,
+}
+
+impl Sizes {
+    /// Time on a processor for each job, in milliseconds.
+    pub fn cpu_ms_of_each(&self, used: Consumption) -> f64 {
+        used.cpu.as_secs_f64() * 1000.0 / as_figure(self.jobs as u64)
+    }
+}
+
+/// Measures jobs until their workers' and launchers' Pods are made. Answers besides the objects of
+/// one job, for others to write the same.
+pub async fn ipu_operator(count: usize) -> Result<(Load, Vec<Value>), LoadError> {
+    let product = Product::start().await?;
+    product.submit_and_run("first", 1).await?;
+    let objects = product.objects_of(FIRST).await?;
+    let before = Writes::so_far(&product.client).await?;
+    let begun = Instant::now();
+    product.submit("job", count).await?;
+    product.node.once_made(3 * (count + 1), PATIENCE).await?;
+    let took = begun.elapsed();
+    product.node.once_running(3 * (count + 1), PATIENCE).await?;
+    product.once_all("Running", count + 1).await?;
+    let others = ["POST ipujobs", "PATCH pods/status"];
+    let writes = Writes::so_far(&product.client)
+        .await?
+        .since(&before, &others);
+    let load = Load {
+        jobs: count,
+        took,
+        writes,
+    };
+    Ok((load, objects))
+}
+
+/// Measures what the controller uses while `count` jobs run, and after all have completed.
+pub async fn sizes(count: usize) -> Result<Sizes, LoadError> {
+    let product = Product::start().await?;
+    product.submit_and_run("job", count).await?;
+    product.once_all("Running", count).await?;
+    let live = product.consumption()?;
+    end_all(&product.client, "-launcher").await?;
+    product.once_all("Completed", count).await?;
+    Ok(Sizes {
+        jobs: count,
+        live,
+        finished: product.consumption()?,
+    })
+}
+
+/// Both processes, and what they need.
+struct Product {
+    // Fields drop in this order: the programs end before what they talk to.
+    programs: Keeper,
+    node: FakeNode,
+    client: Client,
+    _simulator: Simulator,
+    _plane: ControlPlane,
+    _scratch: tempfile::TempDir,
+}
+
+impl Product {
+    async fn start() -> Result<Self, LoadError> {
+        let settings = Settings::from_env()?;
+        let names = ["kubernetes", "helm"];
+        let tools = Tools::fetch_some(&settings, &Progress::start(), &names)?;
+        let plane = ControlPlane::start().await?;
+        let client = plane.client().await?;
+        let simulator = Simulator::start(Options::quick("pod1", IPUS)).await?;
+        let failed = |source| LoadError::Start("the operator", source);
+        let ports = free_ports().map_err(failed)?;
+        let controllers = format!("{}:ipunode=pod1", simulator.address);
+        install(&settings, &tools, &plane, ports, &controllers)?;
+        labelled_node(&client).await?;
+        let scratch = tempfile::tempdir().map_err(failed)?;
+        let programs = programs(&settings, &plane, ports, scratch.path());
+        let programs = Keeper::start(programs).map_err(failed)?;
+        let [_, probes, rest] = ports;
+        for port in [probes, rest] {
+            let url = format!("http://127.0.0.1:{port}/readyz");
+            let what = format!("{url} to answer");
+            until(what, Duration::from_mins(1), async || {
+                http::request("GET", &url, "").await.map(Seen::Yes)
+            })
+            .await?;
+        }
+        Ok(Self {
+            programs,
+            node: FakeNode::start(client.clone()),
+            client,
+            _simulator: simulator,
+            _plane: plane,
+            _scratch: scratch,
+        })
+    }
+
+    async fn submit(&self, name: &str, count: usize) -> Result<(), LoadError> {
+        let api = jobs(&self.client, "graphcore.ai", "v1alpha1", "IPUJob");
+        submit(&api, count, |number| job(&format!("{name}-{number}"))).await
+    }
+
+    /// Submits the first jobs and waits until all their Pods run.
+    async fn submit_and_run(&self, name: &str, count: usize) -> Result<(), LoadError> {
+        self.submit(name, count).await?;
+        self.node.once_running(3 * count, PATIENCE).await
+    }
+
+    /// Waits until so many jobs have a STATUS.
+    async fn once_all(&self, status: &str, count: usize) -> Result<(), LoadError> {
+        let api = jobs(&self.client, "graphcore.ai", "v1alpha1", "IPUJob");
+        until(format!("{count} jobs to be {status}"), PATIENCE, || async {
+            let found = api.list(&ListParams::default()).await?.items;
+            let mut found = found.into_iter();
+            let is_so =
+                |job: &kube::api::DynamicObject| job.data["status"]["launcherStatus"] == status;
+            let count_now = found.by_ref().filter(is_so).count();
+            Ok::<_, kube::Error>(Seen::when(count_now, |now| *now >= count))
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// The job and all that belongs to it, in the order in which it was made.
+    async fn objects_of(&self, job: &str) -> Result<Vec<Value>, LoadError> {
+        let no_json = |error: serde_json::Error| LoadError::Missing(error.to_string());
+        let launcher = format!("{job}-launcher");
+        let mut objects = Vec::new();
+        for (group, version, kind, name) in [
+            ("graphcore.ai", "v1alpha1", "IPUJob", job.to_owned()),
+            ("", "v1", "ServiceAccount", launcher.clone()),
+            ("rbac.authorization.k8s.io", "v1", "Role", launcher.clone()),
+            (
+                "rbac.authorization.k8s.io",
+                "v1",
+                "RoleBinding",
+                launcher.clone(),
+            ),
+            ("", "v1", "Pod", format!("{job}-worker-0")),
+            ("", "v1", "Pod", format!("{job}-worker-1")),
+            ("", "v1", "Pod", launcher.clone()),
+        ] {
+            let found = jobs(&self.client, group, version, kind).get(&name).await;
+            let found = found.map_err(api("read an object of a job"))?;
+            objects.push(serde_json::to_value(found).map_err(no_json)?);
+        }
+        let partitions: Api<IPUPartition> = Api::all(self.client.clone());
+        let found = partitions.list(&ListParams::default()).await;
+        let found = found.map_err(api("list the IPUPartitions"))?.items;
+        let mut of_job = found.iter().filter(|found| found.spec.owner.name == job);
+        let partition = of_job.next().map(serde_json::to_value);
+        let missing = || LoadError::Missing(format!("{job} has no IPUPartition"));
+        objects.push(partition.ok_or_else(missing)?.map_err(no_json)?);
+        Ok(objects)
+    }
+
+    fn consumption(&self) -> Result<Consumption, LoadError> {
+        let controller: Option<Process> = self.programs.process("controller");
+        let ended = || LoadError::Missing("the controller has ended".to_owned());
+        Consumption::of(controller.ok_or_else(ended)?)
+    }
+}
+
+/// Installs the chart as a user does. Its Pods never run: there is no node for them.
+fn install(
+    settings: &Settings,
+    tools: &Tools,
+    plane: &ControlPlane,
+    [webhooks, _, _]: [u16; 3],
+    controllers: &str,
+) -> Result<(), LoadError> {
+    let mut helm = Command::new(tools.program("helm"));
+    helm.args(["install", RELEASE, "charts/ipu-operator"])
+        .args(["--namespace", RELEASE, "--create-namespace"])
+        .args([
+            "--set-string",
+            &format!("global.vipuControllers={controllers}"),
+        ])
+        .args(["--set", &format!("admissionWebhooks.port={webhooks}")])
+        // The address of the Service leads to this machine, so its port is the webhooks' own.
+        .args([
+            "--set",
+            &format!("admissionWebhooks.service.servicePort={webhooks}"),
+        ])
+        .arg("--kubeconfig")
+        .arg(plane.kubeconfig())
+        .current_dir(&settings.checkout);
+    command::run(&mut helm).map_err(|source| LoadError::Command {
+        action: "install the chart",
+        source,
+    })
+}
+
+/// A node that carries the label of the simulated controller.
+async fn labelled_node(client: &Client) -> Result<(), LoadError> {
+    let node = Node {
+        metadata: ObjectMeta {
+            name: Some("node".to_owned()),
+            labels: Some([("ipunode".to_owned(), "pod1".to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        ..Node::default()
+    };
+    let nodes: Api<Node> = Api::all(client.clone());
+    let made = nodes.create(&PostParams::default(), &node).await;
+    made.map(drop).map_err(api("make a node"))
+}
+
+fn programs(
+    settings: &Settings,
+    plane: &ControlPlane,
+    [webhooks, probes, rest]: [u16; 3],
+    logs: &std::path::Path,
+) -> Vec<Program> {
+    let dist = settings.checkout.join("dist");
+    let guests = format!("--guests-dir={}", dist.join("guests").display());
+    let program = |name: &'static str, args: &[String]| {
+        let common = [
+            name.to_owned(),
+            format!("--namespace={RELEASE}"),
+            guests.clone(),
+        ];
+        Program {
+            name,
+            path: dist.join("ipu-operator"),
+            args: common.iter().chain(args).cloned().collect(),
+            env: vec![("KUBECONFIG", plane.kubeconfig().into())],
+            log: logs.join(format!("{name}.log")),
+        }
+    };
+    vec![
+        program(
+            "controller",
+            &[
+                format!("--webhook-port={webhooks}"),
+                format!("--probe-port={probes}"),
+                "--launcher-image=example.org/ipu-operator:1".to_owned(),
+            ],
+        ),
+        program("vipu-proxy", &[format!("--port={rest}")]),
+    ]
+}
+
+fn job(name: &str) -> Value {
+    json!({
+        "apiVersion": "graphcore.ai/v1alpha1",
+        "kind": "IPUJob",
+        "metadata": {"name": name},
+        "spec": {
+            "jobInstances": 1,
+            "ipusPerJobInstance": "2",
+            "workersPerJobInstance": "2",
+            "launcher": {"command": ["mpirun", "hostname"]},
+            "workers": {"template": {"spec": {"containers": [
+                {"name": "main", "image": "example.org/job:1"},
+            ]}}},
+        },
+    })
+}
