@@ -4,6 +4,8 @@ pub mod apply;
 pub mod build;
 pub mod facts;
 pub mod finalize;
+pub mod index;
+pub mod kept;
 mod notify;
 pub mod observe;
 pub mod phase;
@@ -16,32 +18,39 @@ pub mod stranded;
 #[cfg(test)]
 mod tests;
 pub mod validate;
+pub mod watches;
 pub mod writes;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::channel::mpsc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DynamicObject, ListParams};
-use kube::core::ApiResource;
+use kube::core::PartialObjectMeta;
+use kube::runtime::WatchStreamExt;
 use kube::runtime::controller::{Action, Config, Controller};
-use kube::runtime::reflector::ObjectRef;
-use kube::runtime::watcher;
+use kube::runtime::reflector::{self, ObjectRef};
+use kube::runtime::watcher::{self, watcher};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use thiserror::Error;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::build::PodSettings;
 use self::finalize::Deleting;
 use self::notify::Notifier;
-use self::observe::{ObserveError, Seen};
+use self::observe::{Observation, ObserveError, Seen};
 use self::plan::Plan;
 use self::report::{Obstacle, events};
 use self::retry::Failures;
+use self::watches::Views;
 use self::writes::WriteError;
+use crate::api::ipujob::IPUJob;
 use crate::api::ipujob_status::IPUJobStatus;
 use crate::api::ipupartition::IPUPartition;
 use crate::names;
@@ -54,7 +63,10 @@ const DEADLINE: Duration = Duration::from_mins(2);
 const OBSTACLE: Duration = Duration::from_secs(15);
 
 /// Reconciles that may run at the same time.
-const CONCURRENCY: u16 = 8;
+const CONCURRENCY: u16 = 32;
+
+/// How soon a job is looked at again whose watches are behind. Mostly they tell of it before.
+const BEHIND: Duration = Duration::from_secs(1);
 
 /// What an admin sets about jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +113,11 @@ struct Context {
     settings: JobSettings,
     notifier: Notifier,
     failures: Mutex<Failures>,
+    views: Arc<Views>,
 }
+
+/// An IPUJob as the controller keeps it: the rest is read when it is needed.
+type JobMeta = PartialObjectMeta<IPUJob>;
 
 /// Reconciles IPUJobs until `shutdown`, then finishes what is under way.
 pub async fn run(
@@ -109,27 +125,31 @@ pub async fn run(
     settings: JobSettings,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
-    let raw = observe::raw_jobs();
-    let jobs: Api<DynamicObject> = Api::all_with(client.clone(), &raw);
-    let partition = ApiResource::erase::<IPUPartition>(&());
-    let partitions: Api<DynamicObject> = Api::all_with(client.clone(), &partition);
     let one = ListParams::default().limit(1);
+    let jobs: Api<JobMeta> = Api::all(client.clone());
     jobs.list(&one).await.map_err(RunError::Jobs)?;
+    let partitions: Api<PartialObjectMeta<IPUPartition>> = Api::all(client.clone());
     partitions.list(&one).await.map_err(RunError::Partitions)?;
 
-    let ours = watcher::Config::default().labels(names::JOB_UID_LABEL);
     let context = Arc::new(Context {
         notifier: Notifier::new(client.clone(), settings.instance.clone()),
         client: client.clone(),
         settings,
         failures: Mutex::default(),
+        views: Arc::default(),
     });
-    let map = raw.clone();
-    Controller::new_with(jobs, watcher::Config::default(), raw)
-        .owns(Api::<Pod>::all(client), ours.clone())
-        .watches_with(partitions, partition, ours, move |found| {
-            owner(&found, &map)
-        })
+    let (touch, touched) = mpsc::unbounded();
+    // It ends with this function, also where that is dropped.
+    let mut following = JoinSet::new();
+    following.spawn(watches::follow(client, Arc::clone(&context.views), touch));
+    let (reader, writer) = reflector::store();
+    let jobs = watcher(jobs, watcher::Config::default())
+        .default_backoff()
+        .modify(only_names)
+        .reflect(writer)
+        .touched_objects();
+    Controller::for_stream(jobs, reader)
+        .reconcile_on(touched.map(|job| ObjectRef::new(&job.name).within(&job.namespace)))
         .with_config(Config::default().concurrency(CONCURRENCY))
         .graceful_shutdown_on(shutdown.cancelled_owned())
         // A conflict means that the job was read too early; everything else gets better by itself
@@ -148,11 +168,19 @@ pub async fn run(
     Ok(())
 }
 
+/// What lies in memory of every job there is.
+fn only_names(job: &mut JobMeta) {
+    job.metadata = ObjectMeta {
+        name: job.metadata.name.take(),
+        namespace: job.metadata.namespace.take(),
+        uid: job.metadata.uid.take(),
+        resource_version: job.metadata.resource_version.take(),
+        ..ObjectMeta::default()
+    };
+}
+
 /// Brings one job forward by one step.
-async fn reconcile(
-    job: Arc<DynamicObject>,
-    context: Arc<Context>,
-) -> Result<Action, ReconcileError> {
+async fn reconcile(job: Arc<JobMeta>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let (namespace, name) = (job.namespace().unwrap_or_default(), job.name_any());
     let action = tokio::time::timeout(DEADLINE, step(&context, &namespace, &name))
         .await
@@ -162,8 +190,11 @@ async fn reconcile(
 }
 
 async fn step(context: &Context, namespace: &str, name: &str) -> Result<Action, ReconcileError> {
-    let Some(seen) = observe::observe(&context.client, namespace, name).await? else {
-        return Ok(Action::await_change());
+    let observation = observe::observe(&context.client, &context.views, namespace, name).await?;
+    let seen = match observation {
+        Observation::Seen(seen) => seen,
+        Observation::Behind => return Ok(Action::requeue(BEHIND)),
+        Observation::Gone => return Ok(Action::await_change()),
     };
     context.free(&seen).await?;
     if seen.job.metadata.deletion_timestamp.is_some() {
@@ -242,7 +273,7 @@ impl Context {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn failed(&self, job: &DynamicObject) -> Duration {
+    fn failed(&self, job: &JobMeta) -> Duration {
         self.failures().failed(&key(job))
     }
 
@@ -254,7 +285,7 @@ impl Context {
     async fn apply(&self, seen: &Seen, plan: &Plan) -> Result<Vec<Obstacle>, WriteError> {
         let namespace = seen.job.namespace().unwrap_or_default();
         let uid = seen.job.uid().unwrap_or_default();
-        let obstacles = apply::apply(&self.client, &namespace, &uid, plan).await?;
+        let obstacles = apply::apply(&self.client, &namespace, &uid, plan, &self.views).await?;
         let events = events::of_writes(plan, &obstacles);
         self.notifier.publish(&seen.job, &events).await;
         Ok(obstacles)
@@ -268,9 +299,10 @@ impl Context {
         let now = Timestamp::now();
         let stranded = stranded::stranded(&observed.pods, &observed.nodes, patience, now);
         let namespace = seen.job.namespace().unwrap_or_default();
+        let uid = seen.job.uid().unwrap_or_default();
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
         for stranded in &stranded {
-            writes::delete_by_force(&pods, &stranded.pod).await?;
+            writes::delete_by_force(&pods, &stranded.pod, &uid, &self.views.pods).await?;
         }
         let events: Vec<_> = stranded.iter().map(events::of_stranded).collect();
         self.notifier.publish(&seen.job, &events).await;
@@ -321,17 +353,7 @@ fn has_finalizer(job: &DynamicObject) -> bool {
     finalizers.any(|finalizer| finalizer == names::JOB_FINALIZER)
 }
 
-/// The job that an IPUPartition was asked for by.
-fn owner(partition: &DynamicObject, jobs: &ApiResource) -> Option<ObjectRef<DynamicObject>> {
-    let owner = partition.data.pointer("/spec/owner")?;
-    let text = |key: &str| owner.get(key).and_then(serde_json::Value::as_str);
-    if text("kind") != Some(jobs.kind.as_str()) {
-        return None;
-    }
-    Some(ObjectRef::new_with(text("name")?, jobs.clone()).within(text("namespace")?))
-}
-
-fn key(job: &DynamicObject) -> String {
+fn key(job: &JobMeta) -> String {
     format!("{}/{}", job.namespace().unwrap_or_default(), job.name_any())
 }
 

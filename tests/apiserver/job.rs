@@ -161,6 +161,8 @@ async fn a_worker_deleted_under_a_running_launcher_fails_the_job_though_it_ends_
     stage.partition_ready(0).await;
     stage.pod_runs("mpi-worker-0").await;
     stage.pod_runs("mpi-worker-1").await;
+    // On a node, a Pod that is deleted stays until its kubelet has ended it.
+    stage.pod_is_bound("mpi-launcher", "node").await;
     stage.pod_runs("mpi-launcher").await;
     stage
         .row("mpi", "Running 1 1", "Successfully reconciled IPUJob")

@@ -6,6 +6,7 @@ use kube::api::Api;
 
 use super::plan::{Applicable, Plan};
 use super::report::Obstacle;
+use super::watches::Views;
 use super::writes::{self, WriteError, Written};
 use crate::api::ipupartition::IPUPartition;
 
@@ -19,22 +20,23 @@ pub async fn apply(
     namespace: &str,
     owner: &str,
     plan: &Plan,
+    views: &Views,
 ) -> Result<Vec<Obstacle>, WriteError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let partitions: Api<IPUPartition> = Api::all(client.clone());
     let mut obstacles = Vec::new();
     for deletion in &plan.delete_pods {
-        writes::delete(&pods, deletion).await?;
+        writes::delete(&pods, deletion, owner, &views.pods).await?;
     }
     for pod in &plan.end_pods {
-        writes::end_pod(&pods, pod).await?;
+        writes::end_pod(&pods, pod, &views.pods).await?;
     }
     for reset in &plan.reset_partitions {
-        writes::reset(&partitions, reset).await?;
+        writes::reset(&partitions, reset, &views.partitions).await?;
     }
     for partition in &plan.create_partitions {
         // The name holds the owner's UID: one that exists was made by us, for this job.
-        let made = writes::create(&partitions, partition, owner).await?;
+        let made = writes::create(&partitions, partition, owner, &views.partitions).await?;
         obstacles.extend(made.filter(|obstacle| !matches!(obstacle, Obstacle::Stranger { .. })));
     }
     for object in &plan.apply {
@@ -46,11 +48,11 @@ pub async fn apply(
         .any(|obstacle| !matches!(obstacle, Obstacle::Leaving { .. }));
     if plan.apply.is_empty() || !blocked {
         for pod in &plan.create_pods {
-            obstacles.extend(writes::create(&pods, pod, owner).await?);
+            obstacles.extend(writes::create(&pods, pod, owner, &views.pods).await?);
         }
     }
     for deletion in &plan.delete_partitions {
-        writes::delete(&partitions, deletion).await?;
+        writes::delete(&partitions, deletion, owner, &views.partitions).await?;
     }
     Ok(obstacles)
 }

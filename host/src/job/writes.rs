@@ -11,8 +11,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use thiserror::Error;
 
+use super::kept::OfJob;
 use super::plan::{Deletion, Reset};
 use super::report::Obstacle;
+use super::watches::View;
 use crate::api::ipupartition::IPUPartition;
 use crate::names;
 
@@ -39,22 +41,30 @@ pub type Written = Result<Option<Obstacle>, WriteError>;
 
 /// Makes an object. Where one of the name exists, its owner's UID decides: it is ours and was made
 /// a moment ago, it is going, or it belongs to a stranger, and is never adopted.
-pub async fn create<K>(api: &Api<K>, object: &K, owner: &str) -> Written
+///
+/// `view` is told of what is there now.
+pub async fn create<K>(api: &Api<K>, object: &K, owner: &str, view: &View<K>) -> Written
 where
-    K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
+    K: OfJob + Clone + Debug,
 {
     let parameters = PostParams {
         field_manager: Some(names::FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     };
     match api.create(&parameters, object).await {
-        Ok(_) => Ok(None),
+        Ok(made) => {
+            view.wrote(&made);
+            Ok(None)
+        }
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
             let name = object.name_any();
             let found = api
                 .get_opt(&name)
                 .await
                 .map_err(|source| failed("read", object, source))?;
+            if let Some(found) = &found {
+                view.wrote(found);
+            }
             // Gone again: the next reconcile makes it.
             Ok(found.and_then(|found| in_the_way(&found, owner)))
         }
@@ -96,21 +106,38 @@ where
     }
 }
 
-/// Deletes this object and no other of the same name. One that is gone is a success.
-pub async fn delete<K>(api: &Api<K>, deletion: &Deletion) -> Result<(), WriteError>
+/// Deletes this object of a job and no other of the same name. One that is gone is a success.
+pub async fn delete<K>(
+    api: &Api<K>,
+    deletion: &Deletion,
+    job: &str,
+    view: &View<K>,
+) -> Result<(), WriteError>
 where
-    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
+    K: OfJob + Clone + Debug,
 {
-    delete_with(api, deletion, DeleteParams::background()).await
+    delete_with(api, deletion, DeleteParams::background(), (job, view)).await
+}
+
+/// Deletes a Pod of a job without waiting for its node, which is lost.
+pub async fn delete_by_force(
+    pods: &Api<Pod>,
+    deletion: &Deletion,
+    job: &str,
+    view: &View<Pod>,
+) -> Result<(), WriteError> {
+    let now = DeleteParams::background().grace_period(0);
+    delete_with(pods, deletion, now, (job, view)).await
 }
 
 async fn delete_with<K>(
     api: &Api<K>,
     deletion: &Deletion,
     parameters: DeleteParams,
+    (job, view): (&str, &View<K>),
 ) -> Result<(), WriteError>
 where
-    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
+    K: OfJob + Clone + Debug,
 {
     let parameters = DeleteParams {
         preconditions: Some(Preconditions {
@@ -120,39 +147,45 @@ where
         ..parameters
     };
     match api.delete(&deletion.name, &parameters).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-        Err(source) => Err(WriteError {
-            action: "delete",
-            object: format!("{} {}", K::kind(&()), deletion.name),
-            source,
-        }),
+        Ok(deleted) => match deleted.left() {
+            Some(leaving) => view.wrote(&leaving),
+            None => view.removed(job, &deletion.uid),
+        },
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
+        Err(source) => {
+            return Err(WriteError {
+                action: "delete",
+                object: format!("{} {}", K::kind(&()), deletion.name),
+                source,
+            });
+        }
     }
-}
-
-/// Deletes a Pod without waiting for its node, which is lost.
-pub async fn delete_by_force(pods: &Api<Pod>, deletion: &Deletion) -> Result<(), WriteError> {
-    delete_with(pods, deletion, DeleteParams::background().grace_period(0)).await
+    Ok(())
 }
 
 /// Ends what runs on in a Pod beside its main container. The Pod stays, and with it its logs.
 ///
 /// A deadline is the one thing of a running Pod's spec that ends it and can be set later.
-pub async fn end_pod(pods: &Api<Pod>, pod: &Deletion) -> Result<(), WriteError> {
+pub async fn end_pod(pods: &Api<Pod>, pod: &Deletion, view: &View<Pod>) -> Result<(), WriteError> {
     let patch = json!({
         "metadata": {"uid": pod.uid},
         "spec": {"activeDeadlineSeconds": 1},
     });
-    merge(pods, &pod.name, &patch, "end the sidecars of").await
+    merge(pods, &pod.name, &patch, "end the sidecars of", view).await
 }
 
 /// Asks for a reset of a partition.
-pub async fn reset(partitions: &Api<IPUPartition>, reset: &Reset) -> Result<(), WriteError> {
+pub async fn reset(
+    partitions: &Api<IPUPartition>,
+    reset: &Reset,
+    view: &View<IPUPartition>,
+) -> Result<(), WriteError> {
     let patch = json!({
         "metadata": {"uid": reset.uid},
         "spec": {"resetGeneration": reset.generation},
     });
-    merge(partitions, &reset.name, &patch, "ask for a reset of").await
+    let action = "ask for a reset of";
+    merge(partitions, &reset.name, &patch, action, view).await
 }
 
 /// Merges into this object and no other of the same name. One that is gone needs it no more.
@@ -161,23 +194,27 @@ async fn merge<K>(
     name: &str,
     patch: &Value,
     action: &'static str,
+    view: &View<K>,
 ) -> Result<(), WriteError>
 where
-    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
+    K: OfJob + Clone + Debug,
 {
     let parameters = PatchParams {
         field_manager: Some(names::FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
     match api.patch(name, &parameters, &Patch::Merge(patch)).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        Err(source) => Err(WriteError {
-            action,
-            object: format!("{} {name}", K::kind(&())),
-            source,
-        }),
+        Ok(written) => view.wrote(&written),
+        Err(kube::Error::Api(status)) if status.is_not_found() => {}
+        Err(source) => {
+            return Err(WriteError {
+                action,
+                object: format!("{} {name}", K::kind(&())),
+                source,
+            });
+        }
     }
+    Ok(())
 }
 
 /// Deletes an IPUJob whose time after its end is over, as it was when that was decided.

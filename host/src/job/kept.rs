@@ -1,0 +1,135 @@
+//! Pure: what is kept in memory of the Pods and partitions of all jobs: what decisions need, as JSON.
+
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::api::ipupartition::IPUPartition;
+use crate::names;
+
+/// Labels that decisions read.
+const LABELS: [&str; 3] = [
+    names::RUN_LABEL,
+    names::INSTANCE_LABEL,
+    names::PARTITION_ID_LABEL,
+];
+
+/// Annotations that decisions read.
+const ANNOTATIONS: [&str; 2] = [
+    names::MAIN_CONTAINER_ANNOTATION,
+    names::TEMPLATE_HASH_ANNOTATION,
+];
+
+/// An IPUJob by its names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct JobRef {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID: another job of the same name is another job.
+    pub uid: String,
+}
+
+/// Something that belongs to an IPUJob.
+pub trait OfJob: Resource<DynamicType = ()> + Serialize + DeserializeOwned {
+    /// The job. A label can be set by anybody; what only an owner has is what counts.
+    fn job(&self) -> Option<JobRef>;
+
+    /// The object without what no decision about the job needs. Ten thousand jobs have tens of
+    /// thousands of Pods, and most of a Pod is its spec.
+    #[must_use]
+    fn cut(self) -> Self;
+}
+
+impl OfJob for Pod {
+    fn job(&self) -> Option<JobRef> {
+        let mut owners = self.metadata.owner_references.iter().flatten();
+        let owner = owners.find(|owner| owner.kind == "IPUJob")?;
+        Some(JobRef {
+            namespace: self.metadata.namespace.clone()?,
+            name: owner.name.clone(),
+            uid: owner.uid.clone(),
+        })
+    }
+
+    fn cut(self) -> Self {
+        Self {
+            metadata: metadata(self.metadata),
+            spec: self.spec.map(|spec| PodSpec {
+                node_name: spec.node_name,
+                containers: spec.containers.into_iter().take(1).map(name).collect(),
+                ..PodSpec::default()
+            }),
+            status: self.status.map(status),
+        }
+    }
+}
+
+impl OfJob for IPUPartition {
+    fn job(&self) -> Option<JobRef> {
+        let owner = &self.spec.owner;
+        (owner.kind == "IPUJob").then(|| JobRef {
+            namespace: owner.namespace.clone(),
+            name: owner.name.clone(),
+            uid: owner.uid.clone(),
+        })
+    }
+
+    fn cut(mut self) -> Self {
+        self.metadata = metadata(self.metadata);
+        self
+    }
+}
+
+fn metadata(full: ObjectMeta) -> ObjectMeta {
+    let some = |map: Option<std::collections::BTreeMap<String, String>>, wanted: &[&str]| {
+        let mut map = map?;
+        map.retain(|key, _| wanted.contains(&key.as_str()));
+        Some(map)
+    };
+    ObjectMeta {
+        name: full.name,
+        namespace: full.namespace,
+        uid: full.uid,
+        resource_version: full.resource_version,
+        deletion_timestamp: full.deletion_timestamp,
+        deletion_grace_period_seconds: full.deletion_grace_period_seconds,
+        labels: some(full.labels, &LABELS),
+        annotations: some(full.annotations, &ANNOTATIONS),
+        ..ObjectMeta::default()
+    }
+}
+
+fn name(container: Container) -> Container {
+    Container {
+        name: container.name,
+        ..Container::default()
+    }
+}
+
+fn status(full: PodStatus) -> PodStatus {
+    let containers =
+        |all: Option<Vec<ContainerStatus>>| Some(all?.into_iter().map(container_status).collect());
+    PodStatus {
+        phase: full.phase,
+        reason: full.reason,
+        message: full.message,
+        conditions: full.conditions,
+        init_container_statuses: containers(full.init_container_statuses),
+        container_statuses: containers(full.container_statuses),
+        ..PodStatus::default()
+    }
+}
+
+fn container_status(full: ContainerStatus) -> ContainerStatus {
+    ContainerStatus {
+        name: full.name,
+        state: full.state,
+        ready: full.ready,
+        restart_count: full.restart_count,
+        ..ContainerStatus::default()
+    }
+}

@@ -1,0 +1,113 @@
+//! Follows the Pods and partitions of all jobs, and says which jobs have to be looked at.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::channel::mpsc::UnboundedSender;
+use futures::{Stream, StreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use kube::api::Api;
+use kube::core::DeserializeGuard;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+
+use super::index::Index;
+use super::kept::{JobRef, OfJob};
+use crate::api::ipupartition::IPUPartition;
+use crate::names;
+
+/// What is known of all jobs' objects of one kind. It is shared between the watch that tells of
+/// them and the reconciles that write them.
+#[derive(Debug)]
+pub struct View<K>(Mutex<Index<K>>);
+
+/// What is known of everything that belongs to jobs.
+#[derive(Debug, Default)]
+pub struct Views {
+    /// Their Pods.
+    pub pods: View<Pod>,
+    /// Their partitions.
+    pub partitions: View<IPUPartition>,
+}
+
+impl<K> Default for View<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: OfJob> View<K> {
+    /// The objects of a job, by its UID. None where the watch has yet to tell of what was written.
+    pub fn of(&self, job: &str) -> Option<Vec<K>> {
+        self.index().of(job, Timestamp::now())
+    }
+
+    /// Notes what was written, so that nothing is decided before the watch has told of it.
+    pub fn wrote(&self, object: &K) {
+        self.index().wrote(object, Timestamp::now());
+    }
+
+    /// Notes that an object of a job was removed at once.
+    pub fn removed(&self, job: &str, uid: &str) {
+        self.index().removed(job, uid, Timestamp::now());
+    }
+
+    fn hear(&self, event: Event<K>) -> Vec<JobRef> {
+        self.index().hear(event)
+    }
+
+    fn index(&self) -> MutexGuard<'_, Index<K>> {
+        // Every change of it is whole before the next one begins.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Follows both kinds until it is dropped. Jobs that have to be looked at go to `touched`, after the
+/// views have changed.
+pub async fn follow(client: Client, views: Arc<Views>, touched: UnboundedSender<JobRef>) {
+    let ours = watcher::Config::default().labels(names::JOB_UID_LABEL);
+    let pods = watcher(Api::<Pod>::all(client.clone()), ours.clone()).default_backoff();
+    let partitions = Api::<DeserializeGuard<IPUPartition>>::all(client);
+    let partitions = watcher(partitions, ours).default_backoff();
+    tokio::join!(
+        follow_kind(pods, Some, &views.pods, &touched),
+        follow_kind(partitions, readable, &views.partitions, &touched),
+    );
+}
+
+async fn follow_kind<W, K: OfJob>(
+    events: impl Stream<Item = watcher::Result<Event<W>>>,
+    read: fn(Event<W>) -> Option<Event<K>>,
+    view: &View<K>,
+    touched: &UnboundedSender<JobRef>,
+) {
+    let mut events = pin!(events);
+    while let Some(event) = events.next().await {
+        match event.map(read) {
+            Ok(Some(event)) => {
+                for job in view.hear(event) {
+                    // Nobody listens any more where the controller ends.
+                    let _ = touched.unbounded_send(job);
+                }
+            }
+            // The proxy says so, in the object's own events; what was known of it stays.
+            Ok(None) => {}
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(error, "a watch was interrupted, and begins again");
+            }
+        }
+    }
+}
+
+fn readable(event: Event<DeserializeGuard<IPUPartition>>) -> Option<Event<IPUPartition>> {
+    Some(match event {
+        Event::Apply(object) => Event::Apply(object.0.ok()?),
+        Event::InitApply(object) => Event::InitApply(object.0.ok()?),
+        Event::Delete(object) => Event::Delete(object.0.ok()?),
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+    })
+}
