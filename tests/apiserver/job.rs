@@ -189,7 +189,7 @@ async fn deleting_a_job_whose_controller_is_down_says_so_and_goes_on() {
     stage.pod_runs("web-worker-0").await;
     let partitions: Api<IPUPartition> = Api::all(stage.client.clone());
     let name = stage.partitions().await[0].name_any();
-    let hold = json!({"metadata": {"finalizers": [names::PARTITION_FINALIZER]}});
+    let hold = json!({"metadata": {"finalizers": ["tests.graphcore.ai/hold"]}});
     let nobody = PatchParams::default();
     partitions
         .patch(&name, &nobody, &Patch::Merge(hold))

@@ -2,19 +2,23 @@
 
 use std::time::Duration;
 
+use futures::StreamExt;
 use http::Request;
 use ipu_operator::api::crd;
 use ipu_operator::api::ipupartition::IPUPartition;
 use ipu_operator::job::build::PodSettings;
 use ipu_operator::job::{self, JobSettings, observe};
+use ipu_operator::names;
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams};
+use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
+use std::future::ready;
 use tests::lab::control_plane::ControlPlane;
 use tests::wait::{Seen, eventually};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::definitions::define;
@@ -30,6 +34,7 @@ pub(crate) struct Stage {
     pub(crate) client: Client,
     pub(crate) namespace: String,
     controller: Option<JoinHandle<()>>,
+    proxy: JoinSet<()>,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -42,10 +47,11 @@ impl Stage {
             .await
             .unwrap();
         let client = plane.client().await.unwrap();
-        let stage = Self {
+        let mut stage = Self {
             client,
             namespace: name.to_owned(),
             controller: None,
+            proxy: JoinSet::new(),
             _turn: turn,
         };
         for definition in [crd::ipujob(), crd::ipupartition()] {
@@ -63,6 +69,8 @@ impl Stage {
             .create(&kube::api::PostParams::default(), &namespace)
             .await
             .unwrap();
+        let partitions = Api::all(stage.client.clone());
+        stage.proxy.spawn(let_go(partitions, name.to_owned()));
         stage
     }
 
@@ -264,4 +272,26 @@ impl Stage {
             .await
             .unwrap();
     }
+}
+
+/// The proxy: lets go of every partition that is given back.
+async fn let_go(partitions: Api<IPUPartition>, namespace: String) {
+    let changes = watcher(partitions.clone(), watcher::Config::default());
+    let changes = changes.default_backoff().applied_objects();
+    // An interrupted watch begins again.
+    let changes = changes.filter_map(async |change| change.ok());
+    let leaving = changes.filter(|found| {
+        let is_leaving = found.metadata.deletion_timestamp.is_some();
+        ready(is_leaving && found.spec.owner.namespace == namespace)
+    });
+    leaving
+        .for_each(async |found| {
+            let mut finalizers = found.finalizers().to_vec();
+            finalizers.retain(|finalizer| finalizer != names::PARTITION_FINALIZER);
+            let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+            let (name, params) = (found.name_any(), PatchParams::default());
+            // It may be gone by now.
+            let _ = partitions.patch(&name, &params, &patch).await;
+        })
+        .await;
 }

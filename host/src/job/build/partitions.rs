@@ -16,6 +16,8 @@ pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
         metadata: ObjectMeta {
             name: Some(names::partition_object(&owner, instance)),
             labels: Some(labels(job)),
+            // From the first moment, and without a write of its own: the proxy lets go of it.
+            finalizers: Some(vec![names::PARTITION_FINALIZER.to_owned()]),
             ..ObjectMeta::default()
         },
         spec: IPUPartitionSpec {
