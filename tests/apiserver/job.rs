@@ -34,7 +34,7 @@ pub(crate) fn single(name: &str) -> Value {
 }
 
 /// The same with a launcher and two workers.
-fn parallel(name: &str) -> Value {
+pub(crate) fn parallel(name: &str) -> Value {
     let mut job = single(name);
     job["spec"]["workersPerJobInstance"] = json!("2");
     job["spec"]["launcher"] = json!({"command": ["mpirun"]});

@@ -10,6 +10,7 @@ mod control_plane;
 mod definitions;
 #[cfg(test)]
 mod job;
+mod late_watch;
 #[cfg(test)]
 mod lost_node;
 mod partition;

@@ -1,5 +1,6 @@
 //! Plays what is missing around a real API server: the kubelet, the V-IPU proxy, and the user.
 
+use std::future::ready;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -14,7 +15,6 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch,
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
-use std::future::ready;
 use tests::lab::control_plane::ControlPlane;
 use tests::wait::{Seen, eventually};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
@@ -76,6 +76,11 @@ impl Stage {
 
     /// Starts the controller.
     pub(crate) fn start(&mut self) {
+        self.start_with(self.client.clone());
+    }
+
+    /// Starts the controller with a client of its own.
+    pub(crate) fn start_with(&mut self, client: Client) {
         let settings = JobSettings {
             pods: PodSettings {
                 worker_host_network: false,
@@ -86,7 +91,7 @@ impl Stage {
             lost_node: Some(Duration::from_mins(10)),
             instance: None,
         };
-        let run = job::run(self.client.clone(), settings, CancellationToken::new());
+        let run = job::run(client, settings, CancellationToken::new());
         self.controller = Some(tokio::spawn(async move { run.await.unwrap() }));
     }
 
