@@ -21,7 +21,8 @@ pub mod validate;
 pub mod watches;
 pub mod writes;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -113,6 +114,8 @@ struct Context {
     settings: JobSettings,
     notifier: Notifier,
     failures: Mutex<Failures>,
+    /// UIDs of jobs whose last reconcile left it to the next one to report.
+    unreported: Mutex<HashSet<String>>,
     views: Arc<Views>,
 }
 
@@ -136,6 +139,7 @@ pub async fn run(
         client: client.clone(),
         settings,
         failures: Mutex::default(),
+        unreported: Mutex::default(),
         views: Arc::default(),
     });
     let (touch, touched) = mpsc::unbounded();
@@ -222,6 +226,10 @@ async fn step(context: &Context, namespace: &str, name: &str) -> Result<Action, 
         return Ok(Action::await_change());
     }
     let obstacles = context.apply(&seen, &plan).await?;
+    if obstacles.is_empty() && plan.only_makes() && context.leaves_report(&seen) {
+        // The watches tell of what was made in a moment, and one status then says all of it.
+        return Ok(Action::requeue(BEHIND));
+    }
     let old = &seen.observed.status;
     let status = report::status(&job, &facts, &phase, &obstacles, old, now);
     context.report(&seen, status, now).await?;
@@ -268,13 +276,29 @@ async fn finalize(context: &Context, seen: &Seen) -> Result<Action, ReconcileErr
 }
 
 impl Context {
-    fn failures(&self) -> std::sync::MutexGuard<'_, Failures> {
+    fn failures(&self) -> MutexGuard<'_, Failures> {
         // A count of failures is right whatever a panic interrupted.
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn failed(&self, job: &JobMeta) -> Duration {
         self.failures().failed(&key(job))
+    }
+
+    fn unreported(&self) -> MutexGuard<'_, HashSet<String>> {
+        let unreported = self.unreported.lock();
+        unreported.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the report may be left to the next reconcile, which it may be once in a row.
+    fn leaves_report(&self, seen: &Seen) -> bool {
+        let uid = seen.job.uid().unwrap_or_default();
+        let mut unreported = self.unreported();
+        let is_second = unreported.remove(&uid);
+        if !is_second {
+            unreported.insert(uid);
+        }
+        !is_second
     }
 
     fn jobs(&self, seen: &Seen) -> Api<DynamicObject> {
@@ -316,6 +340,8 @@ impl Context {
         status: IPUJobStatus,
         now: Timestamp,
     ) -> Result<(), WriteError> {
+        let uid = seen.job.uid().unwrap_or_default();
+        self.unreported().remove(&uid);
         let old = &seen.observed.status;
         let Some(new) = report::changed(old, status, now) else {
             return Ok(());

@@ -43,6 +43,18 @@ pub struct Plan {
     pub requeue: Option<Duration>,
 }
 
+impl Plan {
+    /// Whether it makes something that the watches will tell of, and ends nothing.
+    pub fn only_makes(&self) -> bool {
+        let makes = !self.create_partitions.is_empty() || !self.create_pods.is_empty();
+        let ends = !self.delete_pods.is_empty()
+            || !self.end_pods.is_empty()
+            || !self.reset_partitions.is_empty()
+            || !self.delete_partitions.is_empty();
+        makes && !ends
+    }
+}
+
 /// An object to delete: this one, and no other of the same name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Deletion {
