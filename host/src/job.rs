@@ -2,6 +2,7 @@
 
 pub mod apply;
 pub mod build;
+mod context;
 pub mod facts;
 pub mod finalize;
 pub mod index;
@@ -14,6 +15,7 @@ pub mod report;
 pub mod restart;
 pub mod retry;
 pub mod rollout;
+pub mod settled;
 pub mod stranded;
 #[cfg(test)]
 mod tests;
@@ -21,14 +23,12 @@ pub mod validate;
 pub mod watches;
 pub mod writes;
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::channel::mpsc;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::PartialObjectMeta;
@@ -37,22 +37,16 @@ use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::watcher::{self, watcher};
 use kube::{Client, ResourceExt};
-use serde_json::json;
 use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::build::PodSettings;
+use self::context::Context;
 use self::finalize::Deleting;
-use self::notify::Notifier;
 use self::observe::{Observation, ObserveError, Seen};
-use self::plan::Plan;
-use self::report::{Obstacle, events};
-use self::retry::Failures;
-use self::watches::Views;
 use self::writes::WriteError;
 use crate::api::ipujob::IPUJob;
-use crate::api::ipujob_status::IPUJobStatus;
 use crate::api::ipupartition::IPUPartition;
 use crate::names;
 
@@ -108,17 +102,6 @@ pub enum ReconcileError {
     Deadline,
 }
 
-/// What every reconcile shares.
-struct Context {
-    client: Client,
-    settings: JobSettings,
-    notifier: Notifier,
-    failures: Mutex<Failures>,
-    /// UIDs of jobs whose last reconcile left it to the next one to report.
-    unreported: Mutex<HashSet<String>>,
-    views: Arc<Views>,
-}
-
 /// An IPUJob as the controller keeps it: the rest is read when it is needed.
 type JobMeta = PartialObjectMeta<IPUJob>;
 
@@ -134,14 +117,7 @@ pub async fn run(
     let partitions: Api<PartialObjectMeta<IPUPartition>> = Api::all(client.clone());
     partitions.list(&one).await.map_err(RunError::Partitions)?;
 
-    let context = Arc::new(Context {
-        notifier: Notifier::new(client.clone(), settings.instance.clone()),
-        client: client.clone(),
-        settings,
-        failures: Mutex::default(),
-        unreported: Mutex::default(),
-        views: Arc::default(),
-    });
+    let context = Arc::new(Context::new(client.clone(), settings));
     let (touch, touched) = mpsc::unbounded();
     // It ends with this function, also where that is dropped.
     let mut following = JoinSet::new();
@@ -189,7 +165,7 @@ async fn reconcile(job: Arc<JobMeta>, context: Arc<Context>) -> Result<Action, R
     let action = tokio::time::timeout(DEADLINE, step(&context, &namespace, &name))
         .await
         .map_err(|_| ReconcileError::Deadline)??;
-    context.failures().went_well(&key(&job));
+    context.went_well(&job);
     Ok(action)
 }
 
@@ -198,7 +174,10 @@ async fn step(context: &Context, namespace: &str, name: &str) -> Result<Action, 
     let seen = match observation {
         Observation::Seen(seen) => seen,
         Observation::Behind => return Ok(Action::requeue(BEHIND)),
-        Observation::Gone => return Ok(Action::await_change()),
+        Observation::Gone => {
+            context.forget(namespace, name);
+            return Ok(Action::await_change());
+        }
     };
     context.free(&seen).await?;
     if seen.job.metadata.deletion_timestamp.is_some() {
@@ -275,99 +254,6 @@ async fn finalize(context: &Context, seen: &Seen) -> Result<Action, ReconcileErr
     }
 }
 
-impl Context {
-    fn failures(&self) -> MutexGuard<'_, Failures> {
-        // A count of failures is right whatever a panic interrupted.
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn failed(&self, job: &JobMeta) -> Duration {
-        self.failures().failed(&key(job))
-    }
-
-    fn unreported(&self) -> MutexGuard<'_, HashSet<String>> {
-        let unreported = self.unreported.lock();
-        unreported.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the report may be left to the next reconcile, which it may be once in a row.
-    fn leaves_report(&self, seen: &Seen) -> bool {
-        let uid = seen.job.uid().unwrap_or_default();
-        let mut unreported = self.unreported();
-        let is_second = unreported.remove(&uid);
-        if !is_second {
-            unreported.insert(uid);
-        }
-        !is_second
-    }
-
-    fn jobs(&self, seen: &Seen) -> Api<DynamicObject> {
-        let namespace = seen.job.namespace().unwrap_or_default();
-        Api::namespaced_with(self.client.clone(), &namespace, &observe::raw_jobs())
-    }
-
-    async fn apply(&self, seen: &Seen, plan: &Plan) -> Result<Vec<Obstacle>, WriteError> {
-        let namespace = seen.job.namespace().unwrap_or_default();
-        let uid = seen.job.uid().unwrap_or_default();
-        let obstacles = apply::apply(&self.client, &namespace, &uid, plan, &self.views).await?;
-        let events = events::of_writes(plan, &obstacles);
-        self.notifier.publish(&seen.job, &events).await;
-        Ok(obstacles)
-    }
-
-    /// Deletes by force what never ends, because its node is lost.
-    async fn free(&self, seen: &Seen) -> Result<(), WriteError> {
-        let (Some(patience), observed) = (self.settings.lost_node, &seen.observed) else {
-            return Ok(());
-        };
-        let now = Timestamp::now();
-        let stranded = stranded::stranded(&observed.pods, &observed.nodes, patience, now);
-        let namespace = seen.job.namespace().unwrap_or_default();
-        let uid = seen.job.uid().unwrap_or_default();
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
-        for stranded in &stranded {
-            writes::delete_by_force(&pods, &stranded.pod, &uid, &self.views.pods).await?;
-        }
-        let events: Vec<_> = stranded.iter().map(events::of_stranded).collect();
-        self.notifier.publish(&seen.job, &events).await;
-        Ok(())
-    }
-
-    /// Writes the status where it changed, and tells what turned.
-    async fn report(
-        &self,
-        seen: &Seen,
-        status: IPUJobStatus,
-        now: Timestamp,
-    ) -> Result<(), WriteError> {
-        let uid = seen.job.uid().unwrap_or_default();
-        self.unreported().remove(&uid);
-        let old = &seen.observed.status;
-        let Some(new) = report::changed(old, status, now) else {
-            return Ok(());
-        };
-        let patch = report::patch(&seen.object, &new);
-        writes::patch_job_status(&self.jobs(seen), &seen.job.name_any(), &patch).await?;
-        let events = events::of_status(old, &new);
-        self.notifier.publish(&seen.job, &events).await;
-        Ok(())
-    }
-
-    async fn set_finalizer(&self, seen: &Seen, wanted: bool) -> Result<(), WriteError> {
-        let mut finalizers = seen.job.finalizers().to_vec();
-        finalizers.retain(|finalizer| finalizer != names::JOB_FINALIZER);
-        if wanted {
-            finalizers.push(names::JOB_FINALIZER.to_owned());
-        }
-        // With the version that was read: a finalizer that somebody else set since is kept.
-        let patch = json!({"metadata": {
-            "finalizers": finalizers,
-            "resourceVersion": seen.job.resource_version(),
-        }});
-        writes::patch_job(&self.jobs(seen), &seen.job.name_any(), &patch).await
-    }
-}
-
 /// Whether Pods are being deleted: nothing that is watched tells when a node is lost for good.
 fn awaits_pods(seen: &Seen) -> bool {
     let mut pods = seen.observed.pods.iter();
@@ -377,10 +263,6 @@ fn awaits_pods(seen: &Seen) -> bool {
 fn has_finalizer(job: &DynamicObject) -> bool {
     let mut finalizers = job.finalizers().iter();
     finalizers.any(|finalizer| finalizer == names::JOB_FINALIZER)
-}
-
-fn key(job: &JobMeta) -> String {
-    format!("{}/{}", job.namespace().unwrap_or_default(), job.name_any())
 }
 
 fn log(error: &kube::runtime::controller::Error<ReconcileError, watcher::Error>) {

@@ -39,8 +39,10 @@ pub async fn apply(
         let made = writes::create(&partitions, partition, owner, &views.partitions).await?;
         obstacles.extend(made.filter(|obstacle| !matches!(obstacle, Obstacle::Stranger { .. })));
     }
+    // They are made with the first Pods.
+    let expected = plan.create_pods.is_empty();
     for object in &plan.apply {
-        obstacles.extend(bring_about(client, namespace, owner, object).await?);
+        obstacles.extend(bring_about(client, namespace, owner, object, expected).await?);
     }
     // Pods mount and use these objects: with a stranger's they would do what he says.
     let blocked = obstacles
@@ -62,11 +64,18 @@ async fn bring_about(
     namespace: &str,
     owner: &str,
     object: &Applicable,
+    expected: bool,
 ) -> Written {
     match object {
-        Applicable::ConfigMap(object) => writes::apply(client, namespace, object, owner).await,
-        Applicable::ServiceAccount(object) => writes::apply(client, namespace, object, owner).await,
-        Applicable::Role(object) => writes::apply(client, namespace, object, owner).await,
-        Applicable::RoleBinding(object) => writes::apply(client, namespace, object, owner).await,
+        Applicable::ConfigMap(object) => {
+            writes::apply(client, namespace, object, owner, expected).await
+        }
+        Applicable::ServiceAccount(object) => {
+            writes::apply(client, namespace, object, owner, expected).await
+        }
+        Applicable::Role(object) => writes::apply(client, namespace, object, owner, expected).await,
+        Applicable::RoleBinding(object) => {
+            writes::apply(client, namespace, object, owner, expected).await
+        }
     }
 }

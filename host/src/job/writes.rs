@@ -47,11 +47,7 @@ pub async fn create<K>(api: &Api<K>, object: &K, owner: &str, view: &View<K>) ->
 where
     K: OfJob + Clone + Debug,
 {
-    let parameters = PostParams {
-        field_manager: Some(names::FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
-    match api.create(&parameters, object).await {
+    match api.create(&by_us(), object).await {
         Ok(made) => {
             view.wrote(&made);
             Ok(None)
@@ -74,7 +70,16 @@ where
 
 /// Brings an object inside the job's namespace to a state by server-side apply, unless it belongs
 /// to a stranger: a ConfigMap `<job>-config` may well be a user's own.
-pub async fn apply<K>(client: &Client, namespace: &str, object: &K, owner: &str) -> Written
+///
+/// One that is `expected` is looked at first, since mostly it is as it should be; another is made at
+/// once, which mostly succeeds.
+pub async fn apply<K>(
+    client: &Client,
+    namespace: &str,
+    object: &K,
+    owner: &str,
+    expected: bool,
+) -> Written
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Serialize
@@ -84,6 +89,13 @@ where
 {
     let api: Api<K> = Api::namespaced(client.clone(), namespace);
     let name = object.name_any();
+    if !expected {
+        match api.create(&by_us(), object).await {
+            Ok(_) => return Ok(None),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            Err(error) => return refused_or_failed("create", object, error),
+        }
+    }
     let found = api
         .get_opt(&name)
         .await
@@ -275,6 +287,13 @@ fn of_job(
             object: format!("IPUJob {name}"),
             source,
         }),
+    }
+}
+
+fn by_us() -> PostParams {
+    PostParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
     }
 }
 

@@ -10,6 +10,9 @@ use crate::api::ipujob_status::{IPUJobStatus, JobCondition};
 use crate::job::plan::Plan;
 use crate::job::stranded::Stranded;
 
+/// Pods that one event names.
+const NAMED: usize = 4;
+
 /// One event; the reasons are stable, because people build alerts on them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct JobEvent {
@@ -41,18 +44,15 @@ pub fn of_writes(plan: &Plan, obstacles: &[Obstacle]) -> Vec<JobEvent> {
         ));
     }
     let hindered: Vec<&str> = obstacles.iter().map(Obstacle::object).collect();
-    for pod in &plan.create_pods {
-        let name = pod.metadata.name.as_deref().unwrap_or_default();
-        if !hindered.contains(&format!("Pod {name}").as_str()) {
-            let created = normal("SuccessfulCreate", "Create", format!("created Pod {name}"));
-            events.push(created.about(name));
-        }
-    }
-    for deletion in &plan.delete_pods {
-        let name = &deletion.name;
-        let deleted = normal("SuccessfulDelete", "Delete", format!("deleted Pod {name}"));
-        events.push(deleted.about(name));
-    }
+    let created = plan.create_pods.iter();
+    let created = created.filter_map(|pod| pod.metadata.name.as_deref());
+    let created: Vec<&str> = created
+        .filter(|name| !hindered.contains(&format!("Pod {name}").as_str()))
+        .collect();
+    events.extend(of_pods("SuccessfulCreate", "Create", "created", &created));
+    let deleted = plan.delete_pods.iter();
+    let deleted: Vec<&str> = deleted.map(|deletion| deletion.name.as_str()).collect();
+    events.extend(of_pods("SuccessfulDelete", "Delete", "deleted", &deleted));
     for pod in &plan.end_pods {
         let name = &pod.name;
         let note = format!("ended what runs on in Pod {name} beside its main container");
@@ -76,6 +76,28 @@ pub fn of_writes(plan: &Plan, obstacles: &[Obstacle]) -> Vec<JobEvent> {
         ));
     }
     events
+}
+
+/// One event about all Pods that the same was done to: a job may have hundreds.
+fn of_pods(
+    reason: &'static str,
+    action: &'static str,
+    done: &str,
+    names: &[&str],
+) -> Option<JobEvent> {
+    match names {
+        [] => None,
+        [name] => Some(normal(reason, action, format!("{done} Pod {name}")).about(name)),
+        names if names.len() <= NAMED => {
+            let note = format!("{done} Pods {}", names.join(", "));
+            Some(normal(reason, action, note))
+        }
+        names => {
+            let (named, others) = names.split_at(NAMED);
+            let note = format!("{done} Pods {} and {} more", named.join(", "), others.len());
+            Some(normal(reason, action, note))
+        }
+    }
 }
 
 /// Events about conditions that turned.

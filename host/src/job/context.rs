@@ -1,0 +1,180 @@
+//! What all reconciles of jobs share: the client, the views, and what is remembered from one to the
+//! next. Nothing of it is lost with the process: it only saves requests.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DynamicObject};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+
+use super::notify::Notifier;
+use super::observe::{self, Seen};
+use super::plan::Plan;
+use super::report::{self, Obstacle, events};
+use super::retry::Failures;
+use super::settled::Settled;
+use super::watches::Views;
+use super::writes::{self, WriteError};
+use super::{JobMeta, JobSettings, apply, stranded};
+use crate::api::ipujob_status::IPUJobStatus;
+use crate::names;
+
+/// What every reconcile shares.
+pub(super) struct Context {
+    pub(super) client: Client,
+    pub(super) settings: JobSettings,
+    notifier: Notifier,
+    failures: Mutex<Failures>,
+    /// UIDs of jobs whose last reconcile left it to the next one to report.
+    unreported: Mutex<HashSet<String>>,
+    settled: Mutex<Settled>,
+    pub(super) views: Arc<Views>,
+}
+
+impl Context {
+    /// With nothing remembered yet.
+    pub(super) fn new(client: Client, settings: JobSettings) -> Self {
+        Self {
+            notifier: Notifier::new(client.clone(), settings.instance.clone()),
+            client,
+            settings,
+            failures: Mutex::default(),
+            unreported: Mutex::default(),
+            settled: Mutex::default(),
+            views: Arc::default(),
+        }
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Failures> {
+        // A count of failures is right whatever a panic interrupted.
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long to wait before a job is tried again that could not be reconciled.
+    pub(super) fn failed(&self, job: &JobMeta) -> Duration {
+        self.failures().failed(&key_of(job))
+    }
+
+    /// Notes that a job could be reconciled.
+    pub(super) fn went_well(&self, job: &JobMeta) {
+        self.failures().went_well(&key_of(job));
+    }
+
+    /// Forgets a job that is gone.
+    pub(super) fn forget(&self, namespace: &str, name: &str) {
+        self.settled().forget(&key(namespace, name));
+    }
+
+    fn settled(&self) -> MutexGuard<'_, Settled> {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unreported(&self) -> MutexGuard<'_, HashSet<String>> {
+        let unreported = self.unreported.lock();
+        unreported.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the report may be left to the next reconcile, which it may be once in a row.
+    pub(super) fn leaves_report(&self, seen: &Seen) -> bool {
+        let uid = seen.job.uid().unwrap_or_default();
+        let mut unreported = self.unreported();
+        let is_second = unreported.remove(&uid);
+        if !is_second {
+            unreported.insert(uid);
+        }
+        !is_second
+    }
+
+    pub(super) fn jobs(&self, seen: &Seen) -> Api<DynamicObject> {
+        let namespace = seen.job.namespace().unwrap_or_default();
+        Api::namespaced_with(self.client.clone(), &namespace, &observe::raw_jobs())
+    }
+
+    /// Carries out a plan, and tells of it. Objects that were found as they should be a moment ago
+    /// are not read again, unless Pods are about to use them.
+    pub(super) async fn apply(
+        &self,
+        seen: &Seen,
+        plan: &Plan,
+    ) -> Result<Vec<Obstacle>, WriteError> {
+        let namespace = seen.job.namespace().unwrap_or_default();
+        let uid = seen.job.uid().unwrap_or_default();
+        let (key, now) = (key(&namespace, &seen.job.name_any()), Timestamp::now());
+        let holds = self.settled().holds(&key, &plan.apply, now);
+        let mut plan = plan.clone();
+        if holds && plan.create_pods.is_empty() {
+            plan.apply.clear();
+        }
+        let obstacles = apply::apply(&self.client, &namespace, &uid, &plan, &self.views).await?;
+        if obstacles.is_empty() && !plan.apply.is_empty() {
+            self.settled().found(&key, &plan.apply, now);
+        }
+        let events = events::of_writes(&plan, &obstacles);
+        self.notifier.publish(&seen.job, &events).await;
+        Ok(obstacles)
+    }
+
+    /// Deletes by force what never ends, because its node is lost.
+    pub(super) async fn free(&self, seen: &Seen) -> Result<(), WriteError> {
+        let (Some(patience), observed) = (self.settings.lost_node, &seen.observed) else {
+            return Ok(());
+        };
+        let now = Timestamp::now();
+        let stranded = stranded::stranded(&observed.pods, &observed.nodes, patience, now);
+        let namespace = seen.job.namespace().unwrap_or_default();
+        let uid = seen.job.uid().unwrap_or_default();
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
+        for stranded in &stranded {
+            writes::delete_by_force(&pods, &stranded.pod, &uid, &self.views.pods).await?;
+        }
+        let events: Vec<_> = stranded.iter().map(events::of_stranded).collect();
+        self.notifier.publish(&seen.job, &events).await;
+        Ok(())
+    }
+
+    /// Writes the status where it changed, and tells what turned.
+    pub(super) async fn report(
+        &self,
+        seen: &Seen,
+        status: IPUJobStatus,
+        now: Timestamp,
+    ) -> Result<(), WriteError> {
+        let uid = seen.job.uid().unwrap_or_default();
+        self.unreported().remove(&uid);
+        let old = &seen.observed.status;
+        let Some(new) = report::changed(old, status, now) else {
+            return Ok(());
+        };
+        let patch = report::patch(&seen.object, &new);
+        writes::patch_job_status(&self.jobs(seen), &seen.job.name_any(), &patch).await?;
+        let events = events::of_status(old, &new);
+        self.notifier.publish(&seen.job, &events).await;
+        Ok(())
+    }
+
+    pub(super) async fn set_finalizer(&self, seen: &Seen, wanted: bool) -> Result<(), WriteError> {
+        let mut finalizers = seen.job.finalizers().to_vec();
+        finalizers.retain(|finalizer| finalizer != names::JOB_FINALIZER);
+        if wanted {
+            finalizers.push(names::JOB_FINALIZER.to_owned());
+        }
+        // With the version that was read: a finalizer that somebody else set since is kept.
+        let patch = json!({"metadata": {
+            "finalizers": finalizers,
+            "resourceVersion": seen.job.resource_version(),
+        }});
+        writes::patch_job(&self.jobs(seen), &seen.job.name_any(), &patch).await
+    }
+}
+
+fn key_of(job: &JobMeta) -> String {
+    key(&job.namespace().unwrap_or_default(), &job.name_any())
+}
+
+fn key(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}
