@@ -45,7 +45,8 @@ test: ## everything there is, with one end-to-end run on real nodes
 	INSTA_UPDATE=no cargo test --locked --workspace --test apiserver
 	cargo test --locked --workspace --test e2e
 
-test-full: test bench ## what a release needs: every test, and every figure of BENCHMARKS.md
+test-full: test bench ## what a release needs: every test, long ones too, and every figure of BENCHMARKS.md
+	IPU_OPERATOR_E2E=full cargo test --locked --workspace --test e2e -- autoscaler
 
 bench: ## the figures of BENCHMARKS.md: calls of guests, many jobs beside mpi-operator, the operator on real nodes
 	@sh tests/preflight.sh bench

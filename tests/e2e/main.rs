@@ -3,6 +3,7 @@
 //!
 //! The cluster is brought up once for all trials and taken down after them, also when they fail.
 
+mod autoscaled;
 mod broken_list;
 mod down;
 mod killed;
@@ -90,6 +91,12 @@ const TRIALS: [(&str, Check); 18] = [
     ),
 ];
 
+/// Trials of `make test-full`: they need more tools, or minutes of patience.
+const LONG: [(&str, Check); 1] = [("autoscaler_counts_instances", autoscaled::counts_instances)];
+
+/// Where this variable is `full`, the long trials run as well.
+const EXTENT: &str = "IPU_OPERATOR_E2E";
+
 fn main() -> ExitCode {
     // The first process of a node is the program that starts the cluster: this one.
     let words: Vec<String> = std::env::args().collect();
@@ -133,8 +140,11 @@ fn main() -> ExitCode {
 }
 
 fn trials(scene: Option<&std::sync::Arc<Scene>>) -> Vec<Trial> {
+    let is_full = std::env::var_os(EXTENT).is_some_and(|extent| extent == "full");
+    let long = LONG.into_iter().filter(|_| is_full);
     TRIALS
         .into_iter()
+        .chain(long)
         .map(|(name, check)| {
             let scene = scene.cloned();
             Trial::test(name, move || {

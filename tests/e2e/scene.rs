@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tests::demo::{self, Controller, Facts, JobFact, KubectlError, Operated};
 use tests::http;
 use tests::lab::cluster;
+use tests::lab::images::metrics_server;
 use tests::lab::images::openmpi::{self, OpenMpi};
 use tests::lab::interrupt;
 use tests::lab::operator;
@@ -139,6 +140,16 @@ impl Scene {
         pod["containers"][0]["image"] = version.image().into();
         pod["securityContext"] = json!({"runAsUser": user, "runAsGroup": user});
         Ok(job)
+    }
+
+    /// Brings the image of metrics-server to the nodes. Answers the folder of its manifests and the
+    /// name of the image.
+    pub(crate) fn metrics_server(&self) -> Result<(PathBuf, String), Failed> {
+        let image = metrics_server::ensure(&self.settings, &self.progress)?;
+        let name = image.name.clone();
+        cluster::import(&self.settings.run, &self.tools, &[image])?;
+        let source = Tools::source(&self.settings, "metrics-server")?;
+        Ok((source.join("manifests/base"), name))
     }
 
     /// Creates a job in the default namespace.

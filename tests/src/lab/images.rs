@@ -6,6 +6,7 @@ use std::{
     process::Command,
 };
 
+pub mod metrics_server;
 pub mod oci;
 pub mod openmpi;
 pub mod operator;
@@ -18,7 +19,7 @@ use super::{
     files::{At, FileError, read, sha256_of, write},
     progress::Progress,
     settings::Settings,
-    tools::{Tools, stored},
+    tools::{Tools, ToolsError, stored},
 };
 use crate::debian::DebianError;
 
@@ -31,6 +32,9 @@ pub enum ImageError {
     /// The packages of an image could not be had.
     #[error(transparent)]
     Debian(DebianError),
+    /// A tool is not there.
+    #[error(transparent)]
+    Tools(#[from] ToolsError),
     /// A command failed.
     #[error("failed to {action}")]
     Command {
@@ -70,23 +74,7 @@ fn pause(settings: &Settings, progress: &Progress) -> Result<Image, ImageError> 
     let pins = settings.tool_pins().join("kubernetes");
     let inputs = read(&pins.join("go.mod"))?;
     make(settings, progress, PAUSE_IMAGE, &inputs, |dir| {
-        let mut list = Command::new("go");
-        list.args([
-            "list",
-            "-mod=readonly",
-            "-m",
-            "-f",
-            "{{.Dir}}",
-            "k8s.io/kubernetes",
-        ])
-        .current_dir(&pins)
-        .env("GOFLAGS", "")
-        .env("GOWORK", "off");
-        let module = command::output(&mut list).map_err(|source| ImageError::Command {
-            action: "find the source of Kubernetes",
-            source,
-        })?;
-        let source = Path::new(module.trim()).join("build/pause/linux/pause.c");
+        let source = Tools::source(settings, "kubernetes")?.join("build/pause/linux/pause.c");
         let binary = dir.join("pause");
         let mut cc = Command::new("cc");
         cc.args(["-Os", "-Wall", "-static", "-DVERSION=lab", "-o"])

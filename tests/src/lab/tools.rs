@@ -79,6 +79,19 @@ impl Tools {
         Ok(Self { go, debian: None })
     }
 
+    /// The folder with the sources of a tool, by its folder in `tests/tools`.
+    ///
+    /// # Panics
+    /// Panics for a name that is not pinned, which is a mistake in the caller.
+    pub fn source(settings: &Settings, folder: &str) -> Result<PathBuf, ToolsError> {
+        let mut tools = go::TOOLS.iter();
+        let tool = tools.find(|tool| tool.folder == folder);
+        go::source(
+            settings,
+            tool.expect("only tools that are pinned are asked for"),
+        )
+    }
+
     /// Path of a program that was built.
     ///
     /// # Panics

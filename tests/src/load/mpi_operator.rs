@@ -90,24 +90,18 @@ async fn once_launchers(launchers: &Api<DynamicObject>, count: usize) -> Result<
 
 /// Applies the CRD that comes with the module.
 fn define(settings: &Settings, tools: &Tools, plane: &ControlPlane) -> Result<(), LoadError> {
-    let failed = |action| move |source| LoadError::Command { action, source };
-    let mut list = Command::new("go");
-    list.args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}"])
-        .arg("github.com/kubeflow/mpi-operator")
-        .current_dir(settings.tool_pins().join("mpi-operator"))
-        .env("GOFLAGS", "")
-        .env("GOWORK", "off");
-    let module = command::output(&mut list).map_err(failed("find the source of mpi-operator"))?;
+    let definition = Tools::source(settings, "mpi-operator")?;
+    let definition = definition.join("manifests/base/kubeflow.org_mpijobs.yaml");
     let mut create = Command::new(tools.program("kubectl"));
     create
         .arg("--kubeconfig")
         .arg(plane.kubeconfig())
         .args(["create", "--filename"])
-        .arg(format!(
-            "{}/manifests/base/kubeflow.org_mpijobs.yaml",
-            module.trim()
-        ));
-    command::run(&mut create).map_err(failed("apply the CRD of MPIJobs"))
+        .arg(definition);
+    command::run(&mut create).map_err(|source| LoadError::Command {
+        action: "apply the CRD of MPIJobs",
+        source,
+    })
 }
 
 fn mpi_job(name: &str) -> Value {

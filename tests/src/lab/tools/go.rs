@@ -42,7 +42,7 @@ const fn program(name: &'static str, package: &'static str) -> Program {
 }
 
 /// Every tool that is built from a Go module.
-pub const TOOLS: [GoTool; 9] = [
+pub const TOOLS: [GoTool; 10] = [
     GoTool {
         folder: "kubernetes",
         module: "k8s.io/kubernetes",
@@ -150,6 +150,15 @@ pub const TOOLS: [GoTool; 9] = [
         variables: &[("main.version", "vVERSION")],
     },
     GoTool {
+        folder: "metrics-server",
+        module: "sigs.k8s.io/metrics-server",
+        programs: &[program(
+            "metrics-server",
+            "sigs.k8s.io/metrics-server/cmd/metrics-server",
+        )],
+        variables: &[],
+    },
+    GoTool {
         folder: "mpi-operator",
         module: "github.com/kubeflow/mpi-operator",
         programs: &[program(
@@ -163,10 +172,27 @@ pub const TOOLS: [GoTool; 9] = [
 /// Folders of the tools that a cluster with the operator on it is made of; the others are for tests.
 pub const OF_CLUSTER: [&str; 6] = ["kubernetes", "etcd", "containerd", "cni", "coredns", "helm"];
 
-/// Folders of the tools that the tests need: all but what only a benchmark is compared with.
+/// Folders of the tools that `make test` needs. The others are built when they are used: what a
+/// benchmark is compared with, and what only `make test-full` runs.
 pub fn of_tests() -> Vec<&'static str> {
     let names = TOOLS.iter().map(|tool| tool.folder);
-    names.filter(|name| *name != "mpi-operator").collect()
+    names
+        .filter(|name| !["metrics-server", "mpi-operator"].contains(name))
+        .collect()
+}
+
+/// The folder in which a tool's module lies with its sources.
+pub fn source(settings: &Settings, tool: &GoTool) -> Result<PathBuf, ToolsError> {
+    let mut list = Command::new("go");
+    list.args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", tool.module])
+        .current_dir(settings.tool_pins().join(tool.folder))
+        .env("GOFLAGS", "")
+        .env("GOWORK", "off");
+    let found = command::output(&mut list).map_err(|source| ToolsError::Make {
+        tool: tool.folder.to_owned(),
+        source,
+    })?;
+    Ok(PathBuf::from(found.trim()))
 }
 
 /// Sees to it that a tool is built, and gives the folder of its programs.
