@@ -8,7 +8,7 @@ use tests::load::{self, Load, Sizes};
 #[derive(Parser)]
 struct Cli {
     /// Jobs of each contender in the race.
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value_t = 300)]
     jobs: usize,
     /// Numbers of jobs for which memory and CPU are measured.
     #[arg(long, value_delimiter = ',', default_values_t = [100, 1000])]
