@@ -11,6 +11,7 @@ mod notify;
 pub mod observe;
 pub mod phase;
 pub mod plan;
+pub mod raw;
 pub mod report;
 pub mod restart;
 pub mod retry;
@@ -26,16 +27,16 @@ pub mod writes;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::channel::mpsc;
+use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, DynamicObject, ListParams};
-use kube::core::PartialObjectMeta;
+use kube::api::{Api, ListParams};
+use kube::core::{PartialObjectMeta, PartialObjectMetaExt};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::reflector::{self, ObjectRef};
-use kube::runtime::watcher::{self, watcher};
+use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Client, ResourceExt};
 use thiserror::Error;
 use tokio::task::JoinSet;
@@ -45,6 +46,7 @@ use self::build::PodSettings;
 use self::context::Context;
 use self::finalize::Deleting;
 use self::observe::{Observation, ObserveError, Seen};
+use self::raw::RawJob;
 use self::writes::WriteError;
 use crate::api::ipujob::IPUJob;
 use crate::api::ipupartition::IPUPartition;
@@ -112,7 +114,7 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
     let one = ListParams::default().limit(1);
-    let jobs: Api<JobMeta> = Api::all(client.clone());
+    let jobs: Api<RawJob> = Api::all(client.clone());
     jobs.list(&one).await.map_err(RunError::Jobs)?;
     let partitions: Api<PartialObjectMeta<IPUPartition>> = Api::all(client.clone());
     partitions.list(&one).await.map_err(RunError::Partitions)?;
@@ -123,9 +125,15 @@ pub async fn run(
     let mut following = JoinSet::new();
     following.spawn(watches::follow(client, Arc::clone(&context.views), touch));
     let (reader, writer) = reflector::store();
+    let views = Arc::clone(&context.views);
+    let hear = move |event| {
+        let names = names_of(&event);
+        views.jobs.hear(event);
+        names
+    };
     let jobs = watcher(jobs, watcher::Config::default())
         .default_backoff()
-        .modify(only_names)
+        .map_ok(hear)
         .reflect(writer)
         .touched_objects();
     Controller::for_stream(jobs, reader)
@@ -148,34 +156,42 @@ pub async fn run(
     Ok(())
 }
 
-/// What lies in memory of every job there is.
-fn only_names(job: &mut JobMeta) {
-    job.metadata = ObjectMeta {
-        name: job.metadata.name.take(),
-        namespace: job.metadata.namespace.take(),
-        uid: job.metadata.uid.take(),
-        resource_version: job.metadata.resource_version.take(),
-        ..ObjectMeta::default()
+/// What the controller itself keeps of jobs, to have them reconciled.
+fn names_of(event: &Event<RawJob>) -> Event<JobMeta> {
+    let names = |job: &RawJob| {
+        let names = ObjectMeta {
+            name: job.metadata.name.clone(),
+            namespace: job.metadata.namespace.clone(),
+            uid: job.metadata.uid.clone(),
+            ..ObjectMeta::default()
+        };
+        names.into_response_partial()
     };
+    match event {
+        Event::Apply(job) => Event::Apply(names(job)),
+        Event::InitApply(job) => Event::InitApply(names(job)),
+        Event::Delete(job) => Event::Delete(names(job)),
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+    }
 }
 
 /// Brings one job forward by one step.
 async fn reconcile(job: Arc<JobMeta>, context: Arc<Context>) -> Result<Action, ReconcileError> {
-    let (namespace, name) = (job.namespace().unwrap_or_default(), job.name_any());
-    let action = tokio::time::timeout(DEADLINE, step(&context, &namespace, &name))
+    let action = tokio::time::timeout(DEADLINE, step(&context, &job))
         .await
         .map_err(|_| ReconcileError::Deadline)??;
     context.went_well(&job);
     Ok(action)
 }
 
-async fn step(context: &Context, namespace: &str, name: &str) -> Result<Action, ReconcileError> {
-    let observation = observe::observe(&context.client, &context.views, namespace, name).await?;
-    let seen = match observation {
+async fn step(context: &Context, job: &JobMeta) -> Result<Action, ReconcileError> {
+    let uid = job.uid().unwrap_or_default();
+    let seen = match observe::observe(&context.client, &context.views, &uid).await? {
         Observation::Seen(seen) => seen,
         Observation::Behind => return Ok(Action::requeue(BEHIND)),
         Observation::Gone => {
-            context.forget(namespace, name);
+            context.forget(job);
             return Ok(Action::await_change());
         }
     };
@@ -192,7 +208,7 @@ async fn step(context: &Context, namespace: &str, name: &str) -> Result<Action, 
         Err(error) => return refuse(context, &seen, &error).await,
     };
     if !has_finalizer(&seen.job) {
-        // Before anything is made that outlives the job. The webhook does the same at once.
+        // Before anything is made that outlives the job.
         context.set_finalizer(&seen, true).await?;
         return Ok(Action::await_change());
     }
@@ -201,7 +217,7 @@ async fn step(context: &Context, namespace: &str, name: &str) -> Result<Action, 
     let phase = phase::phase(&job, &facts);
     let plan = plan::plan(&job, &facts, &phase, &context.settings.pods);
     if plan.delete_job {
-        writes::delete_job(&context.jobs(&seen), &seen.job).await?;
+        writes::delete_job(&context.jobs(&seen), &seen.job, &context.views.jobs).await?;
         return Ok(Action::await_change());
     }
     let obstacles = context.apply(&seen, &plan).await?;
@@ -260,7 +276,7 @@ fn awaits_pods(seen: &Seen) -> bool {
     pods.any(|pod| pod.metadata.deletion_timestamp.is_some())
 }
 
-fn has_finalizer(job: &DynamicObject) -> bool {
+fn has_finalizer(job: &RawJob) -> bool {
     let mut finalizers = job.finalizers().iter();
     finalizers.any(|finalizer| finalizer == names::JOB_FINALIZER)
 }

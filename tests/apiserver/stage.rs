@@ -6,12 +6,14 @@ use std::time::Duration;
 use futures::StreamExt;
 use http::Request;
 use ipu_operator::api::crd;
+use ipu_operator::api::ipujob::IPUJob;
 use ipu_operator::api::ipupartition::IPUPartition;
 use ipu_operator::job::build::PodSettings;
-use ipu_operator::job::{self, JobSettings, observe};
+use ipu_operator::job::{self, JobSettings};
 use ipu_operator::names;
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams};
+use kube::core::ApiResource;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
@@ -105,7 +107,8 @@ impl Stage {
     }
 
     pub(crate) fn jobs(&self) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), &self.namespace, &observe::raw_jobs())
+        let jobs = ApiResource::erase::<IPUJob>(&());
+        Api::namespaced_with(self.client.clone(), &self.namespace, &jobs)
     }
 
     pub(crate) fn pods(&self) -> Api<Pod> {

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DynamicObject};
+use kube::api::Api;
 use kube::{Client, ResourceExt};
 use serde_json::json;
 
 use super::notify::Notifier;
-use super::observe::{self, Seen};
+use super::observe::Seen;
 use super::plan::Plan;
+use super::raw::RawJob;
 use super::report::{self, Obstacle, events};
 use super::retry::Failures;
 use super::settled::Settled;
@@ -65,8 +66,9 @@ impl Context {
     }
 
     /// Forgets a job that is gone.
-    pub(super) fn forget(&self, namespace: &str, name: &str) {
-        self.settled().forget(&key(namespace, name));
+    pub(super) fn forget(&self, job: &JobMeta) {
+        self.settled().forget(&key_of(job));
+        self.unreported().remove(&job.uid().unwrap_or_default());
     }
 
     fn settled(&self) -> MutexGuard<'_, Settled> {
@@ -89,9 +91,9 @@ impl Context {
         !is_second
     }
 
-    pub(super) fn jobs(&self, seen: &Seen) -> Api<DynamicObject> {
+    pub(super) fn jobs(&self, seen: &Seen) -> Api<RawJob> {
         let namespace = seen.job.namespace().unwrap_or_default();
-        Api::namespaced_with(self.client.clone(), &namespace, &observe::raw_jobs())
+        Api::namespaced(self.client.clone(), &namespace)
     }
 
     /// Carries out a plan, and tells of it. Objects that were found as they should be a moment ago
@@ -150,7 +152,8 @@ impl Context {
             return Ok(());
         };
         let patch = report::patch(&seen.object, &new);
-        writes::patch_job_status(&self.jobs(seen), &seen.job.name_any(), &patch).await?;
+        let (name, view) = (seen.job.name_any(), &self.views.jobs);
+        writes::patch_job_status(&self.jobs(seen), &name, &patch, view).await?;
         let events = events::of_status(old, &new);
         self.notifier.publish(&seen.job, &events).await;
         Ok(())
@@ -167,7 +170,8 @@ impl Context {
             "finalizers": finalizers,
             "resourceVersion": seen.job.resource_version(),
         }});
-        writes::patch_job(&self.jobs(seen), &seen.job.name_any(), &patch).await
+        let (name, view) = (seen.job.name_any(), &self.views.jobs);
+        writes::patch_job(&self.jobs(seen), &name, &patch, view).await
     }
 }
 

@@ -1,11 +1,10 @@
 //! Publishes events about jobs.
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::api::DynamicObject;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource, ResourceExt};
 
-use super::observe::raw_jobs;
+use super::raw::RawJob;
 use super::report::events::JobEvent;
 use crate::names;
 
@@ -26,8 +25,8 @@ impl Notifier {
     }
 
     /// Publishes events about a job. One that is lost is no reason to stop: status says the same.
-    pub(super) async fn publish(&self, job: &DynamicObject, events: &[JobEvent]) {
-        let regarding = job.object_ref(&raw_jobs());
+    pub(super) async fn publish(&self, job: &RawJob, events: &[JobEvent]) {
+        let regarding = job.object_ref(&());
         for event in events {
             let about = event.pod.as_ref().map(|pod| ObjectReference {
                 api_version: Some("v1".to_owned()),

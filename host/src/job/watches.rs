@@ -15,6 +15,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 
 use super::index::Index;
 use super::kept::{JobRef, OfJob};
+use super::raw::RawJob;
 use crate::api::ipupartition::IPUPartition;
 use crate::names;
 
@@ -23,9 +24,11 @@ use crate::names;
 #[derive(Debug)]
 pub struct View<K>(Mutex<Index<K>>);
 
-/// What is known of everything that belongs to jobs.
+/// What is known of jobs and of everything that belongs to them.
 #[derive(Debug, Default)]
 pub struct Views {
+    /// The jobs themselves.
+    pub jobs: View<RawJob>,
     /// Their Pods.
     pub pods: View<Pod>,
     /// Their partitions.
@@ -54,7 +57,8 @@ impl<K: OfJob> View<K> {
         self.index().removed(job, uid, Timestamp::now());
     }
 
-    fn hear(&self, event: Event<K>) -> Vec<JobRef> {
+    /// Takes in what a watch tells. Answers the jobs that have to be looked at.
+    pub fn hear(&self, event: Event<K>) -> Vec<JobRef> {
         self.index().hear(event)
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{NamespaceResourceScope, Resource};
 use kube::{Client, ResourceExt};
 use serde::Serialize;
@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use super::kept::OfJob;
 use super::plan::{Deletion, Reset};
+use super::raw::RawJob;
 use super::report::Obstacle;
 use super::watches::View;
 use crate::api::ipupartition::IPUPartition;
@@ -230,7 +231,11 @@ where
 }
 
 /// Deletes an IPUJob whose time after its end is over, as it was when that was decided.
-pub async fn delete_job(jobs: &Api<DynamicObject>, job: &DynamicObject) -> Result<(), WriteError> {
+pub async fn delete_job(
+    jobs: &Api<RawJob>,
+    job: &RawJob,
+    view: &View<RawJob>,
+) -> Result<(), WriteError> {
     let parameters = DeleteParams {
         preconditions: Some(Preconditions {
             uid: job.uid(),
@@ -239,30 +244,35 @@ pub async fn delete_job(jobs: &Api<DynamicObject>, job: &DynamicObject) -> Resul
         ..DeleteParams::background()
     };
     let name = job.name_any();
-    let sent = jobs.delete(&name, &parameters).await;
-    of_job("delete", &name, sent.map(|_| ()))
+    let leaving = match jobs.delete(&name, &parameters).await {
+        Ok(deleted) => Ok(deleted.left()),
+        Err(error) => Err(error),
+    };
+    of_job("delete", &name, leaving, view)
 }
 
 /// Sends a merge patch to an IPUJob: its finalizers.
 pub async fn patch_job(
-    jobs: &Api<DynamicObject>,
+    jobs: &Api<RawJob>,
     name: &str,
     patch: &Value,
+    view: &View<RawJob>,
 ) -> Result<(), WriteError> {
     let parameters = PatchParams {
         field_manager: Some(names::FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
     let sent = jobs.patch(name, &parameters, &Patch::Merge(patch)).await;
-    of_job("patch", name, sent.map(|_| ()))
+    of_job("patch", name, sent.map(Some), view)
 }
 
 /// Sends a merge patch to the status of an IPUJob. Server-side apply would need the whole object
 /// to keep the schema, and the status of one that does not is where a user looks for the reason.
 pub async fn patch_job_status(
-    jobs: &Api<DynamicObject>,
+    jobs: &Api<RawJob>,
     name: &str,
     patch: &Value,
+    view: &View<RawJob>,
 ) -> Result<(), WriteError> {
     let parameters = PatchParams {
         field_manager: Some(format!("{}/status", names::FIELD_MANAGER)),
@@ -271,23 +281,28 @@ pub async fn patch_job_status(
     let sent = jobs
         .patch_status(name, &parameters, &Patch::Merge(patch))
         .await;
-    of_job("write the status of", name, sent.map(|_| ()))
+    of_job("write the status of", name, sent.map(Some), view)
 }
 
 /// A job that is gone needs no write any more.
 fn of_job(
     action: &'static str,
     name: &str,
-    sent: Result<(), kube::Error>,
+    sent: Result<Option<RawJob>, kube::Error>,
+    view: &View<RawJob>,
 ) -> Result<(), WriteError> {
     match sent {
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        sent => sent.map_err(|source| WriteError {
-            action,
-            object: format!("IPUJob {name}"),
-            source,
-        }),
+        Ok(written) => written.iter().for_each(|job| view.wrote(job)),
+        Err(kube::Error::Api(status)) if status.is_not_found() => {}
+        Err(source) => {
+            return Err(WriteError {
+                action,
+                object: format!("IPUJob {name}"),
+                source,
+            });
+        }
     }
+    Ok(())
 }
 
 fn by_us() -> PostParams {

@@ -201,3 +201,25 @@ fn warning(reason: &'static str, action: &'static str, note: String) -> JobEvent
         pod: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(names: &[&str]) -> Option<(String, Option<String>)> {
+        let event = of_pods("SuccessfulCreate", "Create", "created", names)?;
+        Some((event.note, event.pod))
+    }
+
+    #[test]
+    fn pods_that_the_same_was_done_to_share_an_event() {
+        assert_eq!(note(&[]), None);
+        let one = note(&["a-worker-0"]).unwrap();
+        assert_eq!(one.0, "created Pod a-worker-0");
+        assert_eq!(one.1.as_deref(), Some("a-worker-0"));
+        let two = note(&["a", "b"]).unwrap();
+        assert_eq!(two, ("created Pods a, b".to_owned(), None));
+        let six = note(&["a", "b", "c", "d", "e", "f"]).unwrap();
+        assert_eq!(six.0, "created Pods a, b, c, d and 2 more");
+    }
+}

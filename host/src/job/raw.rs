@@ -1,0 +1,77 @@
+//! Pure: an IPUJob as the API server holds it, however wrong its spec is.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::kept::{JobRef, OfJob};
+use crate::api::ipujob::IPUJob;
+
+/// What kubectl remembers of the last apply: the whole job once more.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// An IPUJob whose spec and status may be anything: one that does not decode must not stop the watch
+/// of the others.
+#[derive(Clone, Debug, Serialize, Deserialize, Resource)]
+#[resource(inherit = IPUJob)]
+pub struct RawJob {
+    /// The metadata, which every object has.
+    pub metadata: ObjectMeta,
+    /// The spec.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub spec: Value,
+    /// The status.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub status: Value,
+}
+
+impl RawJob {
+    /// The job as JSON, with its kind.
+    ///
+    /// # Panics
+    /// Never: metadata is plain data.
+    pub fn as_json(&self) -> Value {
+        let mut object = json!(self);
+        object["apiVersion"] = IPUJob::api_version(&()).into();
+        object["kind"] = IPUJob::kind(&()).into();
+        object
+    }
+}
+
+impl OfJob for RawJob {
+    fn job(&self) -> Option<JobRef> {
+        Some(JobRef {
+            namespace: self.metadata.namespace.clone()?,
+            name: self.metadata.name.clone()?,
+            uid: self.metadata.uid.clone()?,
+        })
+    }
+
+    fn cut(mut self) -> Self {
+        self.metadata.managed_fields = None;
+        if let Some(annotations) = &mut self.metadata.annotations {
+            annotations.remove(LAST_APPLIED);
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spec_of_any_kind_is_kept_as_it_is() {
+        for spec in [json!(5), json!({"jobInstances": "many"}), json!([])] {
+            let object = json!({
+                "apiVersion": "graphcore.ai/v1alpha1",
+                "kind": "IPUJob",
+                "metadata": {"name": "job", "namespace": "n", "uid": "u"},
+                "spec": spec,
+            });
+            let job: RawJob = serde_json::from_value(object.clone()).unwrap();
+            assert_eq!(job.as_json(), object);
+        }
+    }
+}
