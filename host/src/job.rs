@@ -104,7 +104,7 @@ pub enum ReconcileError {
     Deadline,
 }
 
-/// An IPUJob as the controller keeps it: the rest is read when it is needed.
+/// An IPUJob as the controller's queue knows it: the rest is in the view of jobs.
 type JobMeta = PartialObjectMeta<IPUJob>;
 
 /// Reconciles IPUJobs until `shutdown`, then finishes what is under way.

@@ -20,6 +20,7 @@ pub async fn apply(
     namespace: &str,
     owner: &str,
     plan: &Plan,
+    objects: &[Applicable],
     views: &Views,
 ) -> Result<Vec<Obstacle>, WriteError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
@@ -41,14 +42,14 @@ pub async fn apply(
     }
     // They are made with the first Pods.
     let expected = plan.create_pods.is_empty();
-    for object in &plan.apply {
+    for object in objects {
         obstacles.extend(bring_about(client, namespace, owner, object, expected).await?);
     }
     // Pods mount and use these objects: with a stranger's they would do what he says.
     let blocked = obstacles
         .iter()
         .any(|obstacle| !matches!(obstacle, Obstacle::Leaving { .. }));
-    if plan.apply.is_empty() || !blocked {
+    if objects.is_empty() || !blocked {
         for pod in &plan.create_pods {
             obstacles.extend(writes::create(&pods, pod, owner, &views.pods).await?);
         }

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::notify::Notifier;
 use super::observe::Seen;
-use super::plan::Plan;
+use super::plan::{Applicable, Plan};
 use super::raw::RawJob;
 use super::report::{self, Obstacle, events};
 use super::retry::Failures;
@@ -107,15 +107,18 @@ impl Context {
         let uid = seen.job.uid().unwrap_or_default();
         let (key, now) = (key(&namespace, &seen.job.name_any()), Timestamp::now());
         let holds = self.settled().holds(&key, &plan.apply, now);
-        let mut plan = plan.clone();
-        if holds && plan.create_pods.is_empty() {
-            plan.apply.clear();
+        let objects: &[Applicable] = if holds && plan.create_pods.is_empty() {
+            &[]
+        } else {
+            &plan.apply
+        };
+        let views = &self.views;
+        let applied = apply::apply(&self.client, &namespace, &uid, plan, objects, views);
+        let obstacles = applied.await?;
+        if obstacles.is_empty() && !objects.is_empty() {
+            self.settled().found(&key, objects, now);
         }
-        let obstacles = apply::apply(&self.client, &namespace, &uid, &plan, &self.views).await?;
-        if obstacles.is_empty() && !plan.apply.is_empty() {
-            self.settled().found(&key, &plan.apply, now);
-        }
-        let events = events::of_writes(&plan, &obstacles);
+        let events = events::of_writes(plan, &obstacles);
         self.notifier.publish(&seen.job, &events).await;
         Ok(obstacles)
     }

@@ -216,18 +216,8 @@ where
         field_manager: Some(names::FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    match api.patch(name, &parameters, &Patch::Merge(patch)).await {
-        Ok(written) => view.wrote(&written),
-        Err(kube::Error::Api(status)) if status.is_not_found() => {}
-        Err(source) => {
-            return Err(WriteError {
-                action,
-                object: format!("{} {name}", K::kind(&())),
-                source,
-            });
-        }
-    }
-    Ok(())
+    let sent = api.patch(name, &parameters, &Patch::Merge(patch)).await;
+    unless_gone(action, name, sent.map(Some), view)
 }
 
 /// Deletes an IPUJob whose time after its end is over, as it was when that was decided.
@@ -248,7 +238,7 @@ pub async fn delete_job(
         Ok(deleted) => Ok(deleted.left()),
         Err(error) => Err(error),
     };
-    of_job("delete", &name, leaving, view)
+    unless_gone("delete", &name, leaving, view)
 }
 
 /// Sends a merge patch to an IPUJob: its finalizers.
@@ -258,12 +248,7 @@ pub async fn patch_job(
     patch: &Value,
     view: &View<RawJob>,
 ) -> Result<(), WriteError> {
-    let parameters = PatchParams {
-        field_manager: Some(names::FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    let sent = jobs.patch(name, &parameters, &Patch::Merge(patch)).await;
-    of_job("patch", name, sent.map(Some), view)
+    merge(jobs, name, patch, "patch", view).await
 }
 
 /// Sends a merge patch to the status of an IPUJob. Server-side apply would need the whole object
@@ -281,23 +266,23 @@ pub async fn patch_job_status(
     let sent = jobs
         .patch_status(name, &parameters, &Patch::Merge(patch))
         .await;
-    of_job("write the status of", name, sent.map(Some), view)
+    unless_gone("write the status of", name, sent.map(Some), view)
 }
 
-/// A job that is gone needs no write any more.
-fn of_job(
+/// Tells the view what is there now. An object that is gone needs no write any more.
+fn unless_gone<K: OfJob>(
     action: &'static str,
     name: &str,
-    sent: Result<Option<RawJob>, kube::Error>,
-    view: &View<RawJob>,
+    sent: Result<Option<K>, kube::Error>,
+    view: &View<K>,
 ) -> Result<(), WriteError> {
     match sent {
-        Ok(written) => written.iter().for_each(|job| view.wrote(job)),
+        Ok(written) => written.iter().for_each(|object| view.wrote(object)),
         Err(kube::Error::Api(status)) if status.is_not_found() => {}
         Err(source) => {
             return Err(WriteError {
                 action,
-                object: format!("IPUJob {name}"),
+                object: format!("{} {name}", K::kind(&())),
                 source,
             });
         }

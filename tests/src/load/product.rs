@@ -154,11 +154,10 @@ impl Product {
         let api = jobs(&self.client, "graphcore.ai", "v1alpha1", "IPUJob");
         until(format!("{count} jobs to be {status}"), PATIENCE, || async {
             let found = api.list(&ListParams::default()).await?.items;
-            let mut found = found.into_iter();
-            let is_so =
-                |job: &kube::api::DynamicObject| job.data["status"]["launcherStatus"] == status;
-            let count_now = found.by_ref().filter(is_so).count();
-            Ok::<_, kube::Error>(Seen::when(count_now, |now| *now >= count))
+            let are_so = found
+                .iter()
+                .filter(|job| job.data["status"]["launcherStatus"] == status);
+            Ok::<_, kube::Error>(Seen::when(are_so.count(), |now| *now >= count))
         })
         .await?;
         Ok(())

@@ -28,6 +28,16 @@ async fn guest(body: &str, limits: Limits) -> Policies {
     policies
 }
 
+/// A guest that loops on large objects, with one turn that is not waited for long.
+async fn one_at_a_time() -> Policies {
+    let limits = Limits {
+        concurrent: 1,
+        queue: Duration::from_millis(20),
+        ..Limits::default()
+    };
+    guest("(loop (br 0))", limits).await
+}
+
 /// Asks the guest, which must fail, and must have harmed nobody: the next call is answered.
 async fn failure(body: &str) -> GuestError {
     let policies = guest(body, Limits::default()).await;
@@ -71,12 +81,7 @@ async fn async_threads_go_on_while_a_guest_loops() {
 
 #[tokio::test]
 async fn turns_that_do_not_come_up_are_not_waited_for() {
-    let limits = Limits {
-        concurrent: 1,
-        queue: Duration::from_millis(20),
-        ..Limits::default()
-    };
-    let policies = guest("(loop (br 0))", limits).await;
+    let policies = one_at_a_time().await;
     let object = large();
     let (first, second) = tokio::join!(
         policies.validate(&object, None),
@@ -88,12 +93,7 @@ async fn turns_that_do_not_come_up_are_not_waited_for() {
 
 #[tokio::test]
 async fn a_call_that_nobody_waits_for_keeps_its_turn() {
-    let limits = Limits {
-        concurrent: 1,
-        queue: Duration::from_millis(20),
-        ..Limits::default()
-    };
-    let policies = guest("(loop (br 0))", limits).await;
+    let policies = one_at_a_time().await;
     let object = large();
     {
         let mut given_up = std::pin::pin!(policies.validate(&object, None));
