@@ -47,6 +47,7 @@ test: ## everything there is, with one end-to-end run on real nodes
 
 test-full: test bench ## what a release needs: every test, long ones too, and every figure of BENCHMARKS.md
 	IPU_OPERATOR_E2E=full cargo test --locked --workspace --test e2e -- autoscaler
+	IPU_OPERATOR_E2E=full cargo test --locked --workspace --test e2e -- silent
 
 bench: ## the figures of BENCHMARKS.md: calls of guests, many jobs beside mpi-operator, the operator on real nodes
 	@sh tests/preflight.sh bench

@@ -101,9 +101,6 @@ pub struct ControllerArguments {
     /// force, so that their job goes on elsewhere; 0: for ever.
     #[arg(long, env = "IPU_OPERATOR_LOST_NODE_SECONDS", default_value_t = 600)]
     pub lost_node_seconds: u32,
-    /// Name of this Pod, for events.
-    #[arg(long, env = "HOSTNAME")]
-    pub pod_name: Option<String>,
 }
 
 impl From<ControllerArguments> for ControllerOptions {
@@ -115,7 +112,6 @@ impl From<ControllerArguments> for ControllerOptions {
             webhook_service: named(arguments.webhook_service, "-webhook-svc"),
             webhook_secret: named(arguments.webhook_secret, "-admission"),
             webhook_configuration: named(arguments.webhook_configuration, ""),
-            release: arguments.release,
             probe_port: arguments.probe_port,
             webhook_port: arguments.webhook_port,
             jobs: JobSettings {
@@ -127,8 +123,9 @@ impl From<ControllerArguments> for ControllerOptions {
                 max_ipus_per_job: arguments.max_ipus_per_job,
                 lost_node: Some(Duration::from_secs(arguments.lost_node_seconds.into()))
                     .filter(|patience| !patience.is_zero()),
-                instance: arguments.pod_name,
+                instance: arguments.release.pod_name.clone(),
             },
+            release: arguments.release,
         }
     }
 }

@@ -9,9 +9,11 @@ pub mod index;
 pub mod kept;
 mod notify;
 pub mod observe;
+mod packed;
 pub mod phase;
 pub mod plan;
 pub mod raw;
+mod removed;
 pub mod report;
 pub mod restart;
 pub mod retry;
@@ -123,6 +125,7 @@ pub async fn run(
     let (touch, touched) = mpsc::unbounded();
     // It ends with this function, also where that is dropped.
     let mut following = JoinSet::new();
+    following.spawn(removed::follow(Arc::clone(&context), touch.clone()));
     following.spawn(watches::follow(client, Arc::clone(&context.views), touch));
     let (reader, writer) = reflector::store();
     let views = Arc::clone(&context.views);
@@ -165,7 +168,9 @@ fn names_of(event: &Event<RawJob>) -> Event<JobMeta> {
             uid: job.metadata.uid.clone(),
             ..ObjectMeta::default()
         };
-        names.into_response_partial()
+        let mut names = names.into_response_partial();
+        names.types = None;
+        names
     };
     match event {
         Event::Apply(job) => Event::Apply(names(job)),

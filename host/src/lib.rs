@@ -11,6 +11,8 @@ pub mod cli;
 #[cfg(feature = "operator")]
 pub mod controller;
 #[cfg(feature = "operator")]
+pub mod events;
+#[cfg(feature = "operator")]
 pub mod job;
 #[cfg(feature = "operator")]
 pub mod names;

@@ -130,8 +130,14 @@ pub async fn run_with(
         grace: options.times.in_error,
     };
     tracing::info!(installation = settings.installation, "starting");
-    let context = Context::new(client.clone(), fleet.clone(), policies.clone(), settings);
-    let context = Arc::new(context);
+    let instance = options.release.pod_name.clone();
+    let context = Arc::new(Context::new(
+        client.clone(),
+        fleet.clone(),
+        policies.clone(),
+        settings,
+        instance,
+    ));
     let reconciler = Reconciler::new(context.clone());
     let partitions = reconciler.store();
     let tracker = Tracker {

@@ -26,6 +26,9 @@ pub struct ReleaseOptions {
     /// Folder for compiled guests, which nobody else may write to.
     #[arg(long, env = "IPU_OPERATOR_COMPILE_CACHE_DIR")]
     pub compile_cache_dir: Option<PathBuf>,
+    /// Name of this Pod, by which replicas are told apart.
+    #[arg(long, env = "HOSTNAME")]
+    pub pod_name: Option<String>,
 }
 
 impl ReleaseOptions {

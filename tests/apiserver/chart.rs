@@ -223,7 +223,7 @@ async fn rights_are_enough_and_no_more() {
     let cases = [
         (
             "controller-manager",
-            "patch",
+            "update",
             "ipujobs --subresource=status",
             "team",
             true,

@@ -81,7 +81,7 @@ async fn a_single_worker_goes_to_completed_and_is_deleted_without_a_trace() {
     for wanted in [
         "PartitionRequested",
         "SuccessfulCreate",
-        "IPUJobPending",
+        "PartitionsReady",
         "IPUJobRunning",
         "IPUJobSucceeded",
     ] {

@@ -4,6 +4,8 @@
     reason = "what a test's helper cannot do fails the test"
 )]
 
+#[cfg(test)]
+mod again;
 mod agent;
 mod chart;
 mod control_plane;

@@ -8,6 +8,7 @@ mod broken_list;
 mod down;
 mod killed;
 mod life;
+mod lost_node;
 mod parallel;
 mod scene;
 mod service;
@@ -92,7 +93,10 @@ const TRIALS: [(&str, Check); 18] = [
 ];
 
 /// Trials of `make test-full`: they need more tools, or minutes of patience.
-const LONG: [(&str, Check); 1] = [("autoscaler_counts_instances", autoscaled::counts_instances)];
+const LONG: [(&str, Check); 2] = [
+    ("autoscaler_counts_instances", autoscaled::counts_instances),
+    ("silent_node_lets_its_pods_go", lost_node::lets_its_pods_go),
+];
 
 /// Where this variable is `full`, the long trials run as well.
 const EXTENT: &str = "IPU_OPERATOR_E2E";

@@ -42,14 +42,15 @@ pub async fn apply(
     }
     // They are made with the first Pods.
     let expected = plan.create_pods.is_empty();
+    let mut blocked = false;
     for object in objects {
-        obstacles.extend(bring_about(client, namespace, owner, object, expected).await?);
+        let obstacle = bring_about(client, namespace, owner, object, expected).await?;
+        blocked |= obstacle.is_some();
+        obstacles.extend(obstacle);
     }
-    // Pods mount and use these objects: with a stranger's they would do what he says.
-    let blocked = obstacles
-        .iter()
-        .any(|obstacle| !matches!(obstacle, Obstacle::Leaving { .. }));
-    if objects.is_empty() || !blocked {
+    // Pods mount and use these objects: with a stranger's, or an earlier job's, they would do what
+    // that one says.
+    if !blocked {
         for pod in &plan.create_pods {
             obstacles.extend(writes::create(&pods, pod, owner, &views.pods).await?);
         }

@@ -11,6 +11,7 @@ use kube::api::Api;
 use kube::{Client, ResourceExt};
 use serde_json::json;
 
+use super::kept::JobRef;
 use super::notify::Notifier;
 use super::observe::Seen;
 use super::plan::{Applicable, Plan};
@@ -71,6 +72,11 @@ impl Context {
         self.unreported().remove(&job.uid().unwrap_or_default());
     }
 
+    /// Notes that a job's files or rights are no longer as they were found.
+    pub(super) fn unsettle(&self, job: &JobRef) {
+        self.settled().forget(&key(&job.namespace, &job.name));
+    }
+
     fn settled(&self) -> MutexGuard<'_, Settled> {
         self.settled.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,7 +103,7 @@ impl Context {
     }
 
     /// Carries out a plan, and tells of it. Objects that were found as they should be a moment ago
-    /// are not read again, unless Pods are about to use them.
+    /// are not read again.
     pub(super) async fn apply(
         &self,
         seen: &Seen,
@@ -107,11 +113,7 @@ impl Context {
         let uid = seen.job.uid().unwrap_or_default();
         let (key, now) = (key(&namespace, &seen.job.name_any()), Timestamp::now());
         let holds = self.settled().holds(&key, &plan.apply, now);
-        let objects: &[Applicable] = if holds && plan.create_pods.is_empty() {
-            &[]
-        } else {
-            &plan.apply
-        };
+        let objects: &[Applicable] = if holds { &[] } else { &plan.apply };
         let views = &self.views;
         let applied = apply::apply(&self.client, &namespace, &uid, plan, objects, views);
         let obstacles = applied.await?;
@@ -154,9 +156,9 @@ impl Context {
         let Some(new) = report::changed(old, status, now) else {
             return Ok(());
         };
-        let patch = report::patch(&seen.object, &new);
+        let object = report::with_status(&seen.object, &new);
         let (name, view) = (seen.job.name_any(), &self.views.jobs);
-        writes::patch_job_status(&self.jobs(seen), &name, &patch, view).await?;
+        writes::replace_job_status(&self.jobs(seen), &name, &object, view).await?;
         let events = events::of_status(old, &new);
         self.notifier.publish(&seen.job, &events).await;
         Ok(())

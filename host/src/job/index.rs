@@ -11,9 +11,9 @@ use std::marker::PhantomData;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::Event;
-use serde::de::DeserializeOwned;
 
-use super::kept::{JobRef, OfJob};
+use super::kept::{JobRef, OfJob, Uid};
+use super::packed::{Packed, Packing};
 
 /// How long a write is waited for. A watch that is later than that was interrupted, and lists
 /// everything anew.
@@ -23,16 +23,16 @@ const LATE: SignedDuration = SignedDuration::from_secs(30);
 const GONE: usize = 1024;
 
 /// All objects of one kind that belong to jobs.
-#[derive(Debug)]
 pub struct Index<K> {
     /// Whether the first list is complete.
     listed: bool,
     /// UIDs that the list under way has named so far.
-    listing: Option<HashSet<String>>,
-    jobs: HashMap<String, Objects>,
+    listing: Option<HashSet<Uid>>,
+    jobs: HashMap<Uid, Objects>,
     /// UIDs of the objects that went last: the watch may tell of an end before the answer to the
     /// request arrives.
-    gone: VecDeque<String>,
+    gone: VecDeque<Uid>,
+    packing: Packing,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -45,21 +45,15 @@ struct Objects {
 
 #[derive(Debug)]
 struct Kept {
-    uid: String,
+    uid: Uid,
     version: u64,
-    json: Box<[u8]>,
-}
-
-impl Kept {
-    fn object<K: DeserializeOwned>(&self) -> K {
-        serde_json::from_slice(&self.json).expect("what was written as JSON can be read again")
-    }
+    packed: Packed,
 }
 
 /// A write that the watch has not told of yet.
 #[derive(Debug)]
 struct Awaited {
-    uid: String,
+    uid: Uid,
     /// The version that was written; `u64::MAX`: only its end will do.
     version: u64,
     since: Timestamp,
@@ -72,6 +66,7 @@ impl<K> Default for Index<K> {
             listing: None,
             jobs: HashMap::new(),
             gone: VecDeque::new(),
+            packing: Packing::default(),
             kind: PhantomData,
         }
     }
@@ -98,31 +93,33 @@ impl<K: OfJob> Index<K> {
 
     /// Notes that an object was removed at once.
     pub fn removed(&mut self, job: &str, uid: &str, now: Timestamp) {
-        let Some(objects) = self.jobs.get(job) else {
+        let (job, uid) = (Uid::of(job), Uid::of(uid));
+        let Some(objects) = self.jobs.get(&job) else {
             return;
         };
         let job = objects.job.clone();
         if objects.kept.iter().any(|kept| kept.uid == uid) {
-            self.wait_for(job, uid.to_owned(), u64::MAX, now);
+            self.wait_for(job, uid, u64::MAX, now);
         }
     }
 
     /// The objects of a job, by its UID. None where the watch is behind.
-    pub fn of(&self, job: &str, now: Timestamp) -> Option<Vec<K>> {
+    pub fn of(&mut self, job: &str, now: Timestamp) -> Option<Vec<K>> {
         if !self.listed {
             return None;
         }
-        let Some(objects) = self.jobs.get(job) else {
+        let Some(objects) = self.jobs.get(&Uid::of(job)) else {
             return Some(Vec::new());
         };
         let is_late = |awaited: &Awaited| now.duration_since(awaited.since) >= LATE;
         if !objects.awaited.iter().all(is_late) {
             return None;
         }
-        Some(objects.kept.iter().map(Kept::object).collect())
+        let kept = objects.kept.iter();
+        Some(kept.map(|kept| self.packing.unpack(&kept.packed)).collect())
     }
 
-    fn wait_for(&mut self, job: JobRef, uid: String, version: u64, now: Timestamp) {
+    fn wait_for(&mut self, job: JobRef, uid: Uid, version: u64, now: Timestamp) {
         if self.gone.contains(&uid) {
             return;
         }
@@ -144,20 +141,19 @@ impl<K: OfJob> Index<K> {
         };
         let (uid, version) = identity(object.meta());
         if let Some(listing) = &mut self.listing {
-            listing.insert(uid.clone());
+            listing.insert(uid);
         }
-        let json = serde_json::to_vec(&object.cut());
         let kept = Kept {
             uid,
             version,
-            json: json
-                .expect("an object that came as JSON can be written as JSON")
-                .into(),
+            packed: self.packing.pack(&object.cut()),
         };
         let objects = self.objects(job.clone());
         objects
             .awaited
             .retain(|awaited| awaited.uid != kept.uid || awaited.version > version);
+        // Most jobs rest most of the time, and there are thousands of them.
+        objects.awaited.shrink_to_fit();
         match objects.kept.iter_mut().find(|old| old.uid == kept.uid) {
             Some(old) => *old = kept,
             None => objects.kept.push(kept),
@@ -173,7 +169,7 @@ impl<K: OfJob> Index<K> {
         if self.gone.len() == GONE {
             self.gone.pop_front();
         }
-        self.gone.push_back(uid.clone());
+        self.gone.push_back(uid);
         if let Some(objects) = self.jobs.get_mut(&job.uid) {
             objects.kept.retain(|kept| kept.uid != uid);
             objects.awaited.retain(|awaited| awaited.uid != uid);
@@ -204,8 +200,7 @@ impl<K: OfJob> Index<K> {
     }
 
     fn objects(&mut self, job: JobRef) -> &mut Objects {
-        let uid = job.uid.clone();
-        self.jobs.entry(uid).or_insert_with(|| Objects {
+        self.jobs.entry(job.uid).or_insert_with(|| Objects {
             job,
             kept: Vec::new(),
             awaited: Vec::new(),
@@ -215,11 +210,11 @@ impl<K: OfJob> Index<K> {
 
 /// UID and version. Versions of one object can be compared as numbers (Kubernetes 1.35 promises so,
 /// and etcd's revisions always could); one that is no number is waited for by nobody.
-fn identity(metadata: &ObjectMeta) -> (String, u64) {
+fn identity(metadata: &ObjectMeta) -> (Uid, u64) {
     let version = metadata.resource_version.as_deref();
     let version = version.and_then(|version| version.parse().ok());
     (
-        metadata.uid.clone().unwrap_or_default(),
+        Uid::of(metadata.uid.as_deref().unwrap_or_default()),
         version.unwrap_or(0),
     )
 }
@@ -251,7 +246,7 @@ mod tests {
         Timestamp::from_second(1_000_000 + second).unwrap()
     }
 
-    fn names(index: &Index<Pod>, now: Timestamp) -> Option<Vec<String>> {
+    fn names(index: &mut Index<Pod>, now: Timestamp) -> Option<Vec<String>> {
         let pods = index.of("job-uid", now)?.into_iter();
         Some(pods.filter_map(|pod| pod.metadata.name).collect())
     }
@@ -271,9 +266,9 @@ mod tests {
         let mut index = Index::default();
         index.hear(Event::Init);
         index.hear(Event::InitApply(pod("a", 1)));
-        assert_eq!(names(&index, at(0)), None);
+        assert_eq!(names(&mut index, at(0)), None);
         index.hear(Event::InitDone);
-        assert_eq!(names(&index, at(0)).unwrap(), ["a"]);
+        assert_eq!(names(&mut index, at(0)).unwrap(), ["a"]);
         assert_eq!(index.of("another", at(0)).unwrap(), []);
     }
 
@@ -281,16 +276,16 @@ mod tests {
     fn a_pod_that_was_made_is_waited_for() {
         let mut index = listed(&[]);
         index.wrote(&pod("a", 5), at(0));
-        assert_eq!(names(&index, at(1)), None);
+        assert_eq!(names(&mut index, at(1)), None);
         assert_eq!(index.hear(Event::Apply(pod("a", 5))).len(), 1);
-        assert_eq!(names(&index, at(1)).unwrap(), ["a"]);
+        assert_eq!(names(&mut index, at(1)).unwrap(), ["a"]);
     }
 
     #[test]
     fn a_watch_that_was_faster_than_the_answer_is_not_waited_for() {
         let mut index = listed(&[pod("a", 7)]);
         index.wrote(&pod("a", 5), at(0));
-        assert_eq!(names(&index, at(0)).unwrap(), ["a"]);
+        assert_eq!(names(&mut index, at(0)).unwrap(), ["a"]);
     }
 
     #[test]
@@ -298,7 +293,7 @@ mod tests {
         let mut index = listed(&[pod("a", 1)]);
         index.wrote(&pod("a", 5), at(0));
         index.hear(Event::Apply(pod("a", 4)));
-        assert_eq!(names(&index, at(1)), None);
+        assert_eq!(names(&mut index, at(1)), None);
     }
 
     #[test]
@@ -306,9 +301,9 @@ mod tests {
         let mut index = listed(&[pod("a", 1)]);
         index.removed("job-uid", "uid-of-a", at(0));
         index.hear(Event::Apply(pod("a", 2)));
-        assert_eq!(names(&index, at(1)), None);
+        assert_eq!(names(&mut index, at(1)), None);
         index.hear(Event::Delete(pod("a", 3)));
-        assert_eq!(names(&index, at(1)).unwrap(), [""; 0]);
+        assert_eq!(names(&mut index, at(1)).unwrap(), [""; 0]);
     }
 
     #[test]
@@ -318,15 +313,15 @@ mod tests {
         index.wrote(&pod("a", 2), at(0));
         index.hear(Event::Delete(pod("b", 4)));
         index.removed("job-uid", "uid-of-b", at(0));
-        assert_eq!(names(&index, at(0)).unwrap(), [""; 0]);
+        assert_eq!(names(&mut index, at(0)).unwrap(), [""; 0]);
     }
 
     #[test]
     fn a_watch_that_never_tells_is_not_waited_for_for_ever() {
         let mut index = listed(&[]);
         index.wrote(&pod("a", 5), at(0));
-        assert_eq!(names(&index, at(29)), None);
-        assert_eq!(names(&index, at(30)).unwrap(), [""; 0]);
+        assert_eq!(names(&mut index, at(29)), None);
+        assert_eq!(names(&mut index, at(30)).unwrap(), [""; 0]);
     }
 
     #[test]
@@ -335,18 +330,18 @@ mod tests {
         index.hear(Event::Init);
         index.hear(Event::InitApply(pod("b", 2)));
         assert_eq!(
-            names(&index, at(0)).unwrap(),
+            names(&mut index, at(0)).unwrap(),
             ["a", "b"],
             "the old view holds"
         );
         let touched = index.hear(Event::InitDone);
-        assert_eq!(touched[0].name, "job");
-        assert_eq!(names(&index, at(0)).unwrap(), ["b"]);
+        assert_eq!(&*touched[0].name, "job");
+        assert_eq!(names(&mut index, at(0)).unwrap(), ["b"]);
     }
 
     #[test]
     fn only_what_decisions_read_is_kept() {
-        let index = listed(&[pod("a", 1)]);
+        let mut index = listed(&[pod("a", 1)]);
         let kept = index.of("job-uid", at(0)).unwrap().remove(0);
         assert_eq!(kept.metadata.labels.unwrap().len(), 1);
         assert_eq!(kept.metadata.owner_references, None);

@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
 
 use crate::api::ipupartition::IPUPartition;
 use crate::names;
@@ -22,15 +23,28 @@ const ANNOTATIONS: [&str; 2] = [
     names::TEMPLATE_HASH_ANNOTATION,
 ];
 
-/// An IPUJob by its names.
+/// An IPUJob by its names, and by its UID: another job of the same name is another job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct JobRef {
     /// Its namespace.
-    pub namespace: String,
+    pub namespace: Box<str>,
     /// Its name.
-    pub name: String,
-    /// Its UID: another job of the same name is another job.
-    pub uid: String,
+    pub name: Box<str>,
+    /// Its UID.
+    pub uid: Uid,
+}
+
+/// The UID of an object: a hundred thousand of them are kept. The API server may make it of any text,
+/// so it is known by 128 bits of the text's digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Uid([u8; 16]);
+
+impl Uid {
+    /// Of the text in an object.
+    pub fn of(text: &str) -> Self {
+        let digest = Sha256::digest(text);
+        Self(std::array::from_fn(|index| digest[index]))
+    }
 }
 
 /// Something that belongs to an IPUJob.
@@ -44,15 +58,20 @@ pub trait OfJob: Resource<DynamicType = ()> + Serialize + DeserializeOwned {
     fn cut(self) -> Self;
 }
 
+/// The job that an object inside its namespace belongs to.
+pub fn owner(metadata: &ObjectMeta) -> Option<JobRef> {
+    let mut owners = metadata.owner_references.iter().flatten();
+    let owner = owners.find(|owner| owner.kind == "IPUJob")?;
+    Some(JobRef {
+        namespace: metadata.namespace.as_deref()?.into(),
+        name: owner.name.as_str().into(),
+        uid: Uid::of(&owner.uid),
+    })
+}
+
 impl OfJob for Pod {
     fn job(&self) -> Option<JobRef> {
-        let mut owners = self.metadata.owner_references.iter().flatten();
-        let owner = owners.find(|owner| owner.kind == "IPUJob")?;
-        Some(JobRef {
-            namespace: self.metadata.namespace.clone()?,
-            name: owner.name.clone(),
-            uid: owner.uid.clone(),
-        })
+        owner(&self.metadata)
     }
 
     fn cut(self) -> Self {
@@ -72,9 +91,9 @@ impl OfJob for IPUPartition {
     fn job(&self) -> Option<JobRef> {
         let owner = &self.spec.owner;
         (owner.kind == "IPUJob").then(|| JobRef {
-            namespace: owner.namespace.clone(),
-            name: owner.name.clone(),
-            uid: owner.uid.clone(),
+            namespace: owner.namespace.as_str().into(),
+            name: owner.name.as_str().into(),
+            uid: Uid::of(&owner.uid),
         })
     }
 

@@ -1,30 +1,24 @@
-//! Publishes events about jobs.
+//! Tells of a job in Kubernetes events.
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::events::{Event, EventType};
 use kube::{Client, Resource, ResourceExt};
 
 use super::raw::RawJob;
 use super::report::events::JobEvent;
+use crate::events::Publisher;
 use crate::names;
 
-/// Longest note that the API server takes, in bytes.
-const NOTE_MAX: usize = 1_000;
-
 /// Publishes events about jobs.
-pub(super) struct Notifier(Recorder);
+pub(super) struct Notifier(Publisher);
 
 impl Notifier {
     /// `instance` is the name of this process among its replicas.
     pub(super) fn new(client: Client, instance: Option<String>) -> Self {
-        let reporter = Reporter {
-            controller: names::FIELD_MANAGER.to_owned(),
-            instance,
-        };
-        Self(Recorder::new(client, reporter))
+        Self(Publisher::new(client, names::FIELD_MANAGER, instance))
     }
 
-    /// Publishes events about a job. One that is lost is no reason to stop: status says the same.
+    /// Publishes events about a job.
     pub(super) async fn publish(&self, job: &RawJob, events: &[JobEvent]) {
         let regarding = job.object_ref(&());
         for event in events {
@@ -35,16 +29,14 @@ impl Notifier {
                 namespace: job.namespace(),
                 ..ObjectReference::default()
             });
-            let event_object = to_kubernetes(event, about);
-            if let Err(error) = self.0.publish(&event_object, &regarding).await {
-                tracing::warn!(%error, reason = event.reason, "failed to publish an event");
-            }
+            self.0
+                .publish(to_kubernetes(event, about), &regarding)
+                .await;
         }
     }
 }
 
 fn to_kubernetes(event: &JobEvent, about: Option<ObjectReference>) -> Event {
-    let end = event.note.floor_char_boundary(NOTE_MAX);
     Event {
         type_: if event.warning {
             EventType::Warning
@@ -52,7 +44,7 @@ fn to_kubernetes(event: &JobEvent, about: Option<ObjectReference>) -> Event {
             EventType::Normal
         },
         reason: event.reason.to_owned(),
-        note: Some(event.note[..end].to_owned()),
+        note: Some(event.note.clone()),
         action: event.action.to_owned(),
         secondary: about,
     }

@@ -5,7 +5,7 @@ use kube::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::kept::{JobRef, OfJob};
+use super::kept::{JobRef, OfJob, Uid};
 use crate::api::ipujob::IPUJob;
 
 /// What kubectl remembers of the last apply: the whole job once more.
@@ -42,9 +42,9 @@ impl RawJob {
 impl OfJob for RawJob {
     fn job(&self) -> Option<JobRef> {
         Some(JobRef {
-            namespace: self.metadata.namespace.clone()?,
-            name: self.metadata.name.clone()?,
-            uid: self.metadata.uid.clone()?,
+            namespace: self.metadata.namespace.as_deref()?.into(),
+            name: self.metadata.name.as_deref()?.into(),
+            uid: Uid::of(self.metadata.uid.as_deref()?),
         })
     }
 

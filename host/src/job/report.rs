@@ -8,7 +8,7 @@ mod run;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::conditions::Conditions;
 use super::facts::partition::PartitionState;
@@ -171,23 +171,15 @@ pub fn changed(old: &IPUJobStatus, mut new: IPUJobStatus, now: Timestamp) -> Opt
     Some(new)
 }
 
-/// The merge patch that brings the status of `object` to `new`, as long as nobody else has written
-/// the object since.
+/// The job with another status, and the version that was read: it is written as long as nobody else
+/// has written the job since.
 ///
 /// # Panics
 /// Never: a status is plain data.
-pub fn patch(object: &Value, new: &IPUJobStatus) -> Value {
-    let mut status = serde_json::to_value(new).expect("a status is plain data");
-    let old = object.get("status").and_then(Value::as_object);
-    if let (Some(old), Some(status)) = (old, status.as_object_mut()) {
-        for gone in old.keys() {
-            status.entry(gone.clone()).or_insert(Value::Null);
-        }
-    }
-    json!({
-        "metadata": {"resourceVersion": object.pointer("/metadata/resourceVersion")},
-        "status": status,
-    })
+pub fn with_status(object: &Value, new: &IPUJobStatus) -> Value {
+    let mut object = object.clone();
+    object["status"] = serde_json::to_value(new).expect("a status is plain data");
+    object
 }
 
 /// The end that a status records. Only an end has a completion time; a job that could not be

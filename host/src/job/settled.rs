@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::plan::Applicable;
 
-/// How long what was found holds: somebody may remove a Role by hand, and nothing that is watched
+/// How long what was found holds: somebody may edit a Role by hand, and nothing that is watched
 /// tells.
 const HOLDS: SignedDuration = SignedDuration::from_mins(1);
 

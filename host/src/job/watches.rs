@@ -21,11 +21,10 @@ use crate::names;
 
 /// What is known of all jobs' objects of one kind. It is shared between the watch that tells of
 /// them and the reconciles that write them.
-#[derive(Debug)]
 pub struct View<K>(Mutex<Index<K>>);
 
 /// What is known of jobs and of everything that belongs to them.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Views {
     /// The jobs themselves.
     pub jobs: View<RawJob>,

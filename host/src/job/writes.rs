@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::{NamespaceResourceScope, Resource};
+use kube::core::{NamespaceResourceScope, Request, Resource};
 use kube::{Client, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -63,7 +63,7 @@ where
                 view.wrote(found);
             }
             // Gone again: the next reconcile makes it.
-            Ok(found.and_then(|found| in_the_way(&found, owner)))
+            Ok(found.and_then(|found| in_the_way(&found, object, owner)))
         }
         Err(error) => refused_or_failed("create", object, error),
     }
@@ -103,7 +103,7 @@ where
         .map_err(|source| failed("read", object, source))?;
     let mut wanted = object.clone();
     if let Some(found) = found {
-        if let Some(obstacle) = in_the_way(&found, owner) {
+        if let Some(obstacle) = in_the_way(&found, object, owner) {
             return Ok(Some(obstacle));
         }
         if says_all_of(&json!(found), &json!(object)) {
@@ -251,21 +251,27 @@ pub async fn patch_job(
     merge(jobs, name, patch, "patch", view).await
 }
 
-/// Sends a merge patch to the status of an IPUJob. Server-side apply would need the whole object
-/// to keep the schema, and the status of one that does not is where a user looks for the reason.
-pub async fn patch_job_status(
+/// Replaces the status of an IPUJob, given whole and with the version that was read. Server-side
+/// apply would need the whole object to keep the schema, and the status of one that does not is where
+/// a user looks for the reason; a merge patch costs the API server a third more.
+pub async fn replace_job_status(
     jobs: &Api<RawJob>,
     name: &str,
-    patch: &Value,
+    object: &Value,
     view: &View<RawJob>,
 ) -> Result<(), WriteError> {
-    let parameters = PatchParams {
+    let parameters = PostParams {
         field_manager: Some(format!("{}/status", names::FIELD_MANAGER)),
-        ..PatchParams::default()
+        ..PostParams::default()
     };
-    let sent = jobs
-        .patch_status(name, &parameters, &Patch::Merge(patch))
-        .await;
+    let body = object.to_string().into_bytes();
+    let sent = Request::new(jobs.resource_url())
+        .replace_subresource("status", name, &parameters, body)
+        .map_err(kube::Error::BuildRequest);
+    let sent = match sent {
+        Ok(request) => jobs.clone().into_client().request::<RawJob>(request).await,
+        Err(error) => Err(error),
+    };
     unless_gone("write the status of", name, sent.map(Some), view)
 }
 
@@ -316,12 +322,23 @@ fn says_all_of(found: &Value, wanted: &Value) -> bool {
 }
 
 /// What an object that was found says to somebody who wants its name.
-fn in_the_way<K: Resource<DynamicType = ()>>(found: &K, owner: &str) -> Option<Obstacle> {
+fn in_the_way<K: Resource<DynamicType = ()>>(
+    found: &K,
+    wanted: &K,
+    owner: &str,
+) -> Option<Obstacle> {
     let object = named(found);
-    if found.meta().deletion_timestamp.is_some() {
+    let owners = found.owner_references();
+    // The owner of an object that an earlier job of this name left is gone, so the garbage collector
+    // is about to take it.
+    let mut ours = wanted.owner_references().iter();
+    let is_left = ours.any(|ours| {
+        let mut owners = owners.iter();
+        owners.any(|other| other.kind == ours.kind && other.name == ours.name && other.uid != owner)
+    });
+    if is_left || found.meta().deletion_timestamp.is_some() {
         return Some(Obstacle::Leaving { object });
     }
-    let owners = found.owner_references();
     if owners.iter().any(|reference| reference.uid == owner) {
         return None;
     }

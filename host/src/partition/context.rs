@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::Client;
-use kube::runtime::events::{Recorder, Reporter};
 use tokio::sync::Notify;
 
 use super::fleet::Fleet;
 use super::step::Settings;
+use crate::events::Publisher;
 use crate::wasm::Policies;
 
 /// Shared by all reconciles and the sweep.
@@ -22,7 +22,7 @@ pub struct Context {
     /// This installation and its times.
     pub settings: Settings,
     /// Writes events on IPUPartitions.
-    pub(super) recorder: Recorder,
+    pub(super) publisher: Publisher,
     /// Told when IPUs were given back, so that whoever waits is looked at again.
     pub(super) given_back: Arc<Notify>,
     rests: Mutex<HashMap<String, u32>>,
@@ -30,9 +30,15 @@ pub struct Context {
 
 impl Context {
     /// A context for one process.
-    pub fn new(client: Client, fleet: Arc<Fleet>, policies: Policies, settings: Settings) -> Self {
+    pub fn new(
+        client: Client,
+        fleet: Arc<Fleet>,
+        policies: Policies,
+        settings: Settings,
+        instance: Option<String>,
+    ) -> Self {
         Context {
-            recorder: Recorder::new(client.clone(), Reporter::from("ipu-operator-vipu-proxy")),
+            publisher: Publisher::new(client.clone(), "ipu-operator-vipu-proxy", instance),
             client,
             fleet,
             policies,

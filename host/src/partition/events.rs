@@ -19,7 +19,10 @@ pub(super) fn of_change(before: &IPUPartitionStatus, after: &IPUPartitionStatus)
     let is_new = before.phase != after.phase;
     let message = || after.message.clone().unwrap_or_default();
     match after.phase {
-        PartitionPhase::Ready if is_new => Some(normal("Ready", message())),
+        // That it was made, its owner tells.
+        PartitionPhase::Ready if is_new && before.phase != PartitionPhase::Creating => {
+            Some(normal("Ready", message()))
+        }
         PartitionPhase::Error if is_new => Some(warning("Failed", message())),
         PartitionPhase::Rejected if is_new => Some(warning("Rejected", message())),
         PartitionPhase::Resetting if is_new => Some(normal("Resetting", message())),
@@ -110,6 +113,15 @@ mod tests {
             assert_eq!(entered.map(|note| note.reason), expected, "{phase:?}");
             assert_eq!(of_change(&status(phase), &status(phase)), None, "{phase:?}");
         }
+    }
+
+    #[test]
+    fn that_it_was_made_is_told_of_its_owner_only() {
+        let forming = status(PartitionPhase::Creating);
+        assert_eq!(of_change(&forming, &status(PartitionPhase::Ready)), None);
+        let reset = status(PartitionPhase::Resetting);
+        let again = of_change(&reset, &status(PartitionPhase::Ready));
+        assert_eq!(again.map(|note| note.reason), Some("Ready"));
     }
 
     #[test]

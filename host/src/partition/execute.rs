@@ -228,10 +228,11 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
         Ok(client) => client.create(&request).await,
         Err(error) => Err(error),
     };
-    context.fleet.changed(&attempt.controller);
     let Err(error) = result else {
+        context.fleet.took(&attempt.controller, spec.ipus);
         return Reply::Done;
     };
+    context.fleet.changed(&attempt.controller);
     let reason = shortened(&error.reason());
     tracing::warn!(
         id = attempt.id,
@@ -302,7 +303,7 @@ async fn place(context: &Context, partition: &IPUPartition) -> super::knowledge:
     placing::answer(placed.decision, &controllers)
 }
 
-/// An event is for people: that one could not be written changes nothing.
+/// Tells of an IPUPartition in a Kubernetes event.
 pub(super) async fn publish<K>(context: &Context, object: &K, note: Note)
 where
     K: Resource<DynamicType = ()>,
@@ -318,10 +319,10 @@ where
         action: note.reason.to_owned(),
         secondary: None,
     };
-    let regarding = object.object_ref(&());
-    if let Err(error) = context.recorder.publish(&event, &regarding).await {
-        tracing::warn!(partition = %object.name_any(), %error, "failed to write an event");
-    }
+    context
+        .publisher
+        .publish(event, &object.object_ref(&()))
+        .await;
 }
 
 fn unless_conflict(

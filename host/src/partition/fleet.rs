@@ -60,7 +60,12 @@ impl Fleet {
         reports.map(|report| view(report, &self.nodes)).collect()
     }
 
-    /// Something was made on or removed from this controller.
+    /// A partition of so many IPUs was made on this controller.
+    pub(super) fn took(&self, controller: &ControllerRef, ipus: u32) {
+        self.inventories.took(&controller.name, ipus);
+    }
+
+    /// Something was asked of or removed from this controller.
     pub(super) fn changed(&self, controller: &ControllerRef) {
         self.inventories.forget(&controller.name);
     }

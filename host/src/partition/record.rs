@@ -11,6 +11,9 @@ use crate::api::ipupartition::{
 /// Type of the one condition of an IPUPartition.
 pub const READY: &str = "Ready";
 
+/// Reason of that condition while a controller makes the partition and nothing is in the way.
+pub const CREATING: &str = "Creating";
+
 /// Removed attempts that stay listed for people to read.
 const HISTORY: usize = 8;
 
@@ -50,7 +53,7 @@ pub(super) fn begun(
         started: Some(Time(now)),
     });
     forget_old(&mut next.attempts);
-    ready(next, false, "Creating", message, now)
+    ready(next, false, CREATING, message, now)
 }
 
 /// The controller has partition `id`, and the slot takes it.
@@ -66,7 +69,7 @@ pub(super) fn adopted(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> 
     next.phase = PartitionPhase::Creating;
     next.partition_id = Some(id.to_owned());
     next.controller = controller;
-    ready(next, false, "Creating", message, now)
+    ready(next, false, CREATING, message, now)
 }
 
 /// How the attempt at `id` ended. An attempt that ended is no longer the one that the slot uses.

@@ -1,11 +1,12 @@
 //! How many IPUs each controller has and how many are free, read no more often than needed.
 //!
 //! Guarantees: callers that ask for the same controller at the same time share one read; an answer
-//! is never older than its caller allows, nor than the last change that was told to `forget`; a
-//! controller that does not answer is not asked again for a while, and its reason is kept.
+//! is never older than its caller allows, nor than the last change that was told to `forget`, and
+//! counts what was told to `took` since; a controller that does not answer is not asked again for a
+//! while, and its reason is kept.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::error::VipuError;
@@ -35,7 +36,16 @@ pub struct Inventories {
 #[derive(Debug, Default)]
 struct Slot {
     last: tokio::sync::Mutex<Option<Reading>>,
-    changed: Mutex<Option<Instant>>,
+    changes: Mutex<Changes>,
+}
+
+/// What is known to have changed on a controller besides what was read.
+#[derive(Debug, Default)]
+struct Changes {
+    /// The last change whose effect is not known.
+    unknown: Option<Instant>,
+    /// IPUs that were taken, and when.
+    taken: Vec<(Instant, u32)>,
 }
 
 #[derive(Clone, Debug)]
@@ -71,16 +81,28 @@ impl Inventories {
         };
         Report {
             controller: controller.clone(),
-            inventory: reading.inventory,
+            inventory: reading.inventory.clone().map(|read| Inventory {
+                used: read.used.saturating_add(slot.taken_since(reading.began)),
+                ..read
+            }),
         }
     }
 
-    /// Something was made on, removed from, or asked of this controller: what was read before says
-    /// nothing any more.
+    /// So many IPUs were taken on this controller just now. To read its list of partitions after
+    /// each one that is made would take the longer the more it has. A read that is under way may
+    /// have counted them already: until the next one they are then counted twice, which at worst
+    /// lets somebody wait for as long as a reading may be old.
+    pub fn took(&self, controller: &str, ipus: u32) {
+        self.slot(controller)
+            .changes()
+            .taken
+            .push((Instant::now(), ipus));
+    }
+
+    /// Something was removed from or asked of this controller: what was read before says nothing any
+    /// more.
     pub fn forget(&self, controller: &str) {
-        let slot = self.slot(controller);
-        let mut changed = slot.changed.lock().unwrap_or_else(PoisonError::into_inner);
-        *changed = Some(Instant::now());
+        self.slot(controller).changes().unknown = Some(Instant::now());
     }
 
     async fn read(&self, controller: &ControllerRef) -> Reading {
@@ -108,7 +130,20 @@ impl Slot {
         if reading.inventory.is_err() {
             return age < FAILURE_AGE;
         }
-        let changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
-        age < max_age && changed.is_none_or(|changed| reading.began > changed)
+        let unknown = self.changes().unknown;
+        age < max_age && unknown.is_none_or(|changed| reading.began > changed)
+    }
+
+    /// IPUs that were taken since a reading, which is the oldest that anybody is told of from now on.
+    fn taken_since(&self, reading: Instant) -> u32 {
+        let mut changes = self.changes();
+        changes.taken.retain(|(when, _)| *when >= reading);
+        let taken = changes.taken.iter().map(|(_, ipus)| ipus);
+        taken.fold(0, |sum, ipus| sum.saturating_add(*ipus))
+    }
+
+    fn changes(&self) -> MutexGuard<'_, Changes> {
+        // Every change of it is whole before the next one begins.
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -51,6 +51,9 @@ fn rendered(process: &str, values: Option<&str>) -> Value {
     serde_saphyr::from_str(&command::output(&mut helm).unwrap()).unwrap()
 }
 
+/// The variable that the memory allocator reads by itself.
+const OF_THE_ALLOCATOR: &str = "_RJEM_MALLOC_CONF";
+
 /// The command line of a container. A variable of its environment becomes the option that reads it,
 /// so that one that nobody reads is found.
 fn command_line(container: &Value) -> Vec<String> {
@@ -62,6 +65,9 @@ fn command_line(container: &Value) -> Vec<String> {
     let process = definition.find_subcommand(&line[1]).unwrap();
     for variable in list("env") {
         let name = text(&variable["name"]).unwrap();
+        if name == OF_THE_ALLOCATOR {
+            continue;
+        }
         let option = process
             .get_arguments()
             .find(|option| option.get_env().and_then(|env| env.to_str()) == Some(name.as_str()));

@@ -112,6 +112,7 @@ impl Scene {
     pub(crate) async fn start_proxy(&mut self) {
         let options = ProxyOptions {
             release: ReleaseOptions {
+                pod_name: None,
                 namespace: NAMESPACE.to_owned(),
                 fullname: "ipu-operator".to_owned(),
                 guests_dir: PathBuf::from("/nonexistent"),

@@ -58,18 +58,21 @@ pub async fn bare_loop(
     best.ok_or_else(|| LoadError::Missing("the bare loop did not run".to_owned()))
 }
 
-/// Makes the objects of one job under a new name, then updates them.
+/// Makes the objects of one job under a new name, then updates them as the operator does.
 async fn write_one(
     client: &Client,
     objects: &[Value],
     like: &Load,
     name: String,
 ) -> Result<(), LoadError> {
+    let mut made = Vec::new();
     for object in objects {
         let object: DynamicObject = renamed(object, &name)?;
-        let api = api_of(client, &object)?;
-        let made = api.create(&PostParams::default(), &object).await;
-        made.map_err(self::api("make an object"))?;
+        let written = api_of(client, &object)?
+            .create(&PostParams::default(), &object)
+            .await
+            .map_err(api("make an object"))?;
+        made.push((object.data["status"].clone(), written));
     }
     for (what, count) in &like.writes {
         let Some((verb, resource)) = what.split_once(' ') else {
@@ -79,41 +82,54 @@ async fn write_one(
         if part.is_empty() && ["POST", "APPLY"].contains(&verb) {
             continue;
         }
-        let Some(object) = objects.iter().find(|object| is_of(object, resource)) else {
+        let mut of_kind = made.iter_mut();
+        let Some((status, object)) = of_kind.find(|(_, object)| is_of(object, resource)) else {
             return Err(LoadError::Missing(format!(
                 "no object of a job is one of {resource}"
             )));
         };
-        let object = renamed(object, &name)?;
         let each = (count + like.jobs as u64 / 2) / like.jobs as u64;
         for number in 0..each {
-            update(client, &object, part, number).await?;
+            *object = match (verb, part) {
+                ("PUT", "status") => replace_status(client, object, status, number).await?,
+                _ => annotate(client, object, number).await?,
+            };
         }
     }
     Ok(())
 }
 
-/// Writes an object once more. The API server does not write what does not change.
-async fn update(
+/// Writes a status once more. The API server does not write what does not change.
+async fn replace_status(
     client: &Client,
     object: &DynamicObject,
-    part: &str,
+    status: &Value,
     number: u64,
-) -> Result<(), LoadError> {
-    let api = api_of(client, object)?;
+) -> Result<DynamicObject, LoadError> {
+    let mut object = object.clone();
+    object.data["status"] = status.clone();
+    for field in ["lastMessage", "message"] {
+        object.data["status"][field] = json!(format!("update {number}"));
+    }
     let name = object.metadata.name.as_deref().unwrap_or_default();
-    let params = PatchParams::default();
-    let updated = if part == "status" {
-        let mut status = object.data["status"].clone();
-        status["lastMessage"] = json!(format!("update {number}"));
-        status["message"] = json!(format!("update {number}"));
-        let patch = Patch::Merge(json!({"status": status}));
-        api.patch_status(name, &params, &patch).await
-    } else {
-        let annotation = json!({"metadata": {"annotations": {"bare": number.to_string()}}});
-        api.patch(name, &params, &Patch::Merge(annotation)).await
-    };
-    updated.map(drop).map_err(self::api("update an object"))
+    let api = api_of(client, &object)?;
+    let written = api
+        .replace_status(name, &PostParams::default(), &object)
+        .await;
+    written.map_err(self::api("write a status"))
+}
+
+async fn annotate(
+    client: &Client,
+    object: &DynamicObject,
+    number: u64,
+) -> Result<DynamicObject, LoadError> {
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    let annotation = json!({"metadata": {"annotations": {"bare": number.to_string()}}});
+    let patched = api_of(client, object)?
+        .patch(name, &PatchParams::default(), &Patch::Merge(annotation))
+        .await;
+    patched.map_err(api("update an object"))
 }
 
 /// The object as it was asked for, with the name of another job wherever its own one stood.
@@ -130,9 +146,9 @@ fn renamed(object: &Value, name: &str) -> Result<DynamicObject, LoadError> {
     Ok(object)
 }
 
-fn is_of(object: &Value, resource: &str) -> bool {
-    let kind = object["kind"].as_str().unwrap_or_default();
-    format!("{}s", kind.to_lowercase()) == resource
+fn is_of(object: &DynamicObject, resource: &str) -> bool {
+    let kind = object.types.as_ref().map(|types| types.kind.to_lowercase());
+    kind.is_some_and(|kind| format!("{kind}s") == resource)
 }
 
 fn api_of(client: &Client, object: &DynamicObject) -> Result<Api<DynamicObject>, LoadError> {

@@ -170,6 +170,7 @@ impl Product {
         let mut objects = Vec::new();
         for (group, version, kind, name) in [
             ("graphcore.ai", "v1alpha1", "IPUJob", job.to_owned()),
+            ("", "v1", "ConfigMap", format!("{job}-config")),
             ("", "v1", "ServiceAccount", launcher.clone()),
             ("rbac.authorization.k8s.io", "v1", "Role", launcher.clone()),
             (
@@ -252,22 +253,31 @@ fn programs(
     settings: &Settings,
     plane: &ControlPlane,
     [webhooks, probes, rest]: [u16; 3],
-    logs: &std::path::Path,
+    scratch: &std::path::Path,
 ) -> Vec<Program> {
     let dist = settings.checkout.join("dist");
+    let cache = format!("--compile-cache-dir={}", scratch.join("compiled").display());
     let guests = format!("--guests-dir={}", dist.join("guests").display());
     let program = |name: &'static str, args: &[String]| {
         let common = [
             name.to_owned(),
             format!("--namespace={RELEASE}"),
             guests.clone(),
+            cache.clone(),
         ];
         Program {
             name,
             path: dist.join("ipu-operator"),
             args: common.iter().chain(args).cloned().collect(),
-            env: vec![("KUBECONFIG", plane.kubeconfig().into())],
-            log: logs.join(format!("{name}.log")),
+            env: vec![
+                ("KUBECONFIG", plane.kubeconfig().into()),
+                // As in the chart.
+                (
+                    "_RJEM_MALLOC_CONF",
+                    "narenas:1,dirty_decay_ms:1000,muzzy_decay_ms:0".into(),
+                ),
+            ],
+            log: scratch.join(format!("{name}.log")),
         }
     };
     vec![

@@ -91,6 +91,28 @@ async fn what_was_read_before_a_change_is_not_told_after_it() {
 }
 
 #[tokio::test]
+async fn what_was_taken_since_is_counted_without_another_read() {
+    let pod1 = pod1().await;
+    let (registry, inventories) = listing(&[&pod1]).await;
+    let entry = registry.known().entries[0].clone();
+    assert_eq!(free(&inventories.all(LONG).await), [Some(16)]);
+    let client = registry.client(&entry).unwrap();
+    for (id, left) in [("p-1", 12), ("p-2", 8)] {
+        client.create(&partition(id, 4)).await.unwrap();
+        inventories.took(&entry.name, 4);
+        assert_eq!(free(&inventories.all(LONG).await), [Some(left)]);
+    }
+    assert_eq!(reads(&pod1), 1);
+    let read_again = inventories.all(Duration::ZERO).await;
+    assert_eq!(
+        free(&read_again),
+        [Some(8)],
+        "the reading holds both by now"
+    );
+    assert_eq!(reads(&pod1), 2);
+}
+
+#[tokio::test]
 async fn a_reader_who_gives_up_leaves_the_others_theirs() {
     let pod1 = pod1().await;
     let (registry, inventories) = listing(&[&pod1]).await;

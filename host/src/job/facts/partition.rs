@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus, PartitionPhase};
+use crate::partition::record;
 
 /// What an IPUPartition says to the job that asked for it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -63,13 +64,22 @@ impl PartitionState {
         self.held().map(|held| held.id.as_str())
     }
 
+    /// Whether it is on its way, and nothing is known to keep it from being made.
+    pub fn is_forming(&self) -> bool {
+        match self {
+            Self::Absent => true,
+            Self::Waiting(reasons) => reasons.is_empty(),
+            Self::Rejected(_) | Self::Held(_) | Self::Unusable(..) | Self::Going(_) => false,
+        }
+    }
+
     /// Why it cannot be used, as a user should read it; `None` where it can be.
     pub fn why_not(&self) -> Option<String> {
         match self {
             Self::Held(_) => None,
             Self::Absent => Some("it is being asked for".to_owned()),
             Self::Waiting(reasons) if reasons.is_empty() => {
-                Some("it is being made, or no V-IPU controller was asked yet".to_owned())
+                Some("it is being made; kubectl get ipup tells where".to_owned())
             }
             Self::Waiting(reasons) => Some(reasons.join("; ")),
             Self::Rejected(reason) | Self::Unusable(_, reason) | Self::Going(reason) => {
@@ -152,7 +162,16 @@ fn unusable(status: &IPUPartitionStatus, held: &Held) -> String {
     )
 }
 
+/// What keeps a partition from being made; nothing while it is simply on its way, or the job's status
+/// would be written at every step of it.
 fn waiting(status: &IPUPartitionStatus) -> Vec<String> {
+    let forms = status.phase == PartitionPhase::Creating
+        && status.conditions.iter().any(|ready| {
+            ready.reason == record::CREATING && Some(&ready.message) == status.message.as_ref()
+        });
+    if forms {
+        return Vec::new();
+    }
     let each: Vec<String> = status
         .waiting
         .iter()

@@ -10,11 +10,15 @@ use super::{
     RESTARTING, RUNNING, STALLED, SUCCEEDED, SUSPENDED, Standing, TEMPLATE_CURRENT,
 };
 use crate::api::ipujob_status::{JobCondition, JobState};
+use crate::job::facts::partition::PartitionState;
 use crate::job::facts::pod::PodState;
 use crate::job::facts::{Facts, Instance, Member};
 use crate::job::phase::{Outcome, Phase};
 use crate::job::restart::Next;
 use crate::job::validate::ValidJob;
+
+/// Reason of a job that waits for a partition which something keeps from being made.
+pub(super) const WAITING: &str = "WaitingForPartition";
 
 /// Reasons beyond this many are counted, not listed.
 const LISTED: usize = 5;
@@ -195,22 +199,26 @@ impl Conditions {
     }
 
     fn describe_resources(&mut self, facts: &Facts, obstacles: &[Obstacle]) {
-        let waiting: Vec<String> = facts
+        let waiting: Vec<&Instance> = facts
             .instances
             .iter()
             .chain(&facts.surge)
             .filter(|instance| !instance.ended())
-            .filter_map(|instance| {
-                let why = instance.partition.state.why_not()?;
-                Some(format!("instance {}: {why}", instance.index))
-            })
+            .filter(|instance| instance.partition.state.usable().is_none())
             .collect();
+        let why = |instance: &&Instance| {
+            let why = instance.partition.state.why_not()?;
+            Some(format!("instance {}: {why}", instance.index))
+        };
+        let message = listed(&waiting.iter().filter_map(why).collect::<Vec<_>>());
+        let mut states = waiting.iter().map(|instance| &instance.partition.state);
         if waiting.is_empty() {
             let all = "every instance has its partition";
             self.set(PARTITIONS_READY, true, "PartitionsReady", all);
+        } else if states.all(PartitionState::is_forming) {
+            self.set(PARTITIONS_READY, false, "PartitionsForming", &message);
         } else {
-            let message = listed(&waiting);
-            self.set(PARTITIONS_READY, false, "WaitingForPartition", &message);
+            self.set(PARTITIONS_READY, false, WAITING, &message);
         }
         let pods: Vec<String> = obstacles
             .iter()

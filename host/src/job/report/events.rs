@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
+use super::conditions::WAITING;
 use super::{
-    FAILED, Obstacle, PARTITIONS_READY, PENDING, PODS_READY, RESTARTING, RUNNING, SUCCEEDED,
-    SUSPENDED,
+    FAILED, Obstacle, PARTITIONS_READY, PODS_READY, RESTARTING, RUNNING, SUCCEEDED, SUSPENDED,
 };
 use crate::api::ipujob_status::{IPUJobStatus, JobCondition};
 use crate::job::plan::Plan;
@@ -113,11 +113,10 @@ pub fn of_status(old: &IPUJobStatus, new: &IPUJobStatus) -> Vec<JobEvent> {
         (!same).then(|| now.message.clone())
     };
     let mut events = Vec::new();
-    if let Some(note) = turned(PENDING, "True") {
-        events.push(normal("IPUJobPending", "Reconcile", note));
-    }
-    if let Some(note) = turned(PARTITIONS_READY, "False") {
-        events.push(normal("WaitingForPartition", "Place", note));
+    // Once for each wait. How many IPUs are free where changes all the time, and stands in the status.
+    let waits = |status| find(status, PARTITIONS_READY).filter(|now| now.reason == WAITING);
+    if let (None, Some(now)) = (waits(old), waits(new)) {
+        events.push(normal(WAITING, "Place", now.message.clone()));
     }
     if let Some(note) = turned(PARTITIONS_READY, "True") {
         events.push(normal("PartitionsReady", "Place", note));

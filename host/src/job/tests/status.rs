@@ -218,18 +218,13 @@ fn a_refused_job_says_why_and_an_end_stays_an_end() {
 }
 
 #[test]
-fn the_patch_of_a_status_takes_out_what_is_gone() {
+fn a_status_takes_the_place_of_the_old_one_whole() {
     let mut object = IPUJob::sample().object();
     object["metadata"]["resourceVersion"] = json!("7");
-    object["status"] = json!({"launcherStatus": "Pending", "completionTime": "x", "odd": 1});
-    let patch = report::patch(&object, &IPUJobStatus::default());
-    assert_eq!(patch["metadata"]["resourceVersion"], "7");
-    assert_eq!(patch["status"]["odd"], json!(null));
-    assert!(
-        patch["status"]
-            .as_object()
-            .unwrap()
-            .contains_key("completionTime")
-    );
-    assert_eq!(patch["status"]["launcherStatus"], "Pending");
+    object["status"] = json!({"launcherStatus": "Pending", "odd": 1});
+    let mut expected = object.clone();
+    expected["status"] = json!(IPUJobStatus::default());
+    let written = report::with_status(&object, &IPUJobStatus::default());
+    assert_eq!(written, expected);
+    assert_eq!(written["status"].get("odd"), None);
 }
