@@ -23,7 +23,8 @@ pub(crate) fn lets_its_pods_go(scene: &Scene) -> Result<(), Failed> {
         let mut job = scene.example("06-inference.yaml")?;
         let name = job.name_any();
         let pod = &mut job.spec.workers.template.0["spec"];
-        pod["nodeSelector"] = json!({"kubernetes.io/hostname": second.node});
+        // The first controller's label contradicts it, so the partition is the second one's.
+        pod["nodeSelector"] = json!({"ipunode": "pod2"});
         pod["terminationGracePeriodSeconds"] = json!(1);
         pod["tolerations"] = json!([{
             "key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute",
@@ -35,8 +36,6 @@ pub(crate) fn lets_its_pods_go(scene: &Scene) -> Result<(), Failed> {
             "imagePullPolicy": "IfNotPresent",
             "command": ["bash", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"],
         }]);
-        // The first controller's node label is not on this node.
-        "8".clone_into(&mut job.spec.ipus_per_job_instance);
         scene.create(&job).await?;
         scene.once(&name, JobState::Running).await?;
         let first = running(scene, &name, None).await?;
