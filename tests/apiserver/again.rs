@@ -55,6 +55,8 @@ async fn a_job_made_again_at_once_waits_for_what_the_earlier_one_left() {
     stage.partition_ready(0).await;
     let message = "waiting for an earlier ConfigMap mpi-config to be gone";
     stage.row("mpi", "Pending 0 1", message).await;
+    let pod = stage.pods().get_opt("mpi-worker-0").await.unwrap();
+    assert!(pod.is_none(), "it would mount the earlier job's files");
     let now = DeleteParams::default();
     let (client, namespace) = (stage.client.clone(), &stage.namespace);
     let files: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
@@ -115,17 +117,27 @@ async fn a_job_can_be_deleted_while_its_partition_forms_while_it_starts_again_an
 }
 
 #[tokio::test]
-async fn files_and_rights_that_somebody_removes_under_a_running_job_come_back_at_once() {
+async fn files_and_rights_that_somebody_removes_under_a_job_come_back_at_once() {
     let mut stage = Stage::new("removed").await;
     stage.start();
     stage.submit(&parallel("mpi")).await;
     stage.partition_ready(0).await;
+    stage.pod_exists("mpi-worker-1").await;
+    // Its Pods have yet to mount the files.
+    come_back_once_removed(&stage).await;
     for pod in ["mpi-worker-0", "mpi-worker-1", "mpi-launcher"] {
         stage.pod_runs(pod).await;
     }
     let message = "Successfully reconciled IPUJob";
     stage.row("mpi", "Running 1 1", message).await;
+    come_back_once_removed(&stage).await;
+    stage.row("mpi", "Running 1 1", message).await;
+    stage.delete("mpi").await;
+    stage.gone("mpi").await;
+    stage.kill().await;
+}
 
+async fn come_back_once_removed(stage: &Stage) {
     let now = DeleteParams::default();
     let (client, namespace) = (stage.client.clone(), &stage.namespace);
     let files: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
@@ -138,8 +150,4 @@ async fn files_and_rights_that_somebody_removes_under_a_running_job_come_back_at
         Some((file, role))
     })
     .await;
-    stage.row("mpi", "Running 1 1", message).await;
-    stage.delete("mpi").await;
-    stage.gone("mpi").await;
-    stage.kill().await;
 }

@@ -300,7 +300,19 @@ async fn rights_are_enough_and_no_more() {
         ("vipu-proxy", "patch", "configmaps/other", admin.name, false),
         ("vipu-proxy", "get", "namespaces/kube-system", "", true),
     ];
-    for (process, verb, what, namespace, expected) in cases {
+    check_rights(&admin, &cases);
+    let made_for_jobs = ["configmaps", "serviceaccounts", "roles", "rolebindings"];
+    let watched = made_for_jobs.map(|kind| ("controller-manager", "watch", kind, "", true));
+    check_rights(&admin, &watched);
+    check_rights(
+        &admin,
+        &[("controller-manager", "watch", "secrets", "", false)],
+    );
+}
+
+/// Asks the API server whether a process may do something: verb, object, namespace, and the answer.
+fn check_rights(admin: &Admin, cases: &[(&str, &str, &str, &str, bool)]) {
+    for &(process, verb, what, namespace, expected) in cases {
         let account = admin.account(process);
         let ask = ["auth", "can-i", "--namespace", namespace, &account, verb];
         let ask: Vec<&str> = ask.into_iter().chain(what.split(' ')).collect();

@@ -48,7 +48,9 @@ pub(crate) fn lets_its_pods_go(scene: &Scene) -> Result<(), Failed> {
             Ok::<_, KubectlError>(Seen::when(events, |events| events.contains("by force")))
         });
         let events = events.await?;
-        assert!(events.contains(&second.node), "{events}");
+        if !events.contains(&second.node) {
+            return Err(format!("{} is not named: {events}", second.node).into());
+        }
         until("the partition to be reset", PATIENCE, || async {
             let partitions = scene.partitions().await?;
             let status = partitions.first().and_then(|found| found.status.as_ref());

@@ -5,13 +5,12 @@ use kube::Client;
 use kube::api::Api;
 
 use super::plan::{Applicable, Plan};
-use super::report::Obstacle;
+use super::report::{Applied, Obstacle};
 use super::watches::Views;
 use super::writes::{self, WriteError, Written};
 use crate::api::ipupartition::IPUPartition;
 
-/// Carries out a plan for a job in a namespace; `owner` is the job's UID. Answers what stood in the
-/// way, which is for the user to know and no reason to stop.
+/// Carries out a plan for a job in a namespace; `owner` is the job's UID.
 ///
 /// Guarantees: nothing is made twice, nothing of a stranger is touched, and a run that is killed at
 /// any point is carried on by the next one.
@@ -22,7 +21,7 @@ pub async fn apply(
     plan: &Plan,
     objects: &[Applicable],
     views: &Views,
-) -> Result<Vec<Obstacle>, WriteError> {
+) -> Result<Applied, WriteError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let partitions: Api<IPUPartition> = Api::all(client.clone());
     let mut obstacles = Vec::new();
@@ -58,7 +57,7 @@ pub async fn apply(
     for deletion in &plan.delete_partitions {
         writes::delete(&partitions, deletion, owner, &views.partitions).await?;
     }
-    Ok(obstacles)
+    Ok(Applied { obstacles, blocked })
 }
 
 async fn bring_about(

@@ -114,15 +114,18 @@ impl Context {
         let (key, now) = (key(&namespace, &seen.job.name_any()), Timestamp::now());
         let holds = self.settled().holds(&key, &plan.apply, now);
         let objects: &[Applicable] = if holds { &[] } else { &plan.apply };
+        if !objects.is_empty() {
+            self.settled().look(&key);
+        }
         let views = &self.views;
         let applied = apply::apply(&self.client, &namespace, &uid, plan, objects, views);
-        let obstacles = applied.await?;
-        if obstacles.is_empty() && !objects.is_empty() {
+        let applied = applied.await?;
+        if !applied.blocked && !objects.is_empty() {
             self.settled().found(&key, objects, now);
         }
-        let events = events::of_writes(plan, &obstacles);
+        let events = events::of_writes(plan, &applied);
         self.notifier.publish(&seen.job, &events).await;
-        Ok(obstacles)
+        Ok(applied.obstacles)
     }
 
     /// Deletes by force what never ends, because its node is lost.

@@ -14,6 +14,9 @@ const LEVEL: i32 = 1;
 /// half as much again takes its place for those that follow.
 const SAMPLES: usize = 6;
 
+/// Largest dictionary, in bytes. What is larger is not like the others.
+const SAMPLE_MAX: usize = 16 << 10;
+
 /// An object, packed.
 #[derive(Debug)]
 pub(super) struct Packed {
@@ -40,8 +43,9 @@ impl Packing {
     pub(super) fn pack<K: Serialize>(&mut self, object: &K) -> Packed {
         let json = serde_json::to_vec(object);
         let json = json.expect("an object that came as JSON can be written as JSON");
-        if self.decompressors.len() < SAMPLES && json.len() > self.sample + self.sample / 2 {
-            self.learn(&json);
+        let says_more = json.len() > self.sample + self.sample / 2 && json.len() <= SAMPLE_MAX;
+        if self.decompressors.is_empty() || (says_more && self.decompressors.len() < SAMPLES) {
+            self.learn(&json[..json.len().min(SAMPLE_MAX)]);
         }
         let compressor = self.compressor.as_mut();
         let packed = compressor

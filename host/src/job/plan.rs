@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::build::{PodSettings, access, config};
 use super::facts::pod::Aftermath;
-use super::facts::{Facts, Owned};
+use super::facts::{Facts, Instance, Owned};
 use super::phase::Phase;
 use super::validate::ValidJob;
 use crate::api::ipujob::CleanPodPolicy;
@@ -112,8 +112,12 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
         Phase::Suspended => rest(facts),
         Phase::Finished(_) => clean(job, facts),
     };
-    let needs_files = !plan.create_pods.is_empty() || *phase == Phase::Running;
-    if job.launcher.is_some() && needs_files {
+    let in_use = match phase {
+        Phase::Waiting | Phase::Starting => facts.all().any(Instance::live),
+        Phase::Running => true,
+        Phase::Ended(_) | Phase::Replaced | Phase::Suspended | Phase::Finished(_) => false,
+    };
+    if job.launcher.is_some() && (in_use || !plan.create_pods.is_empty()) {
         plan.apply = vec![
             Applicable::ConfigMap(config::config_map(job)),
             Applicable::ServiceAccount(access::service_account(job)),

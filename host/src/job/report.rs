@@ -78,6 +78,15 @@ pub enum Obstacle {
     },
 }
 
+/// What became of a plan.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// What stood in the way, which is for the user to know and no reason to stop.
+    pub obstacles: Vec<Obstacle>,
+    /// Whether files or rights are not the job's own yet, so that no Pod was made.
+    pub blocked: bool,
+}
+
 impl std::fmt::Display for Obstacle {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

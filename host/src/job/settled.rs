@@ -1,7 +1,7 @@
 //! Pure: which jobs' files and rights were found as they should be, so that they are not read again at
 //! every reconcile.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jiff::{SignedDuration, Timestamp};
@@ -14,24 +14,38 @@ const HOLDS: SignedDuration = SignedDuration::from_mins(1);
 
 /// What was found of each job.
 #[derive(Debug, Default)]
-pub struct Settled(HashMap<String, (u64, Timestamp)>);
+pub struct Settled {
+    found: HashMap<String, (u64, Timestamp)>,
+    /// Jobs that are being looked at, unless something was removed meanwhile.
+    looking: HashSet<String>,
+}
 
 impl Settled {
     /// Whether a job's objects were found to be just so a moment ago.
     pub fn holds(&self, job: &str, objects: &[Applicable], now: Timestamp) -> bool {
-        self.0.get(job).is_some_and(|(found, at)| {
+        self.found.get(job).is_some_and(|(found, at)| {
             *found == fingerprint(objects) && now.duration_since(*at) < HOLDS
         })
     }
 
-    /// Notes that a job's objects are just so now.
-    pub fn found(&mut self, job: &str, objects: &[Applicable], now: Timestamp) {
-        self.0.insert(job.to_owned(), (fingerprint(objects), now));
+    /// Notes that a job's objects are about to be looked at.
+    pub fn look(&mut self, job: &str) {
+        self.looking.insert(job.to_owned());
     }
 
-    /// Forgets a job that is gone.
+    /// Notes that a job's objects were found, or made, just so. Where one was removed since the look
+    /// began, it may have been found before, and nothing is noted.
+    pub fn found(&mut self, job: &str, objects: &[Applicable], now: Timestamp) {
+        if self.looking.remove(job) {
+            let found = (fingerprint(objects), now);
+            self.found.insert(job.to_owned(), found);
+        }
+    }
+
+    /// Forgets a job that is gone, or that something of was removed.
     pub fn forget(&mut self, job: &str) {
-        self.0.remove(job);
+        self.found.remove(job);
+        self.looking.remove(job);
     }
 }
 
@@ -67,6 +81,7 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut settled = Settled::default();
         assert!(!settled.holds("a", &account("x"), at(0)));
+        settled.look("a");
         settled.found("a", &account("x"), at(0));
         assert!(settled.holds("a", &account("x"), at(59)));
         assert!(!settled.holds("a", &account("x"), at(60)));
@@ -74,5 +89,14 @@ mod tests {
         assert!(!settled.holds("b", &account("x"), at(1)));
         settled.forget("a");
         assert!(!settled.holds("a", &account("x"), at(1)));
+    }
+    #[test]
+    fn what_is_removed_during_a_look_is_looked_at_again() {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut settled = Settled::default();
+        settled.look("a");
+        settled.forget("a");
+        settled.found("a", &account("x"), now);
+        assert!(!settled.holds("a", &account("x"), now));
     }
 }

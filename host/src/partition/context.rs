@@ -1,7 +1,7 @@
 //! What every reconcile of an IPUPartition works with.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::Client;
 use tokio::sync::Notify;
@@ -26,6 +26,8 @@ pub struct Context {
     /// Told when IPUs were given back, so that whoever waits is looked at again.
     pub(super) given_back: Arc<Notify>,
     rests: Mutex<HashMap<String, u32>>,
+    /// What was told of an object last, by its UID.
+    told: Mutex<HashMap<String, String>>,
 }
 
 impl Context {
@@ -45,6 +47,7 @@ impl Context {
             settings,
             given_back: Arc::default(),
             rests: Mutex::default(),
+            told: Mutex::default(),
         }
     }
 
@@ -64,5 +67,17 @@ impl Context {
     pub(super) fn forget(&self, uid: &str) {
         let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
         rests.remove(uid);
+        self.told().remove(uid);
+    }
+
+    /// Whether this was not what was told of an object last. What stays wrong is looked at again and
+    /// again, and told once.
+    pub(super) fn is_news(&self, uid: &str, text: &str) -> bool {
+        let before = self.told().insert(uid.to_owned(), text.to_owned());
+        before.as_deref() != Some(text)
+    }
+
+    fn told(&self) -> MutexGuard<'_, HashMap<String, String>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

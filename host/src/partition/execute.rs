@@ -293,12 +293,15 @@ async fn place(context: &Context, partition: &IPUPartition) -> super::knowledge:
         .await;
     if let Some(why) = &placed.overruled {
         tracing::warn!(partition = %partition.name_any(), why, "the placement policy was overruled");
-        let note = Note {
-            is_warning: true,
-            reason: "PolicyOverruled",
-            message: shortened(why),
-        };
-        publish(context, partition, note).await;
+        let uid = partition.uid().unwrap_or_default();
+        if context.is_news(&uid, why) {
+            let note = Note {
+                is_warning: true,
+                reason: "PolicyOverruled",
+                message: shortened(why),
+            };
+            publish(context, partition, note).await;
+        }
     }
     placing::answer(placed.decision, &controllers)
 }

@@ -90,8 +90,8 @@ impl Inventories {
 
     /// So many IPUs were taken on this controller just now. To read its list of partitions after
     /// each one that is made would take the longer the more it has. A read that is under way may
-    /// have counted them already: until the next one they are then counted twice, which at worst
-    /// lets somebody wait for as long as a reading may be old.
+    /// have counted them already: until the next one they are then counted twice, and somebody who
+    /// asks meanwhile may wait for another turn.
     pub fn took(&self, controller: &str, ipus: u32) {
         self.slot(controller)
             .changes()

@@ -107,6 +107,7 @@ async fn replace_status(
     number: u64,
 ) -> Result<DynamicObject, LoadError> {
     let mut object = object.clone();
+    object.metadata.managed_fields = None;
     object.data["status"] = status.clone();
     for field in ["lastMessage", "message"] {
         object.data["status"][field] = json!(format!("update {number}"));

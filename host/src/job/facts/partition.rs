@@ -78,9 +78,9 @@ impl PartitionState {
         match self {
             Self::Held(_) => None,
             Self::Absent => Some("it is being asked for".to_owned()),
-            Self::Waiting(reasons) if reasons.is_empty() => {
-                Some("it is being made; kubectl get ipup tells where".to_owned())
-            }
+            Self::Waiting(reasons) if reasons.is_empty() => Some(
+                "it is being made, or about to be; kubectl get ipup tells how far it is".to_owned(),
+            ),
             Self::Waiting(reasons) => Some(reasons.join("; ")),
             Self::Rejected(reason) | Self::Unusable(_, reason) | Self::Going(reason) => {
                 Some(reason.clone())

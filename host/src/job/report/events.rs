@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::conditions::WAITING;
 use super::{
-    FAILED, Obstacle, PARTITIONS_READY, PODS_READY, RESTARTING, RUNNING, SUCCEEDED, SUSPENDED,
+    Applied, FAILED, Obstacle, PARTITIONS_READY, PODS_READY, RESTARTING, RUNNING, SUCCEEDED,
+    SUSPENDED,
 };
 use crate::api::ipujob_status::{IPUJobStatus, JobCondition};
 use crate::job::plan::Plan;
@@ -29,7 +30,7 @@ pub struct JobEvent {
 }
 
 /// Events about what was written, in the order of the writing.
-pub fn of_writes(plan: &Plan, obstacles: &[Obstacle]) -> Vec<JobEvent> {
+pub fn of_writes(plan: &Plan, applied: &Applied) -> Vec<JobEvent> {
     let mut events = Vec::new();
     for partition in &plan.create_partitions {
         events.push(normal(
@@ -43,8 +44,8 @@ pub fn of_writes(plan: &Plan, obstacles: &[Obstacle]) -> Vec<JobEvent> {
             },
         ));
     }
-    let hindered: Vec<&str> = obstacles.iter().map(Obstacle::object).collect();
-    let created = plan.create_pods.iter();
+    let hindered: Vec<&str> = applied.obstacles.iter().map(Obstacle::object).collect();
+    let created = plan.create_pods.iter().filter(|_| !applied.blocked);
     let created = created.filter_map(|pod| pod.metadata.name.as_deref());
     let created: Vec<&str> = created
         .filter(|name| !hindered.contains(&format!("Pod {name}").as_str()))

@@ -7,7 +7,7 @@ use super::world::World;
 use crate::api::ipujob::IPUJob;
 use crate::api::ipujob_status::{IPUJobStatus, JobCondition, JobState};
 use crate::api::ipupartition::{IPUPartitionStatus, PartitionPhase};
-use crate::job::report::{self, Obstacle, events};
+use crate::job::report::{self, Applied, Obstacle, events};
 use crate::job::validate::validate;
 
 #[test]
@@ -114,7 +114,17 @@ fn a_stranger_in_the_way_is_named_and_nothing_ends() {
         "Pending 0 1 Pod sample-worker-0 exists and belongs to ReplicaSet web; delete it, or give \
          the job another name"
     );
-    assert!(events::of_writes(&step.plan, &[stranger]).is_empty());
+    let hindered = Applied {
+        obstacles: vec![stranger],
+        blocked: false,
+    };
+    assert!(events::of_writes(&step.plan, &hindered).is_empty());
+    let blocked = Applied {
+        obstacles: Vec::new(),
+        blocked: true,
+    };
+    assert!(events::of_writes(&step.plan, &blocked).is_empty());
+    assert_eq!(events::of_writes(&step.plan, &Applied::default()).len(), 1);
     world.settle(&job);
     assert_eq!(world.row(), "Running 1 1 Successfully reconciled IPUJob");
 }
