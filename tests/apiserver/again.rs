@@ -1,11 +1,15 @@
 //! Jobs that are hard to tell apart, that come back under the same name, that are deleted at an awkward
 //! moment, or whose rights somebody removes.
 
+use std::fmt::Debug;
+
 use ipu_operator::names;
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use tests::wait::{Seen, eventually};
 
@@ -57,16 +61,10 @@ async fn a_job_made_again_at_once_waits_for_what_the_earlier_one_left() {
     stage.row("mpi", "Pending 0 1", message).await;
     let pod = stage.pods().get_opt("mpi-worker-0").await.unwrap();
     assert!(pod.is_none(), "it would mount the earlier job's files");
-    let now = DeleteParams::default();
-    let (client, namespace) = (stage.client.clone(), &stage.namespace);
-    let files: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    files.delete("mpi-config", &now).await.unwrap();
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
-    accounts.delete("mpi-launcher", &now).await.unwrap();
-    let roles: Api<Role> = Api::namespaced(client.clone(), namespace);
-    roles.delete("mpi-launcher", &now).await.unwrap();
-    let bindings: Api<RoleBinding> = Api::namespaced(client, namespace);
-    bindings.delete("mpi-launcher", &now).await.unwrap();
+    remove::<ConfigMap>(&stage, "mpi-config").await;
+    remove::<ServiceAccount>(&stage, "mpi-launcher").await;
+    remove::<Role>(&stage, "mpi-launcher").await;
+    remove::<RoleBinding>(&stage, "mpi-launcher").await;
 
     let second = stage.jobs().get("mpi").await.unwrap().uid();
     let pod = stage.pod_exists("mpi-worker-0").await;
@@ -138,16 +136,28 @@ async fn files_and_rights_that_somebody_removes_under_a_job_come_back_at_once() 
 }
 
 async fn come_back_once_removed(stage: &Stage) {
-    let now = DeleteParams::default();
-    let (client, namespace) = (stage.client.clone(), &stage.namespace);
-    let files: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let roles: Api<Role> = Api::namespaced(client, namespace);
-    files.delete("mpi-config", &now).await.unwrap();
-    roles.delete("mpi-launcher", &now).await.unwrap();
+    let files = remove::<ConfigMap>(stage, "mpi-config").await;
+    let roles = remove::<Role>(stage, "mpi-launcher").await;
     eventually("both are back", async || {
         let file = files.get_opt("mpi-config").await.unwrap()?;
         let role = roles.get_opt("mpi-launcher").await.unwrap()?;
         Some((file, role))
     })
     .await;
+}
+
+/// Somebody removes an object of a job. Answers where it may come back.
+async fn remove<K>(stage: &Stage, name: &str) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned,
+{
+    let objects: Api<K> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    objects
+        .delete(name, &DeleteParams::default())
+        .await
+        .unwrap();
+    objects
 }

@@ -1,7 +1,7 @@
 //! Pure: which jobs' files and rights were found as they should be, so that they are not read again at
 //! every reconcile.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jiff::{SignedDuration, Timestamp};
@@ -12,40 +12,38 @@ use super::plan::Applicable;
 /// tells.
 const HOLDS: SignedDuration = SignedDuration::from_mins(1);
 
-/// What was found of each job.
+/// What was found of each job, and when; nothing yet while it is being looked at.
 #[derive(Debug, Default)]
-pub struct Settled {
-    found: HashMap<String, (u64, Timestamp)>,
-    /// Jobs that are being looked at, unless something was removed meanwhile.
-    looking: HashSet<String>,
-}
+pub struct Settled(HashMap<String, Option<(u64, Timestamp)>>);
 
 impl Settled {
     /// Whether a job's objects were found to be just so a moment ago.
     pub fn holds(&self, job: &str, objects: &[Applicable], now: Timestamp) -> bool {
-        self.found.get(job).is_some_and(|(found, at)| {
-            *found == fingerprint(objects) && now.duration_since(*at) < HOLDS
-        })
+        self.0
+            .get(job)
+            .copied()
+            .flatten()
+            .is_some_and(|(found, at)| {
+                found == fingerprint(objects) && now.duration_since(at) < HOLDS
+            })
     }
 
     /// Notes that a job's objects are about to be looked at.
     pub fn look(&mut self, job: &str) {
-        self.looking.insert(job.to_owned());
+        self.0.insert(job.to_owned(), None);
     }
 
     /// Notes that a job's objects were found, or made, just so. Where one was removed since the look
     /// began, it may have been found before, and nothing is noted.
     pub fn found(&mut self, job: &str, objects: &[Applicable], now: Timestamp) {
-        if self.looking.remove(job) {
-            let found = (fingerprint(objects), now);
-            self.found.insert(job.to_owned(), found);
+        if let Some(entry) = self.0.get_mut(job) {
+            *entry = Some((fingerprint(objects), now));
         }
     }
 
     /// Forgets a job that is gone, or that something of was removed.
     pub fn forget(&mut self, job: &str) {
-        self.found.remove(job);
-        self.looking.remove(job);
+        self.0.remove(job);
     }
 }
 

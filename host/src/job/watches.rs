@@ -74,32 +74,37 @@ pub async fn follow(client: Client, views: Arc<Views>, touched: UnboundedSender<
     let pods = watcher(Api::<Pod>::all(client.clone()), ours.clone()).default_backoff();
     let partitions = Api::<DeserializeGuard<IPUPartition>>::all(client);
     let partitions = watcher(partitions, ours).default_backoff();
+    let hear_pods = |event| views.pods.hear(event);
+    // Of one that cannot be read the proxy tells, in the object's own events; what was known stays.
+    let hear_partitions = |event| match readable(event) {
+        Some(event) => views.partitions.hear(event),
+        None => Vec::new(),
+    };
     tokio::join!(
-        follow_kind(pods, Some, &views.pods, &touched),
-        follow_kind(partitions, readable, &views.partitions, &touched),
+        follow_kind("Pod", pods, hear_pods, &touched),
+        follow_kind("IPUPartition", partitions, hear_partitions, &touched),
     );
 }
 
-async fn follow_kind<W, K: OfJob>(
+/// Follows one watch until it is dropped. Jobs that `hear` answers go to `touched`.
+pub(super) async fn follow_kind<W, J: IntoIterator<Item = JobRef>>(
+    kind: &str,
     events: impl Stream<Item = watcher::Result<Event<W>>>,
-    read: fn(Event<W>) -> Option<Event<K>>,
-    view: &View<K>,
+    mut hear: impl FnMut(Event<W>) -> J,
     touched: &UnboundedSender<JobRef>,
 ) {
     let mut events = pin!(events);
     while let Some(event) = events.next().await {
-        match event.map(read) {
-            Ok(Some(event)) => {
-                for job in view.hear(event) {
+        match event {
+            Ok(event) => {
+                for job in hear(event) {
                     // Nobody listens any more where the controller ends.
                     let _ = touched.unbounded_send(job);
                 }
             }
-            // The proxy says so, in the object's own events; what was known of it stays.
-            Ok(None) => {}
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, "a watch was interrupted, and begins again");
+                tracing::warn!(error, kind, "a watch was interrupted, and begins again");
             }
         }
     }

@@ -199,26 +199,28 @@ impl Conditions {
     }
 
     fn describe_resources(&mut self, facts: &Facts, obstacles: &[Obstacle]) {
-        let waiting: Vec<&Instance> = facts
+        let (waiting, reasons): (Vec<_>, Vec<_>) = facts
             .instances
             .iter()
             .chain(&facts.surge)
             .filter(|instance| !instance.ended())
-            .filter(|instance| instance.partition.state.usable().is_none())
-            .collect();
-        let why = |instance: &&Instance| {
-            let why = instance.partition.state.why_not()?;
-            Some(format!("instance {}: {why}", instance.index))
-        };
-        let message = listed(&waiting.iter().filter_map(why).collect::<Vec<_>>());
-        let mut states = waiting.iter().map(|instance| &instance.partition.state);
+            .filter_map(|instance| {
+                let state = &instance.partition.state;
+                let why = state.why_not()?;
+                Some((state, format!("instance {}: {why}", instance.index)))
+            })
+            .unzip();
         if waiting.is_empty() {
             let all = "every instance has its partition";
             self.set(PARTITIONS_READY, true, "PartitionsReady", all);
-        } else if states.all(PartitionState::is_forming) {
-            self.set(PARTITIONS_READY, false, "PartitionsForming", &message);
         } else {
-            self.set(PARTITIONS_READY, false, WAITING, &message);
+            let forming = waiting.into_iter().all(PartitionState::is_forming);
+            let reason = if forming {
+                "PartitionsForming"
+            } else {
+                WAITING
+            };
+            self.set(PARTITIONS_READY, false, reason, &listed(&reasons));
         }
         let pods: Vec<String> = obstacles
             .iter()
