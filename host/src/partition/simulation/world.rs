@@ -14,6 +14,7 @@ use crate::names;
 use crate::partition::knowledge::{Fact, Intent, Knowledge, Reply};
 use crate::partition::orphans;
 use crate::partition::step::{self, Settings, Step};
+use crate::partition::surroundings::Surroundings;
 
 #[derive(Debug, Default)]
 struct Replica {
@@ -142,6 +143,7 @@ impl World {
                 pods: self.platform.users(&id),
                 id,
             },
+            Step::LookAround => Fact::Surroundings(Surroundings::default()),
             Step::Place => {
                 let status = object.status.unwrap_or_default();
                 Fact::Placed(self.platform.place(&status.attempts))
@@ -288,6 +290,8 @@ fn settings() -> Settings {
         installation: "here".to_owned(),
         forming: Duration::from_mins(5),
         grace: Duration::from_secs(30),
+        gang_patience: Duration::from_mins(2),
+        overtaking_limit: Duration::from_mins(10),
     }
 }
 
