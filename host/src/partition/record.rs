@@ -189,7 +189,7 @@ pub(super) fn resetting(status: &IPUPartitionStatus, now: Timestamp) -> IPUParti
 }
 
 /// The owner is asked to end the Pods that use the partition, since it is to move.
-pub(super) fn asked_to_leave(
+pub fn asked_to_leave(
     status: &IPUPartitionStatus,
     message: String,
     now: Timestamp,

@@ -33,7 +33,7 @@ impl Plan {
         for (gcd, worker) in (0..).zip(&instance.workers) {
             match (&worker.state, instance.partition.state.usable()) {
                 (PodState::Stale | PodState::Lost(_), _) => self.remove(worker),
-                (PodState::Absent, Some(held)) if !facts.due.held_back => {
+                (PodState::Absent, Some(held)) if !facts.due.held_back && !forms(job, facts) => {
                     let run = facts.run.number;
                     let of = (instance.index, gcd, run);
                     self.create_pods
@@ -126,4 +126,11 @@ impl Plan {
             ));
         }
     }
+}
+
+/// Whether a job whose instances are of use only together lacks one of their partitions: its Pods
+/// would keep the others from being given back.
+fn forms(job: &ValidJob, facts: &Facts) -> bool {
+    let mut instances = facts.instances.iter();
+    job.launcher.is_some() && instances.any(|one| one.partition.state.held().is_none())
 }
