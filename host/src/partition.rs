@@ -38,6 +38,7 @@ pub use context::{Context, Shared};
 pub use reconcile::Guarded;
 
 use crate::api::ipupartition::IPUPartition;
+use crate::vipu::closed::Closure;
 
 /// IPUPartitions that are worked on at the same time. One that forms holds its place for minutes.
 const CONCURRENCY: u16 = 64;
@@ -69,8 +70,8 @@ pub fn readable(store: &Store<Guarded>) -> Vec<IPUPartition> {
     objects.filter_map(|object| object.0.clone().ok()).collect()
 }
 
-/// The IPUPartitions that wait for room, oldest first, each time that IPUs were given back or the
-/// list of controllers changed.
+/// The IPUPartitions that wait for room, oldest first, and those that are to leave their controller,
+/// each time that IPUs were given back or the list of controllers changed.
 fn those_who_wait(context: Arc<Context>) -> impl Stream<Item = ObjectRef<Guarded>> {
     let changes = context.fleet.registry().subscribe();
     let state = (context.clone(), changes);
@@ -90,9 +91,28 @@ fn those_who_wait(context: Arc<Context>) -> impl Stream<Item = ObjectRef<Guarded
         let line = context
             .turns
             .line(context.watched.store(), Timestamp::now());
-        let names: Vec<_> = line.iter().map(|one| ObjectRef::new(&one.name)).collect();
-        stream::iter(names)
+        let waiting: Vec<_> = line.iter().map(|one| ObjectRef::new(&one.name)).collect();
+        stream::iter(waiting).chain(stream::iter(those_to_leave(&context)))
     })
+}
+
+/// The IPUPartitions on controllers that are being drained.
+fn those_to_leave(context: &Context) -> Vec<ObjectRef<Guarded>> {
+    let closed = context.fleet.closed();
+    if closed.is_empty() {
+        return Vec::new();
+    }
+    let is_drained = |object: &&Arc<Guarded>| {
+        let partition = object.0.as_ref().ok();
+        let status = partition.and_then(|partition| partition.status.as_ref());
+        let controller = status.and_then(|status| status.controller.as_ref());
+        controller.is_some_and(|one| closed.get(&one.name) == Some(&Closure::Draining))
+    };
+    let objects = context.watched.store().state();
+    let drained = objects.iter().filter(is_drained);
+    drained
+        .map(|object| ObjectRef::from_obj(&**object))
+        .collect()
 }
 
 #[cfg(test)]

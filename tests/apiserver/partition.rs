@@ -1,10 +1,13 @@
 //! The vipu-proxy on a real API server and simulated V-IPU controllers: what becomes of IPUPartitions.
 
+mod drain;
 mod edited;
 mod faults;
 mod install;
 mod leftovers;
+mod line;
 mod list;
 mod placement;
+mod replicas;
 mod reset;
 mod scene;

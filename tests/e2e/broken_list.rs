@@ -28,7 +28,8 @@ pub(crate) fn the_rest_goes_on(scene: &Scene) -> Result<(), Failed> {
             "logs",
             "--namespace",
             NAMESPACE,
-            "deployment/ipu-operator-vipu-proxy",
+            "--selector=app.kubernetes.io/component=vipu-proxy",
+            "--tail=-1",
         ];
         until("the log to name the bad line", PATIENCE, || async {
             let log = scene.operated.kubectl.run(&log).await?;

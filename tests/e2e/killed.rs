@@ -28,7 +28,7 @@ pub(crate) fn proxy(scene: &Scene) -> Result<(), Failed> {
             "the partition is formed and not yet recorded"
         );
 
-        scene.kill("vipu-proxy").await?;
+        scene.kill_leading_proxy().await?;
 
         scene.facts().completed(&job, PATIENCE).await?;
         let creates = scene.creates_seen(first).await? - before;
@@ -50,9 +50,9 @@ pub(crate) fn controller(scene: &Scene) -> Result<(), Failed> {
             Ok::<_, kube::Error>(Seen::when(partitions, |found| *found == 1))
         })
         .await?;
-        scene.kill("controller").await?;
+        scene.kill_controller().await?;
         scene.facts().placed(&job, PATIENCE).await?;
-        scene.kill("controller").await?;
+        scene.kill_controller().await?;
         scene.facts().completed(&job, PATIENCE).await?;
         scene
             .delete_and_leave_nothing("01-single-worker.yaml")

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ipu_operator::api::ipujob::IPUJob;
 use ipu_operator::api::ipujob_status::{IPUJobStatus, JobState};
 use ipu_operator::api::ipupartition::{AttemptOutcome, IPUPartition};
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{ListParams, PostParams};
 use libtest_mimic::Failed;
@@ -17,7 +18,7 @@ use tests::lab::cluster;
 use tests::lab::images::metrics_server;
 use tests::lab::images::openmpi::{self, OpenMpi};
 use tests::lab::interrupt;
-use tests::lab::operator;
+use tests::lab::operator::{self, NAMESPACE};
 use tests::lab::post_mortem;
 use tests::lab::progress::Progress;
 use tests::lab::settings::Settings;
@@ -254,10 +255,22 @@ impl Scene {
             .count())
     }
 
-    /// Kills a process of the operator as soon as it runs.
-    pub(crate) async fn kill(&self, subcommand: &str) -> Result<(), Failed> {
+    /// Kills the controller as soon as it runs.
+    pub(crate) async fn kill_controller(&self) -> Result<(), Failed> {
+        self.kill("controller", None).await
+    }
+
+    /// Kills the proxy that makes partitions.
+    pub(crate) async fn kill_leading_proxy(&self) -> Result<(), Failed> {
+        let leases: Api<Lease> = Api::namespaced(self.operated.client.clone(), NAMESPACE);
+        let lease = leases.get("ipu-operator-vipu-proxy").await?;
+        let holder = lease.spec.and_then(|spec| spec.holder_identity);
+        self.kill("vipu-proxy", holder.as_deref()).await
+    }
+
+    async fn kill(&self, subcommand: &str, pod: Option<&str>) -> Result<(), Failed> {
         let process = until(format!("{subcommand} to run"), PATIENCE, || async {
-            Ok::<_, ProcessError>(Seen::Yes(OperatorProcess::find(subcommand)?))
+            Ok::<_, ProcessError>(Seen::Yes(OperatorProcess::find(subcommand, pod)?))
         })
         .await?;
         process.kill()?;

@@ -52,14 +52,15 @@ pub async fn measure(client: &Client) -> Result<Vec<Figures>, FiguresError> {
         ("controller", "controller-manager", 8081, "/readyz"),
         ("vipu-proxy", "vipu-proxy", 8080, "/readyz"),
     ] {
-        let running = OperatorProcess::find(process)?;
+        let (pod, ip) = pod_of(client, component).await?;
+        let running = OperatorProcess::find(process, Some(&pod))?;
         let resident_kib = running.resident_kib()?;
-        let address = SocketAddr::new(pod_ip(client, component).await?, port);
+        let address = SocketAddr::new(ip, port);
         running.kill()?;
         figures.push(Figures {
             process,
             resident_kib,
-            ready_after: ready_after(process, running, address, path).await?,
+            ready_after: ready_after(process, &pod, running, address, path).await?,
         });
     }
     Ok(figures)
@@ -67,13 +68,14 @@ pub async fn measure(client: &Client) -> Result<Vec<Figures>, FiguresError> {
 
 async fn ready_after(
     process: &'static str,
+    pod: &str,
     before: OperatorProcess,
     address: SocketAddr,
     path: &'static str,
 ) -> Result<f64, FiguresError> {
     let patience = Duration::from_mins(2);
     let begun = until(format!("{process} to start again"), patience, || async {
-        Ok::<_, ProcessError>(match OperatorProcess::find(process) {
+        Ok::<_, ProcessError>(match OperatorProcess::find(process, Some(pod)) {
             Ok(found) if found != before => Seen::Yes(found),
             other => Seen::NotYet(format!("{other:?}")),
         })
@@ -102,7 +104,11 @@ fn uptime() -> Option<f64> {
         .ok()
 }
 
-async fn pod_ip(client: &Client, component: &str) -> Result<std::net::IpAddr, FiguresError> {
+/// The first Pod of a component: its name and its address.
+async fn pod_of(
+    client: &Client,
+    component: &str,
+) -> Result<(String, std::net::IpAddr), FiguresError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let found = pods
         .list(&ListParams::default())
@@ -117,6 +123,6 @@ async fn pod_ip(client: &Client, component: &str) -> Result<std::net::IpAddr, Fi
                 .as_ref()
                 .is_some_and(|name| name.contains(component))
         })
-        .find_map(|pod| pod.status?.pod_ip?.parse().ok())
+        .find_map(|pod| Some((pod.metadata.name?, pod.status?.pod_ip?.parse().ok()?)))
         .ok_or_else(|| FiguresError::Missing(format!("no Pod of {component} with an address")))
 }

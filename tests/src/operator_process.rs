@@ -55,9 +55,10 @@ pub enum ProcessError {
 }
 
 impl OperatorProcess {
-    /// The one process of a subcommand that runs from the image's own path. The operator of the run
-    /// is the only one on this machine at that path: a container's `/ipu-operator`.
-    pub fn find(subcommand: &str) -> Result<Self, ProcessError> {
+    /// The one process of a subcommand that runs from the image's own path, in this Pod where one is
+    /// named. The operator of the run is the only one on this machine at that path: a container's
+    /// `/ipu-operator`.
+    pub fn find(subcommand: &str, pod: Option<&str>) -> Result<Self, ProcessError> {
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").map_err(|source| read_error("/proc", source))? {
             let entry = entry.map_err(|source| read_error("/proc", source))?;
@@ -69,8 +70,9 @@ impl OperatorProcess {
                 continue;
             };
             let mut words = command.split(|byte| *byte == 0);
-            if words.next() == Some(b"/ipu-operator") && words.next() == Some(subcommand.as_bytes())
-            {
+            let is_ours = words.next() == Some(b"/ipu-operator")
+                && words.next() == Some(subcommand.as_bytes());
+            if is_ours && pod.is_none_or(|pod| is_in(pid, pod)) {
                 found.push(pid);
             }
         }
@@ -110,6 +112,14 @@ impl OperatorProcess {
                 field: "VmRSS",
             })
     }
+}
+
+/// Whether a process runs in the Pod of this name, which its containers are told by their hostname.
+fn is_in(pid: i32, pod: &str) -> bool {
+    let wanted = format!("HOSTNAME={pod}");
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let mut variables = environment.split(|byte| *byte == 0);
+    variables.any(|variable| variable == wanted.as_bytes())
 }
 
 /// Field 22 of /proc/PID/stat, counted behind the command name, which may hold blanks.

@@ -104,8 +104,8 @@ pub fn room(
         if views.iter().all(|view| view.largest_free == 0) {
             break;
         }
-        if elder.is_next {
-            is_promised |= promise(elder, &mut views, &mut kept);
+        if elder.is_next && promise(elder, &mut views, &mut kept) {
+            is_promised = true;
         } else {
             keep(elder, limits(elder, limit, now), &mut views, &mut kept);
         }

@@ -202,7 +202,12 @@ fn look_around(
             Leave::Later(why) => record::noted(&stays, why.clone()),
             Leave::No | Leave::Now => stays,
         };
-        return write_or_rest(partition, stays, Pace::Steady);
+        let pace = if surroundings.held < gang || surroundings.leave != Leave::No {
+            Pace::ForRoom
+        } else {
+            Pace::Steady
+        };
+        return write_or_rest(partition, stays, pace);
     };
     match knowledge.users(id) {
         None => Step::CountUsers(id.to_owned()),

@@ -16,6 +16,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Container, Namespace, Pod, PodSpec};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
+use serde_json::json;
 use tests::lab::control_plane::ControlPlane;
 use tests::simulator::faults::Method;
 use tests::simulator::pod::Wanted;
@@ -40,7 +41,9 @@ pub(crate) struct Scene {
     pub(crate) client: Client,
     pub(crate) pods: Vec<Simulator>,
     pub(crate) port: u16,
-    proxy: Option<JoinHandle<()>>,
+    /// How long somebody who waits is passed by smaller ones, in seconds; read when a proxy starts.
+    pub(crate) overtaking_limit: u64,
+    proxy: Option<Replica>,
     _stage: MutexGuard<'static, ()>,
 }
 
@@ -70,6 +73,7 @@ impl Scene {
             client,
             pods,
             port: free_port(),
+            overtaking_limit: 600,
             proxy: None,
             _stage: stage,
         };
@@ -110,21 +114,26 @@ impl Scene {
     }
 
     pub(crate) async fn start_proxy(&mut self) {
+        // One name, as of a container that is started again in its Pod: it leads at once.
+        self.proxy = Some(self.replica("vipu-proxy-0", self.port).await);
+    }
+
+    /// A proxy of this name, which answers on this port.
+    pub(crate) async fn replica(&self, name: &str, port: u16) -> Replica {
         let options = ProxyOptions {
             release: ReleaseOptions {
-                // One name, as of a container that is started again in its Pod: it leads at once.
-                pod_name: Some("vipu-proxy-0".to_owned()),
+                pod_name: Some(name.to_owned()),
                 namespace: NAMESPACE.to_owned(),
                 fullname: "ipu-operator".to_owned(),
                 guests_dir: PathBuf::from("/nonexistent"),
                 policies_dir: None,
                 compile_cache_dir: None,
             },
-            port: self.port,
+            port,
             controllers_configmap: None,
             tracker_configmap: "ipu-partitions-tracker".to_owned(),
             vipu_timeout_seconds: 60,
-            overtaking_limit_seconds: 600,
+            overtaking_limit_seconds: self.overtaking_limit,
             times: Times {
                 in_error: Duration::from_secs(1),
                 gang_patience: Duration::from_secs(1),
@@ -140,22 +149,28 @@ impl Scene {
         let policies = policies.await.unwrap();
         let client = self.client.clone();
         let stop = CancellationToken::new();
-        self.proxy = Some(tokio::spawn(async move {
+        Replica(tokio::spawn(async move {
             proxy::run_with(options, client, policies, stop)
                 .await
                 .unwrap();
-        }));
+        }))
     }
 
     /// Ends the proxy at once, wherever it is.
     pub(crate) async fn kill_proxy(&mut self) {
         if let Some(proxy) = self.proxy.take() {
-            proxy.abort();
-            assert!(
-                proxy.await.unwrap_err().is_cancelled(),
-                "it had ended by itself"
-            );
+            proxy.kill().await;
         }
+    }
+
+    /// Writes a key beside the admin's list: `cordon` or `drain`.
+    pub(crate) async fn close(&self, key: &str, pods: &[&Simulator]) {
+        let names: Vec<String> = pods.iter().map(|pod| pod.address.to_string()).collect();
+        let patch = Patch::Merge(json!({"data": {key: names.join(",")}}));
+        Api::<ConfigMap>::namespaced(self.client.clone(), NAMESPACE)
+            .patch(LIST, &PatchParams::default(), &patch)
+            .await
+            .unwrap();
     }
 
     pub(crate) fn partitions(&self) -> Api<IPUPartition> {
@@ -164,24 +179,28 @@ impl Scene {
 
     /// Wants a partition for an owner whose kind is not judged by the sweep.
     pub(crate) async fn want(&self, name: &str, ipus: u32) -> IPUPartition {
-        let owner = PartitionOwner {
-            api_version: "example.com/v1".to_owned(),
-            kind: "Notebook".to_owned(),
-            namespace: "default".to_owned(),
-            name: name.to_owned(),
-            uid: format!("uid-of-{name}"),
-        };
-        self.want_for(owner, ipus).await
+        self.want_for(notebook(name), ipus).await
     }
 
     pub(crate) async fn want_for(&self, owner: PartitionOwner, ipus: u32) -> IPUPartition {
-        let name = names::partition_object(&owner, 0);
+        self.want_with(owner, 0, ipus, PartitionOptions::default())
+            .await
+    }
+
+    pub(crate) async fn want_with(
+        &self,
+        owner: PartitionOwner,
+        slot: u32,
+        ipus: u32,
+        options: PartitionOptions,
+    ) -> IPUPartition {
+        let name = names::partition_object(&owner, slot);
         let spec = IPUPartitionSpec {
             owner,
-            slot: 0,
+            slot,
             ipus,
             gcds: 1,
-            options: PartitionOptions::default(),
+            options,
             reset_generation: 0,
         };
         let object = IPUPartition::new(&name, spec);
@@ -353,11 +372,32 @@ impl Scene {
     }
 }
 
-impl Drop for Scene {
+/// A proxy that runs; dropped, it ends as if it was killed.
+pub(crate) struct Replica(JoinHandle<()>);
+
+impl Replica {
+    /// Ends it at once, wherever it is.
+    pub(crate) async fn kill(mut self) {
+        self.0.abort();
+        let ended = (&mut self.0).await;
+        assert!(ended.unwrap_err().is_cancelled(), "it had ended by itself");
+    }
+}
+
+impl Drop for Replica {
     fn drop(&mut self) {
-        if let Some(proxy) = &self.proxy {
-            proxy.abort();
-        }
+        self.0.abort();
+    }
+}
+
+/// An owner whose kind is not judged by the sweep.
+pub(crate) fn notebook(name: &str) -> PartitionOwner {
+    PartitionOwner {
+        api_version: "example.com/v1".to_owned(),
+        kind: "Notebook".to_owned(),
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
+        uid: format!("uid-of-{name}"),
     }
 }
 
@@ -385,7 +425,7 @@ pub(crate) fn controller(partition: &IPUPartition) -> String {
         .clone()
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     listener.local_addr().unwrap().port()
 }

@@ -91,6 +91,17 @@ fn an_elder_that_is_about_to_be_served_goes_first() {
 }
 
 #[test]
+fn room_that_is_too_small_for_the_elder_is_kept_for_it_also_while_it_comes_and_goes() {
+    let pods = [pod("pod1", 16, 8)];
+    let me = one("me", 4, 1);
+    let elder = Waiter {
+        is_next: true,
+        ..one("elder", 16, 11)
+    };
+    assert_eq!(shown(&me, &[elder], &pods), [0]);
+}
+
+#[test]
 fn those_of_one_moment_have_an_order_too() {
     let pods = [pod("pod1", 4, 0)];
     let [a, b] = ["a", "b"].map(|name| Waiter {

@@ -1,0 +1,106 @@
+//! Two proxies: one makes partitions, both answer people, and either may die at any moment.
+
+use std::collections::BTreeSet;
+
+use ipu_operator::api::ipupartition::PartitionPhase;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::ResourceExt;
+use kube::api::Api;
+use tests::simulator::faults::Method;
+use tests::wait::{Seen, eventually};
+
+use super::scene::{NAMESPACE, Replica, Scene, free_port};
+
+/// Rounds in which the leader is killed.
+const ROUNDS: usize = 4;
+
+/// Partitions that are asked for in each.
+const EACH: usize = 4;
+
+/// Who holds the Lease.
+async fn leader(scene: &Scene) -> Option<String> {
+    let leases = Api::<Lease>::namespaced(scene.client.clone(), NAMESPACE);
+    let lease = leases.get_opt("ipu-operator-vipu-proxy").await.unwrap();
+    let holder = lease.and_then(|lease| lease.spec?.holder_identity);
+    holder.filter(|holder| !holder.is_empty())
+}
+
+/// Waits until one of these two leads; answers which.
+async fn once_one_leads(scene: &Scene, names: &[String; 2]) -> usize {
+    eventually("one of the two leads", async || {
+        let holder = leader(scene).await;
+        let which = names.iter().position(|name| Some(name) == holder.as_ref());
+        which.ok_or(format!("{holder:?} leads"))
+    })
+    .await
+}
+
+async fn answers(port: u16) {
+    eventually("it answers over REST", async || {
+        let url = format!("http://127.0.0.1:{port}/stats");
+        Seen::when(tests::http::request("GET", &url, "").await, Result::is_ok)
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_are_made_once_while_the_leader_is_killed_again_and_again() {
+    let scene = Scene::without_proxy(&[16, 16, 16]).await;
+    let ports = [free_port(), free_port()];
+    let mut names = ["vipu-proxy-a".to_owned(), "vipu-proxy-b".to_owned()];
+    let mut replicas: [Option<Replica>; 2] = [None, None];
+    for (index, replica) in replicas.iter_mut().enumerate() {
+        *replica = Some(scene.replica(&names[index], ports[index]).await);
+    }
+    let mut wanted = Vec::new();
+    for round in 0..ROUNDS {
+        let leads = once_one_leads(&scene, &names).await;
+        for number in 0..EACH {
+            wanted.push(scene.want(&format!("p-{round}-{number}"), 2).await);
+        }
+        replicas[leads].take().unwrap().kill().await;
+        answers(ports[1 - leads]).await;
+        // A new Pod has another name: the Lease of the dead one has to run out.
+        names[leads] = format!("vipu-proxy-{round}");
+        replicas[leads] = Some(scene.replica(&names[leads], ports[leads]).await);
+        answers(ports[leads]).await;
+        if round % 2 == 1 {
+            let gone = wanted.remove(0);
+            scene.delete(&gone).await;
+        }
+    }
+    let mut ids = BTreeSet::new();
+    for partition in &wanted {
+        let ready = scene.once_in(partition, PartitionPhase::Ready).await;
+        assert!(
+            ids.insert(super::scene::id(&ready)),
+            "{} has it too",
+            ready.name_any()
+        );
+    }
+    scene
+        .once_ids("there is nothing that nobody wants", |found| {
+            found.iter().flatten().cloned().collect::<BTreeSet<_>>() == ids
+        })
+        .await;
+    for (pod, simulator) in scene.pods.iter().enumerate() {
+        let calls = simulator.server.calls(0).into_iter();
+        let made: Vec<String> = calls
+            .filter(|call| call.method == Method::CreatePartition)
+            .map(|call| call.partition)
+            .collect();
+        let once: BTreeSet<&String> = made.iter().collect();
+        assert_eq!(
+            once.len(),
+            made.len(),
+            "an id was asked for twice on controller {pod}"
+        );
+    }
+    for partition in &wanted {
+        scene.delete(partition).await;
+    }
+    scene
+        .once_ids("nothing is left", |ids| ids.iter().all(Vec::is_empty))
+        .await;
+}
