@@ -45,5 +45,6 @@ fn partition(id: &str, ipus: u32) -> CreateRequest {
         gcds: 1,
         replicas: None,
         reconfigurable: false,
+        relocatable: false,
     }
 }

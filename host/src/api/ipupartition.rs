@@ -96,6 +96,9 @@ pub struct PartitionOptions {
     /// Whether the partition may be reconfigured (`reconfigurable` of the V-IPU API).
     #[serde(default)]
     pub reconfigurable: bool,
+    /// Whether the controller may move the partition to other IPUs (`relocatable` of the V-IPU API).
+    #[serde(default)]
+    pub relocatable: bool,
     /// Node labels that the owner's Pods ask for; controllers whose label contradicts one are skipped.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,

@@ -97,7 +97,7 @@ pub(super) async fn execute(
             id: attempt.id,
         },
         Step::Reset(attempt) => Fact::Reset {
-            error: reset(context, &attempt).await.err(),
+            error: reset(context, partition, &attempt).await.err(),
             id: attempt.id,
         },
         Step::Place => Fact::Placed(place(context, partition).await),
@@ -223,6 +223,7 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
         gcds: spec.gcds,
         replicas: spec.options.replicas,
         reconfigurable: spec.options.reconfigurable,
+        relocatable: spec.options.relocatable,
     };
     let result = match context.fleet.client(&attempt.controller) {
         Ok(client) => client.create(&request).await,
@@ -268,9 +269,14 @@ async fn remove(context: &Context, attempt: &Attempt, force: bool) -> Result<(),
     result.map_err(|error| shortened(&error.reason()))
 }
 
-async fn reset(context: &Context, attempt: &Attempt) -> Result<(), String> {
+async fn reset(
+    context: &Context,
+    partition: &IPUPartition,
+    attempt: &Attempt,
+) -> Result<(), String> {
     let client = client(context, attempt)?;
-    let result = client.reset(&attempt.id).await;
+    let relocatable = partition.spec.options.relocatable;
+    let result = client.reset(&attempt.id, relocatable).await;
     result.map_err(|error| shortened(&error.reason()))
 }
 

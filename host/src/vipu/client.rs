@@ -124,11 +124,12 @@ impl VipuClient {
         Ok(())
     }
 
-    /// Resets whatever partition has this id now. Sent at most once.
-    pub async fn reset(&self, id: &str) -> Result<(), VipuError> {
+    /// Resets whatever partition has this id now. With `relocatable` the controller may move it to
+    /// other IPUs. Sent at most once.
+    pub async fn reset(&self, id: &str, relocatable: bool) -> Result<(), VipuError> {
         let request = self.with_deadline(proto::ResetPartitionRequest {
             partition_id: id.to_owned(),
-            relocatable: false,
+            relocatable,
         });
         self.change("ResetPartition", self.users().reset_partition(request))
             .await?;

@@ -19,6 +19,8 @@ pub struct CreateRequest {
     pub replicas: Option<u32>,
     /// Whether the partition may be reconfigured.
     pub reconfigurable: bool,
+    /// Whether the controller may move it to other IPUs.
+    pub relocatable: bool,
 }
 
 /// A partition as its controller lists it, whoever made it.
@@ -156,7 +158,7 @@ impl From<&CreateRequest> for proto::CreatePartitionRequest {
                 ..proto::PartitionRequirements::default()
             }),
             disable_auto_reset: false,
-            relocatable: false,
+            relocatable: request.relocatable,
         }
     }
 }

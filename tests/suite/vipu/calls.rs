@@ -2,6 +2,7 @@
 
 use ipu_operator::vipu::Truth;
 use ipu_operator::vipu::model::{CreateRequest, Inventory, OperationState, ReadyState};
+use tests::simulator::World;
 use tests::simulator::faults::Method;
 use tests::simulator::pod::Timings;
 
@@ -28,7 +29,13 @@ async fn a_partition_is_made_seen_reset_and_removed() {
     assert_eq!((listed[0].id.as_str(), listed[0].ipus), ("p-1", 8));
     assert_eq!(listed[0].gcds, 2);
 
-    client.reset("p-1").await.unwrap();
+    let is_relocatable = || {
+        let partition = |world: &mut World, now| world.pod.partition("p-1", now).cloned();
+        simulator.server.with(partition).unwrap().relocatable
+    };
+    assert!(!is_relocatable());
+    client.reset("p-1", true).await.unwrap();
+    assert!(is_relocatable());
     assert_eq!(client.truth("p-1").await.unwrap(), Truth::Present(state));
     client.remove("p-1", false).await.unwrap();
     assert_eq!(client.truth("p-1").await.unwrap(), Truth::Absent);

@@ -119,7 +119,7 @@ async fn a_reply_that_never_comes_ends_at_the_deadline_and_the_client_goes_on() 
         });
         let result = match number {
             1 => client.create(&partition("p-1", 4)).await,
-            2 => client.reset("p-1").await,
+            2 => client.reset("p-1", false).await,
             _ => client.remove("p-1", false).await,
         };
         let error = result.unwrap_err();

@@ -28,6 +28,7 @@ pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
             options: PartitionOptions {
                 replicas: (replicas != job.size.workers).then_some(replicas),
                 reconfigurable: job.reconfigurable,
+                relocatable: job.relocatable,
                 node_selector: job.template.spec.node_selector.clone().unwrap_or_default(),
             },
             reset_generation: 0,

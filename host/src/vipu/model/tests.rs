@@ -104,10 +104,11 @@ fn a_create_request_leaves_to_the_server_what_nobody_asked_for() {
         gcds: 2,
         replicas: None,
         reconfigurable: false,
+        relocatable: false,
     };
-    let requirements = proto::CreatePartitionRequest::from(&request)
-        .requirements
-        .unwrap();
+    let sent = proto::CreatePartitionRequest::from(&request);
+    assert!(!sent.relocatable);
+    let requirements = sent.requirements.unwrap();
     let expected = proto::PartitionRequirements {
         id: "p-1".to_owned(),
         size: 4,
