@@ -1,5 +1,6 @@
 //! V-IPU controllers: their wire protocol, a client for one, and what is known of all of them.
 
+pub mod access;
 pub mod client;
 pub mod controllers;
 pub mod error;
@@ -8,6 +9,7 @@ pub mod model;
 pub mod proto;
 pub mod registry;
 
+pub use access::{AccessOptions, files::AccessFiles};
 pub use client::{Deadlines, VipuClient};
 pub use error::VipuError;
 pub use inventory::Inventories;

@@ -9,6 +9,7 @@
 mod calls;
 mod failures;
 mod inventories;
+mod secure;
 mod simulator;
 
 use std::time::Duration;

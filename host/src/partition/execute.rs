@@ -242,9 +242,13 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
         "create failed"
     );
     match error {
-        VipuError::Address { .. } | VipuError::Unreachable { .. } => Reply::NotSent(reason),
+        VipuError::Address { .. } | VipuError::Access { .. } | VipuError::Unreachable { .. } => {
+            Reply::NotSent(reason)
+        }
         VipuError::OutcomeUnknown { .. }
         | VipuError::Refused { .. }
+        | VipuError::Denied { .. }
+        | VipuError::OtherPartition { .. }
         | VipuError::Incomplete { .. } => Reply::Failed(reason),
     }
 }

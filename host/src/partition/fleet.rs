@@ -53,11 +53,16 @@ impl Fleet {
         self.registry.client(controller)
     }
 
-    /// What every controller of the list has now, in the list's order.
+    /// What every controller of the list has now, in the list's order, as placement sees it.
     pub async fn views(&self) -> Vec<ControllerView> {
-        let reports = self.inventories.all(AGE).await;
-        let reports = reports.into_iter();
+        let reports = self.reports().await.into_iter();
         reports.map(|report| view(report, &self.nodes)).collect()
+    }
+
+    /// What every controller of the list has now, in the list's order, with its version and its
+    /// partitions.
+    pub async fn reports(&self) -> Vec<Report> {
+        self.inventories.all(AGE).await
     }
 
     /// A partition of so many IPUs was made on this controller.

@@ -10,6 +10,7 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use tokio::sync::watch;
 
+use super::access::{self, Standing};
 use super::client::{Deadlines, VipuClient};
 use super::controllers::{self, EntryProblem};
 use super::error::VipuError;
@@ -49,15 +50,23 @@ pub struct Registry {
     known: watch::Sender<Arc<Known>>,
     clients: Mutex<HashMap<String, VipuClient>>,
     deadlines: Deadlines,
+    access: watch::Receiver<Standing>,
 }
 
 impl Registry {
-    /// A registry that knows no controller yet; its clients have these deadlines.
+    /// A registry that knows no controller yet; its clients have these deadlines, and speak in plain
+    /// text and without credentials.
     pub fn new(deadlines: Deadlines) -> Self {
+        Self::with_access(deadlines, access::plain())
+    }
+
+    /// A registry whose clients speak to controllers as `access` says at the time of each call.
+    pub fn with_access(deadlines: Deadlines, access: watch::Receiver<Standing>) -> Self {
         Registry {
             known: watch::Sender::new(Arc::default()),
             clients: Mutex::default(),
             deadlines,
+            access,
         }
     }
 
@@ -78,7 +87,7 @@ impl Registry {
         if let Some(client) = clients.get(&controller.name) {
             return Ok(client.clone());
         }
-        let client = VipuClient::new(controller, self.deadlines)?;
+        let client = VipuClient::with_access(controller, self.deadlines, self.access.clone())?;
         clients.insert(controller.name.clone(), client.clone());
         Ok(client)
     }

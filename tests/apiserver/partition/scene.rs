@@ -11,6 +11,7 @@ use ipu_operator::names;
 use ipu_operator::partition::sweep;
 use ipu_operator::proxy::{self, ProxyOptions, Times};
 use ipu_operator::release::ReleaseOptions;
+use ipu_operator::vipu::AccessOptions;
 use ipu_operator::wasm::Policies;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Namespace, Pod, PodSpec};
 use k8s_openapi::api::events::v1::Event;
@@ -123,6 +124,7 @@ impl Scene {
             controllers_configmap: None,
             tracker_configmap: "ipu-partitions-tracker".to_owned(),
             vipu_timeout_seconds: 60,
+            access: AccessOptions::default(),
             times: Times {
                 in_error: Duration::from_secs(1),
                 sweep: sweep::Times {

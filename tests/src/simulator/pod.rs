@@ -269,6 +269,15 @@ impl Pod {
         }
     }
 
+    /// A partition that has its IPUs, broken or not, or why there is none.
+    pub fn formed(&mut self, id: &str, now: Timestamp) -> Result<&Partition, Rejection> {
+        let partition = self.find(id, now)?;
+        match partition.stage {
+            Stage::Active | Stage::Failed => Ok(partition),
+            Stage::Creating(_) | Stage::Resetting(_) | Stage::Removing(_) => Err(partition.busy()),
+        }
+    }
+
     /// Breaks a partition, whatever it was doing.
     pub fn break_down(
         &mut self,

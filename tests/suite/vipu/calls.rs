@@ -46,8 +46,10 @@ async fn a_partition_is_made_seen_reset_and_removed() {
 async fn the_inventory_counts_partitions_of_everybody() {
     let simulator = pod1().await;
     let client = client(&simulator);
-    let inventory = |total, used| Inventory { total, used };
-    assert_eq!(client.inventory().await.unwrap(), inventory(16, 0));
+    assert_eq!(
+        client.inventory().await.unwrap(),
+        Inventory::new(16, vec![])
+    );
     client.create(&partition("p-1", 4)).await.unwrap();
     let by_hand = tests::simulator::pod::Wanted {
         id: "by-hand".to_owned(),
@@ -59,8 +61,14 @@ async fn the_inventory_counts_partitions_of_everybody() {
         .with(|world, now| world.pod.take(&by_hand, now))
         .unwrap();
     let counted = client.inventory().await.unwrap();
-    assert_eq!(counted, inventory(16, 6));
+    assert_eq!((counted.total, counted.used), (16, 6));
     assert_eq!((counted.free(), counted.largest_free()), (10, 8));
+    let held: Vec<_> = counted
+        .partitions
+        .iter()
+        .map(|p| (&*p.id, p.ipus))
+        .collect();
+    assert_eq!(held, [("by-hand", 2), ("p-1", 4)]);
 }
 
 #[tokio::test]
