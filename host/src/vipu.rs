@@ -8,6 +8,7 @@ pub mod inventory;
 pub mod model;
 pub mod proto;
 pub mod registry;
+pub mod troubles;
 
 pub use access::{AccessOptions, files::AccessFiles};
 pub use client::{Deadlines, VipuClient};

@@ -9,6 +9,7 @@
 mod calls;
 mod failures;
 mod inventories;
+mod nonsense;
 mod secure;
 mod simulator;
 

@@ -8,11 +8,13 @@ use serde_json::json;
 
 use super::context::Context;
 use super::events::{self, Note};
-use super::knowledge::{Fact, Intent, Reply, Truth};
+use super::knowledge::{Fact, Intent, Reply, SeenState, Truth};
 use super::look;
 use super::placing::{self, shortened};
 use super::step::{Pace, Step};
-use crate::api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
+use crate::api::ipupartition::{
+    Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
+};
 use crate::names;
 use crate::vipu::model::CreateRequest;
 use crate::vipu::{self, VipuClient, VipuError};
@@ -85,7 +87,7 @@ pub(super) async fn execute(
             id: attempt.id,
         },
         Step::AskTruth(attempt) => Fact::Truth {
-            truth: truth(context, &attempt).await,
+            truth: truth(context, partition, &attempt).await,
             id: attempt.id,
         },
         Step::CountUsers(id) => Fact::Users {
@@ -253,16 +255,36 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
     }
 }
 
-async fn truth(context: &Context, attempt: &Attempt) -> Truth {
-    let result = match context.fleet.client(&attempt.controller) {
-        Ok(client) => client.truth(&attempt.id).await,
-        Err(error) => Err(error),
-    };
-    match result {
-        Ok(vipu::Truth::Absent) => Truth::Absent,
-        Ok(vipu::Truth::Present(state)) => Truth::Present(look::seen(&state)),
+async fn truth(context: &Context, partition: &IPUPartition, attempt: &Attempt) -> Truth {
+    match ask_truth(context, partition, attempt).await {
+        Ok(truth) => truth,
         Err(error) => Truth::Unreachable(shortened(&error.reason())),
     }
+}
+
+/// A partition that has just become active and is not what was asked for counts as failed.
+async fn ask_truth(
+    context: &Context,
+    partition: &IPUPartition,
+    attempt: &Attempt,
+) -> Result<Truth, VipuError> {
+    let IPUPartitionSpec { ipus, gcds, .. } = partition.spec;
+    let client = context.fleet.client(&attempt.controller)?;
+    let truth = client.truth(&attempt.id).await?;
+    context.fleet.note(&client, &attempt.id, gcds, &truth).await;
+    let vipu::Truth::Present(state) = truth else {
+        return Ok(Truth::Absent);
+    };
+    let mut seen = look::seen(&state);
+    let phase = partition.status.as_ref().map(|status| status.phase);
+    if phase == Some(PartitionPhase::Creating)
+        && seen.state == SeenState::Active
+        && let Some(why) = client.misfit(&attempt.id, ipus, gcds).await
+    {
+        seen.state = SeenState::Failed;
+        seen.errors = vec![why];
+    }
+    Ok(Truth::Present(seen))
 }
 
 async fn remove(context: &Context, attempt: &Attempt, force: bool) -> Result<(), String> {

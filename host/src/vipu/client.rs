@@ -4,27 +4,24 @@
 //! while the controller cannot be reached. No HTTP/2 ping is ever sent: servers written in Go drop
 //! clients that ping more often than every five minutes or on an idle connection.
 
-use std::sync::{Arc, PoisonError, RwLock};
+mod line;
+
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use backon::{ExponentialBuilder, Retryable};
 use tokio::sync::watch;
-use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Response, Status};
 
-use super::access::{self, Access, Standing};
+use super::access::{self, Standing};
 use super::error::VipuError;
 use super::model::{
     self, CreateRequest, Device, GcdConfig, Inventory, ListedPartition, PartitionState, ReadyState,
     Truth,
 };
 use super::proto;
-use super::proto::user_service_client::UserServiceClient;
-use super::proto::version_service_client::VersionServiceClient;
 use crate::api::ipupartition::ControllerRef;
-
-/// Largest reply that is read, in bytes: the attributes of some ten thousand IPUs.
-const REPLY_MAX: usize = 64 << 20;
+use line::{Line, Lines};
 
 /// GCDs whose IPUs are asked for, at most: as many as the largest V-POD has IPU-Machines.
 const GCDS_ASKED: u32 = 64;
@@ -62,17 +59,8 @@ pub struct VipuClient {
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    controller: ControllerRef,
-    access: watch::Receiver<Standing>,
-    line: RwLock<Option<Line>>,
+    lines: Lines,
     deadlines: Deadlines,
-}
-
-/// A connection, and the access that it was made with.
-#[derive(Clone, Debug)]
-struct Line {
-    access: Arc<Access>,
-    channel: Channel,
 }
 
 impl VipuClient {
@@ -88,21 +76,15 @@ impl VipuClient {
         deadlines: Deadlines,
         access: watch::Receiver<Standing>,
     ) -> Result<Self, VipuError> {
-        let client = VipuClient {
-            inner: Arc::new(Inner {
-                controller: controller.clone(),
-                access,
-                line: RwLock::default(),
-                deadlines,
-            }),
-        };
-        client.endpoint(&Access::default())?;
-        Ok(client)
+        let lines = Lines::new(controller, deadlines.connect, access)?;
+        Ok(VipuClient {
+            inner: Arc::new(Inner { lines, deadlines }),
+        })
     }
 
     /// `host:port` of the controller.
     pub fn name(&self) -> &str {
-        &self.inner.controller.name
+        self.inner.lines.name()
     }
 
     /// The version of the controller's server.
@@ -110,9 +92,7 @@ impl VipuClient {
         let reply = self
             .read("GetVersion", |line| async move {
                 let request = line.request(proto::VersionRequest {});
-                VersionServiceClient::new(line.channel)
-                    .get_version(request)
-                    .await
+                line.version().get_version(request).await
             })
             .await?;
         Ok(model::shortened(reply.version))
@@ -121,7 +101,7 @@ impl VipuClient {
     /// Makes a partition and waits until it is formed. Sent at most once.
     pub async fn create(&self, request: &CreateRequest) -> Result<(), VipuError> {
         const METHOD: &str = "CreatePartition";
-        let line = self.line()?;
+        let line = self.inner.lines.now()?;
         let message = proto::CreatePartitionRequest::from(request);
         let message = self.with_deadline(line.request(message));
         let reply = self
@@ -133,7 +113,7 @@ impl VipuClient {
     /// Removes whatever partition has this id now. With `force` the controller ignores errors while
     /// it removes. Sent at most once.
     pub async fn remove(&self, id: &str, force: bool) -> Result<(), VipuError> {
-        let line = self.line()?;
+        let line = self.inner.lines.now()?;
         let message = self.with_deadline(line.request(proto::RemovePartitionRequest {
             partition_id: id.to_owned(),
             force,
@@ -146,7 +126,7 @@ impl VipuClient {
     /// Resets whatever partition has this id now. With `relocatable` the controller may move it to
     /// other IPUs. Sent at most once.
     pub async fn reset(&self, id: &str, relocatable: bool) -> Result<(), VipuError> {
-        let line = self.line()?;
+        let line = self.inner.lines.now()?;
         let message = self.with_deadline(line.request(proto::ResetPartitionRequest {
             partition_id: id.to_owned(),
             relocatable,
@@ -286,7 +266,7 @@ impl VipuClient {
     where
         C: Future<Output = Result<Response<T>, Status>>,
     {
-        let line = self.line()?;
+        let line = self.inner.lines.now()?;
         let pauses = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(100))
             .with_max_times(2);
@@ -309,8 +289,7 @@ impl VipuClient {
         if let Ok(result) = tokio::time::timeout(deadline, call).await {
             return result.map(Response::into_inner);
         }
-        let line = self.inner.line.write();
-        *line.unwrap_or_else(PoisonError::into_inner) = None;
+        self.inner.lines.forget();
         let text = format!("no answer within {} s", deadline.as_secs_f32());
         Err(Status::deadline_exceeded(text))
     }
@@ -320,51 +299,6 @@ impl VipuClient {
     fn with_deadline<T>(&self, mut request: Request<T>) -> Request<T> {
         request.set_timeout(self.inner.deadlines.change + Duration::from_secs(1));
         request
-    }
-
-    /// The connection of now, or a new one where access changed since it was made: what is under way
-    /// on the old one comes to its end there.
-    fn line(&self) -> Result<Line, VipuError> {
-        let standing = self.inner.access.borrow().clone();
-        let access = standing.map_err(|source| VipuError::Access {
-            controller: self.name().to_owned(),
-            source,
-        })?;
-        let line = self.inner.line.read();
-        let present = line.unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(line) = present.filter(|line| Arc::ptr_eq(&line.access, &access)) {
-            return Ok(line);
-        }
-        let line = Line {
-            channel: self.endpoint(&access)?.connect_lazy(),
-            access,
-        };
-        let place = self.inner.line.write();
-        *place.unwrap_or_else(PoisonError::into_inner) = Some(line.clone());
-        Ok(line)
-    }
-
-    fn endpoint(&self, access: &Access) -> Result<Endpoint, VipuError> {
-        let ControllerRef { host, port, .. } = &self.inner.controller;
-        let tls = access.tls(host);
-        let scheme = if tls.is_some() { "https" } else { "http" };
-        let host = if host.contains(':') {
-            format!("[{host}]")
-        } else {
-            host.clone()
-        };
-        let wrong = |source| VipuError::Address {
-            controller: self.name().to_owned(),
-            source,
-        };
-        let endpoint = Endpoint::from_shared(format!("{scheme}://{host}:{port}"))
-            .map_err(wrong)?
-            .connect_timeout(self.inner.deadlines.connect)
-            .tcp_keepalive(Some(Duration::from_mins(1)));
-        match tls {
-            Some(tls) => endpoint.tls_config(tls).map_err(wrong),
-            None => Ok(endpoint),
-        }
     }
 
     /// Makes sure that an answer is about the partition that was asked for. One without an id says
@@ -392,15 +326,5 @@ impl VipuClient {
             method,
             missing,
         }
-    }
-}
-
-impl Line {
-    fn users(&self) -> UserServiceClient<Channel> {
-        UserServiceClient::new(self.channel.clone()).max_decoding_message_size(REPLY_MAX)
-    }
-
-    fn request<T>(&self, message: T) -> Request<T> {
-        self.access.request(message)
     }
 }
