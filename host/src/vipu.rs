@@ -16,3 +16,6 @@ pub use error::VipuError;
 pub use inventory::Inventories;
 pub use model::Truth;
 pub use registry::Registry;
+
+#[cfg(test)]
+mod fuzz;

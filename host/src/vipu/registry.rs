@@ -170,6 +170,9 @@ fn report(known: &Known) {
     let names: Vec<_> = known.entries.iter().map(|entry| &*entry.name).collect();
     match known.source {
         Source::NotRead => {}
+        Source::Current if names.is_empty() => tracing::warn!(
+            "the list of controllers under {KEY} names none; every job waits until there is one"
+        ),
         Source::Current => tracing::info!(controllers = ?names, "the list of controllers was read"),
         Source::ConfigMapGone => tracing::warn!(
             controllers = ?names,
