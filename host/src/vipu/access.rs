@@ -85,7 +85,7 @@ pub struct Content {
 }
 
 /// Every file that says how controllers are spoken to; those that are not there are missing.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Material {
     /// The authorities of the controllers' certificates (PEM).
     pub ca: Option<Content>,
@@ -217,6 +217,13 @@ impl Access {
             request.metadata_mut().insert(name.clone(), value.clone());
         }
         request
+    }
+}
+
+impl fmt::Debug for Content {
+    /// What is in it may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Content").field(&self.file).finish()
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod line;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -250,7 +251,7 @@ impl VipuClient {
         method: &'static str,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, VipuError> {
-        self.within(self.inner.deadlines.change, call)
+        self.within(self.inner.deadlines.change, Box::pin(call))
             .await
             .map_err(|status| VipuError::from_status(self.name(), method, status))
     }
@@ -274,17 +275,18 @@ impl VipuClient {
         let calls = (|| call(line.clone()))
             .retry(pauses)
             .when(|status| status.code() == Code::Unavailable && began.elapsed() < RETRIES_WITHIN);
-        self.within(self.inner.deadlines.read, calls)
+        self.within(self.inner.deadlines.read, Box::pin(calls))
             .await
             .map_err(|status| VipuError::from_status(self.name(), method, status))
     }
 
     /// Waits for a call until its deadline. A connection that let a deadline pass may be dead
-    /// without knowing it (its peer lost power), so that the next call gets a new one.
+    /// without knowing it (its peer lost power), so that the next call gets a new one. The call is
+    /// boxed, since the state of a gRPC call takes kilobytes, which every caller would carry along.
     async fn within<T>(
         &self,
         deadline: Duration,
-        call: impl Future<Output = Result<Response<T>, Status>>,
+        call: Pin<Box<impl Future<Output = Result<Response<T>, Status>>>>,
     ) -> Result<T, Status> {
         if let Ok(result) = tokio::time::timeout(deadline, call).await {
             return result.map(Response::into_inner);

@@ -93,13 +93,13 @@ impl Inventories {
     pub async fn of(&self, controller: &ControllerRef, max_age: Duration) -> Report {
         let slot = self.slot(&controller.name);
         let mut last = slot.last.lock().await;
-        let reading = match last.as_ref().filter(|reading| slot.holds(reading, max_age)) {
-            Some(reading) => reading.clone(),
-            None => {
-                let was_lost = last.as_ref().is_none_or(|last| last.inventory.is_err());
-                let reading = self.read(controller, &slot, was_lost).await;
-                last.insert(reading).clone()
-            }
+        let held = last.as_ref().filter(|reading| slot.holds(reading, max_age));
+        let reading = if let Some(reading) = held {
+            reading.clone()
+        } else {
+            let was_lost = last.as_ref().is_none_or(|last| last.inventory.is_err());
+            let reading = self.read(controller, &slot, was_lost).await;
+            last.insert(reading).clone()
         };
         Report {
             controller: controller.clone(),

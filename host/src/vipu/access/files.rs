@@ -23,25 +23,8 @@ const PERIOD: Duration = Duration::from_secs(2);
 pub struct AccessFiles {
     options: AccessOptions,
     standing: watch::Sender<Standing>,
-    /// What was judged last.
-    judged: Option<Judged>,
-}
-
-#[derive(PartialEq, Eq)]
-enum Judged {
-    Content(Material),
-    /// The words of the error that reading ended with.
-    Nothing(String),
-}
-
-impl std::fmt::Debug for Judged {
-    /// The content is secret.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Judged::Content(_) => f.write_str("Content"),
-            Judged::Nothing(error) => f.debug_tuple("Nothing").field(error).finish(),
-        }
-    }
+    /// What was judged last: what was read, or the words of the error that reading ended with.
+    judged: Option<Result<Material, String>>,
 }
 
 impl AccessFiles {
@@ -84,10 +67,10 @@ impl AccessFiles {
     /// Reads the files, and judges what is in them where it is not what it was.
     pub async fn look(&mut self) {
         let read = read(&self.options).await;
-        let judged = match &read {
-            Ok(material) => Judged::Content(material.clone()),
-            Err(error) => Judged::Nothing(chain(error)),
-        };
+        let judged = read
+            .as_ref()
+            .map(Clone::clone)
+            .map_err(|error| chain(error));
         if self.judged.as_ref() == Some(&judged) {
             return;
         }

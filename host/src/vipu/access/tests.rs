@@ -11,11 +11,11 @@ fn pair() -> (String, String) {
     (certificate.pem(), key.serialize_pem())
 }
 
-fn content(name: &str, text: &str) -> Option<Content> {
-    Some(Content {
+fn content(name: &str, text: &str) -> Content {
+    Content {
         file: Path::new("/tls").join(name),
         bytes: text.as_bytes().to_vec(),
-    })
+    }
 }
 
 fn error(material: &Material) -> String {
@@ -28,9 +28,9 @@ fn each_bad_file_is_named_with_its_rule() {
     let (ca, key) = pair();
     let (_, other_key) = pair();
     let material = |ca: &str, certificate: &str, key: &str| Material {
-        ca: content("ca.crt", ca),
-        certificate: content("tls.crt", certificate),
-        key: content("tls.key", key),
+        ca: Some(content("ca.crt", ca)),
+        certificate: Some(content("tls.crt", certificate)),
+        key: Some(content("tls.key", key)),
         ..Material::default()
     };
     Access::new(&material(&ca, &ca, &key), &AccessOptions::default()).unwrap();
@@ -77,8 +77,8 @@ fn each_bad_file_is_named_with_its_rule() {
 #[test]
 fn a_credential_is_one_visible_line_and_is_never_shown() {
     let material = |key: &str| Material {
-        user_id: content("user-id", "operator"),
-        api_key: content("api-key", key),
+        user_id: Some(content("user-id", "operator")),
+        api_key: Some(content("api-key", key)),
         ..Material::default()
     };
     for bad in ["", "\n", "two\nlines", "schlüssel", "tab\there"] {
