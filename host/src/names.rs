@@ -19,6 +19,9 @@ pub const FORCE_ANNOTATION: &str = "graphcore.ai/force-release";
 /// Annotation on an IPUJob: `true` makes its partitions reconfigurable.
 pub const RECONFIGURABLE_ANNOTATION: &str = "graphcore.ai/reconfigurable";
 
+/// Annotation on an IPUJob: `true` makes its partitions relocatable.
+pub const RELOCATABLE_ANNOTATION: &str = "graphcore.ai/relocatable";
+
 /// Label of everything that belongs to a job: the job's UID.
 pub const JOB_UID_LABEL: &str = "graphcore.ai/job-uid";
 

@@ -21,8 +21,9 @@ use crate::partition::watched::watched;
 use crate::partition::{self, Context, Shared, sweep};
 use crate::release::ReleaseOptions;
 use crate::rest::{self, ServeError, Sources};
+use crate::vipu::access::AccessError;
 use crate::vipu::registry::{self, Source};
-use crate::vipu::{Deadlines, Registry};
+use crate::vipu::{AccessFiles, AccessOptions, Deadlines, Registry};
 use crate::wasm::model::Slot;
 use crate::wasm::{OpenError, Policies};
 
@@ -65,6 +66,9 @@ pub struct ProxyOptions {
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     pub overtaking_limit_seconds: u64,
+    /// How the V-IPU controllers are spoken to.
+    #[command(flatten)]
+    pub access: AccessOptions,
     /// Times that no admin sets.
     #[arg(skip)]
     pub times: Times,
@@ -107,6 +111,9 @@ pub enum ProxyError {
     /// The placement policy could not be loaded.
     #[error("failed to load the policies")]
     Policies(#[from] OpenError),
+    /// An option says how to speak to V-IPU controllers, and cannot be carried out.
+    #[error("failed to settle how V-IPU controllers are spoken to")]
+    Access(#[from] AccessError),
     /// The REST port is not served.
     #[error("failed to serve the REST port")]
     Rest(#[from] ServeError),
@@ -141,7 +148,9 @@ pub async fn run_with(
     policies: Policies,
     stop: CancellationToken,
 ) -> Result<(), ProxyError> {
-    let registry = Arc::new(Registry::new(deadlines(&options)));
+    let access = AccessFiles::open(options.access.clone()).await?;
+    let registry = Registry::with_access(deadlines(&options), access.subscribe());
+    let registry = Arc::new(registry);
     let (nodes, node_watch) = node_labels();
     let fleet = Arc::new(Fleet::new(registry.clone(), nodes));
     let settings = Settings {
@@ -169,6 +178,7 @@ pub async fn run_with(
 
     let mut tasks = JoinSet::new();
     tasks.spawn(node_watch.follow(client.clone(), stop.clone()));
+    tasks.spawn(access.follow(stop.clone()));
     tasks.spawn(follow_controllers(
         client.clone(),
         options.clone(),

@@ -1,5 +1,6 @@
 //! V-IPU controllers: their wire protocol, a client for one, and what is known of all of them.
 
+pub mod access;
 pub mod client;
 pub mod closed;
 pub mod controllers;
@@ -8,9 +9,14 @@ pub mod inventory;
 pub mod model;
 pub mod proto;
 pub mod registry;
+pub mod troubles;
 
+pub use access::{AccessOptions, files::AccessFiles};
 pub use client::{Deadlines, VipuClient};
 pub use error::VipuError;
 pub use inventory::Inventories;
 pub use model::Truth;
 pub use registry::Registry;
+
+#[cfg(test)]
+mod fuzz;

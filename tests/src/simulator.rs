@@ -8,13 +8,16 @@ pub mod codes;
 mod control;
 pub mod faults;
 pub mod journal;
+mod lies;
 mod listener;
 pub mod pod;
 mod server;
 mod service;
 mod store;
+pub mod tls;
 mod wire;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,6 +28,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use pod::{Pod, Timings};
 pub use server::{Server, World};
+use tls::{TlsError, TlsFiles};
 
 /// How to start a simulator.
 #[derive(Clone, Debug)]
@@ -41,6 +45,10 @@ pub struct Options {
     pub timings: Timings,
     /// Where to keep the partitions.
     pub file: Option<PathBuf>,
+    /// How the user API speaks TLS. Missing: in plain text.
+    pub tls: Option<TlsFiles>,
+    /// gRPC metadata without which no call is served, by name.
+    pub required: BTreeMap<String, String>,
 }
 
 impl Options {
@@ -58,6 +66,8 @@ impl Options {
                 resetting_ms: 10,
             },
             file: None,
+            tls: None,
+            required: BTreeMap::new(),
         }
     }
 }
@@ -65,6 +75,9 @@ impl Options {
 /// Why a simulator did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// TLS cannot be spoken.
+    #[error("failed to prepare TLS")]
+    Tls(#[from] TlsError),
     /// A port cannot be had.
     #[error("failed to listen on {address}")]
     Listen {
@@ -115,11 +128,12 @@ impl Simulator {
             None => None,
         };
         let pod = pod.unwrap_or_else(|| Pod::new(&options.name, options.ipus, options.timings));
-        let server = Arc::new(Server::new(pod, options.file));
+        let server = Arc::new(Server::new(pod, options.file, options.required));
+        let tls = options.tls.as_ref().map(tls::acceptor).transpose()?;
         let (listener, address) = listen(options.listen).await?;
         let (control_listener, control) = listen(options.control).await?;
         let stop = CancellationToken::new();
-        tokio::spawn(listener::serve(listener, server.clone(), stop.clone()));
+        tokio::spawn(listener::serve(listener, server.clone(), tls, stop.clone()));
         let routes = control::router(server.clone());
         let stopped = stop.clone();
         tokio::spawn(async move {

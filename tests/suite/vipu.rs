@@ -9,6 +9,8 @@
 mod calls;
 mod failures;
 mod inventories;
+mod nonsense;
+mod secure;
 mod simulator;
 
 use std::time::Duration;
@@ -45,5 +47,6 @@ fn partition(id: &str, ipus: u32) -> CreateRequest {
         gcds: 1,
         replicas: None,
         reconfigurable: false,
+        relocatable: false,
     }
 }

@@ -105,6 +105,9 @@ pub struct PartitionOptions {
     /// waits for that, instead of asking the owner to move.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stays: bool,
+    /// Whether the controller may move the partition to other IPUs (`relocatable` of the V-IPU API).
+    #[serde(default)]
+    pub relocatable: bool,
     /// Node labels that the owner's Pods ask for; controllers whose label contradicts one are skipped.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,

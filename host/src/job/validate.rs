@@ -46,8 +46,10 @@ pub struct ValidJob {
     pub active_deadline_seconds: Option<i64>,
     /// Seconds from its end after which it is deleted.
     pub ttl_seconds_after_finished: Option<i64>,
-    /// Whether the partitions may be reconfigured.
+    /// Whether its partitions may be reconfigured.
     pub reconfigurable: bool,
+    /// Whether its partitions may be moved to other IPUs.
+    pub relocatable: bool,
 }
 
 /// What each instance of a job consists of.
@@ -170,7 +172,8 @@ pub fn validate(object: &Value, max_ipus: u32) -> Result<ValidJob, ValidateError
         suspend: job.spec.suspend == Some(true),
         active_deadline_seconds: job.spec.active_deadline_seconds,
         ttl_seconds_after_finished: job.spec.ttl_seconds_after_finished.map(i64::from),
-        reconfigurable: reconfigurable(&job),
+        reconfigurable: is_set(&job, names::RECONFIGURABLE_ANNOTATION),
+        relocatable: is_set(&job, names::RELOCATABLE_ANNOTATION),
         launcher: launcher(job.spec),
     })
 }
@@ -265,10 +268,11 @@ fn launcher(spec: IPUJobSpec) -> Option<ValidLauncher> {
     }
 }
 
-fn reconfigurable(job: &IPUJob) -> bool {
+/// Whether an annotation of the job says `true`.
+fn is_set(job: &IPUJob, annotation: &str) -> bool {
     job.metadata
         .annotations
         .as_ref()
-        .and_then(|annotations| annotations.get(names::RECONFIGURABLE_ANNOTATION))
+        .and_then(|annotations| annotations.get(annotation))
         .is_some_and(|value| value == "true")
 }

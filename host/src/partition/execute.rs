@@ -8,12 +8,14 @@ use serde_json::json;
 
 use super::context::Context;
 use super::events::{self, Note};
-use super::knowledge::{Fact, Intent, Reply, Truth};
+use super::knowledge::{Fact, Intent, Reply, SeenState, Truth};
 use super::look;
 use super::placing::shortened;
 use super::seek;
 use super::step::{Pace, Step};
-use crate::api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
+use crate::api::ipupartition::{
+    Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
+};
 use crate::names;
 use crate::vipu::model::CreateRequest;
 use crate::vipu::{self, VipuClient, VipuError};
@@ -92,7 +94,7 @@ pub(super) async fn execute(
             id: attempt.id,
         },
         Step::AskTruth(attempt) => Fact::Truth {
-            truth: truth(context, &attempt).await,
+            truth: truth(context, partition, &attempt).await,
             id: attempt.id,
         },
         Step::CountUsers(id) => Fact::Users {
@@ -104,7 +106,7 @@ pub(super) async fn execute(
             id: attempt.id,
         },
         Step::Reset(attempt) => Fact::Reset {
-            error: reset(context, &attempt).await.err(),
+            error: reset(context, partition, &attempt).await.err(),
             id: attempt.id,
         },
         Step::Place => Fact::Placed(seek::place(context, partition).await),
@@ -231,6 +233,7 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
         gcds: spec.gcds,
         replicas: spec.options.replicas,
         reconfigurable: spec.options.reconfigurable,
+        relocatable: spec.options.relocatable,
     };
     let result = match context.fleet.client(&attempt.controller) {
         Ok(client) => client.create(&request).await,
@@ -249,23 +252,47 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
         "create failed"
     );
     match error {
-        VipuError::Address { .. } | VipuError::Unreachable { .. } => Reply::NotSent(reason),
+        VipuError::Address { .. } | VipuError::Access { .. } | VipuError::Unreachable { .. } => {
+            Reply::NotSent(reason)
+        }
         VipuError::OutcomeUnknown { .. }
         | VipuError::Refused { .. }
+        | VipuError::Denied { .. }
+        | VipuError::OtherPartition { .. }
         | VipuError::Incomplete { .. } => Reply::Failed(reason),
     }
 }
 
-async fn truth(context: &Context, attempt: &Attempt) -> Truth {
-    let result = match context.fleet.client(&attempt.controller) {
-        Ok(client) => client.truth(&attempt.id).await,
-        Err(error) => Err(error),
-    };
-    match result {
-        Ok(vipu::Truth::Absent) => Truth::Absent,
-        Ok(vipu::Truth::Present(state)) => Truth::Present(look::seen(&state)),
+async fn truth(context: &Context, partition: &IPUPartition, attempt: &Attempt) -> Truth {
+    match ask_truth(context, partition, attempt).await {
+        Ok(truth) => truth,
         Err(error) => Truth::Unreachable(shortened(&error.reason())),
     }
+}
+
+/// A partition that has just become active and is not what was asked for counts as failed.
+async fn ask_truth(
+    context: &Context,
+    partition: &IPUPartition,
+    attempt: &Attempt,
+) -> Result<Truth, VipuError> {
+    let IPUPartitionSpec { ipus, gcds, .. } = partition.spec;
+    let client = context.fleet.client(&attempt.controller)?;
+    let truth = client.truth(&attempt.id).await?;
+    context.fleet.note(&client, &attempt.id, gcds, &truth).await;
+    let vipu::Truth::Present(state) = truth else {
+        return Ok(Truth::Absent);
+    };
+    let mut seen = look::seen(&state);
+    let phase = partition.status.as_ref().map(|status| status.phase);
+    if phase == Some(PartitionPhase::Creating)
+        && seen.state == SeenState::Active
+        && let Some(why) = client.misfit(&attempt.id, ipus, gcds).await
+    {
+        seen.state = SeenState::Failed;
+        seen.errors = vec![why];
+    }
+    Ok(Truth::Present(seen))
 }
 
 async fn remove(context: &Context, attempt: &Attempt, force: bool) -> Result<(), String> {
@@ -276,9 +303,14 @@ async fn remove(context: &Context, attempt: &Attempt, force: bool) -> Result<(),
     result.map_err(|error| shortened(&error.reason()))
 }
 
-async fn reset(context: &Context, attempt: &Attempt) -> Result<(), String> {
+async fn reset(
+    context: &Context,
+    partition: &IPUPartition,
+    attempt: &Attempt,
+) -> Result<(), String> {
     let client = client(context, attempt)?;
-    let result = client.reset(&attempt.id).await;
+    let relocatable = partition.spec.options.relocatable;
+    let result = client.reset(&attempt.id, relocatable).await;
     result.map_err(|error| shortened(&error.reason()))
 }
 

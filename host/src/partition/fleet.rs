@@ -1,14 +1,17 @@
 //! The V-IPU controllers as the reconciler meets them: a client for each, and what they have now.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use jiff::Timestamp;
 
 use super::node_labels::NodeLabels;
 use super::placing::shortened;
 use crate::api::ipupartition::ControllerRef;
 use crate::vipu::closed::Closed;
 use crate::vipu::inventory::Report;
-use crate::vipu::{Inventories, Registry, VipuClient, VipuError};
+use crate::vipu::troubles::{DeviceTroubles, Ledger, Troubles};
+use crate::vipu::{Inventories, Registry, Truth, VipuClient, VipuError};
 use crate::wasm::model::ControllerView;
 
 /// How old an inventory may be. What the operator itself changes is told at once; this is for
@@ -21,6 +24,7 @@ pub struct Fleet {
     registry: Arc<Registry>,
     inventories: Inventories,
     nodes: NodeLabels,
+    troubles: Mutex<Ledger>,
 }
 
 impl Fleet {
@@ -29,6 +33,7 @@ impl Fleet {
         Fleet {
             nodes,
             inventories: Inventories::new(registry.clone()),
+            troubles: Mutex::default(),
             registry,
         }
     }
@@ -59,11 +64,45 @@ impl Fleet {
         self.registry.client(controller)
     }
 
-    /// What every controller of the list has now, in the list's order.
+    /// What every controller of the list has now, in the list's order, as placement sees it.
     pub async fn views(&self) -> Vec<ControllerView> {
-        let reports = self.inventories.all(AGE).await;
-        let reports = reports.into_iter();
+        let reports = self.reports().await.into_iter();
         reports.map(|report| view(report, &self.nodes)).collect()
+    }
+
+    /// What every controller of the list has now, in the list's order, with its version and its
+    /// partitions.
+    pub async fn reports(&self) -> Vec<Report> {
+        self.inventories.all(AGE).await
+    }
+
+    /// What has gone wrong on a controller within the last day, as far as this process has seen.
+    pub fn troubles(&self, controller: &str) -> Troubles {
+        self.ledger().of(controller, Timestamp::now())
+    }
+
+    /// Takes down what a controller has of partition `id`, which has so many GCDs. Where it is newly
+    /// in error, the controller is asked which IPUs it has: one that fails again and again is told.
+    pub async fn note(&self, client: &VipuClient, id: &str, gcds: u32, truth: &Truth) {
+        let now = Timestamp::now();
+        let episode = self.ledger().look(client.name(), id, truth, now);
+        let Some(episode) = episode else { return };
+        let devices = client.devices(id, gcds).await;
+        let suspects = self
+            .ledger()
+            .found(client.name(), episode, &devices, Timestamp::now());
+        for DeviceTroubles { device, failures } in suspects {
+            tracing::warn!(
+                controller = client.name(),
+                device,
+                failures,
+                "this IPU keeps failing: it was in so many failed partitions within a day"
+            );
+        }
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A partition of so many IPUs was made on this controller.

@@ -4,24 +4,28 @@
 //! while the controller cannot be reached. No HTTP/2 ping is ever sent: servers written in Go drop
 //! clients that ping more often than every five minutes or on an idle connection.
 
-use std::sync::{Arc, PoisonError, RwLock};
+mod line;
+
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use backon::{ExponentialBuilder, Retryable};
-use tonic::transport::{Channel, Endpoint};
+use tokio::sync::watch;
 use tonic::{Code, Request, Response, Status};
 
+use super::access::{self, Standing};
 use super::error::VipuError;
 use super::model::{
-    self, CreateRequest, GcdConfig, Inventory, ListedPartition, PartitionState, ReadyState, Truth,
+    self, CreateRequest, Device, GcdConfig, Inventory, ListedPartition, PartitionState, ReadyState,
+    Truth,
 };
 use super::proto;
-use super::proto::user_service_client::UserServiceClient;
-use super::proto::version_service_client::VersionServiceClient;
 use crate::api::ipupartition::ControllerRef;
+use line::{Line, Lines};
 
-/// Largest reply that is read, in bytes: the attributes of some ten thousand IPUs.
-const REPLY_MAX: usize = 64 << 20;
+/// GCDs whose IPUs are asked for, at most: as many as the largest V-POD has IPU-Machines.
+const GCDS_ASKED: u32 = 64;
 
 /// Reads are tried again only within so long after they began.
 const RETRIES_WITHIN: Duration = Duration::from_secs(2);
@@ -48,7 +52,7 @@ impl Default for Deadlines {
 }
 
 /// A client of one V-IPU controller. Clones share one connection, which is made when it is first
-/// used and again whenever it was lost.
+/// used and again whenever it was lost or the certificates and credentials are others.
 #[derive(Clone, Debug)]
 pub struct VipuClient {
     pub(super) inner: Arc<Inner>,
@@ -56,81 +60,79 @@ pub struct VipuClient {
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    name: String,
-    endpoint: Endpoint,
-    channel: RwLock<Channel>,
+    lines: Lines,
     deadlines: Deadlines,
 }
 
 impl VipuClient {
-    /// A client of `controller`. Nothing is sent yet. Must be called within a tokio runtime.
+    /// A client of `controller`, in plain text and without credentials. Nothing is sent yet. Must be
+    /// used within a tokio runtime.
     pub fn new(controller: &ControllerRef, deadlines: Deadlines) -> Result<Self, VipuError> {
-        let host = if controller.host.contains(':') {
-            format!("[{}]", controller.host)
-        } else {
-            controller.host.clone()
-        };
-        let endpoint = Endpoint::from_shared(format!("http://{host}:{}", controller.port))
-            .map_err(|source| VipuError::Address {
-                controller: controller.name.clone(),
-                source,
-            })?
-            .connect_timeout(deadlines.connect)
-            .tcp_keepalive(Some(Duration::from_mins(1)));
+        Self::with_access(controller, deadlines, access::plain())
+    }
+
+    /// A client of `controller` that speaks to it as `access` says at the time of each call.
+    pub fn with_access(
+        controller: &ControllerRef,
+        deadlines: Deadlines,
+        access: watch::Receiver<Standing>,
+    ) -> Result<Self, VipuError> {
+        let lines = Lines::new(controller, deadlines.connect, access)?;
         Ok(VipuClient {
-            inner: Arc::new(Inner {
-                name: controller.name.clone(),
-                channel: RwLock::new(endpoint.connect_lazy()),
-                endpoint,
-                deadlines,
-            }),
+            inner: Arc::new(Inner { lines, deadlines }),
         })
     }
 
     /// `host:port` of the controller.
     pub fn name(&self) -> &str {
-        &self.inner.name
+        self.inner.lines.name()
     }
 
     /// The version of the controller's server.
     pub async fn version(&self) -> Result<String, VipuError> {
         let reply = self
-            .read("GetVersion", || async {
-                VersionServiceClient::new(self.channel())
-                    .get_version(proto::VersionRequest {})
-                    .await
+            .read("GetVersion", |line| async move {
+                let request = line.request(proto::VersionRequest {});
+                line.version().get_version(request).await
             })
             .await?;
-        Ok(reply.version)
+        Ok(model::shortened(reply.version))
     }
 
     /// Makes a partition and waits until it is formed. Sent at most once.
     pub async fn create(&self, request: &CreateRequest) -> Result<(), VipuError> {
-        let request = self.with_deadline(proto::CreatePartitionRequest::from(request));
-        self.change("CreatePartition", self.users().create_partition(request))
+        const METHOD: &str = "CreatePartition";
+        let line = self.inner.lines.now()?;
+        let message = proto::CreatePartitionRequest::from(request);
+        let message = self.with_deadline(line.request(message));
+        let reply = self
+            .change(METHOD, line.users().create_partition(message))
             .await?;
-        Ok(())
+        self.is_about(METHOD, &request.id, reply.partition_id)
     }
 
     /// Removes whatever partition has this id now. With `force` the controller ignores errors while
     /// it removes. Sent at most once.
     pub async fn remove(&self, id: &str, force: bool) -> Result<(), VipuError> {
-        let request = self.with_deadline(proto::RemovePartitionRequest {
+        let line = self.inner.lines.now()?;
+        let message = self.with_deadline(line.request(proto::RemovePartitionRequest {
             partition_id: id.to_owned(),
             force,
-        });
-        self.change("RemovePartition", self.users().remove_partition(request))
+        }));
+        self.change("RemovePartition", line.users().remove_partition(message))
             .await?;
         Ok(())
     }
 
-    /// Resets whatever partition has this id now. Sent at most once.
-    pub async fn reset(&self, id: &str) -> Result<(), VipuError> {
-        let request = self.with_deadline(proto::ResetPartitionRequest {
+    /// Resets whatever partition has this id now. With `relocatable` the controller may move it to
+    /// other IPUs. Sent at most once.
+    pub async fn reset(&self, id: &str, relocatable: bool) -> Result<(), VipuError> {
+        let line = self.inner.lines.now()?;
+        let message = self.with_deadline(line.request(proto::ResetPartitionRequest {
             partition_id: id.to_owned(),
-            relocatable: false,
-        });
-        self.change("ResetPartition", self.users().reset_partition(request))
+            relocatable,
+        }));
+        self.change("ResetPartition", line.users().reset_partition(message))
             .await?;
         Ok(())
     }
@@ -139,52 +141,53 @@ impl VipuClient {
     pub async fn status(&self, id: &str) -> Result<PartitionState, VipuError> {
         const METHOD: &str = "GetPartitionStatus";
         let reply = self
-            .read(METHOD, || async {
-                let request = proto::GetPartitionStatusRequest {
+            .read(METHOD, |line| async move {
+                let request = line.request(proto::GetPartitionStatusRequest {
                     partition_id: id.to_owned(),
-                };
-                self.users().get_partition_status(request).await
+                });
+                line.users().get_partition_status(request).await
             })
             .await?;
-        let status = reply
+        let mut status = reply
             .status
             .ok_or_else(|| self.incomplete(METHOD, "status"))?;
+        self.is_about(METHOD, id, std::mem::take(&mut status.partition_id))?;
         Ok(status.into())
     }
 
     /// Every partition that the controller shows, whoever made it.
     pub async fn list(&self) -> Result<Vec<ListedPartition>, VipuError> {
         let reply = self
-            .read("ListPartitions", || async {
-                let request = proto::ListPartitionsRequest::default();
-                self.users().list_partitions(request).await
+            .read("ListPartitions", |line| async move {
+                let request = line.request(proto::ListPartitionsRequest::default());
+                line.users().list_partitions(request).await
             })
             .await?;
-        Ok(reply.partitions.into_iter().map(Into::into).collect())
+        Ok(model::listed(reply))
     }
 
     /// How many IPUs the controller has and how many of them are in partitions.
     pub async fn inventory(&self) -> Result<Inventory, VipuError> {
         let (reply, partitions) = futures::try_join!(
-            self.read("ListIPUAttributes", || async {
-                let request = proto::ListIpuAttributesRequest::default();
-                self.users().list_ipu_attributes(request).await
+            self.read("ListIPUAttributes", |line| async move {
+                let request = line.request(proto::ListIpuAttributesRequest::default());
+                line.users().list_ipu_attributes(request).await
             }),
             self.list()
         )?;
-        Ok(Inventory::new(model::total_ipus(&reply), &partitions))
+        Ok(Inventory::new(model::total_ipus(&reply), partitions))
     }
 
     /// How the process of GCD `gcd` attaches to the IPUs of partition `id`.
     pub async fn ipuof_config(&self, id: &str, gcd: u32) -> Result<GcdConfig, VipuError> {
         const METHOD: &str = "GetPartitionIpuofConfig";
         let reply = self
-            .read(METHOD, || async {
-                let request = proto::GetPartitionIpuofConfigRequest {
+            .read(METHOD, |line| async move {
+                let request = line.request(proto::GetPartitionIpuofConfigRequest {
                     partition_id: id.to_owned(),
                     gcd_id: Some(proto::get_partition_ipuof_config_request::GcdId { id: gcd }),
-                };
-                self.users().get_partition_ipuof_config(request).await
+                });
+                line.users().get_partition_ipuof_config(request).await
             })
             .await?;
         let config = reply.ipuof_config.unwrap_or_default();
@@ -192,6 +195,22 @@ impl VipuClient {
         Ok(gcd
             .ok_or_else(|| self.incomplete(METHOD, "GCD configuration"))?
             .into())
+    }
+
+    /// How an active partition differs from what was asked for, where its controller tells so. A
+    /// controller that does not answer this tells nothing.
+    pub async fn misfit(&self, id: &str, ipus: u32, gcds: u32) -> Option<String> {
+        let config = self.ipuof_config(id, 0).await.ok()?;
+        model::misfit(&config, ipus, gcds)
+    }
+
+    /// The IPUs of a partition, as far as its controller tells of them: those of all GCDs, or none.
+    pub async fn devices(&self, id: &str, gcds: u32) -> Vec<Device> {
+        let configs = (0..gcds.min(GCDS_ASKED)).map(|gcd| self.ipuof_config(id, gcd));
+        match futures::future::try_join_all(configs).await {
+            Ok(configs) => configs.into_iter().flat_map(|gcd| gcd.devices).collect(),
+            Err(_) => Vec::new(),
+        }
     }
 
     /// What the controller has of `id`.
@@ -202,7 +221,9 @@ impl VipuClient {
     pub async fn truth(&self, id: &str) -> Result<Truth, VipuError> {
         let state = match self.status(id).await {
             Ok(state) => Some(state),
-            Err(error @ VipuError::Unreachable { .. }) => return Err(error),
+            Err(error @ (VipuError::Unreachable { .. } | VipuError::Access { .. })) => {
+                return Err(error);
+            }
             Err(_) => self.listed_state(id).await?,
         };
         Ok(match state {
@@ -230,7 +251,7 @@ impl VipuClient {
         method: &'static str,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, VipuError> {
-        self.within(self.inner.deadlines.change, call)
+        self.within(self.inner.deadlines.change, Box::pin(call))
             .await
             .map_err(|status| VipuError::from_status(self.name(), method, status))
     }
@@ -241,60 +262,64 @@ impl VipuClient {
     async fn read<T, C>(
         &self,
         method: &'static str,
-        call: impl FnMut() -> C,
+        call: impl Fn(Line) -> C,
     ) -> Result<T, VipuError>
     where
         C: Future<Output = Result<Response<T>, Status>>,
     {
+        let line = self.inner.lines.now()?;
         let pauses = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(100))
             .with_max_times(2);
         let began = Instant::now();
-        let calls = call
+        let calls = (|| call(line.clone()))
             .retry(pauses)
             .when(|status| status.code() == Code::Unavailable && began.elapsed() < RETRIES_WITHIN);
-        self.within(self.inner.deadlines.read, calls)
+        self.within(self.inner.deadlines.read, Box::pin(calls))
             .await
             .map_err(|status| VipuError::from_status(self.name(), method, status))
     }
 
     /// Waits for a call until its deadline. A connection that let a deadline pass may be dead
-    /// without knowing it (its peer lost power), so that the next call gets a new one.
+    /// without knowing it (its peer lost power), so that the next call gets a new one. The call is
+    /// boxed, since the state of a gRPC call takes kilobytes, which every caller would carry along.
     async fn within<T>(
         &self,
         deadline: Duration,
-        call: impl Future<Output = Result<Response<T>, Status>>,
+        call: Pin<Box<impl Future<Output = Result<Response<T>, Status>>>>,
     ) -> Result<T, Status> {
         if let Ok(result) = tokio::time::timeout(deadline, call).await {
             return result.map(Response::into_inner);
         }
-        *self
-            .inner
-            .channel
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = self.inner.endpoint.connect_lazy();
+        self.inner.lines.forget();
         let text = format!("no answer within {} s", deadline.as_secs_f32());
         Err(Status::deadline_exceeded(text))
     }
 
-    /// A request that tells the server how long somebody waits for its answer: a little longer than
-    /// this client does, so that it is the client's own deadline that ends the call here.
-    fn with_deadline<T>(&self, message: T) -> Request<T> {
-        let mut request = Request::new(message);
+    /// Tells the server how long somebody waits for its answer: a little longer than this client
+    /// does, so that it is the client's own deadline that ends the call here.
+    fn with_deadline<T>(&self, mut request: Request<T>) -> Request<T> {
         request.set_timeout(self.inner.deadlines.change + Duration::from_secs(1));
         request
     }
 
-    fn users(&self) -> UserServiceClient<Channel> {
-        UserServiceClient::new(self.channel()).max_decoding_message_size(REPLY_MAX)
-    }
-
-    fn channel(&self) -> Channel {
-        self.inner
-            .channel
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    /// Makes sure that an answer is about the partition that was asked for. One without an id says
+    /// nothing against it.
+    fn is_about(
+        &self,
+        method: &'static str,
+        asked: &str,
+        answered: String,
+    ) -> Result<(), VipuError> {
+        if answered.is_empty() || answered == asked {
+            return Ok(());
+        }
+        Err(VipuError::OtherPartition {
+            controller: self.name().to_owned(),
+            method,
+            asked: asked.to_owned(),
+            answered: model::shortened(answered),
+        })
     }
 
     fn incomplete(&self, method: &'static str, missing: &'static str) -> VipuError {

@@ -1,8 +1,12 @@
 //! What can go wrong with a call to a V-IPU controller, by what its caller has to do.
 
 use std::error::Error;
+use std::io;
+use std::sync::Arc;
 
 use tonic::{Code, ConnectError, Status};
+
+use super::access::AccessError;
 
 /// Why a call to a V-IPU controller gave no answer to use.
 ///
@@ -19,6 +23,16 @@ pub enum VipuError {
         /// What is wrong with it.
         #[source]
         source: tonic::transport::Error,
+    },
+    /// The admin's certificates or credentials cannot be used. Nothing was sent; mend the file or the
+    /// option that the source names.
+    #[error("failed to speak to V-IPU controller {controller} as the admin wants it")]
+    Access {
+        /// `host:port`.
+        controller: String,
+        /// What is wrong with them.
+        #[source]
+        source: Arc<AccessError>,
     },
     /// No connection was made, so nothing was sent and nothing was done. Try again later.
     #[error("failed to connect to V-IPU controller {controller}")]
@@ -52,6 +66,35 @@ pub enum VipuError {
         /// The server's words.
         message: String,
     },
+    /// The controller does not let the operator do this: its certificate, user id or API key is not
+    /// accepted. Nothing was done; the admin has to mend it.
+    #[error("failed to be let do {method} by V-IPU controller {controller}: {message} ({code:?})")]
+    Denied {
+        /// `host:port`.
+        controller: String,
+        /// The method that was called.
+        method: &'static str,
+        /// `Unauthenticated` or `PermissionDenied`.
+        code: Code,
+        /// The server's words.
+        message: String,
+    },
+    /// The controller answered about another partition than the one that it was asked for. Ask for
+    /// the truth; whose the other id is, is not known.
+    #[error(
+        "failed to use the answer of V-IPU controller {controller} to {method}: it is about \
+         partition {answered:?}, and {asked:?} was asked for"
+    )]
+    OtherPartition {
+        /// `host:port`.
+        controller: String,
+        /// The method that was called.
+        method: &'static str,
+        /// The id that was asked for.
+        asked: String,
+        /// The id in the answer, cut where it is long.
+        answered: String,
+    },
     /// The controller answered without what every answer to this method holds.
     #[error("failed to use the answer of V-IPU controller {controller} to {method}: no {missing}")]
     Incomplete {
@@ -83,11 +126,21 @@ impl VipuError {
                 source: Box::new(status),
             };
         }
-        VipuError::Refused {
-            controller,
-            method,
-            code: status.code(),
-            message: status.message().to_owned(),
+        let code = status.code();
+        let message = status.message().to_owned();
+        match code {
+            Code::Unauthenticated | Code::PermissionDenied => VipuError::Denied {
+                controller,
+                method,
+                code,
+                message,
+            },
+            _ => VipuError::Refused {
+                controller,
+                method,
+                code,
+                message,
+            },
         }
     }
 
@@ -97,12 +150,34 @@ impl VipuError {
             VipuError::Address { source, .. } => {
                 format!("its address is not valid: {}", root(source))
             }
-            VipuError::Unreachable { source, .. } => {
-                format!("it cannot be reached: {}", root(&**source))
-            }
+            VipuError::Access { source, .. } => format!(
+                "the admin has to mend how it is spoken to: {}",
+                chain(&**source)
+            ),
+            VipuError::Unreachable { source, .. } => match tls_failure(&**source) {
+                Some(failure) => {
+                    format!("it cannot be reached over TLS, which the admin has to mend: {failure}")
+                }
+                None => format!("it cannot be reached: {}", root(&**source)),
+            },
             VipuError::OutcomeUnknown { method, source, .. } => {
                 format!("{method} got no answer: {}", root(&**source))
             }
+            VipuError::Denied {
+                method,
+                code,
+                message,
+                ..
+            } => format!(
+                "it does not let the operator do {method}; the admin has to mend the operator's \
+                 credentials, and it is no lack of room: {message} ({code:?})"
+            ),
+            VipuError::OtherPartition {
+                method,
+                asked,
+                answered,
+                ..
+            } => format!("its answer to {method} is about partition {answered:?}, not {asked:?}"),
             VipuError::Refused {
                 method,
                 code,
@@ -143,6 +218,24 @@ fn is_caused_by<E: Error + 'static>(status: &Status) -> bool {
     causes(status).any(<dyn Error + 'static>::is::<E>)
 }
 
+/// What went wrong with TLS, where that is what went wrong. An I/O error holds it without naming it
+/// as its cause.
+fn tls_failure(error: &(dyn Error + 'static)) -> Option<String> {
+    causes(error).find_map(|cause| {
+        let inner = cause
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref);
+        let failure = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        failure.map(ToString::to_string)
+    })
+}
+
+/// An error and all that it was caused by, in one line.
+pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
+    let texts: Vec<String> = causes(error).map(ToString::to_string).collect();
+    texts.join(": ")
+}
+
 /// The words of the innermost cause: "connection refused" says more than "transport error".
 fn root(error: &(dyn Error + 'static)) -> String {
     let innermost = causes(error).last().unwrap_or(error);
@@ -159,8 +252,6 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     #[test]
@@ -172,8 +263,22 @@ mod tests {
             let open = matches!(error, VipuError::OutcomeUnknown { .. });
             let expected = [1, 2, 4, 10, 13, 14, 15].contains(&number);
             assert_eq!(open, expected, "{code:?}: {error}");
-            assert_eq!(matches!(error, VipuError::Refused { .. }), !expected);
+            let denied = [7, 16].contains(&number);
+            assert_eq!(matches!(error, VipuError::Denied { .. }), denied);
+            let refused = !expected && !denied;
+            assert_eq!(matches!(error, VipuError::Refused { .. }), refused);
         }
+    }
+
+    #[test]
+    fn credentials_that_are_not_accepted_are_told_from_a_lack_of_room() {
+        let status = Status::new(Code::Unauthenticated, "unknown API key");
+        let error = VipuError::from_status("pod1:8090", "CreatePartition", status);
+        assert_eq!(
+            error.reason(),
+            "it does not let the operator do CreatePartition; the admin has to mend the operator's \
+             credentials, and it is no lack of room: unknown API key (Unauthenticated)"
+        );
     }
 
     #[test]

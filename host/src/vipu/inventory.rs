@@ -5,25 +5,34 @@
 //! counts what was told to `took` since; a controller that does not answer is not asked again for a
 //! while, and its reason is kept.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::error::VipuError;
 use super::model::Inventory;
-use super::registry::Registry;
+use super::registry::{Known, Registry};
 use crate::api::ipupartition::ControllerRef;
 
 /// How long a controller that did not answer is left alone.
 const FAILURE_AGE: Duration = Duration::from_secs(10);
+
+/// How long a version is believed while the controller goes on answering.
+const VERSION_AGE: Duration = Duration::from_mins(10);
+
+/// How long an inventory waits for the version that is read beside it.
+const VERSION_WAIT: Duration = Duration::from_secs(2);
 
 /// What was found out about one controller.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The controller.
     pub controller: ControllerRef,
-    /// Its inventory, or why it is not known.
+    /// Its inventory, or why it is not known. IPUs that were taken since it was read are in `used`,
+    /// and their partitions are not listed yet.
     pub inventory: Result<Inventory, Arc<VipuError>>,
+    /// The version of its server, as it was last read. Missing: it was never told.
+    pub version: Option<String>,
 }
 
 /// The inventories of all controllers.
@@ -36,6 +45,7 @@ pub struct Inventories {
 #[derive(Debug, Default)]
 struct Slot {
     last: tokio::sync::Mutex<Option<Reading>>,
+    version: Mutex<Version>,
     changes: Mutex<Changes>,
 }
 
@@ -46,6 +56,13 @@ struct Changes {
     unknown: Option<Instant>,
     /// IPUs that were taken, and when.
     taken: Vec<(Instant, u32)>,
+}
+
+/// The version of a server, and when it was asked for.
+#[derive(Debug, Default)]
+struct Version {
+    asked: Option<Instant>,
+    told: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -67,6 +84,7 @@ impl Inventories {
     /// as the slowest controller.
     pub async fn all(&self, max_age: Duration) -> Vec<Report> {
         let known = self.registry.known();
+        self.forget_unlisted(&known);
         let reports = known.entries.iter().map(|entry| self.of(entry, max_age));
         futures::future::join_all(reports).await
     }
@@ -75,9 +93,13 @@ impl Inventories {
     pub async fn of(&self, controller: &ControllerRef, max_age: Duration) -> Report {
         let slot = self.slot(&controller.name);
         let mut last = slot.last.lock().await;
-        let reading = match last.as_ref().filter(|reading| slot.holds(reading, max_age)) {
-            Some(reading) => reading.clone(),
-            None => last.insert(self.read(controller).await).clone(),
+        let held = last.as_ref().filter(|reading| slot.holds(reading, max_age));
+        let reading = if let Some(reading) = held {
+            reading.clone()
+        } else {
+            let was_lost = last.as_ref().is_none_or(|last| last.inventory.is_err());
+            let reading = self.read(controller, &slot, was_lost).await;
+            last.insert(reading).clone()
         };
         Report {
             controller: controller.clone(),
@@ -85,6 +107,7 @@ impl Inventories {
                 used: read.used.saturating_add(slot.taken_since(reading.began)),
                 ..read
             }),
+            version: slot.version().told.clone(),
         }
     }
 
@@ -105,15 +128,34 @@ impl Inventories {
         self.slot(controller).changes().unknown = Some(Instant::now());
     }
 
-    async fn read(&self, controller: &ControllerRef) -> Reading {
+    /// Reads the inventory of a controller, and with it its version where that is due: a server that
+    /// was lost may come back as another one.
+    async fn read(&self, controller: &ControllerRef, slot: &Slot, was_lost: bool) -> Reading {
         let began = Instant::now();
         let inventory = match self.registry.client(controller) {
+            Ok(client) if was_lost || slot.version().is_old() => {
+                let version = tokio::time::timeout(VERSION_WAIT, client.version());
+                let (inventory, version) = futures::join!(client.inventory(), version);
+                // A server without the call, or without an answer to it, is none the worse for it.
+                let told = version.ok().and_then(Result::ok);
+                slot.learn_version(&controller.name, told.filter(|told| !told.is_empty()));
+                inventory
+            }
             Ok(client) => client.inventory().await,
             Err(error) => Err(error),
         };
         Reading {
             began,
             inventory: inventory.map_err(Arc::new),
+        }
+    }
+
+    /// What was read of controllers that have left the list is of no use to anybody.
+    fn forget_unlisted(&self, known: &Known) {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        if slots.len() > known.entries.len() {
+            let listed: HashSet<_> = known.entries.iter().map(|entry| &entry.name).collect();
+            slots.retain(|name, _| listed.contains(name));
         }
     }
 
@@ -142,8 +184,30 @@ impl Slot {
         taken.fold(0, |sum, ipus| sum.saturating_add(*ipus))
     }
 
+    /// Takes over the version that a server told, and tells it where it is news. A server that does
+    /// not tell it now is believed to be what it was.
+    fn learn_version(&self, controller: &str, told: Option<String>) {
+        let mut version = self.version();
+        version.asked = Some(Instant::now());
+        if told.is_some() && told != version.told {
+            tracing::info!(controller, version = ?told, before = ?version.told, "V-IPU server");
+            version.told = told;
+        }
+    }
+
+    fn version(&self) -> MutexGuard<'_, Version> {
+        self.version.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn changes(&self) -> MutexGuard<'_, Changes> {
         // Every change of it is whole before the next one begins.
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Version {
+    fn is_old(&self) -> bool {
+        self.asked
+            .is_none_or(|asked| asked.elapsed() >= VERSION_AGE)
     }
 }

@@ -1,10 +1,20 @@
 //! Pure: what a V-IPU controller says, in the operator's own types; no protobuf type goes further up.
 
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::proto;
 use crate::api::ipupartition::AutoResets;
+
+/// Longest text from a controller that is kept, in characters. A real id has some forty.
+const TEXT_MAX: usize = 256;
+
+/// Partitions that an inventory keeps of one controller; beyond that their IPUs are only counted.
+pub const PARTITIONS_MAX: usize = 16_384;
 
 /// What a new partition must be like.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +29,8 @@ pub struct CreateRequest {
     pub replicas: Option<u32>,
     /// Whether the partition may be reconfigured.
     pub reconfigurable: bool,
+    /// Whether the controller may move it to other IPUs.
+    pub relocatable: bool,
 }
 
 /// A partition as its controller lists it, whoever made it.
@@ -88,23 +100,29 @@ pub enum Truth {
     Present(PartitionState),
 }
 
-/// How many IPUs a controller has, and how many are in partitions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How many IPUs a controller has, how many are in partitions, and in which.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     /// IPUs that the controller knows of.
     pub total: u32,
     /// IPUs in partitions, whoever made them.
     pub used: u32,
+    /// The partitions that hold them, in the controller's order; at most `PARTITIONS_MAX`.
+    pub partitions: Arc<[ListedPartition]>,
 }
 
 impl Inventory {
     /// The inventory that a controller's total and its list of partitions give.
-    pub fn new(total: u32, partitions: &[ListedPartition]) -> Self {
-        let used = partitions
-            .iter()
-            .filter(|partition| partition.ready_state != ReadyState::Removed)
-            .fold(0, |sum: u32, partition| sum.saturating_add(partition.ipus));
-        Inventory { total, used }
+    pub fn new(total: u32, mut partitions: Vec<ListedPartition>) -> Self {
+        partitions.retain(|partition| partition.ready_state != ReadyState::Removed);
+        let ipus = partitions.iter().map(|partition| partition.ipus);
+        let used = ipus.fold(0, u32::saturating_add);
+        partitions.truncate(PARTITIONS_MAX);
+        Inventory {
+            total,
+            used,
+            partitions: partitions.into(),
+        }
     }
 
     /// IPUs in no partition.
@@ -141,6 +159,8 @@ pub struct Device {
     pub device_id: u32,
     /// Number of the IPU in the partition.
     pub routing_id: u32,
+    /// What is printed on the chip; empty where the controller does not tell.
+    pub chip_id: String,
 }
 
 impl From<&CreateRequest> for proto::CreatePartitionRequest {
@@ -156,7 +176,7 @@ impl From<&CreateRequest> for proto::CreatePartitionRequest {
                 ..proto::PartitionRequirements::default()
             }),
             disable_auto_reset: false,
-            relocatable: false,
+            relocatable: request.relocatable,
         }
     }
 }
@@ -166,7 +186,7 @@ impl From<proto::Partition> for ListedPartition {
         let ready_state = partition.ready_state().into();
         let spec = partition.spec.unwrap_or_default();
         ListedPartition {
-            id: partition.id,
+            id: shortened(partition.id),
             ipus: u32::try_from(spec.ipus.len()).unwrap_or(u32::MAX),
             gcds: spec.num_gcds,
             ready_state,
@@ -229,25 +249,85 @@ impl From<proto::PartitionOperationState> for OperationState {
 
 impl From<proto::partition_config::Gcd> for GcdConfig {
     fn from(gcd: proto::partition_config::Gcd) -> Self {
-        let devices = gcd.devices.into_iter().map(|device| Device {
-            ip: device.ip,
-            server_port: device.server_port,
-            rdma_port: device.rdma_port,
-            device_id: device.device_id,
-            routing_id: device.routing_id,
-        });
         GcdConfig {
-            devices: devices.collect(),
+            devices: gcd.devices.into_iter().map(Device::from).collect(),
         }
     }
 }
 
-/// IPUs over all entries of a reply to ListIPUAttributes.
+impl From<proto::IpuofDevice> for Device {
+    fn from(device: proto::IpuofDevice) -> Self {
+        Device {
+            ip: shortened(device.ip),
+            server_port: device.server_port,
+            rdma_port: device.rdma_port,
+            device_id: device.device_id,
+            routing_id: device.routing_id,
+            chip_id: shortened(device.chip_id),
+        }
+    }
+}
+
+/// The partitions of a reply to ListPartitions. One that is listed twice counts once, as the larger
+/// of the two: better to leave an IPU unused than to give it away twice.
+pub(super) fn listed(reply: proto::ListPartitionsReply) -> Vec<ListedPartition> {
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut partitions: Vec<ListedPartition> = Vec::with_capacity(reply.partitions.len());
+    for mut partition in reply.partitions {
+        let id = std::mem::take(&mut partition.id);
+        let mut listed = ListedPartition::from(partition);
+        match places.entry(id) {
+            Entry::Occupied(place) => {
+                let before = &mut partitions[*place.get()];
+                let counts_more = match (before.ready_state, listed.ready_state) {
+                    (_, ReadyState::Removed) => false,
+                    (ReadyState::Removed, _) => true,
+                    _ => listed.ipus > before.ipus,
+                };
+                if counts_more {
+                    listed.id.clone_from(&before.id);
+                    *before = listed;
+                }
+            }
+            Entry::Vacant(place) => {
+                listed.id = shortened(place.key().clone());
+                place.insert(partitions.len());
+                partitions.push(listed);
+            }
+        }
+    }
+    partitions
+}
+
+/// IPUs over all entries of a reply to ListIPUAttributes. An IPU that is listed twice under the name
+/// of its agent counts once; agents without a name are each another one.
 pub(super) fn total_ipus(reply: &proto::ListIpuAttributesReply) -> u32 {
-    reply.entries.iter().fold(0, |sum, entry| {
-        let here = u32::try_from(entry.ipu_attributes.len()).unwrap_or(u32::MAX);
-        sum.saturating_add(here)
-    })
+    let ipus = reply.entries.iter().enumerate().flat_map(|(place, entry)| {
+        let agent = entry.agent.as_str();
+        let unnamed = agent.is_empty().then_some(place);
+        let numbers = entry.ipu_attributes.keys();
+        numbers.map(move |number| (agent, unnamed, *number))
+    });
+    let distinct: HashSet<_> = ipus.collect();
+    u32::try_from(distinct.len()).unwrap_or(u32::MAX)
+}
+
+/// What the devices of GCD 0 say against a partition that was asked for with `ipus` and `gcds`. A
+/// controller that tells of no device says nothing.
+pub(super) fn misfit(config: &GcdConfig, ipus: u32, gcds: u32) -> Option<String> {
+    let made = u32::try_from(config.devices.len()).unwrap_or(u32::MAX);
+    let asked = ipus.checked_div(gcds)?;
+    (made > 0 && asked * gcds == ipus && made != asked)
+        .then(|| format!("made with {made} IPUs for GCD 0, {asked} were asked"))
+}
+
+/// Text from a controller, cut to what is kept of it.
+pub(super) fn shortened(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(TEXT_MAX) {
+        text.truncate(end);
+        text.shrink_to_fit();
+    }
+    text
 }
 
 /// A time of the wire, where it is one.

@@ -10,6 +10,7 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use tokio::sync::watch;
 
+use super::access::{self, Standing};
 use super::client::{Deadlines, VipuClient};
 use super::closed::{self, Closed};
 use super::controllers::{self, EntryProblem};
@@ -52,15 +53,23 @@ pub struct Registry {
     known: watch::Sender<Arc<Known>>,
     clients: Mutex<HashMap<String, VipuClient>>,
     deadlines: Deadlines,
+    access: watch::Receiver<Standing>,
 }
 
 impl Registry {
-    /// A registry that knows no controller yet; its clients have these deadlines.
+    /// A registry that knows no controller yet; its clients have these deadlines, and speak in plain
+    /// text and without credentials.
     pub fn new(deadlines: Deadlines) -> Self {
+        Self::with_access(deadlines, access::plain())
+    }
+
+    /// A registry whose clients speak to controllers as `access` says at the time of each call.
+    pub fn with_access(deadlines: Deadlines, access: watch::Receiver<Standing>) -> Self {
         Registry {
             known: watch::Sender::new(Arc::default()),
             clients: Mutex::default(),
             deadlines,
+            access,
         }
     }
 
@@ -81,7 +90,7 @@ impl Registry {
         if let Some(client) = clients.get(&controller.name) {
             return Ok(client.clone());
         }
-        let client = VipuClient::new(controller, self.deadlines)?;
+        let client = VipuClient::with_access(controller, self.deadlines, self.access.clone())?;
         clients.insert(controller.name.clone(), client.clone());
         Ok(client)
     }
@@ -176,6 +185,9 @@ fn report(known: &Known) {
     let names: Vec<_> = known.entries.iter().map(|entry| &*entry.name).collect();
     match known.source {
         Source::NotRead => {}
+        Source::Current if names.is_empty() => tracing::warn!(
+            "the list of controllers under {KEY} names none; every job waits until there is one"
+        ),
         Source::Current => tracing::info!(
             controllers = ?names, closed = ?known.closed, "the list of controllers was read"
         ),

@@ -11,6 +11,7 @@ use ipu_operator::names;
 use ipu_operator::partition::sweep;
 use ipu_operator::proxy::{self, ProxyOptions, Times};
 use ipu_operator::release::ReleaseOptions;
+use ipu_operator::vipu::AccessOptions;
 use ipu_operator::wasm::Policies;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Namespace, Pod, PodSpec};
 use k8s_openapi::api::events::v1::Event;
@@ -134,6 +135,7 @@ impl Scene {
             tracker_configmap: "ipu-partitions-tracker".to_owned(),
             vipu_timeout_seconds: 60,
             overtaking_limit_seconds: self.overtaking_limit,
+            access: AccessOptions::default(),
             times: Times {
                 in_error: Duration::from_secs(1),
                 gang_patience: Duration::from_secs(1),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use tests::simulator::pod::Timings;
+use tests::simulator::tls::TlsFiles;
 use tests::simulator::{Options, Simulator};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -35,6 +36,21 @@ struct Cli {
     /// File in which to keep the partitions, so that they outlive this process.
     #[arg(long)]
     partitions_file: Option<PathBuf>,
+    /// The server's certificate (PEM): the user API then speaks TLS.
+    #[arg(long, requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its private key (PEM).
+    #[arg(long, requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// The authority (PEM) of the certificate that callers must then have.
+    #[arg(long, requires = "tls_cert")]
+    client_ca: Option<PathBuf>,
+    /// Serve only callers that send this as the gRPC metadata `user-id`.
+    #[arg(long)]
+    require_user_id: Option<String>,
+    /// Serve only callers that send this as the gRPC metadata `api-key`.
+    #[arg(long)]
+    require_api_key: Option<String>,
 }
 
 #[tokio::main]
@@ -43,6 +59,14 @@ async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .init();
+    let required = [
+        ("user-id", cli.require_user_id),
+        ("api-key", cli.require_api_key),
+    ];
+    let required = required
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let tls = cli.tls_cert.zip(cli.tls_key);
     let simulator = Simulator::start(Options {
         name: cli.name,
         ipus: cli.ipus,
@@ -54,6 +78,12 @@ async fn main() -> anyhow::Result<()> {
             resetting_ms: cli.resetting_ms,
         },
         file: cli.partitions_file,
+        tls: tls.map(|(certificate, key)| TlsFiles {
+            certificate,
+            key,
+            client_ca: cli.client_ca,
+        }),
+        required: required.collect(),
     })
     .await?;
     tracing::info!(api = %simulator.address, control = %simulator.control, "ready");

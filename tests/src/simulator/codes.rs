@@ -60,6 +60,8 @@ pub struct Codes {
     pub busy: CodeName,
     /// The partition is in error.
     pub broken: CodeName,
+    /// The caller's credentials are not those that are required.
+    pub stranger: CodeName,
 }
 
 impl Default for Codes {
@@ -71,6 +73,7 @@ impl Default for Codes {
             invalid: CodeName::InvalidArgument,
             busy: CodeName::FailedPrecondition,
             broken: CodeName::Internal,
+            stranger: CodeName::Unauthenticated,
         }
     }
 }

@@ -36,6 +36,8 @@ pub struct Order {
     pub full: bool,
     /// The partition that CreatePartition forms goes to ERROR with these words.
     pub breaks: Option<String>,
+    /// Do the work, and answer nonsense.
+    pub lie: Option<Lie>,
     /// Do the work, and let no reply come.
     pub lose_reply: Option<LostReply>,
     /// The whole server cannot be reached, until the order is cleared.
@@ -61,6 +63,31 @@ pub struct Fail {
     /// Its words.
     #[serde(default)]
     pub message: String,
+}
+
+/// How a reply is nonsense, or the work was not what was asked. Each concerns those methods whose
+/// reply holds such a thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lie {
+    /// Enums have numbers that nobody knows.
+    UnknownEnums,
+    /// The reply is about another partition.
+    OtherId,
+    /// CreatePartition makes half of the IPUs that it was asked for.
+    HalfTheSize,
+    /// Everything is listed twice.
+    Twice,
+    /// The list is empty.
+    Nothing,
+    /// Texts are empty.
+    EmptyTexts,
+    /// Texts are very long.
+    HugeTexts,
+    /// Numbers are the largest that there are, and times beyond all calendars.
+    HugeNumbers,
+    /// Messages are left out of the reply.
+    Bare,
 }
 
 /// How a reply does not come.
@@ -94,6 +121,8 @@ pub struct Effects {
     pub full: bool,
     /// What breaks the partition once it is formed.
     pub breaks: Option<String>,
+    /// How the reply lies.
+    pub lie: Option<Lie>,
     /// How the reply is lost.
     pub lose_reply: Option<LostReply>,
 }
@@ -149,6 +178,7 @@ impl Orders {
             effects.full |= order.full;
             effects.fail = effects.fail.or_else(|| order.fail.clone());
             effects.breaks = effects.breaks.or_else(|| order.breaks.clone());
+            effects.lie = effects.lie.or(order.lie);
             effects.lose_reply = effects.lose_reply.or(order.lose_reply);
         }
         self.standing.retain(|(_, order)| order.times != Some(0));

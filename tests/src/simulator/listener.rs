@@ -4,30 +4,42 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::{self, State};
+use axum::middleware::{self, Next};
+use axum::response::Response;
 use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
 use ipu_operator::vipu::proto::user_service_server::UserServiceServer;
 use ipu_operator::vipu::proto::version_service_server::VersionServiceServer;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::faults::Down;
 use super::server::Server;
 use super::service::{Connection, Service};
 
-/// Serves the user API on `listener` until `stop`.
-pub(super) async fn serve(listener: TcpListener, server: Arc<Server>, stop: CancellationToken) {
+/// Serves the user API on `listener` until `stop`, over TLS where there is an acceptor.
+pub(super) async fn serve(
+    listener: TcpListener,
+    server: Arc<Server>,
+    tls: Option<TlsAcceptor>,
+    stop: CancellationToken,
+) {
     let Ok(address) = listener.local_addr() else {
         return;
     };
     let mut down = server.follow_down();
-    let service = Service::new(server);
+    let service = Service::new(server.clone());
     let router = tonic::service::Routes::new(UserServiceServer::new(service.clone()))
         .add_service(VersionServiceServer::new(service))
         .prepare()
-        .into_axum_router();
+        .into_axum_router()
+        .layer(middleware::from_fn_with_state(server, let_in));
+    let entrance = Entrance { router, tls };
     let mut listener = Some(listener);
     while !stop.is_cancelled() {
         let state = *down.borrow_and_update();
@@ -40,10 +52,29 @@ pub(super) async fn serve(listener: TcpListener, server: Arc<Server>, stop: Canc
         let connections = stop.child_token();
         tokio::select! {
             () = stop.cancelled() => {}
-            () = take(listener.as_ref(), state, &router, &connections) => {}
+            () = take(listener.as_ref(), state, &entrance, &connections) => {}
             () = changed(&mut down) => {}
         }
         connections.cancel();
+    }
+}
+
+/// What a connection meets.
+#[derive(Clone)]
+struct Entrance {
+    router: Router,
+    tls: Option<TlsAcceptor>,
+}
+
+/// Serves callers with the required metadata, and refuses the others as a gRPC server does.
+async fn let_in(
+    State(server): State<Arc<Server>>,
+    request: extract::Request,
+    next: Next,
+) -> Response {
+    match server.refuse_stranger(request.headers()) {
+        Some(status) => status.into_http(),
+        None => next.run(request).await,
     }
 }
 
@@ -51,7 +82,7 @@ pub(super) async fn serve(listener: TcpListener, server: Arc<Server>, stop: Canc
 async fn take(
     listener: Option<&TcpListener>,
     down: Option<Down>,
-    router: &Router,
+    entrance: &Entrance,
     connections: &CancellationToken,
 ) {
     let Some(listener) = listener else {
@@ -60,7 +91,7 @@ async fn take(
     loop {
         match listener.accept().await {
             Ok((stream, _)) if down.is_none() => {
-                tokio::spawn(talk(stream, router.clone(), connections.child_token()));
+                tokio::spawn(greet(stream, entrance.clone(), connections.child_token()));
             }
             Ok((stream, _)) => drop(stream),
             Err(error) => {
@@ -71,8 +102,25 @@ async fn take(
     }
 }
 
+/// Shakes hands where that is asked for, and serves the connection.
+async fn greet(stream: TcpStream, entrance: Entrance, cut: CancellationToken) {
+    let Some(tls) = entrance.tls else {
+        return talk(stream, entrance.router, cut).await;
+    };
+    tokio::select! {
+        () = cut.cancelled() => {}
+        shaken = tls.accept(stream) => match shaken {
+            Ok(stream) => talk(stream, entrance.router, cut.clone()).await,
+            Err(error) => tracing::debug!(%error, "a TLS handshake failed"),
+        }
+    }
+}
+
 /// Serves one connection until its peer is done or it is cut.
-async fn talk(stream: TcpStream, router: Router, cut: CancellationToken) {
+async fn talk<S>(stream: S, router: Router, cut: CancellationToken)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let router = router.layer(Extension(Connection(cut.clone())));
     let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));

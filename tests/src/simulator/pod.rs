@@ -59,6 +59,8 @@ pub struct Wanted {
     pub replicas: u32,
     /// Whether it may be reconfigured.
     pub reconfigurable: bool,
+    /// Whether it may be moved to other IPUs.
+    pub relocatable: bool,
     /// The allocation to take it from; empty: the pod's own.
     pub allocation: String,
 }
@@ -76,6 +78,9 @@ pub struct Partition {
     pub replicas: u32,
     /// Whether it may be reconfigured.
     pub reconfigurable: bool,
+    /// Whether it may be moved to other IPUs, as the last create or reset said.
+    #[serde(default)]
+    pub relocatable: bool,
     /// Where it stands.
     pub stage: Stage,
     /// What is wrong with it.
@@ -199,6 +204,7 @@ impl Pod {
             gcds,
             replicas,
             reconfigurable: wanted.reconfigurable,
+            relocatable: wanted.relocatable,
             stage: Stage::Creating(until),
             errors: Vec::new(),
             doom,
@@ -242,12 +248,32 @@ impl Pod {
         }
     }
 
+    /// Notes whether a partition may be moved to other IPUs.
+    pub fn set_relocatable(
+        &mut self,
+        id: &str,
+        relocatable: bool,
+        now: Timestamp,
+    ) -> Result<(), Rejection> {
+        self.find(id, now)?.relocatable = relocatable;
+        Ok(())
+    }
+
     /// A partition that can be used, or why there is none.
     pub fn usable(&mut self, id: &str, now: Timestamp) -> Result<&Partition, Rejection> {
         let partition = self.find(id, now)?;
         match partition.stage {
             Stage::Active => Ok(partition),
             Stage::Failed => Err(partition.broken()),
+            Stage::Creating(_) | Stage::Resetting(_) | Stage::Removing(_) => Err(partition.busy()),
+        }
+    }
+
+    /// A partition that has its IPUs, broken or not, or why there is none.
+    pub fn formed(&mut self, id: &str, now: Timestamp) -> Result<&Partition, Rejection> {
+        let partition = self.find(id, now)?;
+        match partition.stage {
+            Stage::Active | Stage::Failed => Ok(partition),
             Stage::Creating(_) | Stage::Resetting(_) | Stage::Removing(_) => Err(partition.busy()),
         }
     }

@@ -1,9 +1,11 @@
 //! What the parts of the simulator share: the pod, the orders and the journal, behind one lock.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use http::HeaderMap;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
@@ -24,6 +26,8 @@ pub struct World {
     pub journal: Journal,
     /// Which codes are sent.
     pub codes: Codes,
+    /// gRPC metadata without which no call is served, by name.
+    pub required: BTreeMap<String, String>,
 }
 
 /// The simulator's state, shared by its two ports.
@@ -35,14 +39,16 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server for `pod`, which is kept in `file` where there is one.
-    pub fn new(pod: Pod, file: Option<PathBuf>) -> Self {
+    /// A server for `pod`, which is kept in `file` where there is one, and serves callers who send
+    /// what is `required`.
+    pub fn new(pod: Pod, file: Option<PathBuf>, required: BTreeMap<String, String>) -> Self {
         Server {
             world: Mutex::new(World {
                 pod,
                 orders: Orders::default(),
                 journal: Journal::default(),
                 codes: Codes::default(),
+                required,
             }),
             down: watch::Sender::new(None),
             file,
@@ -108,6 +114,20 @@ impl Server {
     pub(super) async fn wait(&self, until: Timestamp) {
         let left = until.duration_since(Timestamp::now());
         tokio::time::sleep(Duration::try_from(left).unwrap_or_default()).await;
+    }
+
+    /// Why a caller who sends this is not served, where it is not.
+    pub(super) fn refuse_stranger(&self, headers: &HeaderMap) -> Option<tonic::Status> {
+        self.with(|world, _| {
+            let wrong = world.required.iter().find(|(name, value)| {
+                let given = headers.get(name.as_str());
+                given.is_none_or(|given| given.as_bytes() != value.as_bytes())
+            });
+            wrong.map(|(name, _)| {
+                let code = tonic::Code::from_i32(world.codes.stranger as i32);
+                tonic::Status::new(code, format!("the metadata {name} is not accepted"))
+            })
+        })
     }
 
     /// The status that a rejection is answered with.

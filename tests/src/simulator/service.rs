@@ -8,7 +8,8 @@ use proto::version_service_server::VersionService;
 use tokio_util::sync::CancellationToken;
 use tonic::{Extensions, Request, Response, Status};
 
-use super::faults::{Effects, LostReply, Method};
+use super::faults::{Effects, Lie, LostReply, Method};
+use super::lies::Twist;
 use super::pod::Rejection;
 use super::server::Server;
 use super::wire;
@@ -30,7 +31,7 @@ impl Service {
     }
 
     /// Serves one call: notes it, lets go wrong what was ordered, works, answers.
-    async fn serve<T>(
+    async fn serve<T: Twist>(
         &self,
         method: Method,
         partition: &str,
@@ -53,7 +54,10 @@ impl Service {
             return std::future::pending().await;
         }
         match result {
-            Ok(reply) => {
+            Ok(mut reply) => {
+                if let Some(lie) = effects.lie {
+                    reply.twist(lie);
+                }
                 call.end("ok");
                 Ok(Response::new(reply))
             }
@@ -123,8 +127,12 @@ impl UserService for Service {
                     largest: 0,
                 });
             }
+            let mut made = wanted.clone();
+            if effects.lie == Some(Lie::HalfTheSize) {
+                made.ipus /= 2;
+            }
             let until =
-                server.with(|world, now| world.pod.create(&wanted, effects.breaks.clone(), now))?;
+                server.with(|world, now| world.pod.create(&made, effects.breaks.clone(), now))?;
             server.wait(until).await;
             server.with(|world, now| world.pod.usable(&wanted.id, now).map(|_| ()))?;
             Ok(proto::CreatePartitionReply {
@@ -157,7 +165,11 @@ impl UserService for Service {
         let (_, extensions, request) = request.into_parts();
         let id = &request.partition_id;
         let work = async |server: &Server, _: &Effects| {
-            let until = server.with(|world, now| world.pod.reset(id, now))?;
+            let until = server.with(|world, now| {
+                let until = world.pod.reset(id, now)?;
+                world.pod.set_relocatable(id, request.relocatable, now)?;
+                Ok(until)
+            })?;
             server.wait(until).await;
             server.with(|world, now| world.pod.usable(id, now).map(|_| ()))?;
             Ok(proto::ResetPartitionReply {})
@@ -175,7 +187,7 @@ impl UserService for Service {
         let gcd = request.gcd_id.map(|gcd| gcd.id);
         let work = async |server: &Server, _: &Effects| {
             server.with(|world, now| {
-                let partition = world.pod.usable(id, now)?;
+                let partition = world.pod.formed(id, now)?;
                 let config = wire::ipuof_config(partition, gcd).ok_or_else(|| {
                     let count = partition.gcds;
                     Rejection::Invalid(format!("partition {id:?} has {count} GCDs, not {gcd:?}"))

@@ -15,6 +15,7 @@ const IPUS_PER_AGENT: u32 = 4;
 pub(super) fn wanted(request: proto::CreatePartitionRequest) -> Wanted {
     let requirements = request.requirements.unwrap_or_default();
     Wanted {
+        relocatable: request.relocatable,
         id: requirements.id,
         ipus: requirements.size,
         gcds: requirements.num_gcds,

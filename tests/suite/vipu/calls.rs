@@ -2,6 +2,7 @@
 
 use ipu_operator::vipu::Truth;
 use ipu_operator::vipu::model::{CreateRequest, Inventory, OperationState, ReadyState};
+use tests::simulator::World;
 use tests::simulator::faults::Method;
 use tests::simulator::pod::Timings;
 
@@ -28,7 +29,13 @@ async fn a_partition_is_made_seen_reset_and_removed() {
     assert_eq!((listed[0].id.as_str(), listed[0].ipus), ("p-1", 8));
     assert_eq!(listed[0].gcds, 2);
 
-    client.reset("p-1").await.unwrap();
+    let is_relocatable = || {
+        let partition = |world: &mut World, now| world.pod.partition("p-1", now).cloned();
+        simulator.server.with(partition).unwrap().relocatable
+    };
+    assert!(!is_relocatable());
+    client.reset("p-1", true).await.unwrap();
+    assert!(is_relocatable());
     assert_eq!(client.truth("p-1").await.unwrap(), Truth::Present(state));
     client.remove("p-1", false).await.unwrap();
     assert_eq!(client.truth("p-1").await.unwrap(), Truth::Absent);
@@ -39,8 +46,10 @@ async fn a_partition_is_made_seen_reset_and_removed() {
 async fn the_inventory_counts_partitions_of_everybody() {
     let simulator = pod1().await;
     let client = client(&simulator);
-    let inventory = |total, used| Inventory { total, used };
-    assert_eq!(client.inventory().await.unwrap(), inventory(16, 0));
+    assert_eq!(
+        client.inventory().await.unwrap(),
+        Inventory::new(16, vec![])
+    );
     client.create(&partition("p-1", 4)).await.unwrap();
     let by_hand = tests::simulator::pod::Wanted {
         id: "by-hand".to_owned(),
@@ -52,8 +61,14 @@ async fn the_inventory_counts_partitions_of_everybody() {
         .with(|world, now| world.pod.take(&by_hand, now))
         .unwrap();
     let counted = client.inventory().await.unwrap();
-    assert_eq!(counted, inventory(16, 6));
+    assert_eq!((counted.total, counted.used), (16, 6));
     assert_eq!((counted.free(), counted.largest_free()), (10, 8));
+    let held: Vec<_> = counted
+        .partitions
+        .iter()
+        .map(|p| (&*p.id, p.ipus))
+        .collect();
+    assert_eq!(held, [("by-hand", 2), ("p-1", 4)]);
 }
 
 #[tokio::test]

@@ -50,6 +50,10 @@ async fn every_code_is_told_apart_and_the_truth_is_the_same() {
                 assert_eq!(code, Code::from_i32(number));
                 assert_eq!(message, "no");
             }
+            VipuError::Denied { code, .. } => {
+                assert_eq!(code, Code::from_i32(number));
+                assert!([7, 16].contains(&number), "{name:?}");
+            }
             VipuError::OutcomeUnknown { source, .. } => {
                 assert_eq!(source.code(), Code::from_i32(number));
                 assert!([1, 2, 4, 10, 13, 14, 15].contains(&number), "{name:?}");
@@ -119,7 +123,7 @@ async fn a_reply_that_never_comes_ends_at_the_deadline_and_the_client_goes_on() 
         });
         let result = match number {
             1 => client.create(&partition("p-1", 4)).await,
-            2 => client.reset("p-1").await,
+            2 => client.reset("p-1", false).await,
             _ => client.remove("p-1", false).await,
         };
         let error = result.unwrap_err();

@@ -3,28 +3,36 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_operator::partition::fleet::Fleet;
+use ipu_operator::partition::node_labels::node_labels;
 use ipu_operator::vipu::inventory::Report;
 use ipu_operator::vipu::model::Inventory;
 use ipu_operator::vipu::registry::KEY;
-use ipu_operator::vipu::{Deadlines, Inventories, Registry};
+use ipu_operator::vipu::{Deadlines, Inventories, Registry, Truth};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::watcher::Event;
-use tests::simulator::faults::{Down, Method, Order};
+use tests::simulator::codes::CodeName;
+use tests::simulator::faults::{Down, Fail, LostReply, Method, Order};
 use tests::simulator::{Options, Simulator};
+use tests::wait::{self, Seen};
 
 use super::{partition, pod1};
 
 const LONG: Duration = Duration::from_hours(1);
 
-async fn listing(simulators: &[&Simulator]) -> (Arc<Registry>, Inventories) {
+fn config_map(simulators: &[&Simulator]) -> ConfigMap {
     let entries: Vec<_> = simulators
         .iter()
         .map(|simulator| format!("{}:ipunode=any", simulator.address))
         .collect();
-    let object = ConfigMap {
+    ConfigMap {
         data: Some([(KEY.to_owned(), entries.join(","))].into()),
         ..ConfigMap::default()
-    };
+    }
+}
+
+async fn listing(simulators: &[&Simulator]) -> (Arc<Registry>, Inventories) {
+    let object = config_map(simulators);
     let registry = Arc::new(Registry::new(Deadlines::default()));
     registry
         .follow(futures::stream::iter([Ok(Event::Apply(object))]))
@@ -127,4 +135,100 @@ async fn a_reader_who_gives_up_leaves_the_others_theirs() {
         .unwrap_err();
     pod1.server.with(|world, _| world.orders.cancel(slow));
     assert_eq!(free(&inventories.all(LONG).await), [Some(16)]);
+}
+
+fn version_reads(simulator: &Simulator) -> usize {
+    let calls = simulator.server.calls(0);
+    let reads = calls.iter().filter(|c| c.method == Method::GetVersion);
+    reads.count()
+}
+
+/// The version is asked for at first and after trouble, not with each inventory.
+#[tokio::test]
+async fn the_version_is_read_seldom_and_told_with_each_report() {
+    let pod1 = pod1().await;
+    let (registry, inventories) = listing(&[&pod1]).await;
+    let entry = registry.known().entries[0].clone();
+    for _ in 0..5 {
+        let report = inventories.of(&entry, Duration::ZERO).await;
+        assert_eq!(report.version.as_deref(), Some("1.18.0"));
+    }
+    assert_eq!((reads(&pod1), version_reads(&pod1)), (5, 1));
+    pod1.server.order(Order {
+        times: Some(1),
+        fail: Some(Fail {
+            code: CodeName::Internal,
+            message: String::new(),
+        }),
+        ..Order::on(Method::ListPartitions)
+    });
+    let report = inventories.of(&entry, Duration::ZERO).await;
+    assert!(report.inventory.is_err());
+    assert_eq!(report.version.as_deref(), Some("1.18.0"), "as it was last");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_tell_its_version_is_none_the_worse() {
+    let pod1 = pod1().await;
+    let (_, inventories) = listing(&[&pod1]).await;
+    pod1.server.order(Order {
+        fail: Some(Fail {
+            code: CodeName::Unimplemented,
+            message: String::new(),
+        }),
+        ..Order::on(Method::GetVersion)
+    });
+    let reports = inventories.all(LONG).await;
+    assert_eq!(free(&reports), [Some(16)]);
+    assert_eq!(reports[0].version, None);
+    // Nor is one that never answers the question: the inventory does not wait for it for long.
+    let pod2 = Simulator::start(Options::quick("pod2", 16)).await.unwrap();
+    let (_, inventories) = listing(&[&pod2]).await;
+    pod2.server.order(Order {
+        lose_reply: Some(LostReply::Hang),
+        ..Order::on(Method::GetVersion)
+    });
+    assert_eq!(free(&inventories.all(LONG).await), [Some(16)]);
+}
+
+/// An edit of the list counts with the next look; what was made on a controller that has left the
+/// list can still be reached, and nothing new is put there.
+#[tokio::test]
+async fn a_controller_that_leaves_the_list_is_reached_and_not_offered() {
+    let pod1 = pod1().await;
+    let pod2 = Simulator::start(Options::quick("pod2", 64)).await.unwrap();
+    let registry = Arc::new(Registry::new(Deadlines::default()));
+    let fleet = Fleet::new(registry.clone(), node_labels().0);
+    let (edits, events) = futures::channel::mpsc::unbounded();
+    let follower = registry.clone();
+    tokio::spawn(async move { follower.follow(events).await });
+    let edit = |simulators: &[&Simulator]| {
+        let event = Ok(Event::Apply(config_map(simulators)));
+        edits.unbounded_send(event).unwrap();
+    };
+    let offered = async || {
+        let views = fleet.views().await;
+        views.iter().map(|view| view.total_ipus).collect::<Vec<_>>()
+    };
+
+    edit(&[&pod1, &pod2]);
+    let both = async || Seen::when(offered().await, |offered| offered == &[16, 64]);
+    wait::eventually("both are offered", both).await;
+    let left = fleet.controllers()[0].clone();
+    let client = fleet.client(&left).unwrap();
+    client.create(&partition("p-1", 4)).await.unwrap();
+
+    edit(&[&pod2]);
+    let one = async || Seen::when(offered().await, |offered| offered == &[64]);
+    wait::eventually("only the second is offered", one).await;
+    let client = fleet.client(&left).unwrap();
+    assert!(matches!(
+        client.truth("p-1").await.unwrap(),
+        Truth::Present(_)
+    ));
+    client.remove("p-1", false).await.unwrap();
+    assert_eq!(client.truth("p-1").await.unwrap(), Truth::Absent);
+    let reports = fleet.reports().await;
+    assert_eq!(reports.len(), 1);
+    assert_eq!(reports[0].version.as_deref(), Some("1.18.0"));
 }

@@ -32,6 +32,7 @@ pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
                 gang_size: (job.launcher.is_some() && job.instances > 1).then_some(job.instances),
                 // What runs under it could not be started again elsewhere.
                 stays: job.launcher.is_some() && !job.restart.replaces_a_lost_run(),
+                relocatable: job.relocatable,
                 node_selector: job.template.spec.node_selector.clone().unwrap_or_default(),
             },
             reset_generation: 0,

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::fixtures::settings;
 use super::world::{controller, environment};
 use crate::api::ipujob::IPUJob;
-use crate::job::build::{PodSettings, launcher, workers};
+use crate::job::build::{PodSettings, launcher, partitions, workers};
 use crate::job::facts::partition::Held;
 
 fn held() -> Held {
@@ -42,6 +42,26 @@ fn host_network_brings_dns_and_privilege_and_off_brings_neither() {
     let spec = worker(&job, &settings(), 0).spec.unwrap();
     assert_eq!((spec.host_network, spec.dns_policy), (None, None));
     assert_eq!(spec.containers[1].security_context, None);
+}
+
+#[test]
+fn annotations_ask_for_partitions_of_another_kind() {
+    use crate::names::{RECONFIGURABLE_ANNOTATION, RELOCATABLE_ANNOTATION};
+    let asked = |annotations: &[(&str, &str)]| {
+        let mut job = IPUJob::sample();
+        job.metadata.annotations = Some(
+            annotations
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+        );
+        let options = partitions::partition(&job.valid(), 0).spec.options;
+        (options.reconfigurable, options.relocatable)
+    };
+    assert_eq!(asked(&[]), (false, false));
+    assert_eq!(asked(&[(RECONFIGURABLE_ANNOTATION, "true")]), (true, false));
+    assert_eq!(asked(&[(RELOCATABLE_ANNOTATION, "true")]), (false, true));
+    assert_eq!(asked(&[(RELOCATABLE_ANNOTATION, "yes")]), (false, false));
 }
 
 #[test]

@@ -120,6 +120,34 @@ fn of_two_entries_for_one_controller_the_first_counts() {
 }
 
 #[test]
+fn a_thousand_entries_with_some_bad_ones_are_a_thousand_less_those() {
+    let mut lines: Vec<String> = (1..=1_000)
+        .map(|number| format!("- pod{number}:8090:ipunode=pod{number}"))
+        .collect();
+    assert_eq!(parse(&lines.join("\n")).entries.len(), 1_000);
+    lines[99] = "- pod100:8090".to_owned();
+    lines[499] = "- pod7:8090:ipunode=pod500".to_owned();
+    lines[799] = "- ".to_owned();
+    lines[899] = String::new();
+    let list = parse(&lines.join("\n"));
+    assert_eq!(list.entries.len(), 996);
+    assert_eq!(list.entries[995].name, "pod1000:8090");
+    let problems: Vec<_> = list.problems.iter().map(ToString::to_string).collect();
+    let no_label = "it has no node label; write host:port:key=value, where nodes that reach the \
+                    controller carry the label key=value";
+    assert_eq!(
+        problems,
+        [
+            format!("entry 100 on line 100 of controllers.yaml, \"pod100:8090\": {no_label}"),
+            "entry 500 on line 500 of controllers.yaml, \"pod7:8090:ipunode=pod500\": pod7:8090 is entry 7 already, \
+             which counts; remove one of the two"
+                .to_owned(),
+            format!("entry 800 on line 800 of controllers.yaml, \"-\": {no_label}"),
+        ]
+    );
+}
+
+#[test]
 fn a_long_line_of_garbage_is_cut_in_the_message() {
     let list = parse(&"é".repeat(100_000));
     assert_eq!(list.problems[0].text.chars().count(), SHOWN_MAX + 1);

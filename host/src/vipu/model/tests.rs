@@ -30,7 +30,7 @@ fn what_is_free_is_counted_and_the_largest_partition_is_a_power_of_two() {
             .iter()
             .map(|&ipus| listed("p", ipus, ReadyState::Active))
             .collect();
-        let inventory = Inventory::new(total, &partitions);
+        let inventory = Inventory::new(total, partitions);
         assert_eq!(inventory.free(), free, "{total} {ipus:?}");
         assert_eq!(inventory.largest_free(), largest, "{total} {ipus:?}");
     }
@@ -42,22 +42,30 @@ fn a_removed_partition_uses_nothing_and_a_broken_one_does() {
         listed("gone", 4, ReadyState::Removed),
         listed("broken", 8, ReadyState::Error),
     ];
-    assert_eq!(Inventory::new(16, &partitions).used, 8);
+    assert_eq!(Inventory::new(16, partitions.to_vec()).used, 8);
 }
 
 #[test]
 fn ipus_are_counted_over_all_agents() {
-    let entry = |numbers: &[u32]| proto::list_ipu_attributes_reply::Entry {
-        agent: "ag".to_owned(),
+    let entry = |agent: &str, numbers: &[u32]| proto::list_ipu_attributes_reply::Entry {
+        agent: agent.to_owned(),
         ipu_attributes: numbers
             .iter()
             .map(|&number| (number, Default::default()))
             .collect(),
     };
     let reply = proto::ListIpuAttributesReply {
-        entries: vec![entry(&[0, 1, 2, 3]), entry(&[]), entry(&[0, 1])],
+        entries: vec![
+            entry("ag1", &[0, 1, 2, 3]),
+            entry("ag2", &[]),
+            entry("ag3", &[0, 1]),
+            // Told twice, in part.
+            entry("ag3", &[1, 2]),
+            entry("", &[0]),
+            entry("", &[0]),
+        ],
     };
-    assert_eq!(total_ipus(&reply), 6);
+    assert_eq!(total_ipus(&reply), 9);
     assert_eq!(total_ipus(&proto::ListIpuAttributesReply::default()), 0);
 }
 
@@ -77,6 +85,75 @@ fn unset_fields_and_unknown_states_are_undefined_not_errors() {
         partition,
         listed("", 0, ReadyState::Undefined).without_gcds()
     );
+}
+
+#[test]
+fn a_partition_that_is_listed_twice_counts_once_as_the_larger() {
+    use proto::PartitionReadyState::{PsActive, PsRemoved};
+    let partition = |id: &str, ipus: usize, state: proto::PartitionReadyState| proto::Partition {
+        id: id.to_owned(),
+        spec: Some(proto::PartitionSpec {
+            ipus: vec![Default::default(); ipus],
+            ..Default::default()
+        }),
+        ready_state: state.into(),
+        ..Default::default()
+    };
+    let table = [
+        ([("p", 4, PsActive), ("p", 8, PsActive)], vec![("p", 8)]),
+        ([("p", 8, PsActive), ("p", 4, PsActive)], vec![("p", 8)]),
+        ([("p", 8, PsRemoved), ("p", 4, PsActive)], vec![("p", 4)]),
+        ([("p", 4, PsActive), ("p", 8, PsRemoved)], vec![("p", 4)]),
+        (
+            [("", 1, PsActive), ("q", 1, PsActive)],
+            vec![("", 1), ("q", 1)],
+        ),
+        ([("p", 8, PsRemoved), ("q", 1, PsActive)], vec![("q", 1)]),
+    ];
+    for (twice, expected) in table {
+        let partitions = twice.map(|(id, ipus, state)| partition(id, ipus, state));
+        let reply = proto::ListPartitionsReply {
+            partitions: partitions.to_vec(),
+        };
+        let inventory = Inventory::new(16, super::listed(reply));
+        let kept = inventory.partitions.iter();
+        let kept: Vec<_> = kept.map(|one| (one.id.as_str(), one.ipus)).collect();
+        assert_eq!(kept, expected, "{twice:?}");
+        let used: u32 = expected.iter().map(|(_, ipus)| ipus).sum();
+        assert_eq!(inventory.used, used);
+    }
+}
+
+#[test]
+fn an_inventory_counts_all_and_keeps_what_memory_allows() {
+    let many = vec![listed("p", 2, ReadyState::Active); PARTITIONS_MAX + 10];
+    let inventory = Inventory::new(u32::MAX, many);
+    assert_eq!(inventory.partitions.len(), PARTITIONS_MAX);
+    assert_eq!(
+        usize::try_from(inventory.used).unwrap(),
+        2 * (PARTITIONS_MAX + 10)
+    );
+    let long = proto::Partition {
+        id: "é".repeat(100_000),
+        ..Default::default()
+    };
+    assert_eq!(ListedPartition::from(long).id, "é".repeat(TEXT_MAX));
+}
+
+#[test]
+fn a_partition_of_another_size_is_told_and_one_that_is_not_described_is_not() {
+    let config = |devices| GcdConfig {
+        devices: vec![Device::from(proto::IpuofDevice::default()); devices],
+    };
+    assert_eq!(misfit(&config(4), 8, 2), None);
+    assert_eq!(
+        misfit(&config(2), 4, 1).unwrap(),
+        "made with 2 IPUs for GCD 0, 4 were asked"
+    );
+    // Nothing was told, or nothing can be expected.
+    assert_eq!(misfit(&config(0), 4, 1), None);
+    assert_eq!(misfit(&config(2), 4, 0), None);
+    assert_eq!(misfit(&config(1), 4, 3), None);
 }
 
 #[test]
@@ -104,10 +181,11 @@ fn a_create_request_leaves_to_the_server_what_nobody_asked_for() {
         gcds: 2,
         replicas: None,
         reconfigurable: false,
+        relocatable: false,
     };
-    let requirements = proto::CreatePartitionRequest::from(&request)
-        .requirements
-        .unwrap();
+    let sent = proto::CreatePartitionRequest::from(&request);
+    assert!(!sent.relocatable);
+    let requirements = sent.requirements.unwrap();
     let expected = proto::PartitionRequirements {
         id: "p-1".to_owned(),
         size: 4,

@@ -1,0 +1,217 @@
+//! A controller that lies: what is believed of it, and that nothing of it is ever adopted.
+
+use std::sync::Arc;
+
+use ipu_operator::partition::fleet::Fleet;
+use ipu_operator::partition::node_labels::node_labels;
+use ipu_operator::vipu::model::{Inventory, ReadyState};
+use ipu_operator::vipu::troubles::Troubles;
+use ipu_operator::vipu::{Deadlines, Registry, Truth, VipuClient, VipuError};
+use jiff::Timestamp;
+use tests::simulator::Simulator;
+use tests::simulator::faults::{Lie, Method, Order};
+use tests::simulator::pod::{Pod, Rejection};
+
+use super::{client, partition, pod1};
+
+const EVERY_LIE: [Lie; 9] = [
+    Lie::UnknownEnums,
+    Lie::OtherId,
+    Lie::HalfTheSize,
+    Lie::Twice,
+    Lie::Nothing,
+    Lie::EmptyTexts,
+    Lie::HugeTexts,
+    Lie::HugeNumbers,
+    Lie::Bare,
+];
+
+/// Lets every call lie so until the next one.
+fn lie(simulator: &Simulator, lie: Lie) {
+    simulator.server.clear();
+    simulator.server.order(Order {
+        lie: Some(lie),
+        ..Order::default()
+    });
+}
+
+fn lie_on(simulator: &Simulator, method: Method, lie: Lie) {
+    simulator.server.order(Order {
+        lie: Some(lie),
+        ..Order::on(method)
+    });
+}
+
+async fn scene() -> (Simulator, VipuClient) {
+    let simulator = pod1().await;
+    let client = client(&simulator);
+    client.create(&partition("p-1", 4)).await.unwrap();
+    client.create(&partition("p-2", 2)).await.unwrap();
+    (simulator, client)
+}
+
+#[tokio::test]
+async fn an_answer_about_another_partition_is_no_answer() {
+    let (simulator, client) = scene().await;
+    lie_on(&simulator, Method::GetPartitionStatus, Lie::OtherId);
+    let error = client.status("p-1").await.unwrap_err();
+    assert!(matches!(error, VipuError::OtherPartition { .. }), "{error}");
+    assert_eq!(
+        error.reason(),
+        "its answer to GetPartitionStatus is about partition \"somebody-elses\", not \"p-1\""
+    );
+    // The list decides, as where the status is refused.
+    let Truth::Present(state) = client.truth("p-1").await.unwrap() else {
+        panic!("the list shows it");
+    };
+    assert_eq!(state.ready_state, ReadyState::Active);
+    assert_eq!(client.truth("p-9").await.unwrap(), Truth::Absent);
+
+    lie_on(&simulator, Method::CreatePartition, Lie::OtherId);
+    let error = client.create(&partition("p-3", 1)).await.unwrap_err();
+    assert!(matches!(error, VipuError::OtherPartition { .. }), "{error}");
+    simulator.server.clear();
+    assert!(matches!(
+        client.truth("p-3").await.unwrap(),
+        Truth::Present(_)
+    ));
+    assert_eq!(client.truth("somebody-elses").await.unwrap(), Truth::Absent);
+}
+
+#[tokio::test]
+async fn unknown_enums_are_undefined() {
+    let (simulator, client) = scene().await;
+    lie(&simulator, Lie::UnknownEnums);
+    let state = client.status("p-1").await.unwrap();
+    assert_eq!(state.ready_state, ReadyState::Undefined);
+    let listed = client.list().await.unwrap();
+    assert_eq!(listed.len(), 2);
+    assert!(
+        listed
+            .iter()
+            .all(|one| one.ready_state == ReadyState::Undefined)
+    );
+    assert_eq!(client.inventory().await.unwrap().used, 6);
+}
+
+#[tokio::test]
+async fn what_is_listed_twice_counts_once() {
+    let (simulator, client) = scene().await;
+    let honest = client.inventory().await.unwrap();
+    lie(&simulator, Lie::Twice);
+    assert_eq!(client.inventory().await.unwrap(), honest);
+    assert_eq!((honest.total, honest.used), (16, 6));
+}
+
+#[tokio::test]
+async fn huge_texts_are_cut_and_empty_ones_are_harmless() {
+    let (simulator, client) = scene().await;
+    lie(&simulator, Lie::HugeTexts);
+    let listed = client.list().await.unwrap();
+    assert!(listed.iter().all(|one| one.id.chars().count() == 256));
+    assert_eq!(client.version().await.unwrap().chars().count(), 256);
+    let error = client.status("p-1").await.unwrap_err();
+    assert!(error.reason().len() < 1_000, "{error}");
+    lie(&simulator, Lie::EmptyTexts);
+    assert!(client.list().await.unwrap()[0].id.is_empty());
+    assert!(client.status("p-1").await.is_ok());
+    assert!(client.create(&partition("p-3", 1)).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_partition_that_vanishes_from_the_list_is_still_told_by_its_status() {
+    let (simulator, client) = scene().await;
+    lie(&simulator, Lie::Nothing);
+    assert_eq!(client.inventory().await.unwrap(), Inventory::default());
+    assert!(matches!(
+        client.truth("p-1").await.unwrap(),
+        Truth::Present(_)
+    ));
+    lie(&simulator, Lie::Bare);
+    assert!(matches!(
+        client.truth("p-1").await.unwrap(),
+        Truth::Present(_)
+    ));
+    assert_eq!(client.inventory().await.unwrap().total, 0);
+}
+
+#[tokio::test]
+async fn a_partition_of_another_size_is_found_out() {
+    let (simulator, client) = scene().await;
+    assert_eq!(client.misfit("p-1", 4, 1).await, None);
+    lie(&simulator, Lie::HalfTheSize);
+    client.create(&partition("p-3", 4)).await.unwrap();
+    assert_eq!(
+        client.misfit("p-3", 4, 1).await.unwrap(),
+        "made with 2 IPUs for GCD 0, 4 were asked"
+    );
+    // A controller that does not tell says nothing against a partition.
+    for silence in [Lie::Bare, Lie::Nothing] {
+        lie(&simulator, silence);
+        assert_eq!(client.misfit("p-3", 4, 1).await, None);
+    }
+    simulator.server.clear();
+    assert_eq!(client.misfit("p-9", 4, 1).await, None);
+}
+
+/// Whatever the lie, calls end, and what is counted stays within what there can be.
+#[tokio::test]
+async fn no_lie_stops_the_client() {
+    let (simulator, client) = scene().await;
+    for (number, told) in EVERY_LIE.into_iter().enumerate() {
+        lie(&simulator, told);
+        let id = format!("p-lie-{number}");
+        let created = client.create(&partition(&id, 2)).await;
+        let status = client.status(&id).await;
+        let inventory = client.inventory().await.unwrap();
+        assert!(inventory.total <= 16 && inventory.used <= 16, "{told:?}");
+        assert!(inventory.largest_free() <= 16, "{told:?}");
+        assert!(client.devices(&id, 1).await.len() <= 4, "{told:?}");
+        // Taken for what they say, or refused: either way with words of bounded length.
+        for reason in [created.err(), status.err()].into_iter().flatten() {
+            assert!(reason.reason().len() < 1_000, "{told:?}: {reason}");
+        }
+        client.remove(&id, true).await.unwrap();
+        simulator.server.clear();
+        assert_eq!(client.truth(&id).await.unwrap(), Truth::Absent, "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_ipu_that_keeps_failing_shows_up_on_its_controller() {
+    let (simulator, client) = scene().await;
+    let registry = Arc::new(Registry::new(Deadlines::default()));
+    let fleet = Fleet::new(registry, node_labels().0);
+    let look = async |id: &str| {
+        let truth = client.truth(id).await.unwrap();
+        fleet.note(&client, id, 1, &truth).await;
+    };
+    let with_pod = |work: &dyn Fn(&mut Pod, Timestamp) -> Result<(), Rejection>| {
+        let done = simulator
+            .server
+            .with(|world, now| work(&mut world.pod, now));
+        done.unwrap();
+    };
+    look("p-1").await;
+    assert_eq!(fleet.troubles(client.name()), Troubles::default());
+    for _ in 0..3 {
+        with_pod(&|pod, now| pod.break_down("p-1", "link lost", false, now));
+        look("p-1").await;
+        look("p-1").await;
+        client.reset("p-1", false).await.unwrap();
+        look("p-1").await;
+    }
+    with_pod(&|pod, now| pod.break_down("p-2", "link lost", false, now));
+    look("p-2").await;
+    with_pod(&|pod, now| pod.auto_reset("p-2", now).map(|_| ()));
+    look("p-2").await;
+    let troubles = fleet.troubles(client.name());
+    assert_eq!((troubles.failed_partitions, troubles.auto_resets), (4, 1));
+    let failures: Vec<_> = troubles.devices.iter().map(|one| one.failures).collect();
+    assert_eq!(failures, [3, 3, 3, 3, 1, 1]);
+    assert_eq!(
+        troubles.devices[0].device,
+        "IPU 0 of 10.1.0.1 (chip sim-00000000)"
+    );
+    assert_eq!(fleet.troubles("pod9:8090"), Troubles::default());
+}

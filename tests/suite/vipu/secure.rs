@@ -1,0 +1,350 @@
+//! TLS and credentials towards a V-IPU controller: what is accepted, what is refused with which words,
+//! and files that change while the process runs.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use ipu_operator::vipu::access::AccessError;
+use ipu_operator::vipu::{AccessFiles, AccessOptions, Deadlines, Registry, VipuClient, VipuError};
+use tempfile::TempDir;
+use tests::lab::pki::{self, Identity, Pki};
+use tests::simulator::tls::TlsFiles;
+use tests::simulator::{Options, Simulator};
+use tests::wait;
+use tokio_util::sync::CancellationToken;
+
+use super::partition;
+
+const KEY: &str = "a-key-that-nobody-guesses";
+
+/// A Secret's volume as a kubelet lays it out: files are links through `..data`, which is swapped.
+struct Volume {
+    folder: TempDir,
+    swaps: u32,
+}
+
+impl Volume {
+    fn new(files: &[(&str, &[u8])]) -> Self {
+        let mut volume = Volume {
+            folder: tempfile::tempdir().unwrap(),
+            swaps: 0,
+        };
+        volume.swap(files);
+        volume
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn swap(&mut self, files: &[(&str, &[u8])]) {
+        self.swaps += 1;
+        let fresh = self.path().join(format!("..{}", self.swaps));
+        fs::create_dir(&fresh).unwrap();
+        for (name, content) in files {
+            fs::write(fresh.join(name), content).unwrap();
+            let link = self.path().join(name);
+            if !link.is_symlink() {
+                symlink(Path::new("..data").join(name), link).unwrap();
+            }
+        }
+        let next = self.path().join("..data_tmp");
+        symlink(fresh.file_name().unwrap(), &next).unwrap();
+        fs::rename(next, self.path().join("..data")).unwrap();
+    }
+}
+
+struct Scene {
+    folder: TempDir,
+    pki: Pki,
+    simulator: Simulator,
+}
+
+impl Scene {
+    /// A pod that speaks TLS, and serves callers with a certificate of its authority and the key.
+    async fn new(name: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let pki = Pki::make(folder.path()).unwrap();
+        let server = pki.server("server", "pod1", None, &[name]).unwrap();
+        let simulator = Simulator::start(Options {
+            tls: Some(TlsFiles {
+                certificate: server.certificate,
+                key: server.key,
+                client_ca: Some(pki::cluster_ca(folder.path())),
+            }),
+            required: BTreeMap::from([
+                ("user-id".to_owned(), "operator".to_owned()),
+                ("api-key".to_owned(), KEY.to_owned()),
+            ]),
+            ..Options::quick("pod1", 16)
+        });
+        Scene {
+            simulator: simulator.await.unwrap(),
+            folder,
+            pki,
+        }
+    }
+
+    fn ca(&self) -> Vec<u8> {
+        fs::read(pki::cluster_ca(self.folder.path())).unwrap()
+    }
+
+    fn identity(&self) -> (Vec<u8>, Vec<u8>) {
+        read(&self.pki.client("operator", None).unwrap())
+    }
+
+    /// What the operator has to hold to be served.
+    fn volumes(&self) -> (Volume, Volume) {
+        let (certificate, key) = self.identity();
+        let tls = Volume::new(&[
+            ("ca.crt", &self.ca()),
+            ("tls.crt", &certificate),
+            ("tls.key", &key),
+        ]);
+        (tls, credentials(KEY))
+    }
+
+    /// A client with what is in the files now.
+    async fn client(&self, options: AccessOptions) -> VipuClient {
+        let access = AccessFiles::open(options).await.unwrap().subscribe();
+        let controller = self.simulator.controller("pod1");
+        VipuClient::with_access(&controller, Deadlines::default(), access).unwrap()
+    }
+}
+
+fn read(identity: &Identity) -> (Vec<u8>, Vec<u8>) {
+    let certificate = fs::read(&identity.certificate).unwrap();
+    (certificate, fs::read(&identity.key).unwrap())
+}
+
+fn credentials(key: &str) -> Volume {
+    Volume::new(&[("user-id", b"operator\n"), ("api-key", key.as_bytes())])
+}
+
+fn options(tls: &Volume, credentials: &Volume) -> AccessOptions {
+    AccessOptions {
+        vipu_tls_dir: Some(tls.path().to_owned()),
+        vipu_credentials_dir: Some(credentials.path().to_owned()),
+        ..AccessOptions::default()
+    }
+}
+
+#[tokio::test]
+async fn every_call_is_served_over_tls_with_the_right_certificate_and_key() {
+    let scene = Scene::new("127.0.0.1").await;
+    let (tls, credentials) = scene.volumes();
+    let client = scene.client(options(&tls, &credentials)).await;
+    client.create(&partition("p-1", 4)).await.unwrap();
+    client.reset("p-1", false).await.unwrap();
+    assert!(client.status("p-1").await.is_ok());
+    assert_eq!(
+        client.ipuof_config("p-1", 0).await.unwrap().devices.len(),
+        4
+    );
+    assert_eq!(client.inventory().await.unwrap().used, 4);
+    assert_eq!(client.version().await.unwrap(), "1.18.0");
+    client.remove("p-1", false).await.unwrap();
+    let shown = format!("{client:?}");
+    assert!(
+        !shown.contains(KEY) && !shown.contains("PRIVATE"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn what_a_controller_does_not_accept_is_told_with_who_has_to_mend_it() {
+    let scene = Scene::new("127.0.0.1").await;
+    let other = Scene::new("127.0.0.1").await;
+    let (tls, right_key) = scene.volumes();
+    let (certificate, key) = other.identity();
+    let ca = scene.ca();
+    let alone = Volume::new(&[("ca.crt", &ca)]);
+    let strangers = Volume::new(&[
+        ("ca.crt", &ca),
+        ("tls.crt", &certificate),
+        ("tls.key", &key),
+    ]);
+    let wrong_ca = Volume::new(&[("ca.crt", &other.ca())]);
+    let wrong_key = credentials("guessed");
+    let only_user = Volume::new(&[("user-id", b"operator")]);
+    let renamed = AccessOptions {
+        vipu_api_key_metadata: "x-key".to_owned(),
+        ..options(&tls, &right_key)
+    };
+    let misnamed = AccessOptions {
+        vipu_tls_server_name: Some("pod2.example".to_owned()),
+        ..options(&tls, &right_key)
+    };
+    let denied = "does not let the operator do ListPartitions; the admin has to mend the operator's \
+                  credentials, and it is no lack of room: the metadata api-key is not accepted";
+    let table = [
+        (AccessOptions::default(), "ListPartitions got no answer"),
+        (
+            options(&alone, &right_key),
+            "ListPartitions got no answer: received fatal alert",
+        ),
+        (
+            options(&strangers, &right_key),
+            "ListPartitions got no answer: received fatal alert",
+        ),
+        (
+            options(&wrong_ca, &right_key),
+            "it cannot be reached over TLS, which the admin has to mend: invalid peer certificate",
+        ),
+        (
+            misnamed,
+            "it cannot be reached over TLS, which the admin has to mend: invalid peer certificate",
+        ),
+        (options(&tls, &wrong_key), denied),
+        (options(&tls, &only_user), denied),
+        (renamed, denied),
+    ];
+    for (options, words) in table {
+        let shown = format!("{options:?}");
+        let client = scene.client(options).await;
+        let reason = client.list().await.unwrap_err().reason();
+        assert!(reason.contains(words), "{shown}: {reason}");
+        assert!(!reason.contains(KEY), "{reason}");
+        // What a controller does not let be seen is not known to be absent.
+        client.truth("p-1").await.unwrap_err();
+    }
+}
+
+#[tokio::test]
+async fn one_name_can_stand_in_every_controllers_certificate() {
+    let scene = Scene::new("v-ipu.example").await;
+    let (tls, credentials) = scene.volumes();
+    let client = scene.client(options(&tls, &credentials)).await;
+    let reason = client.list().await.unwrap_err().reason();
+    assert!(reason.contains("invalid peer certificate"), "{reason}");
+    let named = AccessOptions {
+        vipu_tls_server_name: Some("v-ipu.example".to_owned()),
+        ..options(&tls, &credentials)
+    };
+    assert!(scene.client(named).await.list().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn renewed_files_are_used_without_a_restart_and_bad_ones_leave_the_last() {
+    let scene = Scene::new("127.0.0.1").await;
+    let (mut tls, mut keys) = scene.volumes();
+    let mut files = AccessFiles::open(options(&tls, &keys)).await.unwrap();
+    let controller = scene.simulator.controller("pod1");
+    let client =
+        VipuClient::with_access(&controller, Deadlines::default(), files.subscribe()).unwrap();
+    client.create(&partition("p-1", 4)).await.unwrap();
+
+    let (ca, (certificate, key)) = (scene.ca(), scene.identity());
+    let strangers_key = Scene::new("127.0.0.1").await.identity().1;
+    keys.swap(&[("user-id", b"operator"), ("api-key", b"of today")]);
+    // Nothing of the new files is used while any of them is bad, and the last ones still serve.
+    for (certificate, key) in [
+        (&certificate[..40], &*key),
+        (&certificate, &key[..key.len() / 2]),
+        (b"", &key),
+        (b"\xff\x00", &key),
+        (&certificate, &strangers_key),
+    ] {
+        tls.swap(&[("ca.crt", &ca), ("tls.crt", certificate), ("tls.key", key)]);
+        files.look().await;
+        assert_eq!(client.list().await.unwrap().len(), 1);
+    }
+    fs::remove_file(tls.path().join("..data")).unwrap();
+    files.look().await;
+    assert_eq!(client.list().await.unwrap().len(), 1);
+
+    tls.swap(&[
+        ("ca.crt", &ca),
+        ("tls.crt", &certificate),
+        ("tls.key", &key),
+    ]);
+    scene.simulator.server.with(|world, _| {
+        let today = "of today".to_owned();
+        world.required.insert("api-key".to_owned(), today);
+    });
+    client.list().await.unwrap_err();
+    files.look().await;
+    assert_eq!(client.list().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn files_that_are_bad_at_the_start_hold_every_call_back_until_they_are_mended() {
+    let scene = Scene::new("127.0.0.1").await;
+    let (certificate, key) = scene.identity();
+    let ca = scene.ca();
+    let mut tls = Volume::new(&[("tls.crt", &certificate), ("tls.key", &key)]);
+    let keys = credentials(KEY);
+    let files = AccessFiles::open(options(&tls, &keys)).await.unwrap();
+    let registry = Registry::with_access(Deadlines::default(), files.subscribe());
+    tokio::spawn(files.follow(CancellationToken::new()));
+    let client = registry
+        .client(&scene.simulator.controller("pod1"))
+        .unwrap();
+    let error = client.create(&partition("p-1", 4)).await.unwrap_err();
+    assert!(matches!(error, VipuError::Access { .. }), "{error:?}");
+    let file = tls.path().join("ca.crt");
+    let expected = format!(
+        "the admin has to mend how it is spoken to: failed to find {}: put it into the Secret that is \
+         mounted there, by which V-IPU controllers are known",
+        file.display()
+    );
+    assert_eq!(error.reason(), expected);
+    assert!(matches!(
+        client.truth("p-1").await,
+        Err(VipuError::Access { .. })
+    ));
+    assert!(scene.simulator.server.calls(0).is_empty());
+
+    tls.swap(&[
+        ("ca.crt", &ca),
+        ("tls.crt", &certificate),
+        ("tls.key", &key),
+    ]);
+    wait::eventually("the controller serves the client", async || {
+        client.list().await.map_err(|error| error.reason())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_option_that_can_never_be_right_is_an_error_at_once() {
+    let named = |user: &str, key: &str| AccessOptions {
+        vipu_user_id_metadata: user.to_owned(),
+        vipu_api_key_metadata: key.to_owned(),
+        ..AccessOptions::default()
+    };
+    for bad in [
+        "",
+        "User",
+        "user id",
+        "user-bin",
+        "grpc-user",
+        "te",
+        ":path",
+        "user\n",
+    ] {
+        let error = AccessFiles::open(named(bad, "api-key")).await.unwrap_err();
+        assert!(matches!(error, AccessError::MetadataName { .. }), "{bad:?}");
+        let text = error.to_string();
+        assert!(text.contains(&format!("{bad:?}")), "{text}");
+    }
+    let error = AccessFiles::open(named("key", "key")).await.unwrap_err();
+    assert!(matches!(error, AccessError::SameName { .. }), "{error}");
+    let misnamed = AccessOptions {
+        vipu_tls_server_name: Some("pod 1".to_owned()),
+        ..AccessOptions::default()
+    };
+    let error = AccessFiles::open(misnamed).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "failed to use \"pod 1\" as the name of a TLS server: write a DNS name or an IP address"
+    );
+    let nowhere = AccessOptions {
+        vipu_tls_dir: Some(PathBuf::from("/nonexistent")),
+        ..AccessOptions::default()
+    };
+    let files = AccessFiles::open(nowhere).await.unwrap();
+    assert!(files.subscribe().borrow().is_err());
+}
