@@ -17,7 +17,7 @@ use super::proto;
 use super::troubles::Ledger;
 
 /// Inputs for each property where the environment names no number.
-const CASES: u32 = 500;
+const CASES: u32 = 1_000;
 
 /// Longest text that is kept of a controller, in characters.
 const TEXT_MAX: usize = 256;

@@ -1,5 +1,7 @@
 //! Pure: one simulated pod of IPUs and its partitions, as a state machine over a time that is passed in.
 
+mod rejection;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -7,6 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::allocation::{self, Block};
+pub use rejection::Rejection;
 
 /// How often the simulated server resets a partition by itself before it gives up.
 pub const AUTO_RESETS_MAX: u32 = 3;
@@ -78,7 +81,7 @@ pub struct Partition {
     pub replicas: u32,
     /// Whether it may be reconfigured.
     pub reconfigurable: bool,
-    /// Whether it may be moved to other IPUs, as the last create or reset said.
+    /// Whether it may be moved, as the last create or reset said.
     #[serde(default)]
     pub relocatable: bool,
     /// Where it stands.
@@ -109,44 +112,6 @@ pub enum Stage {
     Removing(Timestamp),
     /// Broken.
     Failed,
-}
-
-/// Why the server does not do what it was asked.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Rejection {
-    /// No block of IPUs is free.
-    #[error("no {ipus} connected IPUs are free: the largest free block has {largest}")]
-    Full {
-        /// What was asked for.
-        ipus: u32,
-        /// What would fit.
-        largest: u32,
-    },
-    /// The id is taken.
-    #[error("partition {0:?} exists already")]
-    Exists(String),
-    /// No partition has this id.
-    #[error("there is no partition {0:?}")]
-    Unknown(String),
-    /// The request breaks a rule.
-    #[error("{0}")]
-    Invalid(String),
-    /// Something else is being done to the partition.
-    #[error("partition {id:?} is busy: {stage:?}")]
-    Busy {
-        /// The partition.
-        id: String,
-        /// What is being done to it.
-        stage: Stage,
-    },
-    /// The partition is in error.
-    #[error("partition {id:?} is in error: {errors}")]
-    Broken {
-        /// The partition.
-        id: String,
-        /// What is wrong with it.
-        errors: String,
-    },
 }
 
 impl Pod {
@@ -236,36 +201,30 @@ impl Pod {
     }
 
     /// Begins to reset a partition, in error or not. Answers when the work will be done.
-    pub fn reset(&mut self, id: &str, now: Timestamp) -> Result<Timestamp, Rejection> {
+    pub fn reset(
+        &mut self,
+        id: &str,
+        relocatable: bool,
+        now: Timestamp,
+    ) -> Result<Timestamp, Rejection> {
         let until = now + Duration::from_millis(self.timings.resetting_ms);
         let partition = self.find(id, now)?;
         match partition.stage {
             Stage::Active | Stage::Failed => {
                 partition.stage = Stage::Resetting(until);
+                partition.relocatable = relocatable;
                 Ok(until)
             }
             Stage::Creating(_) | Stage::Resetting(_) | Stage::Removing(_) => Err(partition.busy()),
         }
     }
 
-    /// Notes whether a partition may be moved to other IPUs.
-    pub fn set_relocatable(
-        &mut self,
-        id: &str,
-        relocatable: bool,
-        now: Timestamp,
-    ) -> Result<(), Rejection> {
-        self.find(id, now)?.relocatable = relocatable;
-        Ok(())
-    }
-
     /// A partition that can be used, or why there is none.
     pub fn usable(&mut self, id: &str, now: Timestamp) -> Result<&Partition, Rejection> {
-        let partition = self.find(id, now)?;
+        let partition = self.formed(id, now)?;
         match partition.stage {
-            Stage::Active => Ok(partition),
             Stage::Failed => Err(partition.broken()),
-            Stage::Creating(_) | Stage::Resetting(_) | Stage::Removing(_) => Err(partition.busy()),
+            _ => Ok(partition),
         }
     }
 
@@ -295,7 +254,8 @@ impl Pod {
 
     /// The server resets a partition by itself, as it does when an IPU-Machine came back.
     pub fn auto_reset(&mut self, id: &str, now: Timestamp) -> Result<Timestamp, Rejection> {
-        let until = self.reset(id, now)?;
+        let relocatable = self.find(id, now)?.relocatable;
+        let until = self.reset(id, relocatable, now)?;
         let partition = self.find(id, now)?;
         if partition.auto_resets == AUTO_RESETS_MAX {
             partition.stage = Stage::Failed;

@@ -165,11 +165,7 @@ impl UserService for Service {
         let (_, extensions, request) = request.into_parts();
         let id = &request.partition_id;
         let work = async |server: &Server, _: &Effects| {
-            let until = server.with(|world, now| {
-                let until = world.pod.reset(id, now)?;
-                world.pod.set_relocatable(id, request.relocatable, now)?;
-                Ok(until)
-            })?;
+            let until = server.with(|world, now| world.pod.reset(id, request.relocatable, now))?;
             server.wait(until).await;
             server.with(|world, now| world.pod.usable(id, now).map(|_| ()))?;
             Ok(proto::ResetPartitionReply {})

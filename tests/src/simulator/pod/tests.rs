@@ -37,7 +37,7 @@ fn a_partition_forms_works_is_reset_and_goes() {
     assert_eq!(stage(&mut pod, "p", 99), Stage::Creating(at(100)));
     assert_eq!(pod.room(at(99)), (12, 8));
     assert_eq!(stage(&mut pod, "p", 100), Stage::Active);
-    assert_eq!(pod.reset("p", at(200)), Ok(at(220)));
+    assert_eq!(pod.reset("p", false, at(200)), Ok(at(220)));
     assert_eq!(stage(&mut pod, "p", 219), Stage::Resetting(at(220)));
     assert_eq!(stage(&mut pod, "p", 220), Stage::Active);
     assert_eq!(pod.remove("p", false, at(300)), Ok(at(310)));
@@ -117,14 +117,14 @@ fn what_is_at_work_is_busy() {
     let busy = |result: Result<Timestamp, Rejection>| {
         assert!(matches!(result, Err(Rejection::Busy { .. })), "{result:?}");
     };
-    busy(pod.reset("p", at(50)));
+    busy(pod.reset("p", false, at(50)));
     assert!(matches!(
         pod.usable("p", at(50)),
         Err(Rejection::Busy { .. })
     ));
     pod.remove("p", false, at(60)).unwrap();
     busy(pod.remove("p", false, at(65)));
-    busy(pod.reset("p", at(65)));
+    busy(pod.reset("p", false, at(65)));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_doomed_partition_breaks_once_it_is_formed_and_a_reset_mends_it() {
         broken.to_string(),
         "partition \"p\" is in error: link training failed"
     );
-    pod.reset("p", at(100)).unwrap();
+    pod.reset("p", false, at(100)).unwrap();
     assert!(pod.usable("p", at(120)).unwrap().errors.is_empty());
 }
 
