@@ -227,9 +227,9 @@ impl World {
                     self.start_pod(key, held.id);
                 }
             }
-            PartitionState::Unusable(..) | PartitionState::Waiting(_)
-                if api_server::phase(&object) == PartitionPhase::Error
-                    && (self.is_over || self.chance.permille(150)) =>
+            _ if api_server::phase(&object) == PartitionPhase::Error
+                && !api_server::is_deleted(&object)
+                && (self.is_over || self.chance.permille(150)) =>
             {
                 let status = object.status.as_ref();
                 let observed = status.map_or(0, |status| status.observed_reset_generation);
