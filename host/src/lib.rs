@@ -15,6 +15,8 @@ pub mod events;
 #[cfg(feature = "operator")]
 pub mod job;
 #[cfg(feature = "operator")]
+pub mod lease;
+#[cfg(feature = "operator")]
 pub mod names;
 #[cfg(feature = "operator")]
 pub mod partition;

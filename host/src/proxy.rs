@@ -12,17 +12,22 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::lease::{self, Elector};
 use crate::partition::fleet::Fleet;
 use crate::partition::node_labels::node_labels;
 use crate::partition::step::Settings;
 use crate::partition::tracker::Tracker;
-use crate::partition::{Context, Reconciler, sweep};
+use crate::partition::watched::watched;
+use crate::partition::{self, Context, Shared, sweep};
 use crate::release::ReleaseOptions;
 use crate::rest::{self, ServeError, Sources};
 use crate::vipu::registry::{self, Source};
 use crate::vipu::{Deadlines, Registry};
 use crate::wasm::model::Slot;
 use crate::wasm::{OpenError, Policies};
+
+/// How long calls under way may take once the process is told to stop; shorter than Kubernetes waits.
+const DRAIN: Duration = Duration::from_secs(15);
 
 /// What the process is told.
 #[derive(Args, Clone, Debug)]
@@ -51,6 +56,15 @@ pub struct ProxyOptions {
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     pub vipu_timeout_seconds: u64,
+    /// How long a partition that waits is passed by smaller ones that fit, in seconds. After that, room is
+    /// kept for it.
+    #[arg(
+        long,
+        env = "IPU_OPERATOR_OVERTAKING_LIMIT_SECONDS",
+        default_value_t = 600,
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    pub overtaking_limit_seconds: u64,
     /// Times that no admin sets.
     #[arg(skip)]
     pub times: Times,
@@ -62,15 +76,21 @@ pub struct Times {
     /// How long a partition in use may be in error before it counts as lost: users' programs reset
     /// their own partitions.
     pub in_error: Duration,
+    /// How long a partition that is of use only with others is held while they find no room.
+    pub gang_patience: Duration,
     /// When is swept.
     pub sweep: sweep::Times,
+    /// How long another replica waits after the leader was last heard of.
+    pub lease: Duration,
 }
 
 impl Default for Times {
     fn default() -> Self {
         Times {
             in_error: Duration::from_secs(30),
+            gang_patience: Duration::from_mins(2),
             sweep: sweep::Times::default(),
+            lease: lease::TTL,
         }
     }
 }
@@ -128,25 +148,23 @@ pub async fn run_with(
         installation: installation(&client, &options.release.namespace).await?,
         forming: Duration::from_secs(options.vipu_timeout_seconds),
         grace: options.times.in_error,
+        gang_patience: options.times.gang_patience,
+        overtaking_limit: Duration::from_secs(options.overtaking_limit_seconds),
     };
     tracing::info!(installation = settings.installation, "starting");
-    let instance = options.release.pod_name.clone();
-    let context = Arc::new(Context::new(
-        client.clone(),
-        fleet.clone(),
-        policies.clone(),
-        settings,
-        instance,
-    ));
-    let reconciler = Reconciler::new(context.clone());
-    let partitions = reconciler.store();
-    let tracker = Tracker {
-        namespace: options.release.namespace.clone(),
-        name: options.tracker_configmap.clone(),
-    };
+    let (watched, watch) = watched();
+    let partitions = watched.store().clone();
     let sources = Sources {
         partitions: partitions.clone(),
+        fleet: fleet.clone(),
+    };
+    let shared = Shared {
+        client: client.clone(),
         fleet,
+        policies: policies.clone(),
+        settings,
+        watched,
+        instance: options.release.pod_name.clone(),
     };
 
     let mut tasks = JoinSet::new();
@@ -159,13 +177,8 @@ pub async fn run_with(
     ));
     let following = stop.clone();
     tasks.spawn(async move { policies.follow(following).await });
-    tasks.spawn(tracker.run(client, partitions, stop.clone()));
-    tasks.spawn(reconcile_and_sweep(
-        context,
-        reconciler,
-        options.times.sweep,
-        stop.clone(),
-    ));
+    tasks.spawn(watch.follow(client, stop.clone()));
+    tasks.spawn(lead_in_turn(shared, options.clone(), stop.clone()));
     let served = rest::serve(options.port, rest::router(sources), stop.clone()).await;
     stop.cancel();
     while let Some(ended) = tasks.join_next().await {
@@ -192,14 +205,43 @@ async fn follow_controllers(
     }
 }
 
-/// Begins once the list of controllers was read, since an empty list would mean nothing before, and
-/// the nodes are known.
-async fn reconcile_and_sweep(
-    context: Arc<Context>,
-    reconciler: Reconciler,
-    times: sweep::Times,
-    stop: CancellationToken,
-) {
+/// Reconciles whenever this replica leads. Where it no longer does, what is under way is dropped as if
+/// the process was killed: the next leader finds everything that matters written down.
+async fn lead_in_turn(shared: Shared, options: ProxyOptions, stop: CancellationToken) {
+    let release = &options.release;
+    let me = release
+        .pod_name
+        .clone()
+        .unwrap_or_else(|| format!("process-{}", std::process::id()));
+    let elector = Elector::new(
+        shared.client.clone(),
+        &release.namespace,
+        &format!("{}-vipu-proxy", release.fullname),
+        &me,
+        options.times.lease,
+    );
+    while let Some(held) = stop.run_until_cancelled(elector.acquire()).await {
+        let context = Arc::new(Context::new(shared.clone(), held.clone()));
+        tokio::select! {
+            () = elector.keep(&held) => continue,
+            () = drained(&stop) => {}
+            () = lead(context, &options, stop.clone()) => {}
+        }
+        elector.release(&held).await;
+        return;
+    }
+}
+
+/// Ends once what was under way when the process was told to stop has had its time. A partition that
+/// forms may take minutes; the next leader finds it.
+async fn drained(stop: &CancellationToken) {
+    stop.cancelled().await;
+    tokio::time::sleep(DRAIN).await;
+}
+
+/// What the leader does until `stop`. Begins once the list of controllers was read, since an empty
+/// list would mean nothing before, and the nodes are known.
+async fn lead(context: Arc<Context>, options: &ProxyOptions, stop: CancellationToken) {
     let mut known = context.fleet.registry().subscribe();
     tokio::select! {
         _ = known.wait_for(|known| known.source != Source::NotRead) => {}
@@ -209,8 +251,17 @@ async fn reconcile_and_sweep(
         () = context.fleet.nodes().known() => {}
         () = stop.cancelled() => return,
     }
-    let sweep = sweep::run(context, times, stop.clone());
-    futures::join!(reconciler.run(stop), sweep);
+    let tracker = Tracker {
+        namespace: options.release.namespace.clone(),
+        name: options.tracker_configmap.clone(),
+    };
+    let summary = tracker.run(
+        context.client.clone(),
+        context.watched.store().clone(),
+        stop.clone(),
+    );
+    let sweep = sweep::run(context.clone(), options.times.sweep, stop.clone());
+    futures::join!(partition::run(context, stop), sweep, summary);
 }
 
 /// The identity of this installation: the UID of the namespace `kube-system` (two clusters may

@@ -1,6 +1,7 @@
 //! V-IPU controllers: their wire protocol, a client for one, and what is known of all of them.
 
 pub mod client;
+pub mod closed;
 pub mod controllers;
 pub mod error;
 pub mod inventory;

@@ -220,6 +220,7 @@ async fn rights_are_enough_and_no_more() {
     let secret = format!("secrets/{}-admission", admin.name);
     let own_webhooks = format!("mutatingwebhookconfigurations/{}", admin.name);
     let own_namespace = format!("namespaces/{}", admin.name);
+    let own_lease = format!("leases/{}-vipu-proxy", admin.name);
     let cases = [
         (
             "controller-manager",
@@ -284,6 +285,8 @@ async fn rights_are_enough_and_no_more() {
             true,
         ),
         ("vipu-proxy", "create", "ipupartitions", "", false),
+        ("vipu-proxy", "update", &own_lease, admin.name, true),
+        ("vipu-proxy", "update", "leases/other", admin.name, false),
         ("vipu-proxy", "watch", "nodes", "", true),
         ("vipu-proxy", "get", "nodes", "", false),
         ("vipu-proxy", "list", "pods", "team", true),

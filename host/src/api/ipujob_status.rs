@@ -42,6 +42,9 @@ pub struct IPUJobStatus {
     /// Worker Pods by state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers_status: Option<WorkersStatus>,
+    /// Resets that V-IPU controllers made by themselves of the partitions that the job has now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub automatic_resets: Option<i64>,
     /// Selects one Pod of each instance, for a HorizontalPodAutoscaler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,

@@ -96,6 +96,15 @@ pub struct PartitionOptions {
     /// Whether the partition may be reconfigured (`reconfigurable` of the V-IPU API).
     #[serde(default)]
     pub reconfigurable: bool,
+    /// How many of the owner's partitions are of use only together: they are asked for once there is
+    /// room for all, and given back where some of them find none. Missing: each is of use by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub gang_size: Option<u32>,
+    /// Whether it stays where it is until its owner gives it back: a controller that is drained
+    /// waits for that, instead of asking the owner to move.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stays: bool,
     /// Node labels that the owner's Pods ask for; controllers whose label contradicts one are skipped.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
@@ -132,7 +141,8 @@ pub struct IPUPartitionStatus {
     /// What happened last, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// `Ready`, by the Kubernetes API conventions.
+    /// By the Kubernetes API conventions: `Ready`, and `Leaving` while its owner is asked to end the
+    /// Pods that use it, since its controller is being drained.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

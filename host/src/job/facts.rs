@@ -72,6 +72,8 @@ pub struct Instance {
     pub end: Option<InstanceEnd>,
     /// Whether its Pods have begun to use the partition: others use it only after a reset.
     pub spent: bool,
+    /// Resets that the V-IPU controller made by itself of the partition that it has now.
+    pub automatic_resets: u32,
 }
 
 /// One Pod that the job has or wants.
@@ -243,6 +245,9 @@ impl<'a> Reader<'a> {
                 .is_some_and(|held| self.run.used.get(&key) == Some(&held.use_key())),
             end: self.run.ended.get(&key).cloned(),
             outdated: self.outdated(&workers),
+            automatic_resets: found
+                .and_then(|found| found.status.as_ref()?.auto_resets.as_ref())
+                .map_or(0, |resets| resets.count),
             partition: Owned {
                 name: names::partition_object(&job.partition_owner(), index),
                 uid: found.and_then(|partition| partition.metadata.uid.clone()),

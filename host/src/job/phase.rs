@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::facts::partition::PartitionState;
 use super::facts::pod::{Failure, PodState};
 use super::facts::{Facts, Instance, Recorded};
 use super::report::DEADLINE_EXCEEDED;
@@ -18,8 +19,8 @@ pub enum Phase {
     Starting,
     /// The job's program runs.
     Running,
-    /// The template of a job with a launcher has changed: all of it starts again.
-    Replaced,
+    /// A job with a launcher has to start again as a whole, for this reason, and has not failed.
+    Replaced(String),
     /// A run has ended, and the status does not say so yet. Nothing is cleaned before it does: a
     /// controller that is killed in between would find the Pods gone and could not tell why.
     Ended(Outcome),
@@ -68,7 +69,7 @@ pub fn phase(job: &ValidJob, facts: &Facts) -> Phase {
         return Phase::Suspended;
     }
     let phase = match job.launcher {
-        Some(_) => with_launcher(facts),
+        Some(_) => with_launcher(job, facts),
         None => without_launcher(facts),
     };
     match phase {
@@ -110,7 +111,7 @@ fn without_launcher(facts: &Facts) -> Phase {
 }
 
 /// The launcher's command is the job: its exit code decides, unless a worker was lost before it.
-fn with_launcher(facts: &Facts) -> Phase {
+fn with_launcher(job: &ValidJob, facts: &Facts) -> Phase {
     let launcher = &facts.launcher;
     match &launcher.state {
         PodState::Succeeded(at) => Phase::Ended(match lost_worker(facts, *at) {
@@ -130,8 +131,10 @@ fn with_launcher(facts: &Facts) -> Phase {
                 format!("{lost}, while the launcher ran"),
                 code,
             )),
-            None if facts.instances.iter().any(Instance::is_outdated) => Phase::Replaced,
-            None => Phase::Running,
+            None => broken(facts)
+                .or_else(|| replaced(facts))
+                .or_else(|| moved(job, facts))
+                .unwrap_or(Phase::Running),
         },
         PodState::Absent
         | PodState::Going { .. }
@@ -172,13 +175,50 @@ fn before_the_launcher(facts: &Facts) -> Phase {
             ),
         });
     }
-    if facts.instances.iter().any(Instance::is_outdated) {
-        return Phase::Replaced;
+    if let Some(replaced) = replaced(facts) {
+        return replaced;
     }
     if facts.instances.iter().any(lacks_partition) {
         return Phase::Waiting;
     }
     Phase::Starting
+}
+
+/// The run under a partition that broke has failed, whatever its program makes of it.
+fn broken(facts: &Facts) -> Option<Phase> {
+    facts.instances.iter().find_map(|instance| {
+        let PartitionState::Broken(broken) = &instance.partition.state else {
+            return None;
+        };
+        let how = format!(
+            "instance {} lost its partition, while the launcher ran: {}",
+            instance.index, broken.reason
+        );
+        Some(Phase::Ended(Outcome::failed(how, None)))
+    })
+}
+
+/// Workers of another template than the job has now cannot run beside the others.
+fn replaced(facts: &Facts) -> Option<Phase> {
+    let is_outdated = facts.instances.iter().any(Instance::is_outdated);
+    is_outdated.then(|| Phase::Replaced("spec.workers.template has changed".to_owned()))
+}
+
+/// The run moves off a controller that is drained, where its restart policy lets another run follow.
+fn moved(job: &ValidJob, facts: &Facts) -> Option<Phase> {
+    if !job.restart.replaces_a_lost_run() {
+        return None;
+    }
+    facts
+        .instances
+        .iter()
+        .find_map(|instance| match &instance.partition.state {
+            PartitionState::Leaving(_, why) => Some(Phase::Replaced(format!(
+                "instance {} moves: {why}",
+                instance.index
+            ))),
+            _ => None,
+        })
 }
 
 /// Says which worker was lost before `until`, the end of the launcher where it has ended, and the

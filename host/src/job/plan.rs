@@ -108,14 +108,14 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
             Some(_) => Plan::default(),
             None => run(job, facts, settings),
         },
-        Phase::Ended(_) | Phase::Replaced => Plan::default(),
+        Phase::Ended(_) | Phase::Replaced(_) => Plan::default(),
         Phase::Suspended => rest(facts),
         Phase::Finished(_) => clean(job, facts),
     };
     let in_use = match phase {
         Phase::Waiting | Phase::Starting => facts.all().any(Instance::live),
         Phase::Running => true,
-        Phase::Ended(_) | Phase::Replaced | Phase::Suspended | Phase::Finished(_) => false,
+        Phase::Ended(_) | Phase::Replaced(_) | Phase::Suspended | Phase::Finished(_) => false,
     };
     if job.launcher.is_some() && (in_use || !plan.create_pods.is_empty()) {
         plan.apply = vec![

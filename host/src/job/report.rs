@@ -159,6 +159,7 @@ pub fn status(
             .or_else(|| over.then_some(Time(now))),
         last_reconcile_time: old.last_reconcile_time.clone(),
         workers_status: Some(workers_status(facts)),
+        automatic_resets: automatic_resets(facts),
         selector: Some(selector(job)),
         observed_generation: job.generation,
         session_end_time: standing.session_end().or_else(|| {
@@ -233,7 +234,7 @@ impl Standing<'_> {
             Phase::Waiting if can_never_start(facts) => JobState::Failed,
             // As users know it: `Running 2 2` while a worker is ContainerCreating.
             Phase::Starting if job.launcher.is_none() && facts.ran => JobState::Running,
-            Phase::Waiting | Phase::Starting | Phase::Replaced => JobState::Pending,
+            Phase::Waiting | Phase::Starting | Phase::Replaced(_) => JobState::Pending,
         }
     }
 
@@ -243,7 +244,7 @@ impl Standing<'_> {
             Phase::Suspended => "suspended: spec.suspend is true".to_owned(),
             Phase::Ended(Outcome::Completed) if self.is_over() => ALL_DONE.to_owned(),
             Phase::Ended(Outcome::Failed(failure)) if self.is_over() => failure.how.clone(),
-            Phase::Ended(_) | Phase::Replaced => restarting(run),
+            Phase::Ended(_) | Phase::Replaced(_) => restarting(run),
             Phase::Waiting | Phase::Starting | Phase::Running => self.how_it_goes(run),
         }
     }
@@ -343,6 +344,15 @@ fn workers_status(facts: &Facts) -> WorkersStatus {
         }
     }
     counted
+}
+
+/// Nothing is written as long as there were none.
+fn automatic_resets(facts: &Facts) -> Option<i64> {
+    let resets: i64 = facts
+        .all()
+        .map(|instance| i64::from(instance.automatic_resets))
+        .sum();
+    (resets > 0).then_some(resets)
 }
 
 /// Selects the first worker of each instance and never the launcher: a HorizontalPodAutoscaler

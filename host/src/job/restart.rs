@@ -62,6 +62,11 @@ impl RestartRule {
         }
     }
 
+    /// Whether a run that was lost, through no fault of its program, is followed by another.
+    pub fn replaces_a_lost_run(&self) -> bool {
+        self.when != RestartPolicyType::Never
+    }
+
     /// What follows from the end of a run, after so many failed ones.
     pub fn next(&self, outcome: &Outcome, failures: i32, now: Timestamp) -> Next {
         match outcome {

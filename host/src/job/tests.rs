@@ -1,5 +1,6 @@
 //! Tests of the pure part of the job reconciler: no cluster, no clock.
 
+mod broken;
 mod build;
 mod deletion;
 mod ends;

@@ -8,10 +8,30 @@ use tokio::sync::Notify;
 
 use super::fleet::Fleet;
 use super::step::Settings;
+use super::turns::Turns;
+use super::watched::Watched;
 use crate::events::Publisher;
+use crate::lease::Held;
 use crate::wasm::Policies;
 
-/// Shared by all reconciles and the sweep.
+/// What a replica has, whether it leads or not.
+#[derive(Clone)]
+pub struct Shared {
+    /// The API server.
+    pub client: Client,
+    /// The V-IPU controllers.
+    pub fleet: Arc<Fleet>,
+    /// The placement policy.
+    pub policies: Policies,
+    /// This installation and its times.
+    pub settings: Settings,
+    /// The IPUPartitions, as the watch last saw them.
+    pub watched: Watched,
+    /// Name of this process among its replicas.
+    pub instance: Option<String>,
+}
+
+/// Shared by all reconciles and the sweep, for as long as the replica leads.
 pub struct Context {
     /// The API server.
     pub client: Client,
@@ -21,31 +41,42 @@ pub struct Context {
     pub policies: Policies,
     /// This installation and its times.
     pub settings: Settings,
+    /// The IPUPartitions, as the watch last saw them.
+    pub watched: Watched,
+    /// That this replica leads.
+    pub held: Arc<Held>,
     /// Writes events on IPUPartitions.
     pub(super) publisher: Publisher,
     /// Told when IPUs were given back, so that whoever waits is looked at again.
     pub(super) given_back: Arc<Notify>,
+    /// Who waits, and who of them is served first.
+    pub(super) turns: Turns,
     rests: Mutex<HashMap<String, u32>>,
     /// What was told of an object last, by its UID.
     told: Mutex<HashMap<String, String>>,
 }
 
 impl Context {
-    /// A context for one process.
-    pub fn new(
-        client: Client,
-        fleet: Arc<Fleet>,
-        policies: Policies,
-        settings: Settings,
-        instance: Option<String>,
-    ) -> Self {
+    /// What the replica works with while it leads.
+    pub fn new(shared: Shared, held: Arc<Held>) -> Self {
+        let Shared {
+            client,
+            fleet,
+            policies,
+            settings,
+            watched,
+            instance,
+        } = shared;
         Context {
             publisher: Publisher::new(client.clone(), "ipu-operator-vipu-proxy", instance),
             client,
             fleet,
             policies,
             settings,
+            watched,
+            held,
             given_back: Arc::default(),
+            turns: Turns::new(),
             rests: Mutex::default(),
             told: Mutex::default(),
         }
@@ -68,6 +99,7 @@ impl Context {
         let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
         rests.remove(uid);
         self.told().remove(uid);
+        self.turns.forget(uid);
     }
 
     /// Whether this was not what was told of an object last. What stays wrong is looked at again and

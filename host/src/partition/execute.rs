@@ -10,7 +10,8 @@ use super::context::Context;
 use super::events::{self, Note};
 use super::knowledge::{Fact, Intent, Reply, Truth};
 use super::look;
-use super::placing::{self, shortened};
+use super::placing::shortened;
+use super::seek;
 use super::step::{Pace, Step};
 use crate::api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
 use crate::names;
@@ -36,6 +37,9 @@ pub enum ExecuteError {
     /// The object was changed meanwhile, or is gone: begin again with what it is now.
     #[error("failed to write the IPUPartition, since it was changed meanwhile")]
     Conflict,
+    /// This replica could not say in time that it leads: another one may have begun.
+    #[error("failed to go on, since another replica may lead by now")]
+    NotLeading,
     /// The finalizer could not be put on.
     #[error("failed to add the finalizer")]
     AddFinalizer(#[source] kube::Error),
@@ -62,6 +66,9 @@ pub(super) async fn execute(
     partition: &IPUPartition,
     step: Step,
 ) -> Result<Outcome, ExecuteError> {
+    if !context.held.is_valid() {
+        return Err(ExecuteError::NotLeading);
+    }
     let fact = match step {
         Step::Rest(pace) => return Ok(Outcome::Rest(pace)),
         Step::AddFinalizer => {
@@ -100,7 +107,8 @@ pub(super) async fn execute(
             error: reset(context, &attempt).await.err(),
             id: attempt.id,
         },
-        Step::Place => Fact::Placed(place(context, partition).await),
+        Step::Place => Fact::Placed(seek::place(context, partition).await),
+        Step::LookAround => Fact::Surroundings(seek::look_around(context, partition).await),
     };
     Ok(Outcome::Learned(fact))
 }
@@ -277,33 +285,6 @@ async fn reset(context: &Context, attempt: &Attempt) -> Result<(), String> {
 fn client(context: &Context, attempt: &Attempt) -> Result<VipuClient, String> {
     let client = context.fleet.client(&attempt.controller);
     client.map_err(|error| shortened(&error.reason()))
-}
-
-async fn place(context: &Context, partition: &IPUPartition) -> super::knowledge::Answer {
-    let status = partition.status.clone().unwrap_or_default();
-    let controllers = context.fleet.controllers();
-    let views = context.fleet.views().await;
-    let placed = context
-        .policies
-        .place(
-            &placing::request(partition),
-            &views,
-            &placing::tried(&status),
-        )
-        .await;
-    if let Some(why) = &placed.overruled {
-        tracing::warn!(partition = %partition.name_any(), why, "the placement policy was overruled");
-        let uid = partition.uid().unwrap_or_default();
-        if context.is_news(&uid, why) {
-            let note = Note {
-                is_warning: true,
-                reason: "PolicyOverruled",
-                message: shortened(why),
-            };
-            publish(context, partition, note).await;
-        }
-    }
-    placing::answer(placed.decision, &controllers)
 }
 
 /// Tells of an IPUPartition in a Kubernetes event.

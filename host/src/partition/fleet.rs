@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::node_labels::NodeLabels;
 use super::placing::shortened;
 use crate::api::ipupartition::ControllerRef;
+use crate::vipu::closed::Closed;
 use crate::vipu::inventory::Report;
 use crate::vipu::{Inventories, Registry, VipuClient, VipuError};
 use crate::wasm::model::ControllerView;
@@ -45,6 +46,11 @@ impl Fleet {
     /// The admin's list as it is now.
     pub fn controllers(&self) -> Vec<ControllerRef> {
         self.registry.known().entries.clone()
+    }
+
+    /// Those of them that take nothing new.
+    pub fn closed(&self) -> Closed {
+        self.registry.known().closed.clone()
     }
 
     /// A client of one controller, in the list or not: what was made on one that has left the list

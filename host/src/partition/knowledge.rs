@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::surroundings::Surroundings;
 use crate::api::ipupartition::{AutoResets, ControllerRef, WaitingReason};
 
 /// One thing that a step has brought to light.
@@ -50,6 +51,8 @@ pub enum Fact {
     },
     /// Where the partition is to be made next.
     Placed(Answer),
+    /// What surrounds the partition was looked at.
+    Surroundings(Surroundings),
 }
 
 /// What came back when a partition was asked for.
@@ -114,6 +117,8 @@ pub enum Answer {
     Try(ControllerRef),
     /// Nowhere now.
     Wait(Vec<WaitingReason>),
+    /// Nowhere yet: whoever has waited longer is served first, within seconds.
+    Later(Vec<WaitingReason>),
     /// Nowhere, ever, for this reason.
     Reject(String),
 }
@@ -128,6 +133,7 @@ pub struct Knowledge {
     removed: BTreeMap<String, Option<String>>,
     reset: BTreeMap<String, Option<String>>,
     answer: Option<Answer>,
+    surroundings: Option<Surroundings>,
 }
 
 impl Knowledge {
@@ -163,6 +169,7 @@ impl Knowledge {
                 self.reset.insert(id, error);
             }
             Fact::Placed(answer) => self.answer = Some(answer),
+            Fact::Surroundings(found) => self.surroundings = Some(found),
         }
     }
 
@@ -195,6 +202,11 @@ impl Knowledge {
     /// The reply to ResetPartition for `id`, where this reconcile called it.
     pub(super) fn reset(&self, id: &str) -> Option<Option<&str>> {
         self.reset.get(id).map(Option::as_deref)
+    }
+
+    /// What surrounds the partition, where that was looked at.
+    pub(super) fn surroundings(&self) -> Option<&Surroundings> {
+        self.surroundings.as_ref()
     }
 
     /// Where the partition is to be made, where that was asked since the last attempt.

@@ -87,7 +87,8 @@ pub(super) fn after_error(
             Action::requeue(Duration::from_millis(100))
         }
         ReconcileError::Execute(
-            ExecuteError::AddFinalizer(_)
+            ExecuteError::NotLeading
+            | ExecuteError::AddFinalizer(_)
             | ExecuteError::RemoveFinalizer(_)
             | ExecuteError::WriteStatus(_)
             | ExecuteError::ListPods { .. },

@@ -11,7 +11,10 @@ use crate::api::ipupartition::{
 /// Type of the one condition of an IPUPartition.
 pub const READY: &str = "Ready";
 
-/// Reason of that condition while a controller makes the partition and nothing is in the way.
+/// Condition: the owner is asked to end the Pods that use the partition, so that it can move.
+pub const LEAVING: &str = "Leaving";
+
+/// Reason of `Ready` while a controller makes the partition and nothing is in the way.
 pub const CREATING: &str = "Creating";
 
 /// Removed attempts that stay listed for people to read.
@@ -168,11 +171,8 @@ pub(super) fn replaced(
     set_aside(next, message, now)
 }
 
-fn set_aside(
-    mut status: IPUPartitionStatus,
-    message: String,
-    now: Timestamp,
-) -> IPUPartitionStatus {
+fn set_aside(status: IPUPartitionStatus, message: String, now: Timestamp) -> IPUPartitionStatus {
+    let mut status = may_stay(&status);
     status.partition_id = None;
     status.controller = None;
     status.phase = PartitionPhase::Pending;
@@ -186,6 +186,40 @@ pub(super) fn resetting(status: &IPUPartitionStatus, now: Timestamp) -> IPUParti
     let message = format!("partition {id} is being reset on {on}");
     next.phase = PartitionPhase::Resetting;
     ready(next, false, "Resetting", message, now)
+}
+
+/// The owner is asked to end the Pods that use the partition, since it is to move.
+pub fn asked_to_leave(
+    status: &IPUPartitionStatus,
+    message: String,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let mut next = noted(status, message.clone());
+    if leaving_since(status).is_none() {
+        next.conditions.push(Condition {
+            type_: LEAVING.to_owned(),
+            status: "True".to_owned(),
+            reason: "ControllerDrained".to_owned(),
+            message,
+            last_transition_time: Time(now),
+            observed_generation: None,
+        });
+    }
+    next
+}
+
+/// The partition may stay after all.
+pub(super) fn may_stay(status: &IPUPartitionStatus) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    next.conditions.retain(|one| one.type_ != LEAVING);
+    next
+}
+
+/// Since when the owner is asked to end the Pods that use the partition, where it is.
+pub fn leaving_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
+    let mut conditions = status.conditions.iter();
+    let leaving = conditions.find(|one| one.type_ == LEAVING && one.status == "True")?;
+    Some(leaving.last_transition_time.0)
 }
 
 /// The reset that was written down is not begun, since the partition is in use after all.
@@ -265,6 +299,20 @@ pub(super) fn since(status: &IPUPartitionStatus, reason: &str) -> Option<Timesta
         .map(|condition| condition.last_transition_time.0)
 }
 
+/// Since when the partition can be used, where it can.
+pub(super) fn ready_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
+    let mut conditions = status.conditions.iter();
+    let ready = conditions.find(|one| one.type_ == READY && one.status == "True")?;
+    Some(ready.last_transition_time.0)
+}
+
+/// Since when the partition cannot be used, where that was ever written.
+pub(super) fn not_ready_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
+    let mut conditions = status.conditions.iter();
+    let ready = conditions.find(|one| one.type_ == READY && one.status == "False")?;
+    Some(ready.last_transition_time.0)
+}
+
 /// What a controller says is wrong, in one line.
 pub(super) fn errors(seen: &Seen) -> String {
     if seen.errors.is_empty() {
@@ -274,7 +322,8 @@ pub(super) fn errors(seen: &Seen) -> String {
     }
 }
 
-fn usable(status: &IPUPartitionStatus) -> (&str, &str) {
+/// The id of the partition that the slot has, and the name of its controller.
+pub(super) fn usable(status: &IPUPartitionStatus) -> (&str, &str) {
     (
         status.partition_id.as_deref().unwrap_or_default(),
         status

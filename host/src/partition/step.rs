@@ -42,6 +42,8 @@ pub enum Step {
     Reset(Attempt),
     /// Ask the placement policy where to make the partition.
     Place,
+    /// Look at what else its owner has, and whether its controller is to be emptied.
+    LookAround,
     /// Nothing is left: let the object go. Attempts that were given up by force are named.
     RemoveFinalizer {
         /// What may still be on controllers that did not answer; the sweep removes it later.
@@ -75,6 +77,10 @@ pub struct Settings {
     pub forming: Duration,
     /// How long a partition in use may be in error before it counts as lost.
     pub grace: Duration,
+    /// How long a partition that is of use only with others is held while they find no room.
+    pub gang_patience: Duration,
+    /// How long somebody who waits is passed by smaller ones.
+    pub overtaking_limit: Duration,
 }
 
 /// The next step for `partition`.

@@ -6,6 +6,7 @@ use super::knowledge::{Answer, Intent, Knowledge, Seen, SeenState, Truth};
 use super::leftovers::{self, Obstacle, Settling};
 use super::record;
 use super::step::{Pace, Settings, Step, write_or_rest};
+use super::surroundings::Leave;
 use crate::api::ipupartition::{
     Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
 };
@@ -147,7 +148,8 @@ fn serve(
     }
     match seen.state {
         SeenState::Active => {
-            write_or_rest(partition, record::as_seen(status, seen, now), Pace::Steady)
+            let current = record::as_seen(status, seen, now);
+            look_around(partition, &current, knowledge, settings, now)
         }
         // Users' programs reset their own partitions: not active is no failure by itself.
         SeenState::Busy => Step::Rest(Pace::Soon),
@@ -162,6 +164,55 @@ fn serve(
                 write_or_rest(partition, disturbed, Pace::Soon)
             }
         }
+    }
+}
+
+/// It is active. It stays, unless its siblings find no room or its controller is to be emptied.
+fn look_around(
+    partition: &IPUPartition,
+    current: &IPUPartitionStatus,
+    knowledge: &Knowledge,
+    settings: &Settings,
+    now: Timestamp,
+) -> Step {
+    let Some(surroundings) = knowledge.surroundings() else {
+        return Step::LookAround;
+    };
+    let (id, on) = record::usable(current);
+    // Of use by itself, where nothing is said.
+    let gang = partition.spec.options.gang_size.unwrap_or(0);
+    let has_waited = record::ready_since(current)
+        .is_some_and(|since| has_passed(since, settings.gang_patience, now));
+    let leaves = match &surroundings.leave {
+        Leave::Now => Some(format!(
+            "partition {id} leaves {on}, which is being drained"
+        )),
+        Leave::No | Leave::Later(_) if surroundings.held < gang && has_waited => Some(format!(
+            "partition {id} is given back: it is of use only with {} others, and {} of them found \
+             no room within {} s",
+            gang - 1,
+            gang - surroundings.held,
+            settings.gang_patience.as_secs()
+        )),
+        Leave::No | Leave::Later(_) => None,
+    };
+    let Some(message) = leaves else {
+        let stays = record::may_stay(current);
+        let stays = match &surroundings.leave {
+            Leave::Later(why) => record::noted(&stays, why.clone()),
+            Leave::No | Leave::Now => stays,
+        };
+        return write_or_rest(partition, stays, Pace::Steady);
+    };
+    match knowledge.users(id) {
+        None => Step::CountUsers(id.to_owned()),
+        Some([]) => write(record::replaced(current, message, now)),
+        Some(pods) if surroundings.leave == Leave::Now => {
+            let message = format!("{message}, once {} live Pods have ended", pods.len());
+            let asked = record::asked_to_leave(current, message, now);
+            write_or_rest(partition, asked, Pace::Soon)
+        }
+        Some(_) => write_or_rest(partition, current.clone(), Pace::Steady),
     }
 }
 
@@ -280,6 +331,11 @@ fn seek(
             record::waiting(status, reasons, now),
             Pace::ForRoom,
         ),
+        // What it waits for is told already, and an answer comes within seconds.
+        Some(Answer::Later(_)) if !status.waiting.is_empty() => Step::Rest(Pace::Soon),
+        Some(Answer::Later(reasons)) => {
+            write_or_rest(partition, record::waiting(status, reasons, now), Pace::Soon)
+        }
         Some(Answer::Reject(why)) => {
             write_or_rest(partition, record::rejected(status, why, now), Pace::ForRoom)
         }

@@ -28,6 +28,8 @@ pub struct ControllerList {
 /// An entry that names no controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryProblem {
+    /// The key of the ConfigMap that it stands in.
+    pub key: &'static str,
     /// Its line, from 1.
     pub line: usize,
     /// Its number among all entries, from 1.
@@ -41,12 +43,13 @@ pub struct EntryProblem {
 impl fmt::Display for EntryProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let EntryProblem {
+            key,
             line,
             entry,
             text,
             rule,
         } = self;
-        write!(f, "entry {entry} on line {line}, {text:?}: {rule}")
+        write!(f, "entry {entry} on line {line} of {key}, {text:?}: {rule}")
     }
 }
 
@@ -54,13 +57,7 @@ impl fmt::Display for EntryProblem {
 pub fn parse(text: &str) -> ControllerList {
     let mut list = ControllerList::default();
     let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
-    let entries = text.lines().enumerate().flat_map(|(index, line)| {
-        let line = line.split('#').next().unwrap_or_default().trim();
-        let line = line.strip_prefix("- ").unwrap_or(line);
-        line.split(',').map(move |entry| (index + 1, entry.trim()))
-    });
-    let entries = entries.filter(|(_, entry)| !entry.is_empty());
-    for (index, (line, entry)) in entries.enumerate() {
+    for (index, (line, entry)) in items(text).enumerate() {
         let number = index + 1;
         let outcome = controller(entry).and_then(|found| match numbers.get(&found.name) {
             Some(first) => Err(format!(
@@ -75,6 +72,7 @@ pub fn parse(text: &str) -> ControllerList {
                 list.entries.push(found);
             }
             Err(rule) => list.problems.push(EntryProblem {
+                key: super::registry::KEY,
                 line,
                 entry: number,
                 text: shown(entry),
@@ -83,6 +81,22 @@ pub fn parse(text: &str) -> ControllerList {
         }
     }
     list
+}
+
+/// What stands between commas and newlines, with the number of its line, from 1.
+pub(super) fn items(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let entries = text.lines().enumerate().flat_map(|(index, line)| {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let line = line.strip_prefix("- ").unwrap_or(line);
+        line.split(',').map(move |entry| (index + 1, entry.trim()))
+    });
+    entries.filter(|(_, entry)| !entry.is_empty())
+}
+
+/// The name of the controller at this address, or the rule that it breaks.
+pub(super) fn address(text: &str) -> Result<String, String> {
+    let (host, port) = split_port(text)?;
+    Ok(name(&host_name(host)?, port))
 }
 
 /// Reads one entry, or names the rule that it breaks.
@@ -108,18 +122,21 @@ fn controller(entry: &str) -> Result<ControllerRef, String> {
     let (host, port) = split_port(address)?;
     let host = host_name(host)?;
     let (label_key, label_value) = node_label(label)?;
-    let name = if host.contains(':') {
-        format!("[{host}]:{port}")
-    } else {
-        format!("{host}:{port}")
-    };
     Ok(ControllerRef {
-        name,
+        name: name(&host, port),
         host,
         port,
         label_key,
         label_value,
     })
+}
+
+fn name(host: &str, port: u16) -> String {
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
 }
 
 /// The host and the port of an address.
@@ -222,7 +239,7 @@ fn is_label_word(word: &str) -> bool {
 }
 
 /// As much of a text as an admin needs to find it again.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     let mut shown: String = text.chars().take(SHOWN_MAX).collect();
     if shown.len() < text.len() {
         shown.push('…');

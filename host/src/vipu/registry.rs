@@ -11,6 +11,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::sync::watch;
 
 use super::client::{Deadlines, VipuClient};
+use super::closed::{self, Closed};
 use super::controllers::{self, EntryProblem};
 use super::error::VipuError;
 use crate::api::ipupartition::ControllerRef;
@@ -23,6 +24,8 @@ pub const KEY: &str = "controllers.yaml";
 pub struct Known {
     /// The controllers, in the order in which they are tried.
     pub entries: Vec<ControllerRef>,
+    /// Those of them that take nothing new.
+    pub closed: Closed,
     /// Entries that name no controller.
     pub problems: Vec<EntryProblem>,
     /// Where the list comes from.
@@ -135,12 +138,24 @@ pub fn watch_config_map(
 /// What is known once the ConfigMap was seen so. Without a list the last good one stays: deleting a
 /// ConfigMap by mistake must not make anybody believe that there are no controllers.
 fn read(before: &Known, object: Option<&ConfigMap>) -> Known {
-    let text = object.map(|object| object.data.as_ref().and_then(|data| data.get(KEY)));
-    match text {
+    let value = |key| {
+        let values = object.map(|object| object.data.as_ref());
+        values.map(|values| {
+            values
+                .and_then(|values| values.get(key))
+                .map(String::as_str)
+        })
+    };
+    match value(KEY) {
         Some(Some(text)) => {
-            let list = controllers::parse(text);
+            let mut list = controllers::parse(text);
+            let (cordon, drain) = (value(closed::CORDON), value(closed::DRAIN));
+            let (closed, problems) =
+                closed::parse(cordon.flatten(), drain.flatten(), &list.entries);
+            list.problems.extend(problems);
             Known {
                 entries: list.entries,
+                closed,
                 problems: list.problems,
                 source: Source::Current,
             }
@@ -161,7 +176,9 @@ fn report(known: &Known) {
     let names: Vec<_> = known.entries.iter().map(|entry| &*entry.name).collect();
     match known.source {
         Source::NotRead => {}
-        Source::Current => tracing::info!(controllers = ?names, "the list of controllers was read"),
+        Source::Current => tracing::info!(
+            controllers = ?names, closed = ?known.closed, "the list of controllers was read"
+        ),
         Source::ConfigMapGone => tracing::warn!(
             controllers = ?names,
             "the ConfigMap with the list of controllers is gone; the last list stays in use"
@@ -172,7 +189,7 @@ fn report(known: &Known) {
         ),
     }
     for problem in &known.problems {
-        tracing::warn!(%problem, "a bad entry in {KEY} was left out");
+        tracing::warn!(%problem, "a bad entry in the list of controllers was left out");
     }
 }
 

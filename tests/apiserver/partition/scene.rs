@@ -112,7 +112,8 @@ impl Scene {
     pub(crate) async fn start_proxy(&mut self) {
         let options = ProxyOptions {
             release: ReleaseOptions {
-                pod_name: None,
+                // One name, as of a container that is started again in its Pod: it leads at once.
+                pod_name: Some("vipu-proxy-0".to_owned()),
                 namespace: NAMESPACE.to_owned(),
                 fullname: "ipu-operator".to_owned(),
                 guests_dir: PathBuf::from("/nonexistent"),
@@ -123,12 +124,15 @@ impl Scene {
             controllers_configmap: None,
             tracker_configmap: "ipu-partitions-tracker".to_owned(),
             vipu_timeout_seconds: 60,
+            overtaking_limit_seconds: 600,
             times: Times {
                 in_error: Duration::from_secs(1),
+                gang_patience: Duration::from_secs(1),
                 sweep: sweep::Times {
                     period: Duration::from_secs(1),
                     grace: Duration::from_secs(1),
                 },
+                lease: Duration::from_secs(3),
             },
         };
         // Without a placement module the built-in walk decides, which is the same code.

@@ -28,6 +28,10 @@ pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
             options: PartitionOptions {
                 replicas: (replicas != job.size.workers).then_some(replicas),
                 reconfigurable: job.reconfigurable,
+                // The launcher starts once the workers of all instances are there.
+                gang_size: (job.launcher.is_some() && job.instances > 1).then_some(job.instances),
+                // What runs under it could not be started again elsewhere.
+                stays: job.launcher.is_some() && !job.restart.replaces_a_lost_run(),
                 node_selector: job.template.spec.node_selector.clone().unwrap_or_default(),
             },
             reset_generation: 0,

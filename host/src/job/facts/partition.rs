@@ -20,8 +20,24 @@ pub enum PartitionState {
     Held(Held),
     /// It is there but must not be used by a new Pod now, and this is why.
     Unusable(Held, String),
+    /// It is broken, or gone though it was wanted: whoever uses it starts again once it was reset,
+    /// or another took its place.
+    Broken(Broken),
+    /// It is to move to another controller, as soon as no Pod uses it, and this is why.
+    Leaving(Held, String),
     /// It is being given back.
     Going(String),
+}
+
+/// A partition that cannot be used any more.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Broken {
+    /// What is left of it.
+    pub held: Option<Held>,
+    /// How often its owner has had it reset.
+    pub resets: i64,
+    /// What its controller says.
+    pub reason: String,
 }
 
 /// A partition that a controller holds for the job.
@@ -46,7 +62,8 @@ impl PartitionState {
     /// The partition, where there is one.
     pub fn held(&self) -> Option<&Held> {
         match self {
-            Self::Held(held) | Self::Unusable(held, _) => Some(held),
+            Self::Held(held) | Self::Unusable(held, _) | Self::Leaving(held, _) => Some(held),
+            Self::Broken(broken) => broken.held.as_ref(),
             Self::Absent | Self::Waiting(_) | Self::Rejected(_) | Self::Going(_) => None,
         }
     }
@@ -55,6 +72,15 @@ impl PartitionState {
     pub fn usable(&self) -> Option<&Held> {
         match self {
             Self::Held(held) => Some(held),
+            _ => None,
+        }
+    }
+
+    /// How often it was reset, where it can be reset once more when no Pod uses it.
+    pub fn resets(&self) -> Option<i64> {
+        match self {
+            Self::Held(held) => Some(held.resets),
+            Self::Broken(broken) => Some(broken.resets),
             _ => None,
         }
     }
@@ -69,7 +95,12 @@ impl PartitionState {
         match self {
             Self::Absent => true,
             Self::Waiting(reasons) => reasons.is_empty(),
-            Self::Rejected(_) | Self::Held(_) | Self::Unusable(..) | Self::Going(_) => false,
+            Self::Rejected(_)
+            | Self::Held(_)
+            | Self::Unusable(..)
+            | Self::Broken(_)
+            | Self::Leaving(..)
+            | Self::Going(_) => false,
         }
     }
 
@@ -82,9 +113,11 @@ impl PartitionState {
                 "it is being made, or about to be; kubectl get ipup tells how far it is".to_owned(),
             ),
             Self::Waiting(reasons) => Some(reasons.join("; ")),
-            Self::Rejected(reason) | Self::Unusable(_, reason) | Self::Going(reason) => {
-                Some(reason.clone())
-            }
+            Self::Rejected(reason)
+            | Self::Unusable(_, reason)
+            | Self::Leaving(_, reason)
+            | Self::Going(reason) => Some(reason.clone()),
+            Self::Broken(broken) => Some(broken.reason.clone()),
         }
     }
 }
@@ -123,10 +156,26 @@ pub fn state(
             let reason = format!("partition {} is about to be reset", held.id);
             PartitionState::Unusable(held, reason)
         }
+        (PartitionPhase::Ready, Some(held)) if record::leaving_since(status).is_some() => {
+            let reason = status.message.clone().unwrap_or_default();
+            PartitionState::Leaving(held, reason)
+        }
         (PartitionPhase::Ready, Some(held)) => match contradiction(&held, selector) {
             None => PartitionState::Held(held),
             Some(reason) => PartitionState::Unusable(held, reason),
         },
+        (PartitionPhase::Error, held)
+            if partition.spec.reset_generation <= status.observed_reset_generation =>
+        {
+            let said = || status.message.clone().unwrap_or_default();
+            PartitionState::Broken(Broken {
+                reason: held
+                    .as_ref()
+                    .map_or_else(said, |held| unusable(status, held)),
+                resets: status.observed_reset_generation,
+                held,
+            })
+        }
         (PartitionPhase::Resetting | PartitionPhase::Error, Some(held)) => {
             let reason = unusable(status, &held);
             PartitionState::Unusable(held, reason)

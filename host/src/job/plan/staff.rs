@@ -10,8 +10,8 @@ use crate::job::validate::ValidJob;
 impl Plan {
     /// Asks for the partition of an instance, then makes its Pods.
     ///
-    /// Where Pods have begun to use the partition and one of them is gone, all of them start again
-    /// together: the partition is reset first, and never under a live Pod.
+    /// Where Pods have begun to use the partition and one of them is gone, or the partition is broken,
+    /// all of them start again together: it is reset first, and never under a live Pod.
     pub(super) fn staff(
         &mut self,
         job: &ValidJob,
@@ -23,14 +23,17 @@ impl Plan {
             self.create_partitions
                 .push(partitions::partition(job, instance.index));
         }
-        if instance.spent && instance.incomplete() {
-            self.start_again(instance);
-            return;
+        match instance.partition.state {
+            PartitionState::Broken(_) => return self.start_again(instance),
+            // The proxy moves it once no Pod uses it.
+            PartitionState::Leaving(..) => return self.delete_all(instance),
+            _ if instance.spent && instance.incomplete() => return self.start_again(instance),
+            _ => {}
         }
         for (gcd, worker) in (0..).zip(&instance.workers) {
             match (&worker.state, instance.partition.state.usable()) {
                 (PodState::Stale | PodState::Lost(_), _) => self.remove(worker),
-                (PodState::Absent, Some(held)) if !facts.due.held_back => {
+                (PodState::Absent, Some(held)) if !facts.due.held_back && !forms(job, facts) => {
                     let run = facts.run.number;
                     let of = (instance.index, gcd, run);
                     self.create_pods
@@ -53,11 +56,11 @@ impl Plan {
         self.delete_all(instance);
         let all_gone = instance.workers.iter().all(|worker| worker.uid.is_none());
         let owned = &instance.partition;
-        if let (true, Some(held), Some(uid)) = (all_gone, owned.state.usable(), &owned.uid) {
+        if let (true, Some(resets), Some(uid)) = (all_gone, owned.state.resets(), &owned.uid) {
             self.reset_partitions.push(Reset {
                 name: owned.name.clone(),
                 uid: uid.clone(),
-                generation: held.resets.saturating_add(1),
+                generation: resets.saturating_add(1),
             });
         }
     }
@@ -123,4 +126,11 @@ impl Plan {
             ));
         }
     }
+}
+
+/// Whether a job whose instances are of use only together lacks one of their partitions: its Pods
+/// would keep the others from being given back.
+fn forms(job: &ValidJob, facts: &Facts) -> bool {
+    let mut instances = facts.instances.iter();
+    job.launcher.is_some() && instances.any(|one| one.partition.state.held().is_none())
 }

@@ -129,7 +129,7 @@ impl Conditions {
             | Phase::Waiting
             | Phase::Starting
             | Phase::Running
-            | Phase::Replaced
+            | Phase::Replaced(_)
             | Phase::Ended(_) => {}
         }
         match phase {

@@ -131,6 +131,14 @@ pub fn of_status(old: &IPUJobStatus, new: &IPUJobStatus) -> Vec<JobEvent> {
     if let Some(note) = turned(RESTARTING, "True") {
         events.push(warning("IPUJobRestarting", "Restart", note));
     }
+    let resets = [old, new].map(|status| status.automatic_resets.unwrap_or(0));
+    if resets[1] > resets[0] {
+        let note = format!(
+            "the V-IPU controller reset a partition of the job by itself, {} times by now",
+            resets[1]
+        );
+        events.push(warning("AutomaticReset", "Reset", note));
+    }
     if let Some(note) = turned(SUSPENDED, "True") {
         events.push(normal("JobSuspended", "Suspend", note));
     }

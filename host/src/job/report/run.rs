@@ -42,10 +42,10 @@ pub(super) fn remembered(standing: &Standing<'_>, state: JobState, now: Timestam
             ended: BTreeMap::new(),
             ..same_run
         },
-        (Phase::Replaced, _) => RunStatus {
+        (Phase::Replaced(why), _) => RunStatus {
             number: old.number.saturating_add(1),
             not_before: None,
-            restarting: Some("spec.workers.template has changed".to_owned()),
+            restarting: Some(why.clone()),
             ..same_run
         },
         _ if state != JobState::Pending => RunStatus {

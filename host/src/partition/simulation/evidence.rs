@@ -62,7 +62,8 @@ impl Evidence {
             | Fact::Written
             | Fact::Recorded(_)
             | Fact::Removed { .. }
-            | Fact::Placed(_) => {}
+            | Fact::Placed(_)
+            | Fact::Surroundings(_) => {}
         }
     }
 }

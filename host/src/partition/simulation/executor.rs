@@ -63,7 +63,10 @@ impl World {
                 trace::brief(&step)
             )
         });
-        let is_effect = !matches!(step, Step::AskTruth(_) | Step::CountUsers(_) | Step::Place);
+        let is_effect = !matches!(
+            step,
+            Step::AskTruth(_) | Step::CountUsers(_) | Step::Place | Step::LookAround
+        );
         if stood && is_effect {
             self.saw(Sight::ZombieActed);
         }
@@ -122,6 +125,10 @@ impl World {
             }
             Step::AskTruth(attempt) => self.ask_truth(ticket, attempt),
             Step::CountUsers(id) => self.count_users(ticket, id),
+            Step::LookAround => {
+                let surroundings = self.look_around(object);
+                self.answer(ticket, Reply::Learned(Fact::Surroundings(surroundings)));
+            }
             Step::Place => {
                 self.saw(Sight::Placed);
                 let answer = self.place(object);

@@ -17,6 +17,7 @@ use crate::api::ipupartition::{
 use crate::names;
 use crate::partition::knowledge::{Answer, Fact, Intent, Reply, Seen, SeenState, Truth};
 use crate::partition::step::Step;
+use crate::partition::surroundings::Surroundings;
 
 /// Ids of this installation, of others, and none at all.
 const IDS: [&str; 6] = [
@@ -290,6 +291,7 @@ impl Honest {
                 assert!(!self.in_use.contains(&id), "{id} is reset under a Pod");
                 Fact::Reset { id, error: refusal }
             }
+            Step::LookAround => Fact::Surroundings(Surroundings::default()),
             Step::Place => {
                 let all: Vec<Controller> = (0..3).map(|index| Controller::new(index, 4)).collect();
                 let views: Vec<_> = all.iter().map(|one| one.view(false)).collect();

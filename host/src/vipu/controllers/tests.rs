@@ -100,7 +100,7 @@ fn each_broken_rule_is_named_with_its_place() {
         assert_eq!(list.problems.len(), 1, "{bad:?}");
         let problem = &list.problems[0];
         assert!(problem.rule.contains(rule), "{bad:?}: {}", problem.rule);
-        let place = format!("entry 3 on line 4, {bad:?}: ");
+        let place = format!("entry 3 on line 4 of controllers.yaml, {bad:?}: ");
         assert!(problem.to_string().starts_with(&place), "{problem}");
     }
 }
@@ -114,7 +114,7 @@ fn of_two_entries_for_one_controller_the_first_counts() {
     assert_eq!(list.problems.len(), 2);
     assert_eq!(
         list.problems[0].to_string(),
-        "entry 2 on line 1, \"POD1:8090:ipunode=b\": pod1:8090 is entry 1 already, which counts; \
+        "entry 2 on line 1 of controllers.yaml, \"POD1:8090:ipunode=b\": pod1:8090 is entry 1 already, which counts; \
          remove one of the two"
     );
 }

@@ -1,0 +1,252 @@
+//! Leader election: of several replicas the one that holds a Kubernetes Lease reconciles.
+//!
+//! A lease is no fence: a process that is paused wakes up and believes that it leads. What it writes
+//! is compared with the version that it read, and [`Held::is_valid`] is asked before each effect.
+
+mod decide;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Client;
+use kube::api::{Api, ObjectMeta, PostParams};
+use tokio::time::Instant;
+
+use decide::Move;
+
+/// How long a replica leads after it last said so, as the components of Kubernetes have it.
+pub const TTL: Duration = Duration::from_secs(15);
+
+/// Why the Lease could not be read or written.
+#[derive(Debug, thiserror::Error)]
+enum LeaseError {
+    #[error("failed to read the Lease {name}")]
+    Read {
+        name: String,
+        #[source]
+        source: Box<kube::Error>,
+    },
+    #[error("failed to write the Lease {name}")]
+    Write {
+        name: String,
+        #[source]
+        source: Box<kube::Error>,
+    },
+    #[error("failed to read or write the Lease {name}: the API server gave no answer in time")]
+    Late { name: String },
+}
+
+/// A replica that wants to lead.
+#[derive(Clone, Debug)]
+pub struct Elector {
+    api: Api<Lease>,
+    name: String,
+    me: String,
+    ttl: Duration,
+}
+
+/// That this replica leads, for as long as it could say so to the API server.
+#[derive(Debug)]
+pub struct Held {
+    until: Mutex<Instant>,
+}
+
+/// The Lease as it was last seen to change. Clocks of two machines differ, so that the times in it
+/// are for people: what counts is for how long this process has seen it unchanged.
+struct Seen {
+    version: Option<String>,
+    since: Instant,
+}
+
+/// How one look at the Lease ended.
+enum Look {
+    /// This replica leads.
+    Mine,
+    /// Another one does.
+    Theirs,
+    /// Somebody else wrote it at the same time: look again.
+    Raced,
+}
+
+impl Elector {
+    /// A replica called `me`, which no other live one is called, that wants the Lease `name`.
+    pub fn new(client: Client, namespace: &str, name: &str, me: &str, ttl: Duration) -> Self {
+        Self {
+            api: Api::namespaced(client, namespace),
+            name: name.to_owned(),
+            me: me.to_owned(),
+            ttl,
+        }
+    }
+
+    /// Waits until this replica leads.
+    pub async fn acquire(&self) -> Arc<Held> {
+        let mut seen = None;
+        let mut complained = false;
+        loop {
+            let began = Instant::now();
+            match self.within(self.attempt(&mut seen, began)).await {
+                Ok(Look::Mine) => {
+                    tracing::info!(lease = self.name, me = self.me, "leading");
+                    return Arc::new(Held {
+                        until: Mutex::new(began + self.validity()),
+                    });
+                }
+                Ok(Look::Theirs | Look::Raced) => complained = false,
+                Err(error) if !complained => {
+                    complained = true;
+                    tracing::warn!("{}; trying again", crate::agent::explain(&error));
+                }
+                Err(_) => {}
+            }
+            tokio::time::sleep(self.pause()).await;
+        }
+    }
+
+    /// Renews the Lease; ends once it is lost.
+    pub async fn keep(&self, held: &Held) {
+        let mut seen = None;
+        while held.is_valid() {
+            tokio::time::sleep(self.pause()).await;
+            let began = Instant::now();
+            match self.within(self.attempt(&mut seen, began)).await {
+                Ok(Look::Mine) => held.extend(began + self.validity()),
+                Ok(Look::Raced) => {}
+                Ok(Look::Theirs) => {
+                    tracing::warn!(lease = self.name, "another replica leads now");
+                    held.extend(began);
+                    return;
+                }
+                Err(error) => tracing::warn!("{}", crate::agent::explain(&error)),
+            }
+        }
+        tracing::warn!(lease = self.name, "not renewed in time; no longer leading");
+    }
+
+    /// Gives the Lease back, so that another replica need not wait until it runs out.
+    pub async fn release(&self, held: &Held) {
+        held.extend(Instant::now());
+        let given = self.within(async {
+            let lease = self.read().await?;
+            let Some(lease) = lease.filter(|lease| decide::holder(lease) == Some(&*self.me)) else {
+                return Ok(());
+            };
+            let spec = decide::released(lease.spec.as_ref(), Timestamp::now());
+            self.write(&Lease {
+                spec: Some(spec),
+                ..lease
+            })
+            .await
+            .map(|_| ())
+        });
+        match given.await {
+            Ok(()) => tracing::info!(lease = self.name, "gave the lead back"),
+            Err(error) => tracing::warn!("{}", crate::agent::explain(&error)),
+        }
+    }
+
+    /// One look at the Lease, and what follows from it.
+    async fn attempt(&self, seen: &mut Option<Seen>, now: Instant) -> Result<Look, LeaseError> {
+        let lease = self.read().await?;
+        let version = lease.as_ref().and_then(|lease| {
+            let version = &lease.metadata.resource_version;
+            version.clone()
+        });
+        let last = match seen.take().filter(|last| last.version == version) {
+            Some(last) => seen.insert(last),
+            None => seen.insert(Seen {
+                version,
+                since: now,
+            }),
+        };
+        let unchanged = now.duration_since(last.since);
+        let written = match decide::next(lease.as_ref(), &self.me, unchanged) {
+            Move::Wait => return Ok(Look::Theirs),
+            Move::Create => {
+                let lease = Lease {
+                    metadata: ObjectMeta {
+                        name: Some(self.name.clone()),
+                        ..ObjectMeta::default()
+                    },
+                    spec: Some(decide::spec(None, &self.me, self.ttl, Timestamp::now())),
+                };
+                self.api.create(&PostParams::default(), &lease).await
+            }
+            Move::Take => {
+                let lease = lease.unwrap_or_default();
+                let spec = decide::spec(lease.spec.as_ref(), &self.me, self.ttl, Timestamp::now());
+                let lease = Lease {
+                    spec: Some(spec),
+                    ..lease
+                };
+                return self.write(&lease).await;
+            }
+        };
+        taken(written, &self.name)
+    }
+
+    async fn read(&self) -> Result<Option<Lease>, LeaseError> {
+        let found = self.api.get_opt(&self.name).await;
+        found.map_err(|source| LeaseError::Read {
+            name: self.name.clone(),
+            source: Box::new(source),
+        })
+    }
+
+    /// Replaces the Lease, unless it changed since it was read.
+    async fn write(&self, lease: &Lease) -> Result<Look, LeaseError> {
+        let params = PostParams::default();
+        taken(
+            self.api.replace(&self.name, &params, lease).await,
+            &self.name,
+        )
+    }
+
+    async fn within<T>(
+        &self,
+        work: impl Future<Output = Result<T, LeaseError>>,
+    ) -> Result<T, LeaseError> {
+        let late = || LeaseError::Late {
+            name: self.name.clone(),
+        };
+        let answered = tokio::time::timeout(self.ttl / 3, work).await;
+        answered.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// For how long after a renewal this replica may act: shorter than others wait.
+    fn validity(&self) -> Duration {
+        self.ttl * 2 / 3
+    }
+
+    /// Between two looks.
+    fn pause(&self) -> Duration {
+        self.ttl / 8
+    }
+}
+
+impl Held {
+    /// Whether this replica may still act. Asked of the clock, so that a process that was paused
+    /// knows before any answer of the API server does.
+    pub fn is_valid(&self) -> bool {
+        let until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        Instant::now() < *until
+    }
+
+    fn extend(&self, until: Instant) {
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+}
+
+/// Somebody else was quicker where the API server says that the object is there or has changed.
+fn taken(written: Result<Lease, kube::Error>, name: &str) -> Result<Look, LeaseError> {
+    match written {
+        Ok(_) => Ok(Look::Mine),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(Look::Raced),
+        Err(source) => Err(LeaseError::Write {
+            name: name.to_owned(),
+            source: Box::new(source),
+        }),
+    }
+}

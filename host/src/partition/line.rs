@@ -1,0 +1,226 @@
+//! Pure: in which order those who wait are served, and which room is kept for whom.
+//!
+//! Whoever has waited longer is served first where both fit. A smaller one may pass where the elder
+//! does not fit, until the elder has waited its limit: then whole controllers are kept for it, one
+//! more after each further limit, so that it is served in the end whatever comes and goes. Partitions
+//! that are of use only together are asked for once there is room for all that are missing.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::api::ipupartition::{IPUPartition, IPUPartitionStatus, PartitionPhase, WaitingReason};
+use crate::wasm::model::ControllerView;
+
+use super::record;
+
+/// A partition that waits for a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    /// Name of its IPUPartition.
+    pub name: String,
+    /// UID of its IPUPartition.
+    pub uid: String,
+    /// UID of its owner.
+    pub owner: String,
+    /// `namespace/name` of its owner.
+    pub owner_name: String,
+    /// When it was asked for, which is its place in the line.
+    pub created: Timestamp,
+    /// Since when it waits.
+    pub since: Timestamp,
+    /// IPUs that it wants.
+    pub ipus: u32,
+    /// How many partitions of its owner are of use only together.
+    pub gang: u32,
+    /// Node labels that its owner's Pods ask for.
+    pub node_selector: BTreeMap<String, String>,
+    /// Whether it is about to be asked where it fits, since room was made: the younger let it go first.
+    pub is_next: bool,
+}
+
+/// The room that one of those who wait is shown, and what was kept from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// The controllers as it is shown them.
+    pub views: Vec<ControllerView>,
+    /// By controller: for whom its room is kept.
+    pub kept: BTreeMap<String, String>,
+    /// Whether some of it is about to be taken by those for whom it is kept.
+    pub is_promised: bool,
+    /// Why it has to wait although there is room, where its siblings do not fit as well.
+    pub too_small: Option<String>,
+}
+
+/// Whether a partition waits: for the first one, or for another in the place of one that is gone.
+pub fn waits(partition: &IPUPartition) -> bool {
+    let status = partition.status.as_ref();
+    let waits = |status: &IPUPartitionStatus| {
+        status.phase == PartitionPhase::Pending && status.partition_id.is_none()
+    };
+    partition.metadata.deletion_timestamp.is_none() && status.is_none_or(waits)
+}
+
+/// What counts of a partition that looks for a controller at `now`.
+pub fn waiter(partition: &IPUPartition, now: Timestamp) -> Waiter {
+    let metadata = &partition.metadata;
+    let spec = &partition.spec;
+    let created = metadata.creation_timestamp.as_ref();
+    let created = created.map_or(now, |time| time.0);
+    let status = partition.status.as_ref();
+    Waiter {
+        name: metadata.name.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        owner: spec.owner.uid.clone(),
+        owner_name: format!("{}/{}", spec.owner.namespace, spec.owner.name),
+        created,
+        since: status.and_then(record::not_ready_since).unwrap_or(created),
+        ipus: spec.ipus,
+        gang: spec.options.gang_size.unwrap_or(1),
+        node_selector: spec.options.node_selector.clone(),
+        is_next: false,
+    }
+}
+
+/// Puts those who wait into the order in which they are served.
+pub fn in_order(waiters: &mut [Waiter]) {
+    waiters.sort_by(|one, other| one.place().cmp(&other.place()));
+}
+
+/// The room for `me`, where `line` waits, in order, and `held` partitions of my owner are there or
+/// being made. `limit` is how long somebody is passed by smaller ones.
+pub fn room(
+    me: &Waiter,
+    line: &[Waiter],
+    held: u32,
+    mut views: Vec<ControllerView>,
+    limit: SignedDuration,
+    now: Timestamp,
+) -> Room {
+    let mut kept = BTreeMap::new();
+    let mut is_promised = false;
+    let elders = line.iter().take_while(|other| other.place() < me.place());
+    for elder in elders.filter(|elder| elder.owner != me.owner) {
+        if views.iter().all(|view| view.largest_free == 0) {
+            break;
+        }
+        if elder.is_next {
+            is_promised |= promise(elder, &mut views, &mut kept);
+        } else {
+            keep(elder, limits(elder, limit, now), &mut views, &mut kept);
+        }
+    }
+    let too_small = too_small(me, held, &views);
+    Room {
+        views,
+        kept,
+        is_promised,
+        too_small,
+    }
+}
+
+/// What the reasons of a policy mean once it is told what was kept.
+pub fn explained(mut reasons: Vec<WaitingReason>, room: &Room) -> Vec<WaitingReason> {
+    for reason in &mut reasons {
+        if let Some(whom) = room.kept.get(&reason.controller) {
+            reason.reason = format!("what is free of it is kept for {whom}");
+        }
+    }
+    reasons
+}
+
+impl Waiter {
+    /// Its place in the line: times have whole seconds, so that names settle the rest.
+    fn place(&self) -> (Timestamp, &str) {
+        (self.created, &self.name)
+    }
+
+    /// Whether it could ever be made there.
+    fn suits(&self, view: &ControllerView) -> bool {
+        let contradicts = self
+            .node_selector
+            .get(&view.label_key)
+            .is_some_and(|value| *value != view.label_value);
+        !contradicts && view.unreachable.is_none() && view.has_nodes && view.total_ipus >= self.ipus
+    }
+}
+
+/// Sets aside what `elder` is about to take: the first controller that has it, as in the serial walk.
+/// Answers whether there is one.
+fn promise(
+    elder: &Waiter,
+    views: &mut [ControllerView],
+    kept: &mut BTreeMap<String, String>,
+) -> bool {
+    let fits = |view: &&mut ControllerView| elder.suits(view) && view.largest_free >= elder.ipus;
+    let Some(view) = views.iter_mut().find(fits) else {
+        return false;
+    };
+    use_up(view, elder.ipus);
+    let whom = format!("{}, which has waited longer", elder.owner_name);
+    kept.insert(view.name.clone(), whom);
+    true
+}
+
+/// How often `elder` has waited its limit.
+fn limits(elder: &Waiter, limit: SignedDuration, now: Timestamp) -> usize {
+    let waited = now.duration_since(elder.since).as_secs().max(0);
+    usize::try_from(waited / limit.as_secs().max(1)).unwrap_or(usize::MAX)
+}
+
+/// Keeps whole controllers for `elder`: those that have the most free, since they will serve it
+/// soonest.
+fn keep(
+    elder: &Waiter,
+    count: usize,
+    views: &mut [ControllerView],
+    kept: &mut BTreeMap<String, String>,
+) {
+    if count == 0 {
+        return;
+    }
+    let mut suited: Vec<&mut ControllerView> =
+        views.iter_mut().filter(|view| elder.suits(view)).collect();
+    suited.sort_by_key(|view| std::cmp::Reverse(view.total_ipus.saturating_sub(view.used_ipus)));
+    for view in suited.into_iter().take(count) {
+        use_up(view, u32::MAX);
+        kept.entry(view.name.clone()).or_insert_with(|| {
+            format!(
+                "{} ({} IPUs), which waits since {}",
+                elder.owner_name,
+                elder.ipus,
+                elder.since.strftime("%Y-%m-%dT%H:%M:%SZ")
+            )
+        });
+    }
+}
+
+fn use_up(view: &mut ControllerView, ipus: u32) {
+    view.used_ipus = view.used_ipus.saturating_add(ipus).min(view.total_ipus);
+    let free = view.total_ipus - view.used_ipus;
+    let largest = free.checked_ilog2().map_or(0, |exponent| 1 << exponent);
+    view.largest_free = view.largest_free.min(largest);
+}
+
+/// Why the partitions that `me` is of use with only together have no room, where they have none.
+fn too_small(me: &Waiter, held: u32, views: &[ControllerView]) -> Option<String> {
+    let missing = me.gang.saturating_sub(held);
+    if missing <= 1 {
+        return None;
+    }
+    let fits = views.iter().filter(|view| me.suits(view)).map(|view| {
+        let free = view.total_ipus.saturating_sub(view.used_ipus);
+        free.checked_div(me.ipus).unwrap_or(0)
+    });
+    let fits: u32 = fits.fold(0, u32::saturating_add);
+    (fits < missing).then(|| {
+        format!(
+            "{missing} partitions of {} IPUs are of use only together, and there is room for {fits} \
+             of them now",
+            me.ipus
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! The order of those who wait, as tables.
+
+use super::*;
+
+const LIMIT: SignedDuration = SignedDuration::from_mins(10);
+
+fn now() -> Timestamp {
+    "2026-01-01T12:00:00Z".parse().unwrap()
+}
+
+/// One that was asked for so many minutes ago and waits since.
+fn one(name: &str, ipus: u32, minutes: i64) -> Waiter {
+    let created = now() - SignedDuration::from_mins(minutes);
+    Waiter {
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+        owner: format!("owner-{name}"),
+        owner_name: format!("default/{name}"),
+        created,
+        since: created,
+        ipus,
+        gang: 1,
+        node_selector: BTreeMap::new(),
+        is_next: false,
+    }
+}
+
+fn pod(name: &str, total: u32, used: u32) -> ControllerView {
+    let free = total - used;
+    ControllerView {
+        name: name.to_owned(),
+        label_key: "ipunode".to_owned(),
+        label_value: name.to_owned(),
+        has_nodes: true,
+        unreachable: None,
+        total_ipus: total,
+        used_ipus: used,
+        largest_free: free.checked_ilog2().map_or(0, |exponent| 1 << exponent),
+    }
+}
+
+/// The largest partition that `me` could have on each controller.
+fn shown(me: &Waiter, others: &[Waiter], views: &[ControllerView]) -> Vec<u32> {
+    let mut line = others.to_vec();
+    line.push(me.clone());
+    in_order(&mut line);
+    let room = room(me, &line, 0, views.to_vec(), LIMIT, now());
+    room.views.iter().map(|view| view.largest_free).collect()
+}
+
+#[test]
+fn a_smaller_one_passes_until_the_elder_has_waited_its_limit() {
+    let pods = [pod("pod1", 16, 12), pod("pod2", 16, 8), pod("pod3", 8, 0)];
+    let me = one("small", 2, 0);
+    let cases = [
+        (one("big", 16, 9), [4, 8, 8]),
+        // Only where the elder fits at all, and where most is free.
+        (one("big", 16, 10), [4, 0, 8]),
+        (one("big", 16, 20), [0, 0, 8]),
+        (one("big", 16, 500), [0, 0, 8]),
+        (one("impossible", 64, 500), [4, 8, 8]),
+    ];
+    for (elder, expected) in cases {
+        assert_eq!(
+            shown(&me, std::slice::from_ref(&elder), &pods),
+            expected,
+            "{elder:?}"
+        );
+    }
+}
+
+#[test]
+fn an_elder_that_is_about_to_be_served_goes_first() {
+    let pods = [pod("pod1", 16, 12), pod("pod2", 16, 8)];
+    let me = one("me", 4, 1);
+    let elder = Waiter {
+        is_next: true,
+        ..one("elder", 4, 2)
+    };
+    assert_eq!(shown(&me, std::slice::from_ref(&elder), &pods), [0, 8]);
+    let younger = Waiter {
+        is_next: true,
+        ..one("younger", 4, 0)
+    };
+    assert_eq!(shown(&me, &[younger], &pods), [4, 8]);
+    let too_large = Waiter {
+        is_next: true,
+        ..one("elder", 16, 2)
+    };
+    assert_eq!(shown(&me, &[too_large], &pods), [4, 8]);
+}
+
+#[test]
+fn those_of_one_moment_have_an_order_too() {
+    let pods = [pod("pod1", 4, 0)];
+    let [a, b] = ["a", "b"].map(|name| Waiter {
+        is_next: true,
+        ..one(name, 4, 1)
+    });
+    assert_eq!(shown(&a, std::slice::from_ref(&b), &pods), [4]);
+    assert_eq!(shown(&b, std::slice::from_ref(&a), &pods), [0]);
+}
+
+#[test]
+fn nothing_is_kept_where_the_elders_pods_cannot_go_or_nobody_answers() {
+    let mut pods = [pod("pod1", 16, 8), pod("pod2", 16, 8), pod("pod3", 16, 8)];
+    pods[1].has_nodes = false;
+    pods[2].unreachable = Some("it is down".to_owned());
+    let me = one("me", 2, 0);
+    let mut elder = one("elder", 16, 60);
+    elder.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
+    assert_eq!(shown(&me, &[elder], &pods), [8, 8, 8]);
+}
+
+#[test]
+fn siblings_do_not_stand_in_each_others_way() {
+    let pods = [pod("pod1", 16, 8)];
+    let me = one("me", 4, 0);
+    let mut elder = one("elder", 16, 60);
+    elder.owner.clone_from(&me.owner);
+    assert_eq!(shown(&me, &[elder], &pods), [8]);
+}
+
+#[test]
+fn those_of_use_only_together_wait_until_all_that_are_missing_fit() {
+    let mut me = one("me", 4, 0);
+    me.gang = 4;
+    let pods = [pod("pod1", 16, 8), pod("pod2", 8, 6)];
+    let ask = |held: u32| {
+        room(
+            &me,
+            std::slice::from_ref(&me),
+            held,
+            pods.to_vec(),
+            LIMIT,
+            now(),
+        )
+    };
+    assert_eq!(
+        ask(0).too_small.unwrap(),
+        "4 partitions of 4 IPUs are of use only together, and there is room for 2 of them now"
+    );
+    assert!(ask(1).too_small.is_some());
+    assert_eq!(ask(2).too_small, None);
+    assert_eq!(ask(3).too_small, None);
+    assert_eq!(ask(9).too_small, None);
+}
+
+#[test]
+fn whoever_is_passed_over_reads_for_whom() {
+    let me = one("small", 2, 0);
+    let line = [one("big", 16, 12), me.clone()];
+    let room = room(&me, &line, 0, vec![pod("pod1", 16, 8)], LIMIT, now());
+    let reasons = vec![WaitingReason {
+        controller: "pod1".to_owned(),
+        reason: "full".to_owned(),
+    }];
+    let explained = explained(reasons, &room);
+    assert_eq!(
+        explained[0].reason,
+        "what is free of it is kept for default/big (16 IPUs), which waits since \
+         2026-01-01T11:48:00Z"
+    );
+}
+
+#[test]
+fn only_what_is_wanted_and_has_no_place_waits() {
+    let read = |change: serde_json::Value| {
+        let mut object = serde_json::json!({
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
+            "metadata": {"name": "p", "creationTimestamp": "2026-01-01T11:00:00Z"},
+            "spec": {
+                "owner": {"apiVersion": "v1", "kind": "K", "namespace": "n", "name": "o", "uid": "u"},
+                "slot": 0, "ipus": 4, "gcds": 1,
+            },
+        });
+        json_patch::merge(&mut object, &change);
+        let partition: IPUPartition = serde_json::from_value(object).unwrap();
+        waits(&partition).then(|| waiter(&partition, now()))
+    };
+    use serde_json::json;
+    let fresh = read(json!({})).unwrap();
+    assert_eq!(fresh.since, fresh.created);
+    let condition = json!([{
+        "type": "Ready", "status": "False", "reason": "Replacing", "message": "",
+        "lastTransitionTime": "2026-01-01T11:30:00Z",
+    }]);
+    let replaced = read(json!({"status": {"conditions": condition}})).unwrap();
+    assert!(replaced.since > replaced.created);
+    assert_eq!(read(json!({"status": {"phase": "Creating"}})), None);
+    assert_eq!(
+        read(json!({"status": {"phase": "Ready", "partitionId": "p"}})),
+        None
+    );
+    let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T11:59:00Z"}});
+    assert_eq!(read(deleted), None);
+}

@@ -1,0 +1,139 @@
+//! Asks where a partition fits, in the room that those before it leave, and what surrounds it.
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+
+use super::context::Context;
+use super::events::Note;
+use super::execute::publish;
+use super::knowledge::Answer;
+use super::line::{self, Room};
+use super::placing::{self, shortened};
+use super::surroundings::{self, Surroundings};
+use crate::api::ipupartition::{ControllerRef, IPUPartition, WaitingReason};
+use crate::vipu::closed::{Closed, Closure};
+use crate::wasm::model::ControllerView;
+
+/// What stands in the place of a controller's name where the reason is the same for all.
+const EVERY: &str = "every controller";
+
+/// Asks the placement policy where to make this partition.
+pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer {
+    let now = Timestamp::now();
+    let status = partition.status.clone().unwrap_or_default();
+    let closed = context.fleet.closed();
+    let views = context.fleet.views().await;
+    let (shut, open): (Vec<_>, Vec<_>) = views
+        .into_iter()
+        .partition(|view| closed.contains_key(&view.name));
+    let room = room(context, partition, open, now);
+    context
+        .turns
+        .was_asked(&partition.uid().unwrap_or_default());
+    if let Some(why) = &room.too_small {
+        return later(
+            &room,
+            vec![WaitingReason {
+                controller: EVERY.to_owned(),
+                reason: why.clone(),
+            }],
+        );
+    }
+    let request = placing::request(partition);
+    let tried = placing::tried(&status);
+    let placed = context.policies.place(&request, &room.views, &tried).await;
+    if let Some(why) = &placed.overruled {
+        tell_overruled(context, partition, why).await;
+    }
+    let controllers = context.fleet.controllers();
+    match placing::answer(placed.decision, &controllers) {
+        Answer::Wait(reasons) => {
+            let mut reasons = line::explained(reasons, &room);
+            reasons.extend(shut.iter().map(|view| shut_out(view, &closed)));
+            later(&room, reasons)
+        }
+        Answer::Reject(_) if shut.iter().any(|view| view.total_ipus >= request.ipus) => {
+            Answer::Wait(shut.iter().map(|view| shut_out(view, &closed)).collect())
+        }
+        answer => answer,
+    }
+}
+
+/// What surrounds this partition. Where its controller stays and it is of use by itself, nothing of
+/// that matters.
+pub(super) async fn look_around(context: &Context, partition: &IPUPartition) -> Surroundings {
+    let closed = context.fleet.closed();
+    let controller = partition
+        .status
+        .as_ref()
+        .and_then(|status| status.controller.as_ref());
+    let drained = controller
+        .is_some_and(|ControllerRef { name, .. }| closed.get(name) == Some(&Closure::Draining));
+    if !drained && partition.spec.options.gang_size.is_none() {
+        return Surroundings::default();
+    }
+    let mut open = Vec::new();
+    if drained {
+        open = context.fleet.views().await;
+        open.retain(|view| !closed.contains_key(&view.name));
+    }
+    let objects = context.watched.store().state();
+    let others = objects.iter().filter_map(|object| object.0.as_ref().ok());
+    surroundings::of(partition, others, &closed, &open, Timestamp::now())
+}
+
+/// The room that those who have waited longer leave to this partition.
+fn room(
+    context: &Context,
+    partition: &IPUPartition,
+    open: Vec<ControllerView>,
+    now: Timestamp,
+) -> Room {
+    let store = context.watched.store();
+    let line = context.turns.line(store, now);
+    let me = line::waiter(partition, now);
+    let limit = SignedDuration::try_from(context.settings.overtaking_limit);
+    let held = match partition.spec.options.gang_size {
+        None => 0,
+        Some(_) => {
+            let objects = store.state();
+            let others = objects.iter().filter_map(|object| object.0.as_ref().ok());
+            surroundings::of(partition, others, &Closed::new(), &open, now).held
+        }
+    };
+    let limit = limit.unwrap_or(SignedDuration::MAX);
+    line::room(&me, &line, held, open, limit, now)
+}
+
+/// Where what is free was promised to others, an answer comes within seconds.
+fn later(room: &Room, reasons: Vec<WaitingReason>) -> Answer {
+    if room.is_promised {
+        Answer::Later(reasons)
+    } else {
+        Answer::Wait(reasons)
+    }
+}
+
+fn shut_out(view: &ControllerView, closed: &Closed) -> WaitingReason {
+    let reason = match closed.get(&view.name) {
+        Some(Closure::Draining) => "it is being drained",
+        Some(Closure::Cordoned) | None => "it is cordoned",
+    };
+    WaitingReason {
+        controller: view.name.clone(),
+        reason: format!("{reason}, so that nothing new is made on it"),
+    }
+}
+
+async fn tell_overruled(context: &Context, partition: &IPUPartition, why: &str) {
+    tracing::warn!(partition = %partition.name_any(), why, "the placement policy was overruled");
+    let uid = partition.uid().unwrap_or_default();
+    if context.is_news(&uid, why) {
+        let note = Note {
+            is_warning: true,
+            reason: "PolicyOverruled",
+            message: shortened(why),
+        };
+        publish(context, partition, note).await;
+    }
+}

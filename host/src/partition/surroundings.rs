@@ -1,0 +1,249 @@
+//! Pure: what the decisions on one IPUPartition need to know of the others and of its controller.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::record;
+use crate::api::ipupartition::{IPUPartition, IPUPartitionStatus};
+use crate::vipu::closed::{Closed, Closure};
+use crate::wasm::model::ControllerView;
+
+/// How long an owner that was asked to leave a controller holds up the next one.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
+
+/// What surrounds one IPUPartition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// How many partitions its owner has, or is getting; this one counts.
+    pub held: u32,
+    /// Whether it is to leave its controller.
+    pub leave: Leave,
+}
+
+/// Whether a partition is to leave its controller.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Leave {
+    /// It may stay.
+    #[default]
+    No,
+    /// It is to leave, and not yet, for this reason.
+    Later(String),
+    /// Now.
+    Now,
+}
+
+/// What surrounds `me`. `others` are all IPUPartitions; `closed` are the controllers that take
+/// nothing new; `open` are the others as they are now.
+pub fn of<'a>(
+    me: &IPUPartition,
+    others: impl Iterator<Item = &'a IPUPartition> + Clone,
+    closed: &Closed,
+    open: &[ControllerView],
+    now: Timestamp,
+) -> Surroundings {
+    let has_place = |one: &&IPUPartition| one.status.as_ref().is_some_and(is_placed);
+    let siblings = others
+        .clone()
+        .filter(|one| one.spec.owner.uid == me.spec.owner.uid && one.spec.slot != me.spec.slot);
+    let held = siblings.filter(has_place).count() + usize::from(has_place(&me));
+    Surroundings {
+        held: u32::try_from(held).unwrap_or(u32::MAX),
+        leave: leave(me, others, closed, open, now),
+    }
+}
+
+/// Whether this partition is there or being made.
+fn is_placed(status: &IPUPartitionStatus) -> bool {
+    status.partition_id.is_some() || status.attempts.iter().any(record::is_held)
+}
+
+/// Owners leave a controller one after the other, oldest first, each once there is room for it
+/// elsewhere. Those that must stay are left to end by themselves.
+fn leave<'a>(
+    me: &IPUPartition,
+    others: impl Iterator<Item = &'a IPUPartition>,
+    closed: &Closed,
+    open: &[ControllerView],
+    now: Timestamp,
+) -> Leave {
+    let Some(name) = controller(me).filter(|name| closed.get(*name) == Some(&Closure::Draining))
+    else {
+        return Leave::No;
+    };
+    if me.spec.options.stays {
+        let why = format!("{name} is being drained, once this partition is given back");
+        return Leave::Later(why);
+    }
+    if !has_room(me, open) {
+        let why = format!(
+            "{name} is being drained, and no other controller has room for {} IPUs now",
+            me.spec.ipus
+        );
+        return Leave::Later(why);
+    }
+    let may_leave = |one: &&IPUPartition| {
+        controller(one) == Some(name)
+            && one.spec.owner.uid != me.spec.owner.uid
+            && !one.spec.options.stays
+            && one.metadata.deletion_timestamp.is_none()
+            && has_room(one, open)
+            && !has_not_left(one, now)
+    };
+    let before = others
+        .filter(may_leave)
+        .filter(|one| place(one) < place(me))
+        .min_by_key(|one| place(one));
+    match before {
+        Some(first) => Leave::Later(format!(
+            "{name} is being drained; {}/{} leaves it first",
+            first.spec.owner.namespace, first.spec.owner.name
+        )),
+        None => Leave::Now,
+    }
+}
+
+/// Whether it was asked to leave long ago.
+fn has_not_left(one: &IPUPartition, now: Timestamp) -> bool {
+    let asked = one.status.as_ref().and_then(record::leaving_since);
+    asked.is_some_and(|asked| now.duration_since(asked) >= PATIENCE)
+}
+
+fn has_room(one: &IPUPartition, open: &[ControllerView]) -> bool {
+    let options = &one.spec.options;
+    open.iter().any(|view| {
+        let asked = options.node_selector.get(&view.label_key);
+        view.unreachable.is_none()
+            && view.has_nodes
+            && view.largest_free >= one.spec.ipus
+            && asked.is_none_or(|value| *value == view.label_value)
+    })
+}
+
+fn controller(one: &IPUPartition) -> Option<&str> {
+    let controller = one.status.as_ref()?.controller.as_ref()?;
+    Some(controller.name.as_str())
+}
+
+fn place(one: &IPUPartition) -> (Option<Timestamp>, Option<&str>) {
+    let metadata = &one.metadata;
+    let created = metadata.creation_timestamp.as_ref();
+    (created.map(|time| time.0), metadata.name.as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: &str = "2026-01-01T12:00:00Z";
+
+    /// A partition of 4 IPUs on a controller, made so many minutes ago.
+    fn one(owner: &str, slot: u32, on: &str, minutes: i64) -> IPUPartition {
+        let now: Timestamp = NOW.parse().unwrap();
+        let created = now - SignedDuration::from_mins(minutes);
+        serde_json::from_value(json!({
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
+            "metadata": {"name": format!("{owner}-{slot}"), "creationTimestamp": created},
+            "spec": {
+                "owner": {
+                    "apiVersion": "v1", "kind": "K", "namespace": "default",
+                    "name": owner, "uid": owner,
+                },
+                "slot": slot, "ipus": 4, "gcds": 1,
+            },
+            "status": {
+                "phase": "Ready", "partitionId": format!("p-{owner}-{slot}"),
+                "controller": {
+                    "name": on, "host": on, "port": 1, "labelKey": "ipunode", "labelValue": on,
+                },
+            },
+        }))
+        .unwrap()
+    }
+
+    fn open(free: u32) -> Vec<ControllerView> {
+        vec![ControllerView {
+            name: "pod2".to_owned(),
+            label_key: "ipunode".to_owned(),
+            label_value: "pod2".to_owned(),
+            has_nodes: true,
+            unreachable: None,
+            total_ipus: 16,
+            used_ipus: 16 - free,
+            largest_free: free,
+        }]
+    }
+
+    fn seen(me: &IPUPartition, others: &[IPUPartition], free: u32) -> Surroundings {
+        let closed = Closed::from([("pod1".to_owned(), Closure::Draining)]);
+        of(
+            me,
+            others.iter(),
+            &closed,
+            &open(free),
+            NOW.parse().unwrap(),
+        )
+    }
+
+    #[test]
+    fn owners_leave_one_after_the_other_oldest_first() {
+        let all = [
+            one("b", 0, "pod1", 5),
+            one("a", 0, "pod1", 9),
+            one("a", 1, "pod1", 9),
+        ];
+        assert_eq!(seen(&all[1], &all, 8).leave, Leave::Now);
+        assert_eq!(seen(&all[2], &all, 8).leave, Leave::Now);
+        let later = "pod1 is being drained; default/a leaves it first";
+        assert_eq!(seen(&all[0], &all, 8).leave, Leave::Later(later.to_owned()));
+        let elsewhere = one("a", 0, "pod2", 9);
+        assert_eq!(seen(&elsewhere, &all, 8).leave, Leave::No);
+    }
+
+    #[test]
+    fn none_leaves_without_room_and_those_that_stay_hold_up_nobody() {
+        let mut all = [one("a", 0, "pod1", 9), one("b", 0, "pod1", 5)];
+        let Leave::Later(why) = seen(&all[0], &all, 2).leave else {
+            panic!("there is no room");
+        };
+        assert!(
+            why.contains("no other controller has room for 4 IPUs"),
+            "{why}"
+        );
+        all[0].spec.options.stays = true;
+        assert!(matches!(seen(&all[0], &all, 8).leave, Leave::Later(_)));
+        assert_eq!(seen(&all[1], &all, 8).leave, Leave::Now);
+    }
+
+    #[test]
+    fn one_that_was_asked_long_ago_holds_up_nobody() {
+        let fresh = [one("a", 0, "pod1", 60), one("b", 0, "pod1", 5)];
+        for (since, expected) in [
+            ("2026-01-01T11:58:00Z", false),
+            ("2026-01-01T11:55:00Z", true),
+        ] {
+            let mut all = fresh.clone();
+            let status = all[0].status.take().unwrap();
+            let asked = record::asked_to_leave(&status, "now".to_owned(), since.parse().unwrap());
+            all[0].status = Some(asked);
+            assert_eq!(
+                seen(&all[1], &all, 8).leave == Leave::Now,
+                expected,
+                "{since}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_owner_has_is_counted_once() {
+        let mut all = [
+            one("a", 0, "pod1", 9),
+            one("a", 1, "pod2", 9),
+            one("b", 0, "pod2", 9),
+        ];
+        assert_eq!(seen(&all[0], &all, 8).held, 2);
+        all[1].status = None;
+        assert_eq!(seen(&all[0], &all, 8).held, 1);
+        assert_eq!(seen(&all[1].clone(), &all, 8).held, 1);
+    }
+}

@@ -1,0 +1,98 @@
+//! Who waits for a controller now, and who of them was not asked yet since room was made.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use kube::runtime::reflector::Store;
+
+use super::line::{self, Waiter};
+use super::reconcile::Guarded;
+
+/// How old the line may be: to read it for each of thousands that wait would take too long.
+const AGE: Duration = Duration::from_millis(250);
+
+/// How long the younger let an elder go first after room was made. One that was not asked by then is
+/// held up by something else, and must not hold up others.
+const PRECEDENCE: Duration = Duration::from_secs(15);
+
+/// The line of those who wait.
+#[derive(Debug)]
+pub(super) struct Turns {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    room_made: Instant,
+    /// When each was asked last where it fits, by the UID of its IPUPartition.
+    asked: HashMap<String, Instant>,
+    line: Option<(Instant, Arc<[Waiter]>)>,
+}
+
+impl Turns {
+    /// A line in which nobody was asked yet.
+    pub(super) fn new() -> Self {
+        Self {
+            state: Mutex::new(State {
+                room_made: Instant::now(),
+                asked: HashMap::new(),
+                line: None,
+            }),
+        }
+    }
+
+    /// IPUs were given back, or the list of controllers changed.
+    pub(super) fn room_was_made(&self) {
+        let mut state = self.state();
+        state.room_made = Instant::now();
+        state.line = None;
+    }
+
+    /// It was asked where the one of this UID fits.
+    pub(super) fn was_asked(&self, uid: &str) {
+        self.state().asked.insert(uid.to_owned(), Instant::now());
+    }
+
+    /// The one of this UID is gone.
+    pub(super) fn forget(&self, uid: &str) {
+        self.state().asked.remove(uid);
+    }
+
+    /// Those who wait, in order.
+    pub(super) fn line(&self, store: &Store<Guarded>, now: Timestamp) -> Arc<[Waiter]> {
+        let mut state = self.state();
+        if let Some((read, line)) = &state.line
+            && read.elapsed() < AGE
+        {
+            return line.clone();
+        }
+        let objects = store.state();
+        let mut line: Vec<Waiter> = objects
+            .iter()
+            .filter_map(|object| object.0.as_ref().ok().filter(|one| line::waits(one)))
+            .map(|one| line::waiter(one, now))
+            .collect();
+        for waiter in &mut line {
+            waiter.is_next = state.is_next(&waiter.uid);
+        }
+        line::in_order(&mut line);
+        let line: Arc<[Waiter]> = line.into();
+        state.line = Some((Instant::now(), line.clone()));
+        line
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change of it is whole before the next one begins.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn is_next(&self, uid: &str) -> bool {
+        let asked = self.asked.get(uid);
+        let was_asked = asked.is_some_and(|asked| *asked > self.room_made);
+        !was_asked && self.room_made.elapsed() < PRECEDENCE
+    }
+}

@@ -1,0 +1,102 @@
+//! Follows the IPUPartitions once for the whole process: for REST and the summary in every replica, and
+//! for the reconciler in the one that leads.
+
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt, stream};
+use kube::api::Api;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, Resource};
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+use super::reconcile::Guarded;
+
+/// Changes that a slow listener may be behind before it is shown everything again.
+const BEHIND: usize = 4_096;
+
+/// The IPUPartitions, as the watch last saw them.
+#[derive(Clone)]
+pub struct Watched {
+    store: Store<Guarded>,
+    changes: broadcast::Sender<Change>,
+}
+
+/// What keeps [`Watched`] up to date.
+pub struct PartitionWatch {
+    writer: Writer<Guarded>,
+    changes: broadcast::Sender<Change>,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    /// One object was made, changed or deleted.
+    Of(ObjectRef<Guarded>),
+    /// All were listed anew.
+    All,
+}
+
+/// IPUPartitions of which nothing is known until the watch is followed.
+pub fn watched() -> (Watched, PartitionWatch) {
+    let (store, writer) = reflector::store();
+    let changes = broadcast::Sender::new(BEHIND);
+    let watch = PartitionWatch {
+        writer,
+        changes: changes.clone(),
+    };
+    (Watched { store, changes }, watch)
+}
+
+impl Watched {
+    /// The IPUPartitions.
+    pub fn store(&self) -> &Store<Guarded> {
+        &self.store
+    }
+
+    /// Every object, and then each again when it changes; without end.
+    pub(super) fn objects(&self) -> impl Stream<Item = Arc<Guarded>> + Send + use<> {
+        // Subscribed to before the store is read, so that no change falls in between.
+        let changes = self.changes.subscribe();
+        let store = self.store.clone();
+        let first = stream::iter(self.store.state());
+        let later = stream::unfold((changes, store), |(mut changes, store)| async move {
+            let changed = match changes.recv().await {
+                Ok(Change::Of(object)) => store.get(&object).into_iter().collect(),
+                Ok(Change::All) | Err(broadcast::error::RecvError::Lagged(_)) => store.state(),
+                Err(broadcast::error::RecvError::Closed) => return None,
+            };
+            Some((stream::iter(changed), (changes, store)))
+        });
+        first.chain(later.flatten())
+    }
+}
+
+impl PartitionWatch {
+    /// Follows the IPUPartitions until `stop`.
+    pub async fn follow(self, client: Client, stop: CancellationToken) {
+        let changes = self.changes;
+        let events = watcher(Api::<Guarded>::all(client), watcher::Config::default())
+            .default_backoff()
+            .modify(|object| object.meta_mut().managed_fields = None);
+        reflector::reflector(self.writer, events)
+            .take_until(stop.cancelled_owned())
+            .for_each(async |event| {
+                let change = match event {
+                    Ok(watcher::Event::Apply(object) | watcher::Event::Delete(object)) => {
+                        Change::Of(ObjectRef::from_obj(&object))
+                    }
+                    Ok(watcher::Event::InitDone) => Change::All,
+                    Ok(watcher::Event::Init | watcher::Event::InitApply(_)) => return,
+                    Err(error) => {
+                        tracing::warn!(%error, "failed to watch IPUPartitions; trying again");
+                        return;
+                    }
+                };
+                // Nobody listens while this replica does not lead.
+                let _ = changes.send(change);
+            })
+            .await;
+    }
+}

@@ -1,0 +1,102 @@
+//! Pure: which controllers of the list take nothing new, and which are to be emptied, as an admin
+//! writes it beside the list.
+
+use std::collections::BTreeMap;
+
+use super::controllers::{self, EntryProblem};
+use crate::api::ipupartition::ControllerRef;
+
+/// Key of the ConfigMap: controllers on which nothing new is made.
+pub const CORDON: &str = "cordon";
+
+/// Key of the ConfigMap: controllers that are to be emptied, and take nothing new either.
+pub const DRAIN: &str = "drain";
+
+/// How far a controller is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Closure {
+    /// Nothing new is made on it.
+    Cordoned,
+    /// What is on it is brought off it, too.
+    Draining,
+}
+
+/// The controllers that are closed, by name.
+pub type Closed = BTreeMap<String, Closure>;
+
+/// Reads both keys. Names are separated by commas or newlines; without a port it is that of the list.
+pub fn parse(
+    cordon: Option<&str>,
+    drain: Option<&str>,
+    entries: &[ControllerRef],
+) -> (Closed, Vec<EntryProblem>) {
+    let mut closed = Closed::new();
+    let mut problems = Vec::new();
+    let keys = [
+        (CORDON, cordon, Closure::Cordoned),
+        (DRAIN, drain, Closure::Draining),
+    ];
+    for (key, text, closure) in keys {
+        for (index, (line, name)) in controllers::items(text.unwrap_or_default()).enumerate() {
+            match named(name, entries) {
+                Ok(name) => {
+                    closed.insert(name, closure);
+                }
+                Err(rule) => problems.push(EntryProblem {
+                    key,
+                    line,
+                    entry: index + 1,
+                    text: controllers::shown(name),
+                    rule,
+                }),
+            }
+        }
+    }
+    (closed, problems)
+}
+
+fn named(name: &str, entries: &[ControllerRef]) -> Result<String, String> {
+    let name = controllers::address(name)?;
+    if entries.iter().any(|entry| entry.name == name) {
+        return Ok(name);
+    }
+    Err(format!(
+        "{name} is none of the controllers in {}; write one of them as host:port",
+        super::registry::KEY
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_list_are_closed_and_others_are_told() {
+        let list = controllers::parse("pod1:8090:ipunode=a,pod2:ipunode=b,[fd00::1]:9:x=y");
+        let read = |cordon: &str, drain: &str| parse(Some(cordon), Some(drain), &list.entries);
+        let (closed, problems) = read("pod1, POD2:8090\n[fd00::1]:9", "pod1:8090");
+        assert!(problems.is_empty(), "{problems:?}");
+        let expected = [
+            ("[fd00::1]:9", Closure::Cordoned),
+            ("pod1:8090", Closure::Draining),
+            ("pod2:8090", Closure::Cordoned),
+        ];
+        let expected = expected.map(|(name, closure)| (name.to_owned(), closure));
+        assert_eq!(closed, Closed::from(expected));
+        let (closed, problems) = read("# none\n", "pod1,pod9\npod1:x");
+        assert_eq!(closed.len(), 1);
+        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "entry 2 on line 1 of drain, \"pod9\": pod9:8090 is none of the controllers in \
+                 controllers.yaml; write one of them as host:port",
+                "entry 3 on line 2 of drain, \"pod1:x\": port \"x\" is not a number from 1 to 65535",
+            ]
+        );
+        assert_eq!(
+            parse(None, None, &list.entries),
+            (Closed::new(), Vec::new())
+        );
+    }
+}
