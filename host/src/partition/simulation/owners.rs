@@ -311,7 +311,7 @@ impl World {
         let found = self.pods.get_mut(&pod).expect("the caller has seen it");
         if !std::mem::replace(&mut found.is_ending, true) {
             // A node that is silent keeps its Pods for long.
-            let is_silent = self.chance.permille(100);
+            let is_silent = self.chance.permille(200);
             let most = if is_silent { 400_000 } else { within };
             let grace = self.chance.between(10, most);
             self.agenda.add(grace, Event::PodEnds(pod));

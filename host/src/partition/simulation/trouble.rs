@@ -152,8 +152,8 @@ impl World {
                 made.ready = ReadyState::Error;
                 made.operation = OperationState::Idle;
                 self.saw(Sight::WentToError);
-                if self.chance.permille(600) {
-                    let pause = self.chance.between(10_000, 120_000);
+                if self.chance.permille(800) {
+                    let pause = self.chance.between(20_000, 120_000);
                     let then = Then::Healed;
                     let controller = index;
                     self.agenda.add(
@@ -266,7 +266,7 @@ impl World {
         };
         self.saw(Sight::DeletedByHand);
         let now = Time(self.timestamp());
-        let is_forced = self.chance.permille(300);
+        let is_forced = self.chance.permille(500);
         self.note(|| {
             format!(
                 "{} is deleted by hand; by force: {is_forced}",
