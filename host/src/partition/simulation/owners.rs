@@ -27,8 +27,8 @@ pub(super) struct Job {
     pub uid: String,
     /// Whether it is of a kind that the operator does not know.
     pub is_stranger: bool,
-    /// Whether its partitions are of use only together.
-    pub is_gang: bool,
+    /// How many of its partitions are of use only together.
+    pub gang: Option<u32>,
     pub ipus: u32,
     /// How many slots it wants.
     pub slots: usize,
@@ -77,7 +77,7 @@ impl Job {
             name,
             uid,
             is_stranger: false,
-            is_gang: false,
+            gang: None,
             ipus,
             slots,
             stage: Stage::Away,
@@ -111,9 +111,7 @@ impl Job {
             ipus: self.ipus,
             gcds: 1,
             options: PartitionOptions {
-                gang_size: self
-                    .is_gang
-                    .then(|| u32::try_from(self.slots).expect("slots are few")),
+                gang_size: self.gang,
                 ..PartitionOptions::default()
             },
             reset_generation: 0,
