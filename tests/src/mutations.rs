@@ -82,6 +82,12 @@ pub const MUTATIONS: &[Mutation] = &[
         instead: "            Fact::Recorded(intent) => {",
     },
     Mutation {
+        name: "users are not counted again after a status was written",
+        file: KNOWLEDGE,
+        text: "Fact::Written => self.users.clear(),",
+        instead: "Fact::Written => {}",
+    },
+    Mutation {
         name: "a partition is reset although the last count has found Pods",
         file: WANTED,
         text: "Some(pods) => write(record::reset_put_off(status, reset_waits(id, pods))),",

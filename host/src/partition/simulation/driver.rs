@@ -13,7 +13,9 @@ use crate::partition::knowledge::{Answer, Fact, Knowledge, Truth};
 use crate::partition::orphans::{self, Orphans, Place};
 use crate::partition::reconcile::STEPS_MAX;
 use crate::partition::step::{self, Pace, Settings, Step};
+use crate::partition::surroundings::{self, Surroundings};
 use crate::partition::{look, pace, placing, record};
+use crate::vipu::closed::Closed;
 use crate::vipu::model::PartitionState;
 use crate::wasm;
 use crate::wasm::model::ControllerView;
@@ -66,6 +68,19 @@ pub(super) fn settings() -> Settings {
         gang_patience: Duration::from_mins(2),
         overtaking_limit: Duration::from_mins(10),
     }
+}
+
+/// What surrounds an object, among all objects and the controllers as they are.
+pub(super) fn surroundings<'a>(
+    object: &IPUPartition,
+    others: impl Iterator<Item = &'a IPUPartition> + Clone,
+    views: &[ControllerView],
+    closed: &Closed,
+    now: Timestamp,
+) -> Surroundings {
+    let open = views.iter().filter(|view| !closed.contains_key(&view.name));
+    let open: Vec<ControllerView> = open.cloned().collect();
+    surroundings::of(object, others, closed, &open, now)
 }
 
 /// What a reconcile learns from a state that a controller tells.

@@ -13,7 +13,6 @@ use crate::api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
 use crate::names;
 use crate::partition::knowledge::{Fact, Intent, Truth};
 use crate::partition::step::Step;
-use crate::partition::surroundings::Surroundings;
 
 /// What goes wrong with one call to a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,8 +126,8 @@ impl World {
             Step::AskTruth(attempt) => self.ask_truth(ticket, attempt),
             Step::CountUsers(id) => self.count_users(ticket, id),
             Step::LookAround => {
-                let found = Surroundings::default();
-                self.answer(ticket, Reply::Learned(Fact::Surroundings(found)));
+                let surroundings = self.look_around(object);
+                self.answer(ticket, Reply::Learned(Fact::Surroundings(surroundings)));
             }
             Step::Place => {
                 self.saw(Sight::Placed);

@@ -5,6 +5,7 @@ use super::driver;
 use super::invariants::Written;
 use crate::api::ipupartition::{AttemptOutcome, PartitionPhase};
 use crate::partition::knowledge::Intent;
+use crate::partition::record;
 
 /// Counts what this status tells.
 pub(super) fn count(written: &Written<'_>, coverage: &mut Coverage) {
@@ -39,6 +40,13 @@ fn phase(written: &Written<'_>, coverage: &mut Coverage) {
     let sight = match (before.phase, after.phase) {
         (Phase::Creating, Phase::Pending) if is_dropped => Sight::Stillborn,
         (Phase::Resetting, Phase::Pending) if is_dropped => Sight::Replaced,
+        (Phase::Ready, Phase::Pending) if is_dropped => Sight::Left,
+        (Phase::Ready, Phase::Ready)
+            if record::leaving_since(before).is_none()
+                && record::leaving_since(after).is_some() =>
+        {
+            Sight::AskedToLeave
+        }
         (Phase::Error, Phase::Ready) => Sight::Recovered,
         (Phase::Resetting, Phase::Ready)
             if written

@@ -27,6 +27,8 @@ pub(super) struct Job {
     pub uid: String,
     /// Whether it is of a kind that the operator does not know.
     pub is_stranger: bool,
+    /// How many of its partitions are of use only together.
+    pub gang: Option<u32>,
     pub ipus: u32,
     /// How many slots it wants.
     pub slots: usize,
@@ -75,6 +77,7 @@ impl Job {
             name,
             uid,
             is_stranger: false,
+            gang: None,
             ipus,
             slots,
             stage: Stage::Away,
@@ -107,7 +110,10 @@ impl Job {
             slot,
             ipus: self.ipus,
             gcds: 1,
-            options: PartitionOptions::default(),
+            options: PartitionOptions {
+                gang_size: self.gang,
+                ..PartitionOptions::default()
+            },
             reset_generation: 0,
             owner,
         };
@@ -225,6 +231,11 @@ impl World {
                 } else {
                     self.jobs[job].used.insert(slot, use_key);
                     self.start_pod(key, held.id);
+                }
+            }
+            PartitionState::Leaving(..) => {
+                for pod in pods {
+                    self.end_pod(pod, 20_000);
                 }
             }
             _ if api_server::phase(&object) == PartitionPhase::Error

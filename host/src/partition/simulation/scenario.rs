@@ -60,6 +60,9 @@ fn add_job(world: &mut World, chance: &mut Chance, number: usize) {
     let slots = 1 + chance.below(SLOTS);
     let mut job = Job::new(format!("job-{number}"), String::new(), ipus, slots);
     job.is_stranger = chance.permille(250);
+    if !job.is_stranger && chance.permille(200) {
+        job.gang = u32::try_from(slots).ok();
+    }
     job.is_reborn = chance.permille(200);
     job.runs = chance.pick(&[None, Some(0), Some(1), Some(3)]);
     let comes = chance.between(0, COMING);

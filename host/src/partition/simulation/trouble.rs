@@ -10,6 +10,7 @@ use super::driver;
 use super::executor::Mishap;
 use super::world::World;
 use crate::names;
+use crate::vipu::closed::Closure;
 use crate::vipu::model::{OperationState, ReadyState};
 
 /// Something that had gone wrong is over.
@@ -17,6 +18,7 @@ use crate::vipu::model::{OperationState, ReadyState};
 pub(super) enum Repair {
     ControllerIsUp(usize),
     LargeAgain(usize),
+    Opened(usize),
     RoomGiven(usize, u64),
     Started(usize),
     TakeOver(usize),
@@ -80,7 +82,7 @@ impl World {
         }
         let next = self.chance.between(1, 2 * self.weather.troubles);
         self.agenda.add(next, Event::Trouble);
-        match self.chance.below(18) {
+        match self.chance.below(19) {
             0 => self.controller_goes_down(),
             1 | 2 => self.partition_is_harmed(),
             3 => self.room_is_taken(),
@@ -95,6 +97,7 @@ impl World {
             11 | 12 => self.object_is_deleted(),
             13 => self.object_is_moved(),
             14 | 15 => self.partition_is_harmed(),
+            16 => self.controller_is_closed(),
             _ => self.reset_is_asked(),
         }
     }
@@ -192,6 +195,17 @@ impl World {
         self.agenda
             .add(pause, Event::Repair(Repair::LargeAgain(index)));
         self.note(|| format!("controller {index} makes nothing large"));
+    }
+
+    fn controller_is_closed(&mut self) {
+        let index = self.chance.below(self.controllers.len());
+        let closure = self.chance.pick(&[Closure::Cordoned, Closure::Draining]);
+        let name = self.controllers[index].reference.name.clone();
+        self.saw(Sight::Closed);
+        self.note(|| format!("{name} is closed: {closure:?}"));
+        self.closed.insert(name, closure);
+        let pause = self.chance.between(10_000, 120_000);
+        self.agenda.add(pause, Event::Repair(Repair::Opened(index)));
     }
 
     fn replica_dies(&mut self) {
@@ -308,6 +322,10 @@ impl World {
         self.note(|| format!("{repair:?}"));
         match repair {
             Repair::ControllerIsUp(index) => self.controllers[index].is_down = false,
+            Repair::Opened(index) => {
+                let name = &self.controllers[index].reference.name;
+                self.closed.remove(name);
+            }
             Repair::LargeAgain(index) => self.controllers[index].largest = u32::MAX,
             Repair::RoomGiven(index, number) => {
                 let id = foreign(number);

@@ -19,6 +19,8 @@ use super::trouble::Weather;
 use crate::api::ipupartition::{ControllerRef, IPUPartition};
 use crate::partition::knowledge::Answer;
 use crate::partition::step::Settings;
+use crate::partition::surroundings::Surroundings;
+use crate::vipu::closed::Closed;
 use crate::vipu::model::OperationState;
 
 /// The death of replica 0 after one of its steps, where a test says which.
@@ -39,6 +41,8 @@ pub(super) struct World {
     pub pods: BTreeMap<u64, Pod>,
     /// Partitions that others made, with the controller that they are on.
     pub foreign: BTreeSet<(usize, String)>,
+    /// Controllers that take nothing new, and those that are being emptied.
+    pub closed: Closed,
     pub agenda: Agenda,
     pub chance: Chance,
     pub weather: Weather,
@@ -71,6 +75,7 @@ impl World {
             jobs: Vec::new(),
             pods: BTreeMap::new(),
             foreign: BTreeSet::new(),
+            closed: Closed::new(),
             agenda: Agenda::default(),
             chance: Chance::new(seed),
             weather: Weather::default(),
@@ -289,17 +294,27 @@ impl World {
     /// What the placement policy answers, on readings that may be old.
     pub(super) fn place(&mut self, object: &IPUPartition) -> Answer {
         let is_old = self.chance.permille(self.weather.calls);
-        let views: Vec<_> = self
+        let open = self
             .controllers
             .iter()
-            .map(|one| one.view(is_old))
-            .collect();
+            .filter(|one| !self.closed.contains_key(&one.reference.name));
+        let views: Vec<_> = open.map(|one| one.view(is_old)).collect();
         let all: Vec<_> = self
             .controllers
             .iter()
             .map(|one| one.reference.clone())
             .collect();
         driver::place(object, &views, &all)
+    }
+
+    /// What surrounds an object now.
+    pub(super) fn look_around(&mut self, object: &IPUPartition) -> Surroundings {
+        self.saw(Sight::LookedAround);
+        let views: Vec<_> = self.controllers.iter().map(|one| one.view(false)).collect();
+        let others = self.api.list().map(|(_, stored)| stored.object.as_ref());
+        let others: Vec<&IPUPartition> = others.collect();
+        let now = self.timestamp();
+        driver::surroundings(object, others.into_iter(), &views, &self.closed, now)
     }
 
     pub(super) fn controller_index(&self, reference: &ControllerRef) -> usize {
