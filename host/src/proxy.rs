@@ -1,5 +1,7 @@
 //! The vipu-proxy process: reconciles IPUPartitions, sweeps, and answers people over REST.
 
+mod secure;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,11 +20,13 @@ use crate::partition::step::Settings;
 use crate::partition::tracker::Tracker;
 use crate::partition::{Context, Reconciler, sweep};
 use crate::release::ReleaseOptions;
-use crate::rest::{self, ServeError, Sources};
+use crate::rest::{self, Port, ServeError, Sources};
 use crate::vipu::registry::{self, Source};
 use crate::vipu::{Deadlines, Registry};
 use crate::wasm::model::Slot;
 use crate::wasm::{OpenError, Policies};
+
+pub use secure::SecureOptions;
 
 /// What the process is told.
 #[derive(Args, Clone, Debug)]
@@ -33,6 +37,9 @@ pub struct ProxyOptions {
     /// Port of the REST for people.
     #[arg(long, env = "IPU_OPERATOR_PORT", default_value_t = 8080)]
     pub port: u16,
+    /// The port with TLS.
+    #[command(flatten)]
+    pub secure: SecureOptions,
     /// ConfigMap that lists the V-IPU controllers. Missing: `<fullname>-vipu-controllers`.
     #[arg(long, env = "IPU_OPERATOR_CONTROLLERS_CONFIGMAP")]
     pub controllers_configmap: Option<String>,
@@ -87,8 +94,8 @@ pub enum ProxyError {
     /// The placement policy could not be loaded.
     #[error("failed to load the policies")]
     Policies(#[from] OpenError),
-    /// The REST port is not served.
-    #[error("failed to serve the REST port")]
+    /// A REST port is not served.
+    #[error("failed to serve a REST port")]
     Rest(#[from] ServeError),
     /// SIGTERM cannot be waited for.
     #[error("failed to wait for signals")]
@@ -147,6 +154,7 @@ pub async fn run_with(
     let sources = Sources {
         partitions: partitions.clone(),
         fleet,
+        policies: policies.clone(),
     };
 
     let mut tasks = JoinSet::new();
@@ -159,14 +167,14 @@ pub async fn run_with(
     ));
     let following = stop.clone();
     tasks.spawn(async move { policies.follow(following).await });
-    tasks.spawn(tracker.run(client, partitions, stop.clone()));
+    tasks.spawn(tracker.run(client.clone(), partitions, stop.clone()));
     tasks.spawn(reconcile_and_sweep(
         context,
         reconciler,
         options.times.sweep,
         stop.clone(),
     ));
-    let served = rest::serve(options.port, rest::router(sources), stop.clone()).await;
+    let served = serve(&options, client, sources, &stop).await;
     stop.cancel();
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended {
@@ -174,6 +182,23 @@ pub async fn run_with(
         }
     }
     Ok(served?)
+}
+
+/// Serves both REST ports; where one cannot be served, neither is.
+async fn serve(
+    options: &ProxyOptions,
+    client: Client,
+    sources: Sources,
+    stop: &CancellationToken,
+) -> Result<(), ServeError> {
+    let plain = Port::listen(options.port)?;
+    let secure = Port::listen(options.secure.secure_port)?;
+    let (release, audience) = (&options.release, &options.secure.audience);
+    futures::try_join!(
+        plain.serve(rest::plain(sources.clone()), stop.clone()),
+        secure::serve(secure, client, release, audience, sources, stop.clone()),
+    )
+    .map(|((), ())| ())
 }
 
 /// Follows the ConfigMap with the controllers.

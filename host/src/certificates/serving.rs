@@ -1,5 +1,6 @@
 //! Puts a kept certificate into service, and exchanges it while a server goes on serving with it.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,7 +100,7 @@ impl Serving {
     }
 
     /// Keeps the certificate good, for ever.
-    pub async fn keep(mut self) {
+    pub async fn keep(mut self) -> Infallible {
         loop {
             let round = match self.look().await {
                 Ok(found) => self.switch(found),

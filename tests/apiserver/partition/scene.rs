@@ -9,7 +9,7 @@ use ipu_operator::api::ipupartition::{
 };
 use ipu_operator::names;
 use ipu_operator::partition::sweep;
-use ipu_operator::proxy::{self, ProxyOptions, Times};
+use ipu_operator::proxy::{self, ProxyOptions, SecureOptions, Times};
 use ipu_operator::release::ReleaseOptions;
 use ipu_operator::wasm::Policies;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Namespace, Pod, PodSpec};
@@ -30,6 +30,9 @@ use super::install::{apply, install};
 /// Where the release would be.
 pub(crate) const NAMESPACE: &str = "ipu-operator-system";
 
+/// What tokens for the proxy must be for.
+pub(crate) const AUDIENCE: &str = "ipu-operator";
+
 /// The ConfigMap with the admin's list.
 pub(crate) const LIST: &str = "ipu-operator-vipu-controllers";
 
@@ -40,6 +43,7 @@ pub(crate) struct Scene {
     pub(crate) client: Client,
     pub(crate) pods: Vec<Simulator>,
     pub(crate) port: u16,
+    pub(crate) secure_port: u16,
     proxy: Option<JoinHandle<()>>,
     _stage: MutexGuard<'static, ()>,
 }
@@ -70,6 +74,7 @@ impl Scene {
             client,
             pods,
             port: free_port(),
+            secure_port: free_port(),
             proxy: None,
             _stage: stage,
         };
@@ -120,6 +125,10 @@ impl Scene {
                 compile_cache_dir: None,
             },
             port: self.port,
+            secure: SecureOptions {
+                secure_port: self.secure_port,
+                audience: AUDIENCE.to_owned(),
+            },
             controllers_configmap: None,
             tracker_configmap: "ipu-partitions-tracker".to_owned(),
             vipu_timeout_seconds: 60,
