@@ -2,9 +2,9 @@
 
 mod edited;
 mod faults;
-mod install;
+pub(crate) mod install;
 mod leftovers;
 mod list;
 mod placement;
 mod reset;
-mod scene;
+pub(crate) mod scene;
