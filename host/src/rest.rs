@@ -68,6 +68,7 @@ where
 
 /// The paths in words: `one of /a, /b and /c`.
 fn known(mut paths: Vec<&str>) -> String {
+    paths.sort_unstable();
     paths.dedup();
     let last = paths.pop().unwrap_or_default();
     format!("one of {} and {last}", paths.join(", "))

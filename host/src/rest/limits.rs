@@ -133,7 +133,7 @@ fn too_many(
 async fn turned_away(error: BoxError) -> Problem {
     if error.is::<tower::timeout::error::Elapsed>() {
         let detail = format!(
-            "the V-IPU controllers gave no answer within {} s",
+            "the V-IPU controllers or the API server gave no answer within {} s",
             DEADLINE.as_secs()
         );
         Problem::new(Kind::Late, detail)

@@ -66,15 +66,14 @@ pub(super) fn document(operations: &[Description], manner: Manner) -> Value {
 }
 
 fn describe(operation: &Description, manner: Manner, generator: &mut SchemaGenerator) -> Value {
-    let answer = operation.answer;
     let mut answers = Map::new();
-    answers.insert(
-        answer.status.to_string(),
-        json!({
+    for answer in std::iter::once(&operation.answer).chain(&operation.otherwise) {
+        let told = json!({
             "description": answer.description,
             "content": { "application/json": { "schema": (answer.schema)(generator) } },
-        }),
-    );
+        });
+        answers.insert(answer.status.to_string(), told);
+    }
     let kinds: BTreeSet<Kind> = operation.problems.iter().copied().collect();
     for kind in kinds {
         answers.insert(kind.status().to_string(), failure(kind, manner, generator));

@@ -25,6 +25,8 @@ pub(super) struct Description {
     pub body: Option<SchemaOf>,
     /// The good answer.
     pub answer: Answer,
+    /// An answer that is neither that nor a problem.
+    pub otherwise: Option<Answer>,
     /// What else is answered.
     pub problems: Vec<Kind>,
     /// Whether a token is asked for.
@@ -91,6 +93,7 @@ impl<S: Clone + Send + Sync + 'static> Operation<S> {
                 parameters: Vec::new(),
                 body: None,
                 answer,
+                otherwise: None,
                 problems: vec![Kind::TooMany, Kind::Unavailable, Kind::Late],
                 is_guarded: false,
                 is_bounded: true,

@@ -118,3 +118,67 @@ pub(super) fn list(mut objects: Vec<Arc<Guarded>>, question: &Question, limit: u
     }
     page
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::core::DeserializeGuard;
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(name: &str, namespace: &str, ipus: i64) -> Arc<Guarded> {
+        let object = json!({
+            "metadata": {"name": name, "managedFields": [{"manager": "x"}]},
+            "spec": {
+                "owner": {
+                    "apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": "a",
+                    "uid": "b",
+                },
+                "slot": 0, "ipus": ipus, "gcds": 1,
+            },
+        });
+        let object: DeserializeGuard<IPUPartition> = serde_json::from_value(object).unwrap();
+        Arc::new(object)
+    }
+
+    fn page(question: &Question) -> (Vec<String>, Vec<String>, Option<String>) {
+        let objects = vec![
+            object("c", "two", 1),
+            object("a", "one", 1),
+            object("b", "two", -1),
+            object("d", "one", 1),
+        ];
+        let list = list(objects, question, question.limit().unwrap());
+        let managed = |one: &IPUPartition| one.metadata.managed_fields.is_some();
+        assert!(!list.items.iter().any(managed));
+        let names = list.items.iter().map(ResourceExt::name_any).collect();
+        (names, list.unreadable, list.next)
+    }
+
+    #[test]
+    fn pages_follow_each_other_by_name_and_end() {
+        let first = Question {
+            limit: Some(3),
+            ..Question::default()
+        };
+        let words = |words: &[&str]| {
+            words
+                .iter()
+                .map(|word| (*word).to_owned())
+                .collect::<Vec<_>>()
+        };
+        let (names, unreadable, next) = page(&first);
+        assert_eq!((names, unreadable), (words(&["a", "c"]), words(&["b"])));
+        assert_eq!(next.as_deref(), Some("c"));
+        let second = Question {
+            after: next,
+            ..first
+        };
+        assert_eq!(page(&second), (words(&["d"]), words(&[]), None));
+        let of_one = Question {
+            namespace: Some("two".to_owned()),
+            ..Question::default()
+        };
+        assert_eq!(page(&of_one), (words(&["c"]), words(&[]), None));
+    }
+}

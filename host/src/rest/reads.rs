@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRef, State};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use kube::runtime::reflector::Store;
@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::answers::{self, Health, Stats};
 use super::controllers::{self, Controller};
 use super::openapi::{Manner, document};
-use super::operation::{Operation, schema_of};
+use super::operation::{Answer, Operation, schema_of};
 use super::problem::{Kind, Problem};
 use super::question::{self, Question};
 use super::{limits, what_if};
@@ -55,7 +55,13 @@ where
             .unbounded(),
         Operation::get::<Health>("/readyz", "ready", "The process can answer.", get(ready))
             .unbounded()
-            .with(|what| what.problems.push(Kind::Unavailable)),
+            .with(|what| {
+                what.otherwise = Some(Answer {
+                    status: 503,
+                    description: "It cannot yet.",
+                    schema: schema_of::<Health>,
+                });
+            }),
         Operation::get::<AllStats>("/stats", "stats", "IPUs used and free.", get(stats)).with(
             |what| {
                 what.details = "One key for each namespace with partitions, and `total`. `used` \
@@ -126,7 +132,8 @@ async fn ready(State(sources): State<Sources>) -> Response {
     if sources.is_ready().await {
         return Json(Health::ok()).into_response();
     }
-    Problem::new(Kind::Unavailable, "the IPUPartitions are not read yet").into_response()
+    let missing = Health::missing("the IPUPartitions are not read yet");
+    (StatusCode::SERVICE_UNAVAILABLE, Json(missing)).into_response()
 }
 
 async fn stats(State(sources): State<Sources>) -> Json<AllStats> {

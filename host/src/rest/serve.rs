@@ -14,7 +14,7 @@ use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use hyper_util::rt::TokioTimer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio_util::sync::CancellationToken;
 use tower::{Service, service_fn};
 
@@ -116,13 +116,7 @@ impl Port {
         });
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         // Where no place is left, the error closes the connection before a task is begun for it.
-        let connected = service_fn(move |_: SocketAddr| {
-            let place = Arc::clone(&places).try_acquire_owned();
-            ready(place.map(|place| Held {
-                routes: routes.clone(),
-                _place: Arc::new(place),
-            }))
-        });
+        let connected = service_fn(move |_: SocketAddr| ready(Held::new(&routes, &places)));
         server
             .serve(connected)
             .await
@@ -135,6 +129,16 @@ impl Port {
 struct Held {
     routes: Router,
     _place: Arc<OwnedSemaphorePermit>,
+}
+
+impl Held {
+    fn new(routes: &Router, places: &Arc<Semaphore>) -> Result<Self, TryAcquireError> {
+        let place = Arc::clone(places).try_acquire_owned()?;
+        Ok(Self {
+            routes: routes.clone(),
+            _place: Arc::new(place),
+        })
+    }
 }
 
 impl<B> Service<Request<B>> for Held
@@ -162,4 +166,74 @@ fn listen(port: u16) -> std::io::Result<std::net::TcpListener> {
         std::net::TcpListener::bind(any_v6).or_else(|_| std::net::TcpListener::bind(any_v4))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::http::HeaderMap;
+    use axum::routing::post;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::rest::limits;
+
+    #[test]
+    fn a_connection_has_a_place_as_long_as_it_lasts() {
+        let (routes, places) = (Router::new(), Arc::new(Semaphore::new(1)));
+        let first = Held::new(&routes, &places).unwrap();
+        let of_a_request = first.clone();
+        assert!(Held::new(&routes, &places).is_err());
+        drop(first);
+        assert!(Held::new(&routes, &places).is_err());
+        drop(of_a_request);
+        assert!(Held::new(&routes, &places).is_ok());
+    }
+
+    /// All that is answered to a request, up to the end of the connection.
+    async fn answer(port: u16, request: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut text = Vec::new();
+        let end = stream.read_to_end(&mut text);
+        tokio::time::timeout(Duration::from_secs(30), end)
+            .await
+            .expect("the connection ends")
+            .unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_too_long_is_refused_unread_and_the_connection_ends() {
+        let read = async |headers: HeaderMap, body: Body| {
+            limits::read(&headers, body, limits::QUESTION_MAX)
+                .await
+                .map(drop)
+        };
+        let routes = Router::new().route("/", post(read));
+        let port = Port::listen(0).unwrap();
+        let number = port.listener.local_addr().unwrap().port();
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(port.serve(routes, stop.clone()));
+
+        let start = "POST / HTTP/1.1\r\nhost: x\r\n";
+        // Neither of the bodies ever comes to its end, and nothing is sent that need not be read: what
+        // is left unread would end the connection before the answer arrives.
+        let announced = format!("{start}content-length: 10485760\r\n\r\n");
+        let piece = "x".repeat(limits::QUESTION_MAX + 1);
+        let chunked = format!(
+            "{start}transfer-encoding: chunked\r\n\r\n{:x}\r\n{piece}",
+            piece.len()
+        );
+        for request in [announced, chunked] {
+            let answer = answer(number, &request).await;
+            assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+        }
+        let long = format!("{start}authorization: Bearer ");
+        let long = format!("{long}{}", "x".repeat(HEAD_MAX - long.len()));
+        let answer = answer(number, &long).await;
+        assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+        stop.cancel();
+        serving.await.unwrap().unwrap();
+    }
 }

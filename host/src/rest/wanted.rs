@@ -47,7 +47,7 @@ const RULES: [(&str, &str); 11] = [
 
 /// The partition that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[schemars(rename = "Wanted")]
+#[serde(deny_unknown_fields)]
 pub struct Wanted {
     /// Name of the IPUPartition. Missing: made from owner and slot, so that asking again for the
     /// same slot of the same owner meets the one that is there.
