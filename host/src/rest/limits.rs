@@ -34,12 +34,10 @@ const CONCURRENCY: usize = 64;
 const DEADLINE: Duration = Duration::from_secs(40);
 
 /// Requests a second on one port, and how many may come at once after a rest.
-const PORT_RATE: (NonZeroU32, NonZeroU32) =
-    (NonZeroU32::new(200).unwrap(), NonZeroU32::new(400).unwrap());
+const PORT_RATE: (NonZeroU32, NonZeroU32) = (not_zero(200), not_zero(400));
 
 /// Requests a second of one user, and how many may come at once after a rest.
-const USER_RATE: (NonZeroU32, NonZeroU32) =
-    (NonZeroU32::new(50).unwrap(), NonZeroU32::new(100).unwrap());
+const USER_RATE: (NonZeroU32, NonZeroU32) = (not_zero(50), not_zero(100));
 
 /// Users whose pace is kept in mind before those that have rested are forgotten.
 const USERS_MAX: usize = 1_024;
@@ -141,6 +139,10 @@ async fn turned_away(error: BoxError) -> Problem {
         let detail = format!("{CONCURRENCY} requests are being answered already; try again");
         Problem::new(Kind::Unavailable, detail).with_header("retry-after", "1")
     }
+}
+
+const fn not_zero(number: u32) -> NonZeroU32 {
+    NonZeroU32::new(number).expect("a pace is not zero")
 }
 
 fn quota((rate, burst): (NonZeroU32, NonZeroU32)) -> Quota {
