@@ -3,11 +3,11 @@
 mod drain;
 mod edited;
 mod faults;
-mod install;
+pub(crate) mod install;
 mod leftovers;
 mod line;
 mod list;
 mod placement;
 mod replicas;
 mod reset;
-mod scene;
+pub(crate) mod scene;

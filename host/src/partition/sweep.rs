@@ -17,6 +17,7 @@ use super::orphans::{self, Place};
 use super::reconcile::chain;
 use crate::api::ipujob::IPUJob;
 use crate::api::ipupartition::{ControllerRef, IPUPartition};
+use crate::object_names;
 use crate::vipu::model::ReadyState;
 
 /// When is swept.
@@ -209,15 +210,18 @@ async fn delete_if_owner_is_gone(
         return Ok(());
     }
     let name = partition.name_any();
-    let found = Api::<IPUJob>::namespaced(context.client.clone(), &owner.namespace)
-        .get_metadata_opt(&owner.name)
-        .await
-        .map_err(|source| SweepError::GetOwner {
-            partition: name.clone(),
-            source,
-        })?;
-    if found.is_some_and(|job| job.metadata.uid.as_ref() == Some(&owner.uid)) {
-        return Ok(());
+    // What was written by hand may hold anything: an owner that cannot exist is not looked for.
+    if object_names::can_exist(owner) {
+        let found = Api::<IPUJob>::namespaced(context.client.clone(), &owner.namespace)
+            .get_metadata_opt(&owner.name)
+            .await
+            .map_err(|source| SweepError::GetOwner {
+                partition: name.clone(),
+                source,
+            })?;
+        if found.is_some_and(|job| job.metadata.uid.as_ref() == Some(&owner.uid)) {
+            return Ok(());
+        }
     }
     tracing::info!(
         partition = name,

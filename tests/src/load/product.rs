@@ -119,7 +119,7 @@ impl Product {
         let scratch = tempfile::tempdir().map_err(failed)?;
         let programs = programs(&settings, &plane, ports, scratch.path());
         let programs = Keeper::start(programs).map_err(failed)?;
-        let [_, probes, rest] = ports;
+        let [_, probes, rest, _] = ports;
         for port in [probes, rest] {
             let url = format!("http://127.0.0.1:{port}/readyz");
             let what = format!("{url} to answer");
@@ -209,7 +209,7 @@ fn install(
     settings: &Settings,
     tools: &Tools,
     plane: &ControlPlane,
-    [webhooks, _, _]: [u16; 3],
+    [webhooks, _, _, _]: [u16; 4],
     controllers: &str,
 ) -> Result<(), LoadError> {
     let mut helm = Command::new(tools.program("helm"));
@@ -252,7 +252,7 @@ async fn labelled_node(client: &Client) -> Result<(), LoadError> {
 fn programs(
     settings: &Settings,
     plane: &ControlPlane,
-    [webhooks, probes, rest]: [u16; 3],
+    [webhooks, probes, rest, secure]: [u16; 4],
     scratch: &std::path::Path,
 ) -> Vec<Program> {
     let dist = settings.checkout.join("dist");
@@ -289,7 +289,10 @@ fn programs(
                 "--launcher-image=example.org/ipu-operator:1".to_owned(),
             ],
         ),
-        program("vipu-proxy", &[format!("--port={rest}")]),
+        program(
+            "vipu-proxy",
+            &[format!("--port={rest}"), format!("--secure-port={secure}")],
+        ),
     ]
 }
 
