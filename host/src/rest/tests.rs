@@ -373,6 +373,8 @@ fn a_controller_tells_whose_its_ipus_are() {
         "usedIpus": 10,
         "usedByOthers": 6,
         "largestFree": 0,
+        "serverVersion": "1.18.0",
+        "closure": "draining",
         "partitions": [
           {
             "name": "p",
@@ -387,7 +389,18 @@ fn a_controller_tells_whose_its_ipus_are() {
             "ipus": 4,
             "phase": "Pending"
           }
-        ]
+        ],
+        "others": [
+          {
+            "id": "by-hand",
+            "ipus": 6
+          }
+        ],
+        "troubles": {
+          "failedPartitions": 0,
+          "autoResets": 0,
+          "devices": []
+        }
       }
     ]
     "#);
