@@ -119,6 +119,24 @@ pub fn room(
     }
 }
 
+/// The room that is left once all of `line` that fit are served, and what is just being asked for of
+/// each controller (`asked`, in IPUs) is made: only so much may be taken by somebody who has a place.
+pub fn spared<'a>(
+    line: &[Waiter],
+    asked: impl Iterator<Item = (&'a str, u32)>,
+    mut views: Vec<ControllerView>,
+) -> Vec<ControllerView> {
+    for (name, ipus) in asked {
+        if let Some(view) = views.iter_mut().find(|view| view.name == name) {
+            use_up(view, ipus);
+        }
+    }
+    for waiter in line {
+        promise(waiter, &mut views, &mut BTreeMap::new());
+    }
+    views
+}
+
 /// What the reasons of a policy mean once it is told what was kept.
 pub fn explained(mut reasons: Vec<WaitingReason>, room: &Room) -> Vec<WaitingReason> {
     for reason in &mut reasons {

@@ -81,9 +81,17 @@ pub(super) async fn look_around(context: &Context, partition: &IPUPartition) -> 
         open = context.fleet.views().await;
         open.retain(|view| !closed.contains_key(&view.name));
     }
-    let objects = context.watched.store().state();
+    let now = Timestamp::now();
+    let store = context.watched.store();
+    let objects = store.state();
     let others = objects.iter().filter_map(|object| object.0.as_ref().ok());
-    surroundings::of(partition, others, &closed, &open, Timestamp::now())
+    let asked = others.clone().flat_map(surroundings::asked_for);
+    // Read anew: whoever has just left the controller waits, and is to find the room that it left for.
+    let waiting = others.clone().filter(|one| line::waits(one));
+    let mut line: Vec<_> = waiting.map(|one| line::waiter(one, now)).collect();
+    line::in_order(&mut line);
+    let open = line::spared(&line, asked, open);
+    surroundings::of(partition, others, &closed, &open, now)
 }
 
 /// The room that those who have waited longer leave to this partition.

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::record;
-use crate::api::ipupartition::{IPUPartition, IPUPartitionStatus};
+use crate::api::ipupartition::{AttemptOutcome, IPUPartition, IPUPartitionStatus};
 use crate::vipu::closed::{Closed, Closure};
 use crate::wasm::model::ControllerView;
 
@@ -49,6 +49,13 @@ pub fn of<'a>(
         held: u32::try_from(held).unwrap_or(u32::MAX),
         leave: leave(me, others, closed, open, now),
     }
+}
+
+/// Where a partition is just being asked for, and how many IPUs.
+pub fn asked_for(partition: &IPUPartition) -> impl Iterator<Item = (&str, u32)> {
+    let attempts = partition.status.iter().flat_map(|status| &status.attempts);
+    let asked = attempts.filter(|attempt| attempt.outcome == AttemptOutcome::Unknown);
+    asked.map(|attempt| (attempt.controller.name.as_str(), partition.spec.ipus))
 }
 
 /// Whether this partition is there or being made.

@@ -126,6 +126,16 @@ fn nothing_is_kept_where_the_elders_pods_cannot_go_or_nobody_answers() {
 }
 
 #[test]
+fn whoever_has_a_place_takes_only_what_those_who_wait_leave() {
+    let pods = vec![pod("pod1", 16, 8), pod("pod2", 8, 0)];
+    let line = [one("waits", 8, 1), one("too-large", 64, 1)];
+    let asked = [("pod2", 4), ("pod9", 4)];
+    let left = spared(&line, asked.into_iter(), pods);
+    let left: Vec<u32> = left.iter().map(|view| view.largest_free).collect();
+    assert_eq!(left, [0, 4]);
+}
+
+#[test]
 fn siblings_do_not_stand_in_each_others_way() {
     let pods = [pod("pod1", 16, 8)];
     let me = one("me", 4, 0);
