@@ -9,7 +9,7 @@ CACHE := $(or $(IPU_OPERATOR_CACHE),$(HOME)/.cache/ipu-operator)
 DENY_VERSION := 0.20.2
 DENY := $(CACHE)/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 
-.PHONY: help demo up down dist check test test-full bench
+.PHONY: help demo up down dist check test test-full bench soak mutants
 
 help: ## list what can be run
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 20
@@ -56,6 +56,15 @@ bench: ## the figures of BENCHMARKS.md: calls of guests, many jobs beside mpi-op
 	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --no-default-features --bin bench-jobs
 	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --no-default-features --bin bench-partitions
 	@$(LAB) bench
+
+# The tests' own profile, with debug assertions and overflow checks, and only this crate optimised: all
+# that it depends on is the same as in `make check` and is not compiled again.
+soak: ## simulate a million lives of jobs, and feed the partition core with ten million pieces of nonsense
+	IPU_OPERATOR_SIMULATED_LIVES=1000000 IPU_OPERATOR_FUZZ_CASES=10000000 cargo test --locked --workspace --lib \
+	  --package ipu-operator --config profile.dev.package.ipu-operator.opt-level=2 simulation:: -- --nocapture
+
+mutants: ## make mistakes in a copy of the partition core, one after the other, and see the simulation find each
+	cargo run --locked --package tests --bin mutants
 
 $(DENY):
 	cargo install cargo-deny --version $(DENY_VERSION) --locked --no-default-features --root $(CACHE)/cargo-deny-$(DENY_VERSION)

@@ -1,17 +1,20 @@
-//! The certificates of the webhooks: made, kept in a Secret, renewed, and told to the API server.
+//! The certificates of the webhooks and of the proxy's REST: made, kept in a Secret each, renewed,
+//! and those of the webhooks told to the API server.
 //!
 //! The operator is its own authority. Its key stays in the Secret beside the serving certificate, so
-//! that a renewal signs with the same authority and no caBundle has to change; whoever can read the
-//! Secret could pose as the webhooks anyway.
+//! that a renewal signs with the same authority and whom to trust does not change; whoever can read
+//! the Secret could pose as the server anyway.
 
 pub mod bundle;
 pub mod decide;
 pub mod issue;
 pub mod keep;
 pub mod owner;
+pub mod register;
 pub mod secret;
+pub mod serving;
 
-/// The DNS names by which an API server, or a person in the cluster, reaches the webhooks' Service.
+/// The DNS names by which an API server, or a person in the cluster, reaches a Service.
 pub fn service_names(service: &str, namespace: &str) -> Vec<String> {
     // The first is the one that the API server asks for.
     vec![

@@ -15,6 +15,7 @@ use tracing::{error, info};
 use self::probes::{Readiness, Step};
 use crate::agent::explain;
 use crate::certificates::keep::Keeper;
+use crate::certificates::register::Registration;
 use crate::certificates::service_names;
 use crate::job::{self, JobSettings};
 use crate::release::ReleaseOptions;
@@ -98,11 +99,16 @@ pub async fn run(options: ControllerOptions) -> Result<(), ControllerError> {
         client: client.clone(),
         namespace: options.release.namespace.clone(),
         secret: options.webhook_secret.clone(),
-        configuration: options.webhook_configuration.clone(),
         names: service_names(&options.webhook_service, &options.release.namespace),
     };
+    let registration = Registration {
+        client: client.clone(),
+        namespace: options.release.namespace.clone(),
+        configuration: options.webhook_configuration.clone(),
+    };
     let webhooks = async {
-        let serving = webhooks::run(listener, keeper, policies.clone(), &readiness, &stop);
+        let policies = policies.clone();
+        let serving = webhooks::run(listener, keeper, registration, policies, &readiness, &stop);
         let served = serving.await;
         stop.cancel();
         served

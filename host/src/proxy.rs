@@ -1,5 +1,7 @@
 //! The vipu-proxy process: reconciles IPUPartitions, sweeps, and answers people over REST.
 
+mod secure;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +22,7 @@ use crate::partition::tracker::Tracker;
 use crate::partition::watched::watched;
 use crate::partition::{self, Context, Shared, sweep};
 use crate::release::ReleaseOptions;
-use crate::rest::{self, ServeError, Sources};
+use crate::rest::{self, Port, ServeError, Sources};
 use crate::vipu::access::AccessError;
 use crate::vipu::registry::{self, Source};
 use crate::vipu::{AccessFiles, AccessOptions, Deadlines, Registry};
@@ -29,6 +31,7 @@ use crate::wasm::{OpenError, Policies};
 
 /// How long calls under way may take once the process is told to stop; shorter than Kubernetes waits.
 const DRAIN: Duration = Duration::from_secs(15);
+pub use secure::SecureOptions;
 
 /// What the process is told.
 #[derive(Args, Clone, Debug)]
@@ -39,6 +42,9 @@ pub struct ProxyOptions {
     /// Port of the REST for people.
     #[arg(long, env = "IPU_OPERATOR_PORT", default_value_t = 8080)]
     pub port: u16,
+    /// The port with TLS.
+    #[command(flatten)]
+    pub secure: SecureOptions,
     /// ConfigMap that lists the V-IPU controllers. Missing: `<fullname>-vipu-controllers`.
     #[arg(long, env = "IPU_OPERATOR_CONTROLLERS_CONFIGMAP")]
     pub controllers_configmap: Option<String>,
@@ -114,8 +120,8 @@ pub enum ProxyError {
     /// An option says how to speak to V-IPU controllers, and cannot be carried out.
     #[error("failed to settle how V-IPU controllers are spoken to")]
     Access(#[from] AccessError),
-    /// The REST port is not served.
-    #[error("failed to serve the REST port")]
+    /// A REST port is not served.
+    #[error("failed to serve a REST port")]
     Rest(#[from] ServeError),
     /// SIGTERM cannot be waited for.
     #[error("failed to wait for signals")]
@@ -162,10 +168,10 @@ pub async fn run_with(
     };
     tracing::info!(installation = settings.installation, "starting");
     let (watched, watch) = watched();
-    let partitions = watched.store().clone();
     let sources = Sources {
-        partitions: partitions.clone(),
+        partitions: watched.store().clone(),
         fleet: fleet.clone(),
+        policies: policies.clone(),
     };
     let shared = Shared {
         client: client.clone(),
@@ -187,9 +193,9 @@ pub async fn run_with(
     ));
     let following = stop.clone();
     tasks.spawn(async move { policies.follow(following).await });
-    tasks.spawn(watch.follow(client, stop.clone()));
+    tasks.spawn(watch.follow(client.clone(), stop.clone()));
     tasks.spawn(lead_in_turn(shared, options.clone(), stop.clone()));
-    let served = rest::serve(options.port, rest::router(sources), stop.clone()).await;
+    let served = serve(&options, client, sources, &stop).await;
     stop.cancel();
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended {
@@ -197,6 +203,23 @@ pub async fn run_with(
         }
     }
     Ok(served?)
+}
+
+/// Serves both REST ports; where one cannot be served, neither is.
+async fn serve(
+    options: &ProxyOptions,
+    client: Client,
+    sources: Sources,
+    stop: &CancellationToken,
+) -> Result<(), ServeError> {
+    let plain = Port::listen(options.port)?;
+    let secure = Port::listen(options.secure.secure_port)?;
+    let (release, audience) = (&options.release, &options.secure.audience);
+    futures::try_join!(
+        plain.serve(rest::plain(sources.clone()), stop.clone()),
+        secure::serve(secure, client, release, audience, sources, stop.clone()),
+    )
+    .map(|((), ())| ())
 }
 
 /// Follows the ConfigMap with the controllers.

@@ -1,133 +1,126 @@
-//! The V-IPU proxy's REST for people: `/health`, `/readyz`, `/stats` and `/query`, plain HTTP, reads only.
+//! The V-IPU proxy's REST: reads for people on a plain port; the same, and IPUPartitions for whoever
+//! has a token, on a port with TLS.
 
 pub mod answers;
+mod bearer;
+mod controllers;
+pub mod gate;
+mod limits;
+mod openapi;
+mod operation;
+mod page;
+mod partitions;
+pub mod problem;
 pub mod question;
+mod reads;
+mod refusal;
+mod representation;
 mod serve;
+mod strict;
+pub mod wanted;
+pub mod what_if;
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use axum::body::Bytes;
-use axum::error_handling::HandleErrorLayer;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{Method, StatusCode, Uri};
+use axum::extract::{FromRef, Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{BoxError, Json, Router};
-use kube::runtime::reflector::Store;
-use serde_json::json;
-use tower::ServiceBuilder;
+use axum::{Json, Router};
 
-use crate::partition::{self, Guarded, fleet::Fleet};
-use question::Fault;
-pub use serve::{ServeError, serve};
+use openapi::Manner;
+use operation::Operation;
+use problem::{Kind, Problem};
 
-/// Largest body that is read, in bytes. A question has some twenty.
-const BODY_MAX: usize = 4 << 10;
+pub use partitions::Door;
+pub use reads::Sources;
+pub use serve::{Port, ServeError};
 
-/// Requests that are answered at the same time; more are turned away at once.
-const CONCURRENCY: usize = 64;
-
-/// How long an answer may take. A controller that does not answer is given up before.
-const DEADLINE: Duration = Duration::from_secs(40);
-
-/// What the answers are made from.
-#[derive(Clone)]
-pub struct Sources {
-    /// The IPUPartitions, as the watch last saw them.
-    pub partitions: Store<Guarded>,
-    /// The V-IPU controllers, asked for each answer.
-    pub fleet: Arc<Fleet>,
+/// What port 8080 serves.
+pub fn plain(sources: Sources) -> Router {
+    router(sources, reads::operations(), Manner::Plain)
 }
 
-/// Every route.
-pub fn router(sources: Sources) -> Router {
-    let limits = ServiceBuilder::new()
-        .layer(HandleErrorLayer::new(turned_away))
-        .load_shed()
-        .layer(tower::limit::GlobalConcurrencyLimitLayer::new(CONCURRENCY))
-        .timeout(DEADLINE);
-    Router::new()
-        .route("/stats", get(stats))
-        .route("/query", post(query))
-        .layer(limits)
-        .route("/health", get(health))
-        .route("/readyz", get(ready))
-        .layer(DefaultBodyLimit::max(BODY_MAX))
+/// What port 8443 serves.
+pub fn secure(door: Door) -> Router {
+    let mut operations = reads::operations();
+    operations.extend(partitions::operations());
+    router(door, operations, Manner::Problem)
+}
+
+fn router<S>(state: S, operations: Vec<Operation<S>>, manner: Manner) -> Router
+where
+    S: Clone + Send + Sync + 'static,
+    Sources: FromRef<S>,
+{
+    let operations = reads::with_document(operations, manner);
+    let paths: Vec<_> = operations.iter().map(|one| one.description.path).collect();
+    let known = known(paths);
+    operation::routes(operations, limits::bounded)
         .method_not_allowed_fallback(wrong_method)
-        .fallback(wrong_path)
-        .with_state(sources)
+        .fallback(move |uri: Uri| async move {
+            Problem::of_field(Kind::Absent, "path", uri.path(), &known)
+        })
+        .with_state(state)
+        .layer(middleware::from_fn_with_state(manner, tell))
 }
 
-async fn health() -> Json<serde_json::Value> {
-    Json(json!({"status": "ok"}))
+/// The paths in words: `one of /a, /b and /c`.
+fn known(mut paths: Vec<&str>) -> String {
+    paths.sort_unstable();
+    paths.dedup();
+    let last = paths.pop().unwrap_or_default();
+    format!("one of {} and {last}", paths.join(", "))
 }
 
-/// Ready once the IPUPartitions are known: an answer before that would count nothing as used.
-async fn ready(State(sources): State<Sources>) -> Response {
-    let is_known = tokio::time::timeout(Duration::ZERO, sources.partitions.wait_until_ready());
-    if let Ok(Ok(())) = is_known.await {
-        Json(json!({"status": "ok"})).into_response()
-    } else {
-        let body = json!({"status": "the IPUPartitions are not read yet"});
-        (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
-    }
-}
-
-async fn stats(State(sources): State<Sources>) -> Response {
-    let views = sources.fleet.views().await;
-    let partitions = partition::readable(&sources.partitions);
-    Json(answers::stats(&partitions, &views)).into_response()
-}
-
-async fn query(State(sources): State<Sources>, body: Result<Bytes, BytesRejection>) -> Response {
-    let body = match body {
-        Ok(body) => body,
-        Err(rejection) => {
-            let rule = format!("at most {BODY_MAX} bytes, sent whole");
-            let fault = Fault::new("body", &rejection.body_text(), &rule);
-            return (rejection.status(), Json(fault)).into_response();
-        }
-    };
-    match question::size(&body) {
-        Ok(size) => Json(answers::room(size, &sources.fleet.views().await)).into_response(),
-        Err(fault) => (StatusCode::BAD_REQUEST, Json(fault)).into_response(),
-    }
-}
-
-async fn wrong_method(method: Method, uri: Uri) -> Response {
+async fn wrong_method(method: Method, uri: Uri) -> Problem {
     let rule = match uri.path() {
         "/query" => "POST with a body such as {\"size\": 2}",
+        "/partitions" => "GET to list, POST to create",
+        path if path.starts_with("/partitions/") => "GET to read, DELETE to give back",
         _ => "GET",
     };
-    let fault = Fault::new("method", method.as_str(), rule);
-    (StatusCode::METHOD_NOT_ALLOWED, Json(fault)).into_response()
+    Problem::of_field(Kind::WrongMethod, "method", method.as_str(), rule)
 }
 
-async fn wrong_path(uri: Uri) -> Response {
-    let rule = "one of /health, /readyz, /stats and /query";
-    let fault = Fault::new("path", uri.path(), rule);
-    (StatusCode::NOT_FOUND, Json(fault)).into_response()
+/// A problem travels in the answer's extensions, until the port tells it in its own manner.
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.kind.status());
+        let mut response = status
+            .expect("every kind has a status of HTTP")
+            .into_response();
+        for (name, value) in &self.headers {
+            // What is no header line cannot be sent as one; the problem says the same.
+            if let Ok(value) = HeaderValue::from_str(value) {
+                response
+                    .headers_mut()
+                    .insert(HeaderName::from_static(name), value);
+            }
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
 }
 
-async fn turned_away(error: BoxError) -> Response {
-    let (status, message) = if error.is::<tower::timeout::error::Elapsed>() {
-        (
-            StatusCode::GATEWAY_TIMEOUT,
-            format!(
-                "the V-IPU controllers gave no answer within {} s",
-                DEADLINE.as_secs()
-            ),
-        )
-    } else {
-        (
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("{CONCURRENCY} requests are being answered already; try again"),
-        )
+/// Writes the body of an answer that is a problem.
+async fn tell(State(manner): State<Manner>, request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let mut response = next.run(request).await;
+    let Some(problem) = response.extensions_mut().remove::<Problem>() else {
+        return response;
     };
-    (status, Json(json!({"message": message}))).into_response()
+    let body = match manner {
+        Manner::Plain => Json(problem.plain()).into_response(),
+        Manner::Problem => Json(problem.document(&path)).into_response(),
+    };
+    let (_, body) = body.into_parts();
+    *response.body_mut() = body;
+    let media_type = HeaderValue::from_static(manner.media_type());
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, media_type);
+    response.headers_mut().remove(header::CONTENT_LENGTH);
+    response
 }

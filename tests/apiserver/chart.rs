@@ -284,9 +284,9 @@ async fn rights_are_enough_and_no_more() {
             "",
             true,
         ),
-        ("vipu-proxy", "create", "ipupartitions", "", false),
         ("vipu-proxy", "update", &own_lease, admin.name, true),
         ("vipu-proxy", "update", "leases/other", admin.name, false),
+        ("vipu-proxy", "create", "ipupartitions", "", true),
         ("vipu-proxy", "watch", "nodes", "", true),
         ("vipu-proxy", "get", "nodes", "", false),
         ("vipu-proxy", "list", "pods", "team", true),
@@ -311,6 +311,25 @@ async fn rights_are_enough_and_no_more() {
         &admin,
         &[("controller-manager", "watch", "secrets", "", false)],
     );
+    check_rest_rights(&admin);
+}
+
+/// What the proxy's port with TLS needs: its own certificate, and to ask who somebody is.
+fn check_rest_rights(admin: &Admin) {
+    let secret = format!("secrets/{}-admission", admin.name);
+    let tls = format!("secrets/{}-vipu-proxy-tls", admin.name);
+    let cases = [
+        ("vipu-proxy", "create", "tokenreviews", "", true),
+        ("vipu-proxy", "create", "subjectaccessreviews", "", true),
+        ("vipu-proxy", "create", "secrets", admin.name, true),
+        ("vipu-proxy", "get", &tls, admin.name, true),
+        ("vipu-proxy", "update", &tls, admin.name, true),
+        ("vipu-proxy", "delete", &tls, admin.name, false),
+        ("vipu-proxy", "get", &tls, "kube-system", false),
+        ("vipu-proxy", "get", &secret, admin.name, false),
+        ("controller-manager", "get", &tls, admin.name, false),
+    ];
+    check_rights(admin, &cases);
 }
 
 /// Asks the API server whether a process may do something: verb, object, namespace, and the answer.

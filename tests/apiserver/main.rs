@@ -16,6 +16,7 @@ mod late_watch;
 #[cfg(test)]
 mod lost_node;
 mod partition;
+mod rest;
 #[cfg(test)]
 mod stage;
 mod webhook;

@@ -3,7 +3,7 @@
 mod drain;
 mod edited;
 mod faults;
-mod install;
+pub(crate) mod install;
 mod killed;
 mod leftovers;
 mod line;
@@ -11,4 +11,4 @@ mod list;
 mod placement;
 mod replicas;
 mod reset;
-mod scene;
+pub(crate) mod scene;

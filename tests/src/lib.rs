@@ -7,6 +7,7 @@ pub mod guests;
 pub mod http;
 pub mod lab;
 pub mod load;
+pub mod mutations;
 pub mod operator_process;
 pub mod simulator;
 pub mod wait;

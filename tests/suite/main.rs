@@ -6,6 +6,7 @@
 
 mod chart;
 mod layering;
+mod mutations;
 mod policy_cli;
 mod preflight;
 mod reasons;

@@ -6,6 +6,7 @@ mod limits;
 mod native;
 mod refused;
 mod swap;
+mod what_if;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

@@ -34,6 +34,11 @@ What every object's name starts with. The longest end that is added is 27 charac
 {{ include "ipu-operator.fullname" . }}-admission
 {{- end -}}
 
+{{/* Made by the proxy, not by the chart: the certificate of its port with TLS. */}}
+{{- define "ipu-operator.proxySecretName" -}}
+{{ include "ipu-operator.proxyName" . }}-tls
+{{- end -}}
+
 {{/* Made by an admin who swaps a guest, not by the chart. */}}
 {{- define "ipu-operator.policiesConfigMap" -}}
 {{ include "ipu-operator.fullname" . }}-policies

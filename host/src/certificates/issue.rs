@@ -79,7 +79,7 @@ impl Authority {
     fn sign(&self, names: &[String], now: Timestamp) -> Result<Keys, rcgen::Error> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(names)?;
-        params.distinguished_name = common_name("ipu-operator webhooks");
+        params.distinguished_name = common_name("ipu-operator");
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;

@@ -1,28 +1,20 @@
-//! Keeps the certificate good and the API server informed: the I/O around the decisions.
+//! Keeps a certificate good in its Secret: the I/O around the decisions.
 
 use jiff::Timestamp;
-use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
-};
-use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::api::{Api, Patch, PatchParams, PostParams};
-use kube::core::{ClusterResourceScope, Resource};
-use kube::{Client, Error, ResourceExt};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, PostParams};
+use kube::{Client, Error};
 use tracing::{info, warn};
 
-use super::bundle::{self, WebhookBundle};
 use super::decide::{Need, Stored, decide};
 use super::issue::IssueError;
-use super::{Keys, issue, owner, secret};
+use super::{Keys, issue, secret};
 use crate::names::FIELD_MANAGER;
 
 /// How often a lost race for the Secret is run again.
 const RACES: usize = 5;
 
-/// Why there is no certificate, or the API server does not know its authority.
+/// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
     /// The Secret cannot be read.
@@ -61,57 +53,25 @@ pub enum KeepError {
         name: String,
     },
     /// No certificate can be made.
-    #[error("failed to make the webhooks' certificate")]
-    Issue(#[source] IssueError),
-    /// A webhook configuration cannot be read or written.
-    #[error("failed to put the authority into the {kind} {name}")]
-    Configuration {
-        /// Its kind.
-        kind: String,
-        /// Its name.
+    #[error("failed to make the certificate for the Secret {name}")]
+    Issue {
+        /// Name of the Secret.
         name: String,
         /// Why.
         #[source]
-        source: Box<Error>,
-    },
-    /// The release's Namespace cannot be read.
-    #[error("failed to read the Namespace {name}, which is to own the webhook configurations")]
-    Namespace {
-        /// Its name.
-        name: String,
-        /// Why.
-        #[source]
-        source: Box<Error>,
-    },
-    /// A webhook configuration cannot be read, or cannot be given an owner.
-    #[error(
-        "failed to make the Namespace {namespace} the owner of the {kind} {name}; without one, \
-         delete that by hand when you delete the Namespace"
-    )]
-    Owner {
-        /// The Namespace.
-        namespace: String,
-        /// Kind of the configuration.
-        kind: String,
-        /// Its name.
-        name: String,
-        /// Why.
-        #[source]
-        source: Box<Error>,
+        source: IssueError,
     },
 }
 
-/// Where the certificate is kept, and who must know of it.
+/// Where a certificate is kept.
 #[derive(Clone)]
 pub struct Keeper {
-    /// Client for all of it.
+    /// Client for the Secret.
     pub client: Client,
-    /// Namespace of the Secret, and of the release.
+    /// Namespace of the Secret.
     pub namespace: String,
     /// Name of the Secret.
     pub secret: String,
-    /// Name of both webhook configurations.
-    pub configuration: String,
     /// Names that the certificate is for.
     pub names: Vec<String>,
 }
@@ -162,21 +122,18 @@ impl Keeper {
                 });
             }
             (Need::Renew(why), Stored::Keys { keys, .. }) => {
-                info!(
-                    secret = self.secret,
-                    "renewing the webhooks' certificate: {why}"
-                );
+                info!(secret = self.secret, "renewing the certificate: {why}");
                 issue::renew(keys, &self.names, now)
             }
             (Need::Renew(why) | Need::Start(why), _) => {
-                info!(
-                    secret = self.secret,
-                    "making the webhooks' certificate: {why}"
-                );
+                info!(secret = self.secret, "making a certificate: {why}");
                 issue::start(&self.names, now)
             }
         };
-        made.map(Some).map_err(KeepError::Issue)
+        made.map(Some).map_err(|source| KeepError::Issue {
+            name: self.secret.clone(),
+            source,
+        })
     }
 
     /// Writes the Secret; answers whether nobody else was quicker.
@@ -205,124 +162,5 @@ impl Keeper {
                 source: Box::new(source),
             }),
         }
-    }
-
-    /// Makes `authorities` the caBundle of every webhook of both configurations. It is asked again
-    /// and again, because a `helm upgrade` or an admin may have blanked them.
-    pub async fn tell(&self, authorities: &str) -> Result<(), KeepError> {
-        let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
-        self.tell_one(&mutating, authorities, |configuration| {
-            let webhooks = configuration.webhooks.iter().flatten();
-            webhooks.map(|w| seen(&w.name, &w.client_config)).collect()
-        })
-        .await?;
-        let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
-        self.tell_one(&validating, authorities, |configuration| {
-            let webhooks = configuration.webhooks.iter().flatten();
-            webhooks.map(|w| seen(&w.name, &w.client_config)).collect()
-        })
-        .await
-    }
-
-    /// Makes the release's Namespace the owner of both configurations. The chart cannot: where
-    /// Helm makes the Namespace, it has no UID yet when the chart is rendered. Without an owner,
-    /// webhooks that nobody answers would stay behind when the Namespace is deleted.
-    pub async fn own(&self) -> Result<(), KeepError> {
-        let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        let namespace = namespaces.get(&self.namespace).await;
-        let namespace = namespace.map_err(|source| KeepError::Namespace {
-            name: self.namespace.clone(),
-            source: Box::new(source),
-        })?;
-        let uid = namespace.uid().unwrap_or_default();
-        self.own_one::<MutatingWebhookConfiguration>(&uid).await?;
-        self.own_one::<ValidatingWebhookConfiguration>(&uid).await
-    }
-
-    async fn own_one<K: Configuration>(&self, uid: &str) -> Result<(), KeepError> {
-        let failed = |source| KeepError::Owner {
-            namespace: self.namespace.clone(),
-            kind: K::kind(&()).into_owned(),
-            name: self.configuration.clone(),
-            source: Box::new(source),
-        };
-        let configurations: Api<K> = Api::all(self.client.clone());
-        let found = configurations.get(&self.configuration).await;
-        let found = found.map_err(failed)?;
-        let Some(patch) = owner::patch(found.meta(), &self.namespace, uid) else {
-            return Ok(());
-        };
-        self.patch(&configurations, patch).await.map_err(failed)?;
-        info!(
-            configuration = self.configuration,
-            kind = %K::kind(&()),
-            namespace = self.namespace,
-            "made the Namespace the owner of the webhook configuration"
-        );
-        Ok(())
-    }
-
-    async fn tell_one<K: Configuration>(
-        &self,
-        configurations: &Api<K>,
-        authorities: &str,
-        webhooks: impl Fn(&K) -> Vec<WebhookBundle<'_>>,
-    ) -> Result<(), KeepError> {
-        let failed = |source| KeepError::Configuration {
-            kind: K::kind(&()).into_owned(),
-            name: self.configuration.clone(),
-            source: Box::new(source),
-        };
-        let found = configurations
-            .get(&self.configuration)
-            .await
-            .map_err(failed)?;
-        let Some(patch) = bundle::patch(&webhooks(&found), authorities) else {
-            return Ok(());
-        };
-        self.patch(configurations, patch).await.map_err(failed)?;
-        info!(
-            configuration = self.configuration,
-            kind = %K::kind(&()),
-            "put the authority into the webhook configuration"
-        );
-        Ok(())
-    }
-
-    async fn patch<K: Configuration>(
-        &self,
-        configurations: &Api<K>,
-        patch: Value,
-    ) -> Result<(), Error> {
-        let patch: json_patch::Patch =
-            serde_json::from_value(patch).expect("the patch is written as RFC 6902 has it");
-        let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
-        let patch = Patch::<K>::Json(patch);
-        let patched = configurations.patch(&self.configuration, &params, &patch);
-        patched.await.map(drop)
-    }
-}
-
-/// What both kinds of webhook configurations have in common.
-trait Configuration:
-    Resource<DynamicType = (), Scope = ClusterResourceScope>
-    + Clone
-    + Serialize
-    + DeserializeOwned
-    + std::fmt::Debug
-{
-}
-
-impl Configuration for MutatingWebhookConfiguration {}
-
-impl Configuration for ValidatingWebhookConfiguration {}
-
-fn seen<'a>(name: &'a str, config: &'a WebhookClientConfig) -> WebhookBundle<'a> {
-    WebhookBundle {
-        name,
-        bundle: config.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice()),
     }
 }

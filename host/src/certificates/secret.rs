@@ -1,4 +1,4 @@
-//! Pure: the Secret that holds the webhooks' certificate.
+//! Pure: the Secret that holds a certificate.
 
 use std::collections::BTreeMap;
 

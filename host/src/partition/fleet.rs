@@ -8,8 +8,9 @@ use jiff::Timestamp;
 use super::node_labels::NodeLabels;
 use super::placing::shortened;
 use crate::api::ipupartition::ControllerRef;
-use crate::vipu::closed::Closed;
+use crate::vipu::closed::{Closed, Closure};
 use crate::vipu::inventory::Report;
+use crate::vipu::model::ListedPartition;
 use crate::vipu::troubles::{DeviceTroubles, Ledger, Troubles};
 use crate::vipu::{Inventories, Registry, Truth, VipuClient, VipuError};
 use crate::wasm::model::ControllerView;
@@ -17,6 +18,21 @@ use crate::wasm::model::ControllerView;
 /// How old an inventory may be. What the operator itself changes is told at once; this is for
 /// partitions that are made by hand.
 const AGE: Duration = Duration::from_secs(2);
+
+/// All that is known of one controller.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// What it has, as placement sees it.
+    pub view: ControllerView,
+    /// Version of its server, where it tells one.
+    pub version: Option<String>,
+    /// The partitions on it, whoever made them.
+    pub listed: Arc<[ListedPartition]>,
+    /// Whether the admin has closed it.
+    pub closure: Option<Closure>,
+    /// What has gone wrong on it within the last day, as far as this process has seen.
+    pub troubles: Troubles,
+}
 
 /// Every controller of the admin's list, and those that older attempts still name.
 #[derive(Debug)]
@@ -62,6 +78,24 @@ impl Fleet {
     /// has to be removed there.
     pub fn client(&self, controller: &ControllerRef) -> Result<VipuClient, VipuError> {
         self.registry.client(controller)
+    }
+
+    /// All that is known of every controller of the list, in its order.
+    pub async fn looks(&self) -> Vec<Look> {
+        let closed = self.closed();
+        let reports = self.reports().await.into_iter();
+        let looks = reports.map(|report| Look {
+            version: report.version.clone(),
+            listed: report
+                .inventory
+                .as_ref()
+                .map(|inventory| inventory.partitions.clone())
+                .unwrap_or_default(),
+            closure: closed.get(&report.controller.name).copied(),
+            troubles: self.troubles(&report.controller.name),
+            view: view(report, &self.nodes),
+        });
+        looks.collect()
     }
 
     /// What every controller of the list has now, in the list's order, as placement sees it.

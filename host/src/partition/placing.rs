@@ -3,7 +3,8 @@
 use crate::api::ipupartition::{
     AttemptOutcome, ControllerRef, IPUPartition, IPUPartitionStatus, WaitingReason,
 };
-use crate::wasm::model::{Decision, PlaceAttempt, PlaceOutcome, PlaceRequest};
+use crate::vipu::closed::{Closed, Closure};
+use crate::wasm::model::{ControllerView, Decision, PlaceAttempt, PlaceOutcome, PlaceRequest};
 
 use super::knowledge::Answer;
 
@@ -66,6 +67,18 @@ pub fn answer(decision: Decision, controllers: &[ControllerRef]) -> Answer {
             Answer::Wait(reasons.collect())
         }
         Decision::Reject(why) => Answer::Reject(shortened(&why)),
+    }
+}
+
+/// Why nothing is made on a controller that the admin has closed.
+pub fn shut_out(view: &ControllerView, closed: &Closed) -> WaitingReason {
+    let reason = match closed.get(&view.name) {
+        Some(Closure::Draining) => "it is being drained",
+        Some(Closure::Cordoned) | None => "it is cordoned",
+    };
+    WaitingReason {
+        controller: view.name.clone(),
+        reason: format!("{reason}, so that nothing new is made on it"),
     }
 }
 

@@ -17,7 +17,7 @@ use super::unreadable;
 use crate::api::ipupartition::IPUPartition;
 
 /// Steps of one reconcile. No way through the state machine is longer; this bounds a mistake in it.
-const STEPS_MAX: u32 = 256;
+pub(super) const STEPS_MAX: u32 = 256;
 
 /// An object as the watch delivers it: one that cannot be read does not stop the others.
 pub type Guarded = DeserializeGuard<IPUPartition>;

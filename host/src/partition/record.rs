@@ -157,7 +157,7 @@ pub(super) fn stillborn(
     let (_, on) = usable(status);
     let message = format!("partition {id} did not form on {on}: {reason}");
     let next = with_outcome(status, id, AttemptOutcome::Created, Some(reason));
-    set_aside(next, message, now)
+    set_aside(&next, message, now)
 }
 
 /// The partition served its slot and is to be replaced by a fresh one.
@@ -168,11 +168,11 @@ pub(super) fn replaced(
 ) -> IPUPartitionStatus {
     let mut next = status.clone();
     end_round(&mut next);
-    set_aside(next, message, now)
+    set_aside(&next, message, now)
 }
 
-fn set_aside(status: IPUPartitionStatus, message: String, now: Timestamp) -> IPUPartitionStatus {
-    let mut status = may_stay(&status);
+fn set_aside(status: &IPUPartitionStatus, message: String, now: Timestamp) -> IPUPartitionStatus {
+    let mut status = may_stay(status);
     status.partition_id = None;
     status.controller = None;
     status.phase = PartitionPhase::Pending;

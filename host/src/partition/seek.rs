@@ -49,11 +49,15 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
     match placing::answer(placed.decision, &controllers) {
         Answer::Wait(reasons) => {
             let mut reasons = line::explained(reasons, &room);
-            reasons.extend(shut.iter().map(|view| shut_out(view, &closed)));
+            reasons.extend(shut.iter().map(|view| placing::shut_out(view, &closed)));
             later(&room, reasons)
         }
         Answer::Reject(_) if shut.iter().any(|view| view.total_ipus >= request.ipus) => {
-            Answer::Wait(shut.iter().map(|view| shut_out(view, &closed)).collect())
+            Answer::Wait(
+                shut.iter()
+                    .map(|view| placing::shut_out(view, &closed))
+                    .collect(),
+            )
         }
         answer => answer,
     }
@@ -93,14 +97,12 @@ fn room(
     let line = context.turns.line(store, now);
     let me = line::waiter(partition, now);
     let limit = SignedDuration::try_from(context.settings.overtaking_limit);
-    let held = match partition.spec.options.gang_size {
-        None => 0,
-        Some(_) => {
-            let objects = store.state();
-            let others = objects.iter().filter_map(|object| object.0.as_ref().ok());
-            surroundings::of(partition, others, &Closed::new(), &open, now).held
-        }
-    };
+    let mut held = 0;
+    if partition.spec.options.gang_size.is_some() {
+        let objects = store.state();
+        let others = objects.iter().filter_map(|object| object.0.as_ref().ok());
+        held = surroundings::of(partition, others, &Closed::new(), &open, now).held;
+    }
     let limit = limit.unwrap_or(SignedDuration::MAX);
     line::room(&me, &line, held, open, limit, now)
 }
@@ -111,17 +113,6 @@ fn later(room: &Room, reasons: Vec<WaitingReason>) -> Answer {
         Answer::Later(reasons)
     } else {
         Answer::Wait(reasons)
-    }
-}
-
-fn shut_out(view: &ControllerView, closed: &Closed) -> WaitingReason {
-    let reason = match closed.get(&view.name) {
-        Some(Closure::Draining) => "it is being drained",
-        Some(Closure::Cordoned) | None => "it is cordoned",
-    };
-    WaitingReason {
-        controller: view.name.clone(),
-        reason: format!("{reason}, so that nothing new is made on it"),
     }
 }
 

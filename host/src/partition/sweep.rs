@@ -17,6 +17,8 @@ use super::orphans::{self, Place};
 use super::reconcile::chain;
 use crate::api::ipujob::IPUJob;
 use crate::api::ipupartition::{ControllerRef, IPUPartition};
+use crate::object_names;
+use crate::vipu::model::ReadyState;
 
 /// When is swept.
 #[derive(Clone, Copy, Debug)]
@@ -124,8 +126,15 @@ async fn sweep(
     Ok(told.suspects)
 }
 
+/// A partition on a controller.
+struct Found {
+    controller: ControllerRef,
+    /// Whether it has to be removed by force, as one in error does.
+    is_in_error: bool,
+}
+
 /// Every partition on every controller that answers. One that does not is swept when it is back.
-async fn partitions_on_controllers(context: &Context) -> BTreeMap<Place, ControllerRef> {
+async fn partitions_on_controllers(context: &Context) -> BTreeMap<Place, Found> {
     let controllers = context.fleet.controllers();
     let lists = controllers.iter().map(|controller| async move {
         let list = match context.fleet.client(controller) {
@@ -137,10 +146,13 @@ async fn partitions_on_controllers(context: &Context) -> BTreeMap<Place, Control
     let mut found = BTreeMap::new();
     for (controller, list) in join_all(lists).await {
         match list {
-            Ok(list) => found.extend(
-                list.into_iter()
-                    .map(|one| ((controller.name.clone(), one.id), controller.clone())),
-            ),
+            Ok(list) => found.extend(list.into_iter().map(|one| {
+                let here = Found {
+                    controller: controller.clone(),
+                    is_in_error: one.ready_state == ReadyState::Error,
+                };
+                ((controller.name.clone(), one.id), here)
+            })),
             Err(error) => tracing::info!(
                 controller = controller.name,
                 reason = error.reason(),
@@ -207,15 +219,18 @@ async fn delete_if_owner_is_gone(
         return Ok(());
     }
     let name = partition.name_any();
-    let found = Api::<IPUJob>::namespaced(context.client.clone(), &owner.namespace)
-        .get_metadata_opt(&owner.name)
-        .await
-        .map_err(|source| SweepError::GetOwner {
-            partition: name.clone(),
-            source,
-        })?;
-    if found.is_some_and(|job| job.metadata.uid.as_ref() == Some(&owner.uid)) {
-        return Ok(());
+    // What was written by hand may hold anything: an owner that cannot exist is not looked for.
+    if object_names::can_exist(owner) {
+        let found = Api::<IPUJob>::namespaced(context.client.clone(), &owner.namespace)
+            .get_metadata_opt(&owner.name)
+            .await
+            .map_err(|source| SweepError::GetOwner {
+                partition: name.clone(),
+                source,
+            })?;
+        if found.is_some_and(|job| job.metadata.uid.as_ref() == Some(&owner.uid)) {
+            return Ok(());
+        }
     }
     tracing::info!(
         partition = name,
@@ -244,11 +259,7 @@ async fn delete_if_owner_is_gone(
 }
 
 /// Removes a partition of this installation that no IPUPartition answers for, unless a Pod uses it.
-async fn remove(
-    context: &Context,
-    (name, id): &Place,
-    controller: &ControllerRef,
-) -> Result<(), SweepError> {
+async fn remove(context: &Context, (name, id): &Place, found: &Found) -> Result<(), SweepError> {
     let users = execute::users(&context.client, id)
         .await
         .map_err(SweepError::Users)?;
@@ -261,8 +272,9 @@ async fn remove(
         );
         return Ok(());
     }
+    let controller = &found.controller;
     let result = match context.fleet.client(controller) {
-        Ok(client) => client.remove(id, false).await,
+        Ok(client) => client.remove(id, found.is_in_error).await,
         Err(error) => Err(error),
     };
     match result {

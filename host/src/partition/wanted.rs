@@ -302,7 +302,7 @@ fn seek(
     if status.phase == PartitionPhase::Error && !wants_reset(partition, status) {
         return Step::Rest(Pace::Never);
     }
-    if let Some(problem) = problem(&partition.spec) {
+    if let Some(problem) = problem(&partition.spec).or_else(|| exhausted(status)) {
         return write_or_rest(
             partition,
             record::rejected(status, &problem, now),
@@ -363,6 +363,18 @@ fn problem(spec: &IPUPartitionSpec) -> Option<String> {
         ));
     }
     None
+}
+
+/// What makes a status impossible: no attempt can follow the last generation, which only a hand can
+/// have written.
+fn exhausted(status: &IPUPartitionStatus) -> Option<String> {
+    (status.generation == i64::MAX).then(|| {
+        format!(
+            "status.generation is {}, the largest there is, and every attempt needs a larger one; \
+             set it to a number below, but not to one that was used",
+            status.generation
+        )
+    })
 }
 
 fn reset_waits(id: &str, pods: &[String]) -> String {

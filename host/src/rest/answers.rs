@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::api::ipupartition::{AttemptOutcome, IPUPartition};
 use crate::wasm::model::ControllerView;
 
 /// IPUs of one namespace, or of all of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Stats {
     /// IPUs in partitions that the operator made.
     pub used: u64,
@@ -17,7 +18,7 @@ pub struct Stats {
 }
 
 /// How many partitions of one size could be made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Room {
     /// Always true: the original says so with no room too.
@@ -74,6 +75,27 @@ pub fn room(size: u32, controllers: &[ControllerView]) -> Room {
                 silent.join(", ")
             )
         },
+    }
+}
+
+/// Whether a process serves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Health {
+    /// `ok`, or what is missing.
+    pub status: String,
+}
+
+impl Health {
+    /// All is well.
+    pub fn ok() -> Self {
+        Self::missing("ok")
+    }
+
+    /// Something is missing.
+    pub fn missing(what: &str) -> Self {
+        Self {
+            status: what.to_owned(),
+        }
     }
 }
 

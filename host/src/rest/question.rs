@@ -1,40 +1,33 @@
 //! Pure: reads the body of a `/query`, and says what is wrong with it.
 
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-/// Longest part of a wrong value that is repeated in an answer, in characters.
-const SHOWN_MAX: usize = 80;
+use super::problem::Fault;
 
-/// What is wrong with a request: the field, its value, the rule, and all of it in one sentence.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Fault {
-    /// The part of the request.
-    pub field: String,
-    /// What was found there, cut where it is long.
-    pub value: String,
-    /// What is allowed.
-    pub rule: String,
-    /// A sentence for people.
-    pub message: String,
+/// What a `/query` asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Question {
+    /// IPUs of the partition: a power of two.
+    pub size: u32,
+    /// GCDs of the partition, from 1 to its size.
+    #[schemars(default = "one")]
+    pub gcds: u32,
+    /// Namespace of whoever would own it; placement policies may look at it.
+    #[schemars(default = "default_namespace")]
+    pub namespace: String,
+    /// Node labels that the owner's Pods would ask for.
+    #[schemars(default)]
+    pub node_selector: BTreeMap<String, String>,
 }
 
-impl Fault {
-    /// A fault of `field`, which holds `value` and breaks `rule`.
-    pub fn new(field: &str, value: &str, rule: &str) -> Self {
-        let value = shown(value);
-        Fault {
-            message: format!("{field} is {value}; it must be {rule}"),
-            field: field.to_owned(),
-            value,
-            rule: rule.to_owned(),
-        }
-    }
-}
-
-/// The number of IPUs that a question such as `{"size": 2}` asks for. Other fields are ignored.
-pub fn size(body: &[u8]) -> Result<u32, Fault> {
-    const RULE: &str = "a power of two, as a number: 1, 2, 4, …";
+/// The question that a body such as `{"size": 2}` asks. Fields that are not known are ignored, as
+/// they always were.
+pub fn read(body: &[u8]) -> Result<Question, Fault> {
     let text = String::from_utf8_lossy(body);
     let question: Value = serde_json::from_slice(body).map_err(|error| {
         let rule = format!("a JSON object such as {{\"size\": 2}}, but it does not parse: {error}");
@@ -44,22 +37,77 @@ pub fn size(body: &[u8]) -> Result<u32, Fault> {
         let rule = "a JSON object such as {\"size\": 2}";
         return Err(Fault::new("body", &text, rule));
     };
+    let size = size(fields)?;
+    Ok(Question {
+        size,
+        gcds: gcds(fields, size)?,
+        namespace: namespace(fields)?,
+        node_selector: node_selector(fields)?,
+    })
+}
+
+fn size(fields: &Map<String, Value>) -> Result<u32, Fault> {
+    const RULE: &str = "a power of two, as a number: 1, 2, 4, …";
     let Some(value) = fields.get("size") else {
         return Err(Fault::new("size", "missing", RULE));
     };
-    let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
-    match number {
+    match number(value) {
         Some(size) if size.is_power_of_two() => Ok(size),
         _ => Err(Fault::new("size", &value.to_string(), RULE)),
     }
 }
 
-fn shown(text: &str) -> String {
-    if text.is_empty() {
-        return "empty".to_owned();
+fn gcds(fields: &Map<String, Value>, size: u32) -> Result<u32, Fault> {
+    let Some(value) = fields.get("gcds") else {
+        return Ok(one());
+    };
+    match number(value) {
+        Some(gcds) if (1..=size).contains(&gcds) => Ok(gcds),
+        _ => {
+            let rule = format!("a number from 1 to size, which is {size}");
+            Err(Fault::new("gcds", &value.to_string(), &rule))
+        }
     }
-    match text.char_indices().nth(SHOWN_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
+}
+
+fn namespace(fields: &Map<String, Value>) -> Result<String, Fault> {
+    match fields.get("namespace") {
+        None => Ok(default_namespace()),
+        Some(Value::String(name)) if !name.is_empty() => Ok(name.clone()),
+        Some(value) => Err(Fault::new(
+            "namespace",
+            &value.to_string(),
+            "the name of a namespace, as a text",
+        )),
     }
+}
+
+fn node_selector(fields: &Map<String, Value>) -> Result<BTreeMap<String, String>, Fault> {
+    const RULE: &str = "an object of node labels, such as {\"ipunode\": \"pod1\"}";
+    let Some(value) = fields.get("nodeSelector") else {
+        return Ok(BTreeMap::new());
+    };
+    let Value::Object(labels) = value else {
+        return Err(Fault::new("nodeSelector", &value.to_string(), RULE));
+    };
+    let labels = labels.iter().map(|(key, value)| {
+        let text = value.as_str().ok_or_else(|| {
+            let field = format!("nodeSelector.{key}");
+            Fault::new(&field, &value.to_string(), "a text")
+        });
+        Ok((key.clone(), text?.to_owned()))
+    });
+    labels.collect()
+}
+
+fn number(value: &Value) -> Option<u32> {
+    value.as_u64().and_then(|number| u32::try_from(number).ok())
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn default_namespace() -> String {
+    "default".to_owned()
 }

@@ -1,40 +1,29 @@
 //! The routes, asked in-process.
 
-use axum::body::{Body, to_bytes};
-use axum::http::Request;
-use kube::runtime::reflector;
-use kube::runtime::reflector::store::Writer;
+mod document;
+mod door;
+mod fixture;
+mod fuzz;
+
+use axum::body::Body;
 use kube::runtime::watcher::Event;
-use serde_json::Value;
-use tower::ServiceExt;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::api::ipupartition::{
     Attempt, AttemptOutcome, ControllerRef, IPUPartition, IPUPartitionSpec, IPUPartitionStatus,
     PartitionOwner,
 };
-use crate::partition::node_labels::node_labels;
-use crate::vipu::{Deadlines, Registry};
+use crate::partition::fleet::Look;
+use crate::vipu::closed::Closure;
+use crate::vipu::model::{ListedPartition, ReadyState};
+use crate::vipu::troubles::Troubles;
 use crate::wasm::model::ControllerView;
+use fixture::{Ports, no_policies};
 
-fn sources() -> (Sources, Writer<Guarded>) {
-    let (partitions, writer) = reflector::store();
-    let registry = Arc::new(Registry::new(Deadlines::default()));
-    let fleet = Arc::new(Fleet::new(registry, node_labels().0));
-    (Sources { partitions, fleet }, writer)
-}
-
-async fn ask(method: &str, path: &str, body: impl Into<Body>) -> (StatusCode, Value) {
-    let (sources, _writer) = sources();
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .body(body.into())
-        .unwrap();
-    let response = router(sources).oneshot(request).await.unwrap();
-    let status = response.status();
-    let bytes = to_bytes(response.into_body(), 1 << 20).await.unwrap();
-    (status, serde_json::from_slice(&bytes).unwrap())
+async fn ask(method: &str, path: &str, body: impl Into<Body>) -> (u16, Value) {
+    let answer = Ports::open().await.plain(method, path, body).await;
+    (answer.status, answer.body)
 }
 
 fn partition(namespace: &str, ipus: u32, outcome: AttemptOutcome) -> IPUPartition {
@@ -148,11 +137,20 @@ fn a_silent_controller_is_named() {
 #[tokio::test]
 async fn a_query_answers_with_no_room_too() {
     let (status, answer) = ask("POST", "/query", r#"{"size": 2}"#).await;
-    assert_eq!(status, StatusCode::OK);
-    assert_eq!(
-        answer,
-        json!({"available": true, "numOfPartitions": 0, "message": ""})
-    );
+    assert_eq!(status, 200);
+    insta::assert_json_snapshot!(answer, @r#"
+    {
+      "available": true,
+      "controller": null,
+      "decision": "wait",
+      "largestSize": 0,
+      "message": "",
+      "numOfPartitions": 0,
+      "overruled": "no placement policy is loaded",
+      "passedOver": [],
+      "reason": null
+    }
+    "#);
 }
 
 #[tokio::test]
@@ -172,7 +170,7 @@ async fn a_wrong_size_is_named_with_its_rule() {
     ];
     for size in sizes {
         let (status, fault) = ask("POST", "/query", format!("{{\"size\": {size}}}")).await;
-        assert_eq!(status, StatusCode::BAD_REQUEST, "{size}");
+        assert_eq!(status, 400, "{size}");
         assert_eq!(fault["field"], "size", "{size}");
         assert!(
             fault["rule"].as_str().unwrap().contains("power of two"),
@@ -189,7 +187,7 @@ async fn a_body_that_is_no_question_is_refused() {
     let bodies: [&[u8]; 6] = [b"", b"{", b"[2]", b"\xff\xfe", b"size=2", deep.as_bytes()];
     for body in bodies {
         let (status, fault) = ask("POST", "/query", body.to_vec()).await;
-        assert_eq!(status, StatusCode::BAD_REQUEST);
+        assert_eq!(status, 400);
         assert_eq!(fault["field"], "body", "{fault}");
         assert!(fault["value"].as_str().unwrap().chars().count() <= 81);
     }
@@ -198,7 +196,7 @@ async fn a_body_that_is_no_question_is_refused() {
 #[tokio::test]
 async fn a_huge_body_is_not_read() {
     let (status, fault) = ask("POST", "/query", vec![b' '; 1 << 20]).await;
-    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(status, 413);
     assert!(
         fault["rule"].as_str().unwrap().contains("4096 bytes"),
         "{fault}"
@@ -215,25 +213,182 @@ async fn a_wrong_method_or_path_is_named() {
         ("GET", "/stats/../../etc", 404, "path"),
     ] {
         let (found, fault) = ask(method, path, "").await;
-        assert_eq!(found.as_u16(), status, "{method} {path}");
+        assert_eq!(found, status, "{method} {path}");
         assert_eq!(fault["field"], field, "{method} {path}");
     }
 }
 
 #[tokio::test]
 async fn it_is_alive_at_once_and_ready_when_the_partitions_are_known() {
-    let (sources, mut writer) = sources();
-    let get = async |path: &str| {
-        let request = Request::get(path).body(Body::empty()).unwrap();
-        router(sources.clone())
-            .oneshot(request)
-            .await
-            .unwrap()
-            .status()
+    let mut ports = Ports::open().await;
+    let alive = ports.plain("GET", "/health", "").await;
+    assert_eq!((alive.status, alive.body), (200, json!({"status": "ok"})));
+    let early = ports.plain("GET", "/readyz", "").await;
+    let missing = json!({"status": "the IPUPartitions are not read yet"});
+    assert_eq!((early.status, early.body), (503, missing));
+    ports.writer().apply_watcher_event(&Event::Init);
+    ports.writer().apply_watcher_event(&Event::InitDone);
+    let ready = ports.plain("GET", "/readyz", "").await;
+    assert_eq!((ready.status, ready.body), (200, json!({"status": "ok"})));
+}
+
+#[tokio::test]
+async fn old_clients_find_their_three_keys_first_and_as_they_were() {
+    let question = question::read(br#"{"size": 2}"#).unwrap();
+    let views = [controller(16, 3, None)];
+    let answer = what_if::answer(&no_policies().await, &question, &views).await;
+    let text = serde_json::to_string(&answer).unwrap();
+    let known = r#"{"available":true,"numOfPartitions":6,"message":"","#;
+    assert!(text.starts_with(known), "{text}");
+}
+
+#[tokio::test]
+async fn a_question_is_answered_by_the_policy_with_the_reasons_of_those_before() {
+    let named = |name: &str, total, used, largest| ControllerView {
+        name: name.to_owned(),
+        largest_free: largest,
+        ..controller(total, used, None)
     };
-    assert_eq!(get("/health").await, StatusCode::OK);
-    assert_eq!(get("/readyz").await, StatusCode::SERVICE_UNAVAILABLE);
-    writer.apply_watcher_event(&Event::Init);
-    writer.apply_watcher_event(&Event::InitDone);
-    assert_eq!(get("/readyz").await, StatusCode::OK);
+    let down = controller(0, 0, Some("connection refused"));
+    let views = [
+        named("small:8090", 8, 0, 8),
+        named("full:8090", 32, 32, 0),
+        named("free:8090", 32, 0, 32),
+        named("free-too:8090", 64, 0, 64),
+    ];
+    let policies = no_policies().await;
+    let ask = async |body: &str, views: &[ControllerView]| {
+        let question = question::read(body.as_bytes()).unwrap();
+        what_if::answer(&policies, &question, views).await.placement
+    };
+    let tried = ask(r#"{"size": 16}"#, &views).await;
+    assert_eq!(tried.controller.as_deref(), Some("free:8090"));
+    assert_eq!(tried.largest_size, 64);
+    let passed: Vec<_> = tried
+        .passed_over
+        .iter()
+        .map(|one| one.controller.as_str())
+        .collect();
+    assert_eq!(passed, ["small:8090", "full:8090"]);
+    assert!(
+        tried.passed_over[0].reason.contains("8 IPUs in all"),
+        "{tried:?}"
+    );
+
+    // Where none of those before could ever serve it, each is asked about alone.
+    let small = [
+        named("a:1", 4, 0, 4),
+        named("b:1", 8, 0, 8),
+        named("c:1", 16, 0, 16),
+    ];
+    let tried = ask(r#"{"size": 16}"#, &small).await;
+    let reasons: Vec<_> = tried
+        .passed_over
+        .iter()
+        .map(|one| one.reason.as_str())
+        .collect();
+    assert!(
+        reasons[0].contains("has 4 IPUs") && reasons[1].contains("has 8 IPUs"),
+        "{reasons:?}"
+    );
+
+    let waits = ask(r#"{"size": 64}"#, &[views[1].clone(), down]).await;
+    assert_eq!(
+        (waits.decision, waits.controller),
+        (what_if::Outcome::Wait, None)
+    );
+    assert_eq!(waits.passed_over.len(), 2);
+    let other =
+        r#"{"size": 1, "nodeSelector": {"vipu": "elsewhere"}, "namespace": "a", "gcds": 1}"#;
+    let rejected = ask(other, &views).await;
+    assert_eq!(rejected.decision, what_if::Outcome::Reject);
+    assert!(rejected.reason.unwrap().contains("vipu=elsewhere"));
+}
+
+#[tokio::test]
+async fn wrong_parts_of_a_question_are_named() {
+    for (body, field) in [
+        (r#"{"size": 2, "gcds": 0}"#, "gcds"),
+        (r#"{"size": 2, "gcds": 4}"#, "gcds"),
+        (r#"{"size": 2, "gcds": "one"}"#, "gcds"),
+        (r#"{"size": 2, "namespace": 1}"#, "namespace"),
+        (r#"{"size": 2, "nodeSelector": []}"#, "nodeSelector"),
+        (r#"{"size": 2, "nodeSelector": {"a": 1}}"#, "nodeSelector.a"),
+    ] {
+        let (status, fault) = ask("POST", "/query", body).await;
+        assert_eq!(
+            (status, fault["field"].as_str()),
+            (400, Some(field)),
+            "{body}: {fault}"
+        );
+    }
+    let (status, _) = ask("POST", "/query", r#"{"size": 2, "other": 1}"#).await;
+    assert_eq!(status, 200);
+}
+
+#[tokio::test]
+async fn what_many_controllers_have_is_asked_of_the_policy_in_a_moment() {
+    let views: Vec<_> = (0..256)
+        .map(|number| ControllerView {
+            name: format!("pod{number}:8090"),
+            largest_free: if number == 255 { 64 } else { 0 },
+            ..controller(64, 64, None)
+        })
+        .collect();
+    let question = question::read(br#"{"size": 64}"#).unwrap();
+    let answer = what_if::answer(&no_policies().await, &question, &views).await;
+    assert_eq!(answer.placement.controller.as_deref(), Some("pod255:8090"));
+    assert_eq!(answer.placement.passed_over.len(), 255);
+}
+
+#[test]
+fn a_controller_tells_whose_its_ipus_are() {
+    let mut ours = partition("default", 4, AttemptOutcome::Created);
+    ours.metadata.name = Some("p".to_owned());
+    let listed = [("p-mnist", 4), ("by-hand", 6)].map(|(id, ipus)| ListedPartition {
+        id: id.to_owned(),
+        ipus,
+        gcds: 1,
+        ready_state: ReadyState::Active,
+    });
+    let looks = vec![Look {
+        view: controller(16, 10, None),
+        version: Some("1.18.0".to_owned()),
+        listed: listed.into(),
+        closure: Some(Closure::Draining),
+        troubles: Troubles::default(),
+    }];
+    let answer =
+        controllers::controllers(looks, &[ours, partition("x", 8, AttemptOutcome::Unknown)]);
+    insta::assert_json_snapshot!(answer, @r#"
+    [
+      {
+        "name": "pod1:8090",
+        "labelKey": "vipu",
+        "labelValue": "pod1",
+        "hasNodes": true,
+        "reachable": true,
+        "reason": null,
+        "totalIpus": 16,
+        "usedIpus": 10,
+        "usedByOthers": 6,
+        "largestFree": 0,
+        "partitions": [
+          {
+            "name": "p",
+            "id": "p-mnist",
+            "owner": {
+              "apiVersion": "graphcore.ai/v1alpha1",
+              "kind": "IPUJob",
+              "namespace": "default",
+              "name": "mnist",
+              "uid": "uid"
+            },
+            "ipus": 4,
+            "phase": "Pending"
+          }
+        ]
+      }
+    ]
+    "#);
 }

@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::controllers::{self, EntryProblem};
 use crate::api::ipupartition::ControllerRef;
 
@@ -13,7 +16,8 @@ pub const CORDON: &str = "cordon";
 pub const DRAIN: &str = "drain";
 
 /// How far a controller is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub enum Closure {
     /// Nothing new is made on it.
     Cordoned,

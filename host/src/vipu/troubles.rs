@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::model::{Device, ReadyState, Truth};
 use crate::api::ipupartition::AutoResets;
@@ -32,7 +34,7 @@ pub struct Ledger {
 }
 
 /// What has gone wrong on one controller within the last day.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Troubles {
     /// How often a partition went to ERROR.
@@ -45,7 +47,7 @@ pub struct Troubles {
 }
 
 /// How often one IPU was in a partition that failed.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceTroubles {
     /// The IPU, as a person finds it.

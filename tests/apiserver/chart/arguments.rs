@@ -111,6 +111,8 @@ fn by_default_the_processes_start_as_the_chart_says() {
     assert_eq!(controller.jobs.max_ipus_per_job, 64);
     assert_eq!(controller.jobs.lost_node, Some(Duration::from_mins(10)));
     assert_eq!((proxy.port, proxy.vipu_timeout_seconds), (8080, 300));
+    assert_eq!(proxy.secure.secure_port, 8443);
+    assert_eq!(proxy.secure.audience, "ipu-operator");
     let list = proxy.controllers_configmap.as_deref();
     assert_eq!(list, Some("ipu-operator-vipu-controllers"));
     assert_eq!(proxy.tracker_configmap, "ipu-partitions-tracker");
@@ -134,6 +136,8 @@ fn every_value_reaches_the_process_that_it_is_for() {
     assert_eq!(controller.jobs.max_ipus_per_job, 16);
     assert_eq!(controller.jobs.lost_node, Some(Duration::from_secs(30)));
     assert_eq!((proxy.port, proxy.vipu_timeout_seconds), (9090, 60));
+    assert_eq!(proxy.secure.secure_port, 9445);
+    assert_eq!(proxy.secure.audience, "my-audience");
     let list = proxy.controllers_configmap.as_deref();
     assert_eq!(list, Some("my-ipus-vipu-controllers"));
     assert_eq!(proxy.tracker_configmap, "my-tracker");

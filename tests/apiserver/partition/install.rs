@@ -65,7 +65,7 @@ pub(super) async fn label_node(client: &Client, value: &str) {
 }
 
 /// Applies an object as an admin does.
-pub(super) async fn apply<K>(api: Api<K>, object: &K)
+pub(crate) async fn apply<K>(api: Api<K>, object: &K)
 where
     K: kube::Resource<DynamicType = ()>
         + Clone

@@ -51,7 +51,11 @@ async fn partitions_are_made_once_while_the_leader_is_killed_again_and_again() {
     let mut names = ["vipu-proxy-a".to_owned(), "vipu-proxy-b".to_owned()];
     let mut replicas: [Option<Replica>; 2] = [None, None];
     for (index, replica) in replicas.iter_mut().enumerate() {
-        *replica = Some(scene.replica(&names[index], ports[index]).await);
+        *replica = Some(
+            scene
+                .replica(&names[index], [ports[index], free_port()])
+                .await,
+        );
     }
     let mut wanted = Vec::new();
     for round in 0..ROUNDS {
@@ -63,7 +67,11 @@ async fn partitions_are_made_once_while_the_leader_is_killed_again_and_again() {
         answers(ports[1 - leads]).await;
         // A new Pod has another name: the Lease of the dead one has to run out.
         names[leads] = format!("vipu-proxy-{round}");
-        replicas[leads] = Some(scene.replica(&names[leads], ports[leads]).await);
+        replicas[leads] = Some(
+            scene
+                .replica(&names[leads], [ports[leads], free_port()])
+                .await,
+        );
         answers(ports[leads]).await;
         if round % 2 == 1 {
             let gone = wanted.remove(0);

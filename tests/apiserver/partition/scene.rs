@@ -9,7 +9,7 @@ use ipu_operator::api::ipupartition::{
 };
 use ipu_operator::names;
 use ipu_operator::partition::sweep;
-use ipu_operator::proxy::{self, ProxyOptions, Times};
+use ipu_operator::proxy::{self, ProxyOptions, SecureOptions, Times};
 use ipu_operator::release::ReleaseOptions;
 use ipu_operator::vipu::AccessOptions;
 use ipu_operator::wasm::Policies;
@@ -32,6 +32,9 @@ use super::install::{apply, install};
 /// Where the release would be.
 pub(crate) const NAMESPACE: &str = "ipu-operator-system";
 
+/// What tokens for the proxy must be for.
+pub(crate) const AUDIENCE: &str = "ipu-operator";
+
 /// The ConfigMap with the admin's list.
 pub(crate) const LIST: &str = "ipu-operator-vipu-controllers";
 
@@ -45,6 +48,7 @@ pub(crate) struct Scene {
     /// How long somebody who waits is passed by smaller ones, in seconds; read when a proxy starts.
     pub(crate) overtaking_limit: u64,
     proxy: Option<Replica>,
+    pub(crate) secure_port: u16,
     _stage: MutexGuard<'static, ()>,
 }
 
@@ -75,6 +79,7 @@ impl Scene {
             pods,
             port: free_port(),
             overtaking_limit: 600,
+            secure_port: free_port(),
             proxy: None,
             _stage: stage,
         };
@@ -116,11 +121,14 @@ impl Scene {
 
     pub(crate) async fn start_proxy(&mut self) {
         // One name, as of a container that is started again in its Pod: it leads at once.
-        self.proxy = Some(self.replica("vipu-proxy-0", self.port).await);
+        self.proxy = Some(
+            self.replica("vipu-proxy-0", [self.port, self.secure_port])
+                .await,
+        );
     }
 
-    /// A proxy of this name, which answers on this port.
-    pub(crate) async fn replica(&self, name: &str, port: u16) -> Replica {
+    /// A proxy of this name, which answers on these ports: plain, and with TLS.
+    pub(crate) async fn replica(&self, name: &str, [port, secure_port]: [u16; 2]) -> Replica {
         let options = ProxyOptions {
             release: ReleaseOptions {
                 pod_name: Some(name.to_owned()),
@@ -131,6 +139,10 @@ impl Scene {
                 compile_cache_dir: None,
             },
             port,
+            secure: SecureOptions {
+                secure_port,
+                audience: AUDIENCE.to_owned(),
+            },
             controllers_configmap: None,
             tracker_configmap: "ipu-partitions-tracker".to_owned(),
             vipu_timeout_seconds: 60,

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use ipu_operator::api::crd;
 use ipu_operator::api::ipujob::IPUJob;
 use ipu_operator::certificates::keep::Keeper;
+use ipu_operator::certificates::register::Registration;
 use ipu_operator::controller::probes::Readiness;
 use ipu_operator::controller::probes::Step;
 use ipu_operator::controller::webhooks;
@@ -233,8 +234,13 @@ fn serve(
             let policies = policies.await.unwrap();
             readiness.reached(Step::PoliciesLoaded);
             let client = tests::lab::kubeconfig::client(&kubeconfig).await.unwrap();
+            let registration = Registration {
+                client: client.clone(),
+                namespace: "default".to_owned(),
+                configuration: CONFIGURATION.to_owned(),
+            };
             let keeper = keeper(client, "ipu-operator-admission");
-            webhooks::run(listener, keeper, policies, &readiness, &stop)
+            webhooks::run(listener, keeper, registration, policies, &readiness, &stop)
                 .await
                 .unwrap();
         });
@@ -246,7 +252,6 @@ fn keeper(client: Client, secret: &str) -> Keeper {
         client,
         namespace: "default".to_owned(),
         secret: secret.to_owned(),
-        configuration: CONFIGURATION.to_owned(),
         names: vec!["127.0.0.1".to_owned()],
     }
 }

@@ -120,7 +120,7 @@ impl Product {
         let scratch = tempfile::tempdir().map_err(failed)?;
         let programs = programs(&settings, &plane, ports, scratch.path());
         let programs = Keeper::start(programs).map_err(failed)?;
-        let [_, probes, rest] = ports;
+        let [_, probes, rest, _] = ports;
         for port in [probes, rest] {
             once_ready(port).await?;
         }
@@ -203,7 +203,7 @@ fn install(
     settings: &Settings,
     tools: &Tools,
     plane: &ControlPlane,
-    [webhooks, _, _]: [u16; 3],
+    [webhooks, _, _, _]: [u16; 4],
     controllers: &str,
 ) -> Result<(), LoadError> {
     let mut helm = Command::new(tools.program("helm"));
@@ -264,7 +264,7 @@ pub(super) fn consumption(programs: &Keeper, name: &str) -> Result<Consumption, 
 fn programs(
     settings: &Settings,
     plane: &ControlPlane,
-    [webhooks, probes, rest]: [u16; 3],
+    [webhooks, probes, rest, secure]: [u16; 4],
     scratch: &Path,
 ) -> Vec<Program> {
     let controller = [
@@ -272,7 +272,7 @@ fn programs(
         format!("--probe-port={probes}"),
         "--launcher-image=example.org/ipu-operator:1".to_owned(),
     ];
-    let proxy = [format!("--port={rest}")];
+    let proxy = [format!("--port={rest}"), format!("--secure-port={secure}")];
     vec![
         program("controller", &controller, settings, plane, scratch),
         program("vipu-proxy", &proxy, settings, plane, scratch),

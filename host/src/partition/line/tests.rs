@@ -1,5 +1,7 @@
 //! The order of those who wait, as tables.
 
+use serde_json::json;
+
 use super::*;
 
 const LIMIT: SignedDuration = SignedDuration::from_mins(10);
@@ -177,7 +179,7 @@ fn whoever_is_passed_over_reads_for_whom() {
 #[test]
 fn only_what_is_wanted_and_has_no_place_waits() {
     let read = |change: serde_json::Value| {
-        let mut object = serde_json::json!({
+        let mut object = json!({
             "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
             "metadata": {"name": "p", "creationTimestamp": "2026-01-01T11:00:00Z"},
             "spec": {
@@ -189,7 +191,6 @@ fn only_what_is_wanted_and_has_no_place_waits() {
         let partition: IPUPartition = serde_json::from_value(object).unwrap();
         waits(&partition).then(|| waiter(&partition, now()))
     };
-    use serde_json::json;
     let fresh = read(json!({})).unwrap();
     assert_eq!(fresh.since, fresh.created);
     let condition = json!([{

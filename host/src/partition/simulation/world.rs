@@ -1,313 +1,376 @@
-//! The model: one API object, two replicas of the reconciler, the sweep, and what they act on.
+//! The world of one run: everything in it, and one event after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::platform::{Call, Mishap, Platform};
-use crate::api::ipupartition::{
-    Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionOwner, PartitionPhase,
-};
-use crate::names;
-use crate::partition::knowledge::{Fact, Intent, Knowledge, Reply};
-use crate::partition::orphans;
-use crate::partition::step::{self, Settings, Step};
+use super::agenda::{Agenda, Event, Fate};
+use super::api_server::{self, ApiServer, Key, SLOTS, job_of};
+use super::chance::Chance;
+use super::controllers::{Call, Controller, Then, Verb};
+use super::coverage::{Coverage, Sight};
+use super::driver;
+use super::executor::Mishap;
+use super::invariants::{Ledger, ONE_USABLE, demand};
+use super::owners::{Job, Pod};
+use super::replica::Replica;
+use super::trace::Trace;
+use super::trouble::Weather;
+use crate::api::ipupartition::{ControllerRef, IPUPartition};
+use crate::partition::knowledge::Answer;
+use crate::partition::step::Settings;
 use crate::partition::surroundings::Surroundings;
+use crate::vipu::closed::Closed;
+use crate::vipu::model::OperationState;
 
-#[derive(Debug, Default)]
-struct Replica {
-    seen: Option<(u64, IPUPartition)>,
-    knowledge: Knowledge,
+/// The death of replica 0 after one of its steps, where a test says which.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Death {
+    /// Steps that go before it.
+    pub after: u32,
+    /// What meets the call of the last step, if it is one.
+    pub mishap: Mishap,
 }
 
 #[derive(Debug)]
 pub(super) struct World {
-    pub(super) object: Option<IPUPartition>,
-    pub(super) platform: Platform,
-    version: u64,
-    uids: u64,
-    replicas: [Replica; 2],
-    recorded: BTreeSet<String>,
-    asked: BTreeSet<String>,
-    suspects: BTreeMap<orphans::Place, Timestamp>,
-    want_again: bool,
-    now: Timestamp,
+    pub api: ApiServer,
+    pub controllers: Vec<Controller>,
+    pub replicas: [Replica; 2],
+    pub jobs: Vec<Job>,
+    pub pods: BTreeMap<u64, Pod>,
+    /// Partitions that others made, with the controller that they are on.
+    pub foreign: BTreeSet<(usize, String)>,
+    /// Controllers that take nothing new, and those that are being emptied.
+    pub closed: Closed,
+    pub agenda: Agenda,
+    pub chance: Chance,
+    pub weather: Weather,
+    pub ledger: Ledger,
+    pub coverage: Coverage,
+    pub trace: Trace,
+    pub settings: Settings,
+    /// The last number that was given to anything.
+    pub numbers: u64,
+    /// Whether only one replica acts as long as nothing goes wrong.
+    pub has_lease: bool,
+    pub api_down_until: u64,
+    /// Whether nothing new goes wrong.
+    pub is_over: bool,
+    pub death: Option<Death>,
+    /// Changes that the watches were told of.
+    announced: usize,
 }
 
 impl World {
-    pub(super) fn new() -> Self {
+    /// A world in which nothing goes wrong, with controllers of these sizes and nobody in it.
+    pub(super) fn calm(seed: u64, sizes: &[u32], trace: Trace) -> Self {
+        let sizes = sizes.iter().enumerate();
         let mut world = World {
-            object: None,
-            platform: Platform::default(),
-            version: 0,
-            uids: 0,
+            api: ApiServer::default(),
+            controllers: sizes
+                .map(|(index, total)| Controller::new(index, *total))
+                .collect(),
             replicas: Default::default(),
-            recorded: BTreeSet::new(),
-            asked: BTreeSet::new(),
-            suspects: BTreeMap::new(),
-            want_again: false,
-            now: Timestamp::from_second(1_700_000_000).unwrap(),
+            jobs: Vec::new(),
+            pods: BTreeMap::new(),
+            foreign: BTreeSet::new(),
+            closed: Closed::new(),
+            agenda: Agenda::default(),
+            chance: Chance::new(seed),
+            weather: Weather::default(),
+            ledger: Ledger::default(),
+            coverage: Coverage::default(),
+            trace,
+            settings: driver::settings(),
+            numbers: 0,
+            has_lease: true,
+            api_down_until: 0,
+            is_over: false,
+            death: None,
+            announced: 0,
         };
-        world.want();
+        world.replicas[0].acts = true;
+        world.start(0);
+        world.start(1);
         world
     }
 
-    fn want(&mut self) {
-        self.uids += 1;
-        self.version += 1;
-        let mut object = IPUPartition::new("default.mnist-0", spec());
-        object.metadata.uid = Some(format!("uid-{}", self.uids));
-        self.object = Some(object);
+    /// Adds a job that comes at once.
+    pub(super) fn add_job(&mut self, job: Job) -> usize {
+        self.add_job_later(job, 0)
     }
 
-    /// One step of one replica. Answers false once it rests.
-    pub(super) fn step(&mut self, who: usize, mishap: Mishap) -> bool {
-        if self.replicas[who].seen.is_none() {
-            let Some(object) = self.object.clone() else {
-                return false;
-            };
-            self.replicas[who].seen = Some((self.version, object));
-            self.replicas[who].knowledge = Knowledge::default();
-        }
-        let (_, object) = self.replicas[who].seen.clone().unwrap();
-        let step = step::next(
-            &object,
-            &self.replicas[who].knowledge,
-            &settings(),
-            self.now,
-        );
-        self.carry_out(who, object, step, mishap)
+    /// Adds a job that comes in so many milliseconds.
+    pub(super) fn add_job_later(&mut self, mut job: Job, delay: u64) -> usize {
+        let index = self.jobs.len();
+        job.uid = format!("job-uid-{index}");
+        self.jobs.push(job);
+        self.agenda.add(delay, Event::Fate(index, Fate::Come));
+        index
     }
 
-    pub(super) fn step_until_created(&mut self, who: usize) {
-        while self.platform.left().is_empty() {
-            self.step(who, Mishap::None);
-        }
+    pub(super) fn saw(&mut self, sight: Sight) {
+        self.coverage.count(sight);
     }
 
-    fn carry_out(&mut self, who: usize, object: IPUPartition, step: Step, mishap: Mishap) -> bool {
-        let fact = match step {
-            Step::Rest(_) => {
-                self.replicas[who].seen = None;
-                return false;
-            }
-            Step::AddFinalizer => {
-                let finalizer = vec![names::PARTITION_FINALIZER.to_owned()];
-                self.write(who, |object| object.metadata.finalizers = Some(finalizer));
-                return true;
-            }
-            Step::RemoveFinalizer { .. } => {
-                if self.write(who, |object| object.metadata.finalizers = None) {
-                    self.vanish_object();
-                }
-                return true;
-            }
-            Step::Write(status) => {
-                if !self.write(who, |object| object.status = Some(*status)) {
-                    return true;
-                }
-                Fact::Written
-            }
-            Step::Record(status, intent) => {
-                if !self.write(who, |object| object.status = Some(*status)) {
-                    return true;
-                }
-                if let Intent::Create(id) = &intent {
-                    assert!(self.recorded.insert(id.clone()), "{id} was recorded twice");
-                }
-                Fact::Recorded(intent)
-            }
-            Step::Create(attempt) => Fact::Created {
-                reply: self.create(&attempt, mishap),
-                id: attempt.id,
-            },
-            Step::Remove { attempt, .. } => Fact::Removed {
-                error: self
-                    .platform
-                    .call(&attempt, Call::Remove(attempt.id.clone()), mishap),
-                id: attempt.id,
-            },
-            Step::Reset(attempt) => Fact::Reset {
-                error: self
-                    .platform
-                    .call(&attempt, Call::Reset(attempt.id.clone()), mishap),
-                id: attempt.id,
-            },
-            Step::AskTruth(attempt) => Fact::Truth {
-                truth: self.platform.truth(&attempt),
-                id: attempt.id,
-            },
-            Step::CountUsers(id) => Fact::Users {
-                pods: self.platform.users(&id),
-                id,
-            },
-            Step::LookAround => Fact::Surroundings(Surroundings::default()),
-            Step::Place => {
-                let status = object.status.unwrap_or_default();
-                Fact::Placed(self.platform.place(&status.attempts))
-            }
-        };
-        self.replicas[who].knowledge.learn(fact);
-        true
+    pub(super) fn timestamp(&self) -> Timestamp {
+        let since = i64::try_from(self.agenda.now()).expect("a run is short");
+        Timestamp::UNIX_EPOCH
+            + SignedDuration::from_secs(1_700_000_000)
+            + SignedDuration::from_millis(since)
     }
 
-    fn create(&mut self, attempt: &Attempt, mishap: Mishap) -> Reply {
-        let id = &attempt.id;
-        assert!(
-            self.recorded.contains(id),
-            "{id} created before it was recorded"
-        );
-        assert!(self.asked.insert(id.clone()), "{id} asked for twice");
-        let is_down = self.platform.is_down(attempt);
-        match self
-            .platform
-            .call(attempt, Call::Create(id.clone()), mishap)
-        {
-            None => Reply::Done,
-            Some(error) if is_down => Reply::NotSent(error),
-            Some(error) => Reply::Failed(error),
+    /// An object as the trace names it.
+    pub(super) fn name(&self, key: Key) -> String {
+        format!("{}/{}", self.jobs[job_of(key)].uid, key % SLOTS)
+    }
+
+    pub(super) fn is_api_down(&self) -> bool {
+        self.api_down_until > self.agenda.now()
+    }
+
+    /// Lets everything happen that happens up to this time.
+    pub(super) fn run_until(&mut self, time: u64) {
+        while let Some(event) = self.agenda.next(time) {
+            self.coverage.steps += 1;
+            self.happen(event);
+            self.announce();
         }
     }
 
-    /// A write with the version that the replica read: on a conflict it starts again.
-    fn write(&mut self, who: usize, change: impl FnOnce(&mut IPUPartition)) -> bool {
-        let (version, _) = self.replicas[who].seen.clone().unwrap();
-        let is_current = version == self.version && self.object.is_some();
-        if !is_current {
-            self.replicas[who].seen = None;
-            return false;
-        }
-        let object = self.object.as_mut().unwrap();
-        change(object);
-        self.version += 1;
-        self.replicas[who].seen = Some((self.version, object.clone()));
-        true
-    }
-
-    fn vanish_object(&mut self) {
-        self.object = None;
-        self.version += 1;
-        if std::mem::take(&mut self.want_again) {
-            self.want();
-        }
-    }
-
-    pub(super) fn crash(&mut self, who: usize) {
-        self.replicas[who] = Replica::default();
-    }
-
-    pub(super) fn progress(&mut self, seconds: i64) {
-        self.now += SignedDuration::from_secs(seconds);
-        self.platform.progress();
-    }
-
-    pub(super) fn start_pod(&mut self) {
-        let is_deleted = self
-            .object
-            .as_ref()
-            .is_none_or(|object| object.metadata.deletion_timestamp.is_some());
-        if let Some(id) = self.ready_id()
-            && !is_deleted
-        {
-            self.platform.start_pod(id);
-        }
-    }
-
-    pub(super) fn ask_reset(&mut self) {
-        if let Some(object) = &mut self.object {
-            object.spec.reset_generation += 1;
-            self.version += 1;
-        }
-    }
-
-    pub(super) fn delete(&mut self, again: bool) {
-        self.want_again = again;
-        let Some(object) = &mut self.object else {
+    fn happen(&mut self, event: Event) {
+        let Some(event) = self.unless_it_stands(event) else {
             return;
         };
-        self.version += 1;
-        if object.metadata.finalizers.is_some() {
-            object
-                .metadata
-                .deletion_timestamp
-                .get_or_insert(Time(self.now));
-        } else {
-            self.vanish_object();
-        }
-    }
-
-    /// The trouble is over: what is late arrives, every controller is up, the replicas and the sweep
-    /// run until nothing changes any more.
-    pub(super) fn settle(&mut self) {
-        self.platform.heal();
-        self.replicas = Default::default();
-        for _ in 0..60 {
-            for who in 0..2 {
-                let mut steps = 0;
-                while self.step(who, Mishap::None) {
-                    steps += 1;
-                    assert!(steps < 200, "it never rests: {:?}", self.object);
+        match event {
+            Event::Watch { who, upto } => self.watch(who, upto),
+            Event::Wake { who, key, number } => self.wake(who, key, number),
+            Event::Send(ticket) => {
+                if self.chance.permille(self.weather.stalls) && !self.is_over {
+                    self.stand_still(ticket.who);
+                    self.happen(Event::Send(ticket));
+                } else {
+                    self.send(ticket);
                 }
             }
-            self.progress(20);
-            self.sweep();
+            Event::Reply(ticket, reply) => self.reply(ticket, reply),
+            Event::Arrive(call) => self.arrive(&call),
+            Event::Progress {
+                controller,
+                id,
+                then,
+            } => self.progress(controller, &id, then),
+            Event::Sweep { who, life, stage } => self.sweep(who, life, stage),
+            Event::Tick(job) => self.tick(job),
+            Event::Fate(job, fate) => self.fate(job, fate),
+            Event::PodEnds(pod) => self.pod_ends(pod),
+            Event::Trouble => self.trouble(),
+            Event::Repair(repair) => self.repair(repair),
         }
     }
 
-    fn sweep(&mut self) {
-        let found = self.platform.places();
-        let held = orphans::held(self.object.as_ref());
-        let grace = SignedDuration::from_secs(30);
-        let told = orphans::tell(&found, &held, &self.suspects, "here", grace, self.now);
-        for (name, id) in &told.due {
-            self.platform.remove_unused(name, id);
+    /// Puts off what a replica is to do while it stands still.
+    fn unless_it_stands(&mut self, event: Event) -> Option<Event> {
+        let who = match &event {
+            Event::Watch { who, .. } | Event::Wake { who, .. } | Event::Sweep { who, .. } => *who,
+            Event::Send(ticket) | Event::Reply(ticket, _) => ticket.who,
+            _ => return Some(event),
+        };
+        let wait = self.replicas[who]
+            .stands_until
+            .saturating_sub(self.agenda.now());
+        if wait == 0 {
+            return Some(event);
         }
-        self.suspects = told.suspects;
+        if let Event::Send(ticket) = &event
+            && let Some(task) = self.task(*ticket)
+        {
+            task.stood = true;
+        }
+        self.agenda.add(wait, event);
+        None
     }
 
-    /// The id that the status offers for use.
-    pub(super) fn ready_id(&self) -> Option<String> {
-        let status = self.object.as_ref()?.status.as_ref()?;
-        match status.phase {
-            PartitionPhase::Ready => status.partition_id.clone(),
-            _ => None,
+    /// Tells the watches and the owners of what has changed.
+    fn announce(&mut self) {
+        let upto = self.api.log().len();
+        if self.announced == upto {
+            return;
+        }
+        for index in self.announced..upto {
+            let lag = self.chance.between(1, 200);
+            let job = job_of(self.api.log()[index].key);
+            self.schedule_tick(job, lag);
+        }
+        for who in 0..self.replicas.len() {
+            let lag = self.replicas[who].lag + self.latency();
+            self.agenda.add(lag, Event::Watch { who, upto });
+        }
+        self.announced = upto;
+    }
+
+    /// A call reaches its controller.
+    fn arrive(&mut self, call: &Call) {
+        let id = &call.id;
+        if self.controllers[call.controller].is_down {
+            self.saw(Sight::NotSent);
+            self.answer_call(call, Err("connection refused".to_owned()), false);
+            return;
+        }
+        if call.is_refused {
+            self.saw(Sight::SaidNo);
+            self.answer_call(call, Err("resource exhausted".to_owned()), true);
+            return;
+        }
+        let users = self.users(id);
+        let result = self.controllers[call.controller].accept(id, call.verb);
+        self.trace.say(self.agenda.now(), || {
+            format!("{:?} of {id}: {result:?}", call.verb)
+        });
+        if result.is_ok() {
+            Ledger::took_effect(id, call.verb, &users);
+            self.follow_up(call);
+        }
+        self.answer_call(call, result.map_err(str::to_owned), true);
+        self.check_partition(id);
+    }
+
+    /// What a call that was accepted leads to.
+    fn follow_up(&mut self, call: &Call) {
+        if call.is_late {
+            self.saw(Sight::Late);
+        }
+        let fails = self.chance.permille(self.weather.failures);
+        let (then, most) = match call.verb {
+            Verb::Create { .. } if self.ledger.was_denied(&call.id) => {
+                self.saw(Sight::LateCreate);
+                (Then::Formed, 2_000)
+            }
+            Verb::Create { .. } if fails && self.chance.permille(300) => {
+                self.saw(Sight::FormsNever);
+                return;
+            }
+            Verb::Create { .. } if fails => (Then::FailedToForm, 20_000),
+            Verb::Create { .. } => (Then::Formed, self.chance.pick(&[50, 2_000, 60_000])),
+            Verb::Remove { .. } if fails => (Then::FailedToGo, 5_000),
+            Verb::Remove { .. } => (Then::Gone, self.chance.pick(&[20, 1_000, 15_000])),
+            Verb::Reset if fails => (Then::FailedToReset, 20_000),
+            Verb::Reset => (Then::WasReset, self.chance.pick(&[20, 1_000, 15_000])),
+        };
+        match call.verb {
+            Verb::Remove { .. } if call.is_late => self.saw(Sight::LateRemove),
+            Verb::Reset if call.is_late => self.saw(Sight::LateReset),
+            _ => {}
+        }
+        let time = self.chance.between(1, most);
+        let (controller, id) = (call.controller, call.id.clone());
+        self.agenda.add(
+            time,
+            Event::Progress {
+                controller,
+                id,
+                then,
+            },
+        );
+    }
+
+    fn progress(&mut self, controller: usize, id: &str, then: Then) {
+        if !self.controllers[controller].progress(id, then) {
+            return;
+        }
+        self.trace.say(self.agenda.now(), || {
+            format!("{id} on {controller}: {then:?}")
+        });
+        match then {
+            Then::Formed => self.saw(Sight::Formed),
+            Then::FailedToForm => self.saw(Sight::FailsToForm),
+            Then::FailedToReset => self.saw(Sight::ResetFails),
+            Then::FailedToGo => self.saw(Sight::RemoveFails),
+            Then::WasReset | Then::Gone | Then::Healed => {}
         }
     }
 
-    /// How many partitions an object in error still answers for.
-    pub(super) fn failed_but_listed(&self) -> usize {
-        let Some(object) = &self.object else { return 0 };
-        let status: IPUPartitionStatus = object.status.clone().unwrap_or_default();
-        assert_eq!(status.phase, PartitionPhase::Error, "{status:?}");
-        usize::from(status.partition_id.is_some())
+    /// What the placement policy answers, on readings that may be old.
+    pub(super) fn place(&mut self, object: &IPUPartition) -> Answer {
+        let is_old = self.chance.permille(self.weather.calls);
+        let open = self
+            .controllers
+            .iter()
+            .filter(|one| !self.closed.contains_key(&one.reference.name));
+        let views: Vec<_> = open.map(|one| one.view(is_old)).collect();
+        let all: Vec<_> = self
+            .controllers
+            .iter()
+            .map(|one| one.reference.clone())
+            .collect();
+        driver::place(object, &views, &all)
     }
-}
 
-fn settings() -> Settings {
-    Settings {
-        installation: "here".to_owned(),
-        forming: Duration::from_mins(5),
-        grace: Duration::from_secs(30),
-        gang_patience: Duration::from_mins(2),
-        overtaking_limit: Duration::from_mins(10),
+    /// What surrounds an object now.
+    pub(super) fn look_around(&mut self, object: &IPUPartition) -> Surroundings {
+        self.saw(Sight::LookedAround);
+        let views: Vec<_> = self.controllers.iter().map(|one| one.view(false)).collect();
+        let others = self.api.list().map(|(_, stored)| stored.object.as_ref());
+        let others: Vec<&IPUPartition> = others.collect();
+        let now = self.timestamp();
+        driver::surroundings(object, others.into_iter(), &views, &self.closed, now)
     }
-}
 
-fn spec() -> IPUPartitionSpec {
-    IPUPartitionSpec {
-        owner: PartitionOwner {
-            api_version: "graphcore.ai/v1alpha1".to_owned(),
-            kind: "IPUJob".to_owned(),
-            namespace: "default".to_owned(),
-            name: "mnist".to_owned(),
-            uid: "job-uid".to_owned(),
-        },
-        slot: 0,
-        ipus: 4,
-        gcds: 1,
-        options: crate::api::ipupartition::PartitionOptions::default(),
-        reset_generation: 0,
+    pub(super) fn controller_index(&self, reference: &ControllerRef) -> usize {
+        let mut all = self.controllers.iter();
+        let index = all.position(|one| one.reference == *reference);
+        index.expect("attempts name controllers of this world")
+    }
+
+    /// The slot that a partition may be used by has only that one.
+    fn check_partition(&self, id: &str) {
+        let user = self.pods.values().find(|pod| pod.id == *id);
+        if let Some(key) = user.map(|pod| pod.key) {
+            self.check_slot(key);
+        }
+    }
+
+    /// A slot has at most one partition that Pods use or may use.
+    pub(super) fn check_slot(&self, key: Key) {
+        let used = self.pods.values().filter(|pod| pod.key == key);
+        let mut usable: BTreeSet<&str> = used
+            .map(|pod| pod.id.as_str())
+            .filter(|id| self.exists(id) && !self.ledger.was_abandoned(id))
+            .collect();
+        let object = self.api.get(key).map(|stored| stored.object.as_ref());
+        usable.extend(object.and_then(api_server::offered));
+        demand(usable.len() <= 1, ONE_USABLE, || {
+            format!("{}: {usable:?}", self.name(key))
+        });
+    }
+
+    pub(super) fn exists(&self, id: &str) -> bool {
+        self.controllers.iter().any(|one| one.made.contains_key(id))
+    }
+
+    /// Whether the step that is carried out now is the last one before a planned death.
+    pub(super) fn is_last_step(&mut self, who: usize) -> bool {
+        match &mut self.death {
+            Some(death) if who == 0 && death.after > 0 => {
+                death.after -= 1;
+                false
+            }
+            death => death.is_some() && who == 0,
+        }
+    }
+
+    /// The partitions of this installation, with the controller that each is on.
+    pub(super) fn ours(&self) -> Vec<(usize, &str)> {
+        let all = self.controllers.iter().enumerate();
+        all.flat_map(|(index, one)| one.made.keys().map(move |id| (index, id.as_str())))
+            .filter(|(_, id)| driver::is_ours(id))
+            .collect()
+    }
+
+    /// What is being removed on a controller does not count as there.
+    pub(super) fn is_going(&self, controller: usize, id: &str) -> bool {
+        let made = self.controllers[controller].made.get(id);
+        made.is_some_and(|made| made.operation == OperationState::Removing)
     }
 }

@@ -5,7 +5,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use ipu_operator::partition::line::{self, Waiter};
-use ipu_operator::rest::answers;
+use ipu_operator::rest::question::Question;
+use ipu_operator::rest::what_if;
 use ipu_operator::wasm::model::{ControllerView, PlaceRequest, Slot};
 use ipu_operator::wasm::{self, Limits, Policies, PolicyOptions};
 use jiff::{SignedDuration, Timestamp};
@@ -38,7 +39,7 @@ pub struct Decided {
     pub native: Duration,
     /// The placement guest's answer, checked.
     pub guest: Duration,
-    /// The answer to `/query`, once the controllers' inventories are known.
+    /// The answer to `/query` by the guest, once the controllers' inventories are known.
     pub query: Duration,
 }
 
@@ -56,22 +57,31 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
         gcds: 1,
         node_selector: BTreeMap::new(),
     };
-    let mut asked = Vec::new();
+    let question = Question {
+        size: WANTED,
+        gcds: 1,
+        namespace: request.namespace.clone(),
+        node_selector: BTreeMap::new(),
+    };
+    let (mut placed, mut answered) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         let begun = Instant::now();
-        let placed = guest.place(black_box(&request), &views, &[]).await;
-        asked.push(begun.elapsed());
-        if let Some(why) = placed.overruled {
+        let decided = guest.place(black_box(&request), &views, &[]).await;
+        placed.push(begun.elapsed());
+        if let Some(why) = decided.overruled {
             return Err(LoadError::Missing(format!("no answer of the guest: {why}")));
         }
+        let begun = Instant::now();
+        black_box(what_if::answer(&guest, black_box(&question), &views).await);
+        answered.push(begun.elapsed());
     }
     Ok(Decided {
         controllers,
         room: room(0, &views),
         room_behind_1000: room(1_000, &views),
         native: timed(|| wasm::serial_walk(black_box(&request), &views, &[])),
-        guest: median(&mut asked),
-        query: timed(|| answers::room(black_box(WANTED), &views)),
+        guest: median(&mut placed),
+        query: median(&mut answered),
     })
 }
 

@@ -51,10 +51,11 @@ impl Proxy {
         }
         install(&client, &simulators).await?;
         let failed = |source| LoadError::Start("the vipu-proxy", source);
-        let [port] = free_ports().map_err(failed)?;
+        let [port, secure] = free_ports().map_err(failed)?;
         let scratch = tempfile::tempdir().map_err(failed)?;
         let args = [
             format!("--port={port}"),
+            format!("--secure-port={secure}"),
             "--log-format=json".to_owned(),
             "--log-level=info,ipu_operator::partition::sweep=debug".to_owned(),
         ];

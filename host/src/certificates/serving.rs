@@ -1,0 +1,147 @@
+//! Puts a kept certificate into service, and exchanges it while a server goes on serving with it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum_server::tls_rustls::RustlsConfig;
+use jiff::Timestamp;
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
+use tracing::{info, warn};
+
+use super::Keys;
+use super::keep::{KeepError, Keeper};
+use crate::agent::explain;
+
+/// How often the Secret is looked at.
+pub const LOOK: Duration = Duration::from_secs(15);
+
+/// How soon it is looked at again after a failure.
+pub const AGAIN: Duration = Duration::from_secs(1);
+
+/// Longest time that one look may take.
+pub const LOOKING: Duration = Duration::from_secs(20);
+
+/// Why a look at the certificate failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ServingError {
+    /// There is no certificate.
+    #[error("failed to keep the certificate")]
+    Keep(#[source] KeepError),
+    /// The certificate cannot be read.
+    #[error("failed to read the certificate of the Secret {secret}")]
+    Pem {
+        /// Name of the Secret.
+        secret: String,
+        /// Why.
+        #[source]
+        source: pem::Error,
+    },
+    /// The certificate cannot be served with.
+    #[error("failed to take the certificate of the Secret {secret} into service")]
+    Rustls {
+        /// Name of the Secret.
+        secret: String,
+        /// Why.
+        #[source]
+        source: rustls::Error,
+    },
+    /// The API server is silent.
+    #[error("failed to keep the certificate: the API server did not answer in time")]
+    Late,
+}
+
+/// A certificate that a server serves with.
+pub struct Serving {
+    keeper: Keeper,
+    keys: Keys,
+    tls: RustlsConfig,
+}
+
+impl Serving {
+    /// The first certificate; tried until there is one.
+    pub async fn begin(keeper: Keeper) -> Self {
+        loop {
+            let made = async {
+                let keys = look(&keeper).await?;
+                let tls = RustlsConfig::from_config(config(&keeper.secret, &keys)?);
+                Ok::<_, ServingError>((keys, tls))
+            };
+            match made.await {
+                Ok((keys, tls)) => return Self { keeper, keys, tls },
+                Err(error) => warn!("{}", explain(&error)),
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// What the server serves with: the one in service now, and each that takes its place.
+    pub fn tls(&self) -> RustlsConfig {
+        self.tls.clone()
+    }
+
+    /// The certificate as the Secret has it now, renewed where that is needed.
+    pub async fn look(&self) -> Result<Keys, ServingError> {
+        look(&self.keeper).await
+    }
+
+    /// Serves with `found` from now on, where that is another certificate.
+    pub fn switch(&mut self, found: Keys) -> Result<(), ServingError> {
+        if found != self.keys {
+            let secret = &self.keeper.secret;
+            self.tls.reload_from_config(config(secret, &found)?);
+            info!(secret, "a new certificate is in service");
+            self.keys = found;
+        }
+        Ok(())
+    }
+
+    /// Keeps the certificate good, for ever.
+    pub async fn keep(mut self) -> Infallible {
+        loop {
+            let round = match self.look().await {
+                Ok(found) => self.switch(found),
+                Err(error) => Err(error),
+            };
+            let pause = match round {
+                Ok(()) => LOOK,
+                Err(error) => {
+                    warn!("{}", explain(&error));
+                    AGAIN
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+async fn look(keeper: &Keeper) -> Result<Keys, ServingError> {
+    tokio::time::timeout(LOOKING, keeper.keys(Timestamp::now()))
+        .await
+        .map_err(|_| ServingError::Late)?
+        .map_err(ServingError::Keep)
+}
+
+fn config(secret: &str, keys: &Keys) -> Result<Arc<ServerConfig>, ServingError> {
+    let unreadable = |source| ServingError::Pem {
+        secret: secret.to_owned(),
+        source,
+    };
+    let chain = CertificateDer::pem_slice_iter(keys.certificate.as_bytes())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(unreadable)?;
+    let key = PrivateKeyDer::from_pem_slice(keys.key.as_bytes()).map_err(unreadable)?;
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+        .map_err(|source| ServingError::Rustls {
+            secret: secret.to_owned(),
+            source,
+        })?;
+    // Without HTTP/2 an API server spreads its calls over the replicas.
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}

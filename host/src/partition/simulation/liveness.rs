@@ -1,0 +1,161 @@
+//! What must come to pass once the trouble is over, and within which time.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::agenda::{Event, Fate};
+use super::api_server::{self, Key, Stored, job_of};
+use super::driver;
+use super::invariants::{LIVENESS, OURS_ONLY, demand};
+use super::world::World;
+use crate::api::ipupartition::PartitionPhase;
+
+/// Within so many milliseconds everything has come to its end. A call may be out for a minute and
+/// late by two, forming may take five, and pauses grow to one.
+const PATIENCE: u64 = 30 * 60_000;
+
+/// Within so many milliseconds nothing is left that nobody owns: a call may be out for a minute and
+/// late by two, then come a sweep, the grace, and a removal that fails.
+const SWEPT_WITHIN: u64 = 8 * 60_000;
+
+/// Between two looks, in milliseconds.
+const LOOK: u64 = 15_000;
+
+impl World {
+    /// Nothing goes wrong from now on: everything that is wanted is served where there is room, and
+    /// nobody's partitions are swept.
+    pub(super) fn settle(&mut self) {
+        self.is_over = true;
+        self.weather = super::trouble::Weather::default();
+        for controller in &mut self.controllers {
+            controller.largest = u32::MAX;
+            for made in controller.made.values_mut() {
+                made.is_odd = false;
+            }
+        }
+        self.wait_until(SWEPT_WITHIN, "nothing is nobody's", |world| {
+            world.ownerless()
+        });
+        self.wait_until(
+            PATIENCE,
+            "what is wanted is served, and nothing else is there",
+            |world| world.unserved().or_else(|| world.ownerless()),
+        );
+    }
+
+    /// Everybody gives back what they have, and nothing is left.
+    pub(super) fn end(&mut self) {
+        for job in 0..self.jobs.len() {
+            self.agenda.add(0, Event::Fate(job, Fate::Delete));
+        }
+        self.wait_until(PATIENCE, "nothing is left", |world| {
+            // Objects of owners that are unknown and gone are deleted by those who made them.
+            for key in world.left_by_strangers() {
+                let now = Time(world.timestamp());
+                world.api.delete(key, now);
+            }
+            world.leftover()
+        });
+        for (controller, id) in &self.foreign {
+            let is_there = self.controllers[*controller].made.contains_key(id);
+            demand(is_there, OURS_ONLY, || format!("{id} is gone"));
+        }
+    }
+
+    fn wait_until(
+        &mut self,
+        time: u64,
+        what: &str,
+        mut complaint: impl FnMut(&mut World) -> Option<String>,
+    ) {
+        let end = self.agenda.now() + time;
+        while let Some(complaint) = complaint(self) {
+            demand(self.agenda.now() < end, LIVENESS, || {
+                format!("{what}: {complaint}")
+            });
+            let next = self.agenda.now() + LOOK;
+            self.run_until(next);
+        }
+    }
+
+    /// A partition that is wanted, has room somewhere, and is not served.
+    fn unserved(&self) -> Option<String> {
+        for (key, stored) in self.api.list() {
+            if let Some(complaint) = self.complaint(key, stored) {
+                return Some(format!("{}: {complaint}", self.name(key)));
+            }
+        }
+        None
+    }
+
+    fn complaint(&self, key: Key, stored: &Stored) -> Option<String> {
+        let object = stored.object.as_ref();
+        let job = &self.jobs[job_of(key)];
+        if !job.is_there() {
+            // Nobody looks after what an unknown owner has left, nor takes it away.
+            return (!job.is_stranger).then(|| "its owner is gone".to_owned());
+        }
+        if api_server::is_deleted(object) {
+            return Some(format!("it goes: {:?}", object.status));
+        }
+        let can_be_served = object.spec.ipus.is_power_of_two()
+            && self
+                .controllers
+                .iter()
+                .any(|one| one.total >= object.spec.ipus);
+        let has_room = self
+            .controllers
+            .iter()
+            .any(|one| one.inventory().largest_free() >= object.spec.ipus);
+        let is_fine = match api_server::phase(object) {
+            PartitionPhase::Ready => {
+                let id = object
+                    .status
+                    .as_ref()
+                    .and_then(|status| status.partition_id.clone());
+                id.is_some_and(|id| self.exists(&id))
+            }
+            PartitionPhase::Rejected => !can_be_served,
+            PartitionPhase::Pending => !has_room,
+            PartitionPhase::Creating
+            | PartitionPhase::Resetting
+            | PartitionPhase::Error
+            | PartitionPhase::Releasing => false,
+        };
+        (!is_fine).then(|| format!("{:?}", object.status))
+    }
+
+    /// A partition of this installation that nobody answers for.
+    fn ownerless(&self) -> Option<String> {
+        let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
+        let held: BTreeSet<String> = driver::held(objects.chain(self.api.moved()));
+        let mut ours = self.ours().into_iter();
+        ours.find(|(controller, id)| !held.contains(*id) && !self.is_going(*controller, id))
+            .filter(|(_, id)| self.users(id).is_empty())
+            .map(|(controller, id)| format!("{id} on {controller} is nobody's"))
+    }
+
+    fn left_by_strangers(&self) -> Vec<Key> {
+        let all = self.api.list();
+        let left = all.filter(|(key, stored)| {
+            let job = &self.jobs[job_of(*key)];
+            job.is_stranger && !job.is_there() && !api_server::is_deleted(&stored.object)
+        });
+        left.map(|(key, _)| key).collect()
+    }
+
+    fn leftover(&self) -> Option<String> {
+        if let Some((key, stored)) = self.api.list().next() {
+            return Some(format!("{}: {:?}", self.name(key), stored.object.status));
+        }
+        if let Some((controller, id)) = self.ours().first() {
+            return Some(format!("{id} on {controller}"));
+        }
+        if self.agenda.has_calls() {
+            return Some("a call is on its way".to_owned());
+        }
+        let job = self.jobs.iter().find(|job| job.is_there());
+        job.map(|job| format!("job {} is there", job.name))
+    }
+}

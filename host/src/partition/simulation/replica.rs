@@ -1,0 +1,249 @@
+//! The replicas of the reconciler: what they know of the API server, and when they reconcile what.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::agenda::{Event, Reply, Ticket};
+use super::api_server::{Key, Stored};
+use super::coverage::Sight;
+use super::driver::{self, Reconcile};
+use super::evidence::Evidence;
+use super::world::World;
+use crate::partition::orphans::Place;
+use crate::partition::step::{Pace, Step};
+
+/// One replica: a process with a cache, reconciles that are under way, and a sweep.
+#[derive(Debug, Default)]
+pub(super) struct Replica {
+    /// Whether it takes itself for the leader.
+    pub acts: bool,
+    /// It stands still up to this time.
+    pub stands_until: u64,
+    /// It is dead up to this time.
+    pub dead_until: u64,
+    /// How long its watch takes besides the usual time.
+    pub lag: u64,
+    /// Which life it is in; what was begun in an earlier one never comes back.
+    pub life: u64,
+    pub suspects: BTreeMap<Place, Timestamp>,
+    pub tasks: BTreeMap<Key, Task>,
+    cache: BTreeMap<Key, Stored>,
+    /// Changes of the log that its watch has delivered.
+    position: usize,
+    wakes: BTreeMap<Key, u64>,
+    rests: BTreeMap<Key, u32>,
+}
+
+/// A reconcile that is under way.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub serial: u64,
+    pub core: Reconcile,
+    pub evidence: Evidence,
+    /// What it has decided to do and not done yet.
+    pub step: Option<Step>,
+    /// Whether its replica stood still between decision and deed.
+    pub stood: bool,
+    has_worked: bool,
+    /// Whether the object has changed since it began.
+    again: bool,
+}
+
+impl World {
+    /// The process dies: all that is not written down is lost.
+    pub(super) fn crash(&mut self, who: usize, downtime: u64) {
+        self.saw(Sight::Crashed);
+        let replica = &mut self.replicas[who];
+        let was_at_work = !replica.tasks.is_empty();
+        *replica = Replica {
+            acts: replica.acts,
+            life: replica.life + 1,
+            dead_until: self.agenda.now() + downtime,
+            ..Replica::default()
+        };
+        if was_at_work {
+            self.saw(Sight::CrashedAtWork);
+        }
+    }
+
+    /// The process has started and has listed all objects.
+    pub(super) fn start(&mut self, who: usize) {
+        let replica = &mut self.replicas[who];
+        replica.dead_until = 0;
+        replica.position = self.api.log().len();
+        replica.cache = self
+            .api
+            .list()
+            .map(|(key, stored)| (key, stored.clone()))
+            .collect();
+        let keys: Vec<Key> = replica.cache.keys().copied().collect();
+        for key in keys {
+            self.trigger(who, key, 0);
+        }
+        self.schedule_sweep(who, 0);
+    }
+
+    pub(super) fn is_dead(&self, who: usize) -> bool {
+        self.replicas[who].dead_until > 0
+    }
+
+    /// The watch delivers the log up to this place.
+    pub(super) fn watch(&mut self, who: usize, upto: usize) {
+        if self.is_dead(who) {
+            return;
+        }
+        let from = self.replicas[who].position.min(upto);
+        self.replicas[who].position = self.replicas[who].position.max(upto);
+        for index in from..upto {
+            let change = &self.api.log()[index];
+            let key = change.key;
+            let replica = &mut self.replicas[who];
+            if let Some(stored) = &change.now {
+                replica.cache.insert(key, stored.clone());
+            } else {
+                replica.cache.remove(&key);
+                replica.rests.remove(&key);
+            }
+            if let Some(task) = replica.tasks.get_mut(&key) {
+                task.again = true;
+            } else if replica.cache.contains_key(&key) {
+                self.trigger(who, key, 0);
+            }
+        }
+    }
+
+    /// Has an object looked at in so many milliseconds, instead of at any time set before.
+    fn trigger(&mut self, who: usize, key: Key, delay: u64) {
+        self.numbers += 1;
+        let number = self.numbers;
+        self.replicas[who].wakes.insert(key, number);
+        self.agenda.add(delay, Event::Wake { who, key, number });
+    }
+
+    /// An object is looked at, unless that was put off or is being done.
+    pub(super) fn wake(&mut self, who: usize, key: Key, number: u64) {
+        let replica = &mut self.replicas[who];
+        if replica.wakes.get(&key) != Some(&number) || replica.tasks.contains_key(&key) {
+            return;
+        }
+        replica.wakes.remove(&key);
+        if !replica.acts {
+            // The next leader looks at everything when it takes over.
+            return;
+        }
+        let Some(read) = replica.cache.get(&key).cloned() else {
+            return;
+        };
+        let is_old = self.api.get(key).map(|one| one.version) != Some(read.version);
+        self.numbers += 1;
+        let serial = self.numbers;
+        let task = Task {
+            serial,
+            core: Reconcile::begin(read),
+            evidence: Evidence::default(),
+            step: None,
+            stood: false,
+            has_worked: false,
+            again: false,
+        };
+        self.replicas[who].tasks.insert(key, task);
+        if is_old {
+            self.saw(Sight::StaleRead);
+        }
+        self.decide(Ticket { who, key, serial });
+    }
+
+    /// Looks at everything: the replica has become the leader.
+    pub(super) fn take_over(&mut self, who: usize) {
+        if self.replicas[who].acts {
+            return;
+        }
+        self.replicas[who].acts = true;
+        self.saw(Sight::TookOver);
+        let keys: Vec<Key> = self.replicas[who].cache.keys().copied().collect();
+        for key in keys {
+            self.trigger(who, key, 0);
+        }
+        self.schedule_sweep(who, 0);
+    }
+
+    /// The reconcile of this ticket, if it is still under way.
+    pub(super) fn task(&mut self, ticket: Ticket) -> Option<&mut Task> {
+        let task = self.replicas[ticket.who].tasks.get_mut(&ticket.key);
+        task.filter(|task| task.serial == ticket.serial)
+    }
+
+    /// Asks the core for the next step, which is carried out a moment later.
+    fn decide(&mut self, ticket: Ticket) {
+        let now = self.timestamp();
+        let settings = self.settings.clone();
+        let Some(task) = self.task(ticket) else {
+            return;
+        };
+        match task.core.decide(&settings, now) {
+            Step::Rest(pace) => {
+                self.saw(Sight::Rested);
+                self.rest(ticket, pace);
+            }
+            step => {
+                task.step = Some(step);
+                let pause = self.chance.between(0, 2);
+                self.agenda.add(pause, Event::Send(ticket));
+            }
+        }
+    }
+
+    /// A reply has come: take it in and go on.
+    pub(super) fn reply(&mut self, ticket: Ticket, reply: Reply) {
+        let Some(task) = self.task(ticket) else {
+            return;
+        };
+        let fact = match reply {
+            Reply::Learned(fact) => fact,
+            Reply::Wrote(version, object, fact) => {
+                task.core.version = version;
+                task.core.object = object;
+                task.has_worked = true;
+                fact
+            }
+            Reply::Released => {
+                self.finish(ticket, None);
+                return;
+            }
+            Reply::Conflict => {
+                self.finish(ticket, Some(100));
+                return;
+            }
+            Reply::Broken => {
+                self.rest(ticket, Pace::Blocked);
+                return;
+            }
+        };
+        task.evidence.note(&fact);
+        task.core.learn(fact);
+        self.decide(ticket);
+    }
+
+    fn rest(&mut self, ticket: Ticket, pace: Pace) {
+        let has_worked = self.task(ticket).is_some_and(|task| task.has_worked);
+        let rests = self.replicas[ticket.who]
+            .rests
+            .entry(ticket.key)
+            .or_default();
+        *rests = if has_worked { 0 } else { *rests + 1 };
+        let pause = driver::pause(pace, *rests);
+        self.finish(ticket, pause);
+    }
+
+    /// A reconcile is over, and the next one is after this pause, or at the next change.
+    fn finish(&mut self, ticket: Ticket, pause: Option<u64>) {
+        let Ticket { who, key, .. } = ticket;
+        let ended = self.replicas[who].tasks.remove(&key);
+        if ended.is_some_and(|task| task.again) {
+            self.trigger(who, key, 0);
+        } else if let Some(pause) = pause {
+            self.trigger(who, key, pause);
+        }
+    }
+}

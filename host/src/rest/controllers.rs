@@ -1,0 +1,134 @@
+//! Pure: what `/controllers` answers: what each V-IPU controller has, and whose it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::api::ipupartition::{AttemptOutcome, IPUPartition, PartitionOwner, PartitionPhase};
+use crate::partition::fleet::Look;
+use crate::vipu::closed::Closure;
+use crate::vipu::troubles::Troubles;
+
+/// Partitions of others that are told of one controller.
+const OTHERS_MAX: usize = 256;
+
+/// One V-IPU controller of the admin's list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Controller {
+    /// `host:port`.
+    pub name: String,
+    /// Key of the label of the nodes that reach it.
+    pub label_key: String,
+    /// Value of that label.
+    pub label_value: String,
+    /// Whether a node carries that label now.
+    pub has_nodes: bool,
+    /// Whether it answers now.
+    pub reachable: bool,
+    /// Why it does not answer, where it does not.
+    pub reason: Option<String>,
+    /// IPUs that it has, used or not; 0 where it does not answer.
+    pub total_ipus: u32,
+    /// IPUs in partitions, whoever made them.
+    pub used_ipus: u32,
+    /// IPUs in partitions that the operator knows nothing of.
+    pub used_by_others: u32,
+    /// The largest partition that could be made now, in IPUs: an estimate.
+    pub largest_free: u32,
+    /// Version of its server, where it tells one.
+    pub server_version: Option<String>,
+    /// Whether the admin lets nothing new be made on it, or has it emptied.
+    pub closure: Option<Closure>,
+    /// The operator's partitions on it.
+    pub partitions: Vec<Held>,
+    /// The other partitions on it, 256 at most.
+    pub others: Vec<Other>,
+    /// What has gone wrong on it within the last day, as the replica that answers has seen it: the one
+    /// that leads sees most.
+    pub troubles: Troubles,
+}
+
+/// A partition on a controller that the operator knows nothing of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Other {
+    /// Its id.
+    pub id: String,
+    /// Its IPUs.
+    pub ipus: u32,
+}
+
+/// A partition on a controller that the operator made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Held {
+    /// Name of the IPUPartition.
+    pub name: String,
+    /// Id of the partition on the controller.
+    pub id: String,
+    /// Whose it is.
+    pub owner: PartitionOwner,
+    /// Its IPUs.
+    pub ipus: u32,
+    /// Where the IPUPartition stands.
+    pub phase: PartitionPhase,
+}
+
+/// The answer of `/controllers`, in the admin's order.
+pub(super) fn controllers(looks: Vec<Look>, partitions: &[IPUPartition]) -> Vec<Controller> {
+    let mut held = by_controller(partitions);
+    let controllers = looks.into_iter().map(|look| {
+        let view = look.view;
+        let partitions = held.remove(&view.name).unwrap_or_default();
+        let ours = partitions.iter().map(|one| one.ipus);
+        let ours = ours.fold(0, u32::saturating_add);
+        let ids: BTreeSet<&str> = partitions.iter().map(|one| one.id.as_str()).collect();
+        let others = look.listed.iter();
+        let others = others.filter(|one| !ids.contains(one.id.as_str()));
+        let others = others.take(OTHERS_MAX).map(|one| Other {
+            id: one.id.clone(),
+            ipus: one.ipus,
+        });
+        Controller {
+            used_by_others: view.used_ipus.saturating_sub(ours),
+            name: view.name,
+            label_key: view.label_key,
+            label_value: view.label_value,
+            has_nodes: view.has_nodes,
+            reachable: view.unreachable.is_none(),
+            reason: view.unreachable,
+            total_ipus: view.total_ipus,
+            used_ipus: view.used_ipus,
+            largest_free: view.largest_free,
+            server_version: look.version,
+            closure: look.closure,
+            others: others.collect(),
+            troubles: look.troubles,
+            partitions,
+        }
+    });
+    controllers.collect()
+}
+
+fn by_controller(partitions: &[IPUPartition]) -> BTreeMap<String, Vec<Held>> {
+    let mut held: BTreeMap<String, Vec<Held>> = BTreeMap::new();
+    for partition in partitions {
+        let Some(status) = &partition.status else {
+            continue;
+        };
+        let made = status.attempts.iter();
+        for attempt in made.filter(|attempt| attempt.outcome == AttemptOutcome::Created) {
+            let here = held.entry(attempt.controller.name.clone()).or_default();
+            here.push(Held {
+                name: partition.metadata.name.clone().unwrap_or_default(),
+                id: attempt.id.clone(),
+                owner: partition.spec.owner.clone(),
+                ipus: partition.spec.ipus,
+                phase: status.phase,
+            });
+        }
+    }
+    held
+}

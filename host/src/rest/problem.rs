@@ -1,0 +1,265 @@
+//! Pure: what is wrong with a request, as problem+json (RFC 9457) and as port 8080 has always told it.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Longest part of a wrong value that is repeated in an answer, in characters.
+const SHOWN_MAX: usize = 80;
+
+/// One part of a request that breaks a rule: the field, its value, the rule, and all of it in one
+/// sentence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Fault {
+    /// The part of the request.
+    pub field: String,
+    /// What was found there, cut where it is long.
+    pub value: String,
+    /// What is allowed.
+    pub rule: String,
+    /// A sentence for people.
+    pub message: String,
+}
+
+impl Fault {
+    /// A fault of `field`, which holds `value` and breaks `rule`.
+    pub fn new(field: &str, value: &str, rule: &str) -> Self {
+        let value = shown(value);
+        Fault {
+            message: format!("{field} is {value}; it must be {rule}"),
+            field: field.to_owned(),
+            value,
+            rule: rule.to_owned(),
+        }
+    }
+}
+
+/// What kind of thing went wrong; each has one HTTP status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// A part of the request breaks a rule.
+    Malformed,
+    /// It is not known who asks.
+    Unauthenticated,
+    /// Who asks may not do that.
+    Forbidden,
+    /// There is no such thing.
+    Absent,
+    /// There is, but not by this method.
+    WrongMethod,
+    /// The request did not arrive in time.
+    Slow,
+    /// Something of that name is there already, or was changed meanwhile.
+    Conflict,
+    /// The body is too long.
+    TooLarge,
+    /// The body is not JSON by its own word.
+    WrongType,
+    /// The API server refused what was asked.
+    Refused,
+    /// Too many requests in too short a time.
+    TooMany,
+    /// Something that is needed for the answer is not there now.
+    Unavailable,
+    /// What the answer is made from did not come in time.
+    Late,
+}
+
+impl Kind {
+    /// The HTTP status.
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::Malformed => 400,
+            Self::Unauthenticated => 401,
+            Self::Forbidden => 403,
+            Self::Absent => 404,
+            Self::WrongMethod => 405,
+            Self::Slow => 408,
+            Self::Conflict => 409,
+            Self::TooLarge => 413,
+            Self::WrongType => 415,
+            Self::Refused => 422,
+            Self::TooMany => 429,
+            Self::Unavailable => 503,
+            Self::Late => 504,
+        }
+    }
+
+    /// A short sentence, the same for every problem of the kind.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Malformed => "A part of the request breaks a rule",
+            Self::Unauthenticated => "It is not known who asks",
+            Self::Forbidden => "A right is missing",
+            Self::Absent => "There is no such thing",
+            Self::WrongMethod => "This is not done by that method",
+            Self::Slow => "The request did not arrive in time",
+            Self::Conflict => "It is there already, or was changed meanwhile",
+            Self::TooLarge => "The body is too long",
+            Self::WrongType => "The body is of another type",
+            Self::Refused => "The API server refused it",
+            Self::TooMany => "Too many requests",
+            Self::Unavailable => "Something that is needed is not there now",
+            Self::Late => "The answer took too long",
+        }
+    }
+
+    /// Last part of the URI that names the kind.
+    const fn slug(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Unauthenticated => "unauthenticated",
+            Self::Forbidden => "forbidden",
+            Self::Absent => "absent",
+            Self::WrongMethod => "wrong-method",
+            Self::Slow => "slow",
+            Self::Conflict => "conflict",
+            Self::TooLarge => "too-large",
+            Self::WrongType => "wrong-type",
+            Self::Refused => "refused",
+            Self::TooMany => "too-many",
+            Self::Unavailable => "unavailable",
+            Self::Late => "late",
+        }
+    }
+}
+
+/// Why a request is not answered as it was meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// What kind of thing went wrong.
+    pub kind: Kind,
+    /// What went wrong this time, and what to do.
+    pub detail: String,
+    /// The parts of the request that break a rule.
+    pub faults: Vec<Fault>,
+    /// Header lines that belong to the answer, such as `Retry-After`.
+    pub headers: Vec<(&'static str, String)>,
+}
+
+impl Problem {
+    /// A problem that is told in words.
+    pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
+        Self {
+            kind,
+            detail: detail.into(),
+            faults: Vec::new(),
+            headers: Vec::new(),
+        }
+    }
+
+    /// A problem that lies in parts of the request.
+    pub fn of_request(kind: Kind, faults: Vec<Fault>) -> Self {
+        let messages: Vec<&str> = faults.iter().map(|fault| fault.message.as_str()).collect();
+        let detail = messages.join("; ");
+        Self {
+            kind,
+            detail,
+            faults,
+            headers: Vec::new(),
+        }
+    }
+
+    /// A problem that lies in one part of the request.
+    pub fn of_field(kind: Kind, field: &str, value: &str, rule: &str) -> Self {
+        Self::of_request(kind, vec![Fault::new(field, value, rule)])
+    }
+
+    /// The problem with one more header line.
+    #[must_use]
+    pub fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// As port 8443 tells it; `instance` is the path that was asked for.
+    pub fn document(&self, instance: &str) -> ProblemDocument {
+        let errors = self.faults.iter();
+        ProblemDocument {
+            kind: format!("urn:ipu-operator:problem:{}", self.kind.slug()),
+            title: self.kind.title().to_owned(),
+            status: self.kind.status(),
+            detail: self.detail.clone(),
+            instance: shown(instance),
+            errors: errors.map(ProblemError::from).collect(),
+        }
+    }
+
+    /// As port 8080 tells it.
+    pub fn plain(&self) -> PlainError {
+        let fault = self.faults.first();
+        PlainError {
+            field: fault.map(|fault| fault.field.clone()),
+            value: fault.map(|fault| fault.value.clone()),
+            rule: fault.map(|fault| fault.rule.clone()),
+            message: fault.map_or_else(|| self.detail.clone(), |fault| fault.message.clone()),
+        }
+    }
+}
+
+/// An error of port 8443, by RFC 9457.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub struct ProblemDocument {
+    /// A URI that names the kind of problem; it leads nowhere.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// A short sentence, the same for every problem of the kind.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What went wrong this time, and what to do.
+    pub detail: String,
+    /// The path that was asked for.
+    pub instance: String,
+    /// The parts of the request that break a rule.
+    pub errors: Vec<ProblemError>,
+}
+
+/// One part of a request that breaks a rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ProblemError {
+    /// The part of the request.
+    pub field: String,
+    /// What was found there, cut where it is long.
+    pub value: String,
+    /// What is allowed.
+    pub rule: String,
+}
+
+impl From<&Fault> for ProblemError {
+    fn from(fault: &Fault) -> Self {
+        Self {
+            field: fault.field.clone(),
+            value: fault.value.clone(),
+            rule: fault.rule.clone(),
+        }
+    }
+}
+
+/// An error of port 8080, as users of the original know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Error")]
+pub struct PlainError {
+    /// The part of the request that breaks a rule, where it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// What was found there, cut where it is long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// What is allowed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// A sentence for people.
+    pub message: String,
+}
+
+/// As much of a text as a person needs to find it again.
+pub fn shown(text: &str) -> String {
+    if text.is_empty() {
+        return "empty".to_owned();
+    }
+    match text.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,170 @@
+//! What anybody may read, on both ports: health, numbers, what-if, and the document of all this.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRef, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use kube::runtime::reflector::Store;
+use serde_json::{Map, Value};
+
+use super::answers::{self, Health, Stats};
+use super::controllers::{self, Controller};
+use super::openapi::{Manner, document};
+use super::operation::{Answer, Operation, schema_of};
+use super::problem::{Kind, Problem};
+use super::question::{self, Question};
+use super::{limits, what_if};
+use crate::partition::{self, Guarded, fleet::Fleet, placing};
+use crate::wasm::Policies;
+
+/// What the answers are made from.
+#[derive(Clone)]
+pub struct Sources {
+    /// The IPUPartitions, as the watch last saw them.
+    pub partitions: Store<Guarded>,
+    /// The V-IPU controllers, asked for each answer.
+    pub fleet: Arc<Fleet>,
+    /// The placement policy.
+    pub policies: Policies,
+}
+
+impl Sources {
+    /// Whether the IPUPartitions are known: an answer before that would count nothing as used.
+    pub async fn is_ready(&self) -> bool {
+        let known = tokio::time::timeout(Duration::ZERO, self.partitions.wait_until_ready());
+        matches!(known.await, Ok(Ok(())))
+    }
+}
+
+/// Numbers of one namespace, by its name; `total` is all of them.
+type AllStats = std::collections::BTreeMap<String, Stats>;
+
+/// Every read.
+pub(super) fn operations<S>() -> Vec<Operation<S>>
+where
+    S: Clone + Send + Sync + 'static,
+    Sources: FromRef<S>,
+{
+    vec![
+        Operation::get::<Health>("/health", "health", "The process lives.", get(health))
+            .unbounded(),
+        Operation::get::<Health>("/readyz", "ready", "The process can answer.", get(ready))
+            .unbounded()
+            .with(|what| {
+                what.otherwise = Some(Answer {
+                    status: 503,
+                    description: "It cannot yet.",
+                    schema: schema_of::<Health>,
+                });
+            }),
+        Operation::get::<AllStats>("/stats", "stats", "IPUs used and free.", get(stats)).with(
+            |what| {
+                what.details = "One key for each namespace with partitions, and `total`. `used` \
+                    counts the operator's partitions; what others made by hand is not available \
+                    either.";
+            },
+        ),
+        Operation::get::<what_if::Answer>(
+            "/query",
+            "query",
+            "How many partitions of a size could be made, and where.",
+            post(query),
+        )
+        .with(|what| {
+            what.method = "post";
+            what.details = "Makes nothing. Where the next one would be made is asked of the \
+                placement policy that is in use. `numOfPartitions` is an upper bound and \
+                `largestSize` an estimate: the controllers do not tell which IPUs can stand \
+                together. The body may come with any content type.";
+            what.body = Some(schema_of::<Question>);
+            what.problems
+                .extend([Kind::Malformed, Kind::Slow, Kind::TooLarge]);
+        }),
+        Operation::get::<Vec<Controller>>(
+            "/controllers",
+            "controllers",
+            "What each V-IPU controller has, and whose it is.",
+            get(all_controllers),
+        ),
+    ]
+}
+
+/// The operations, and one more that tells of all of them.
+pub(super) fn with_document<S>(
+    mut operations: Vec<Operation<S>>,
+    manner: Manner,
+) -> Vec<Operation<S>>
+where
+    S: Clone + Send + Sync + 'static,
+{
+    let mut described: Vec<_> = operations
+        .iter()
+        .map(|one| one.description.clone())
+        .collect();
+    let own = Operation::<S>::get::<Map<String, Value>>(
+        "/openapi.json",
+        "openapi",
+        "This document.",
+        get(async || ()),
+    );
+    described.push(own.description.clone());
+    let text = Bytes::from(document(&described, manner).to_string());
+    operations.push(Operation {
+        route: get(move || {
+            let text = text.clone();
+            async move { ([(header::CONTENT_TYPE, "application/json")], text) }
+        }),
+        ..own
+    });
+    operations
+}
+
+async fn health() -> Json<Health> {
+    Json(Health::ok())
+}
+
+async fn ready(State(sources): State<Sources>) -> Response {
+    if sources.is_ready().await {
+        return Json(Health::ok()).into_response();
+    }
+    let missing = Health::missing("the IPUPartitions are not read yet");
+    (StatusCode::SERVICE_UNAVAILABLE, Json(missing)).into_response()
+}
+
+async fn stats(State(sources): State<Sources>) -> Json<AllStats> {
+    let views = sources.fleet.views().await;
+    let partitions = partition::readable(&sources.partitions);
+    Json(answers::stats(&partitions, &views))
+}
+
+async fn query(
+    State(sources): State<Sources>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<what_if::Answer>, Problem> {
+    let body = limits::read(&headers, body, limits::QUESTION_MAX).await?;
+    let question =
+        question::read(&body).map_err(|fault| Problem::of_request(Kind::Malformed, vec![fault]))?;
+    let closed = sources.fleet.closed();
+    let (shut, open): (Vec<_>, Vec<_>) = sources
+        .fleet
+        .views()
+        .await
+        .into_iter()
+        .partition(|view| closed.contains_key(&view.name));
+    let mut answer = what_if::answer(&sources.policies, &question, &open).await;
+    let shut = shut.iter().map(|view| placing::shut_out(view, &closed));
+    answer.placement.passed_over.extend(shut);
+    Ok(Json(answer))
+}
+
+async fn all_controllers(State(sources): State<Sources>) -> Json<Vec<Controller>> {
+    let looks = sources.fleet.looks().await;
+    let partitions = partition::readable(&sources.partitions);
+    Json(controllers::controllers(looks, &partitions))
+}

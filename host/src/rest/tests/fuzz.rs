@@ -1,0 +1,247 @@
+//! Bodies that nobody would write by hand, thousands of them: refused or right, and never a panic.
+
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+use serde_json::{Value, json};
+
+use super::fixture::wanted;
+use crate::api::crd;
+use crate::rest::problem::Problem;
+use crate::rest::{question, wanted as body};
+
+/// As many cases as `IPU_OPERATOR_FUZZ_CASES` says.
+fn cases() -> Config {
+    let cases = std::env::var("IPU_OPERATOR_FUZZ_CASES").ok();
+    Config {
+        cases: cases.and_then(|cases| cases.parse().ok()).unwrap_or(2_000),
+        failure_persistence: None,
+        ..Config::default()
+    }
+}
+
+/// Values that are near to what is allowed, and any others.
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>().prop_map(|number| json!(number)),
+        (0_u32..70).prop_map(Value::from),
+        (0_u32..40).prop_map(|power| json!(1_u64 << power)),
+        "[a-z0-9.-]{0,12}".prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+        Just(json!("four")),
+        Just(json!(1e3)),
+    ];
+    leaf.prop_recursive(3, 16, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(key(), inner, 0..5)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+fn key() -> impl Strategy<Value = String> {
+    const KNOWN: [&str; 14] = [
+        "name",
+        "owner",
+        "slot",
+        "ipus",
+        "gcds",
+        "options",
+        "replicas",
+        "reconfigurable",
+        "nodeSelector",
+        "size",
+        "namespace",
+        "uid",
+        "kind",
+        "apiVersion",
+    ];
+    prop_oneof![
+        3 => prop::sample::select(&KNOWN[..]).prop_map(str::to_owned),
+        1 => any::<String>(),
+    ]
+}
+
+/// A good body with some of its parts changed, added or taken away.
+fn mutated() -> impl Strategy<Value = Value> {
+    let place = prop_oneof![Just(None), Just(Some("owner")), Just(Some("options"))];
+    let change = (place, key(), prop::option::of(value()));
+    prop::collection::vec(change, 0..3).prop_map(|changes| {
+        wanted(|body| {
+            for (place, key, value) in changes {
+                let target = match place {
+                    Some(place) => &mut body[place],
+                    None => &mut *body,
+                };
+                if target.is_null() {
+                    *target = json!({});
+                }
+                let Some(fields) = target.as_object_mut() else {
+                    continue;
+                };
+                match value {
+                    Some(value) => fields.insert(key, value),
+                    None => fields.remove(&key),
+                };
+            }
+        })
+    })
+}
+
+/// The schema of the CRD, as the API server checks it.
+fn crd_schema() -> jsonschema::Validator {
+    let definition = crd::ipupartition();
+    let schema = definition.spec.versions[0].schema.clone().unwrap();
+    let schema = serde_json::to_value(schema.open_api_v3_schema.unwrap()).unwrap();
+    jsonschema::validator_for(&schema).unwrap()
+}
+
+fn is_told(problem: &Problem) {
+    assert!(!problem.faults.is_empty() && !problem.detail.is_empty());
+    for fault in &problem.faults {
+        assert!(
+            !fault.field.is_empty() && !fault.rule.is_empty(),
+            "{fault:?}"
+        );
+        assert!(fault.value.chars().count() <= 81, "{fault:?}");
+    }
+}
+
+fn check(text: &[u8], crd: &jsonschema::Validator) {
+    if let Ok(question) = question::read(text) {
+        assert!(question.size.is_power_of_two() && (1..=question.size).contains(&question.gcds));
+    }
+    match body::read(text) {
+        Ok(wanted) => {
+            let object = body::object(wanted);
+            let name = object.metadata.name.clone().unwrap();
+            assert!(body::wrong_name(&name).is_none(), "{name}");
+            assert!(object.spec.ipus.is_power_of_two());
+            assert!((1..=object.spec.ipus).contains(&object.spec.gcds));
+            let object = serde_json::to_value(&object).unwrap();
+            let errors: Vec<_> = crd
+                .iter_errors(&object)
+                .map(|error| error.to_string())
+                .collect();
+            assert!(errors.is_empty(), "{errors:?} in {object}");
+        }
+        Err(problem) => is_told(&problem),
+    }
+}
+
+#[test]
+fn mutated_bodies_are_refused_or_right() {
+    let crd = crd_schema();
+    proptest!(cases(), |(body in mutated())| check(body.to_string().as_bytes(), &crd));
+}
+
+#[test]
+fn any_json_is_refused_or_right() {
+    let crd = crd_schema();
+    proptest!(cases(), |(body in value())| check(body.to_string().as_bytes(), &crd));
+}
+
+#[test]
+fn any_bytes_are_refused_or_right() {
+    let crd = crd_schema();
+    let good = wanted(|_| {}).to_string().into_bytes();
+    let flips = prop::collection::vec((0..good.len(), any::<u8>()), 0..4);
+    proptest!(cases(), |(flips in flips, cut in 0..=good.len(), any in any::<Vec<u8>>())| {
+        let mut body = good.clone();
+        for (place, byte) in flips {
+            body[place] = byte;
+        }
+        check(&body, &crd);
+        check(&body[..cut], &crd);
+        check(&any, &crd);
+    });
+}
+
+#[test]
+fn what_is_wrong_is_named_field_by_field() {
+    type Change = fn(&mut Value);
+    let cases: [(Change, &str); 20] = [
+        (|body| body["ipus"] = json!(0), "ipus"),
+        (|body| body["ipus"] = json!(3), "ipus"),
+        (|body| body["ipus"] = json!(-1), "ipus"),
+        (|body| body["ipus"] = json!(1_u64 << 32), "ipus"),
+        (|body| body["ipus"] = json!("four"), "ipus"),
+        (|body| body["ipus"] = json!(1e3), "ipus"),
+        (|body| body["ipus"] = json!(null), "ipus"),
+        (
+            |body| drop(body.as_object_mut().unwrap().remove("ipus")),
+            "ipus",
+        ),
+        (|body| body["gcds"] = json!(8), "gcds"),
+        (|body| body["gcds"] = json!(0), "gcds"),
+        (|body| body["slot"] = json!(-1), "slot"),
+        (|body| body["name"] = json!("Not_a_name"), "name"),
+        (|body| body["name"] = json!(""), "name"),
+        (|body| body["name"] = json!("a".repeat(254)), "name"),
+        (
+            |body| body["owner"]["namespace"] = json!("../kube-system"),
+            "owner.namespace",
+        ),
+        (|body| body["owner"]["name"] = json!(""), "owner.name"),
+        (|body| body["owner"]["color"] = json!("red"), "owner.color"),
+        (
+            |body| body["options"] = json!({"replicas": 0}),
+            "options.replicas",
+        ),
+        (
+            |body| body["options"] = json!({"replicas": "two"}),
+            "options.replicas",
+        ),
+        (|body| body["ipu"] = json!(4), "ipu"),
+    ];
+    for (change, field) in cases {
+        let text = wanted(change).to_string();
+        let problem = body::read(text.as_bytes()).unwrap_err();
+        is_told(&problem);
+        let fields: Vec<_> = problem
+            .faults
+            .iter()
+            .map(|fault| fault.field.as_str())
+            .collect();
+        assert_eq!(fields, [field], "{text}");
+    }
+    let twice = r#"{"ipus": 1, "ipus": 2}"#;
+    for (text, field) in [
+        (twice, "body"),
+        ("\u{0}", "body"),
+        ("[]", "body"),
+        ("", "body"),
+    ] {
+        assert_eq!(
+            body::read(text.as_bytes()).unwrap_err().faults[0].field,
+            field
+        );
+    }
+    let many = body::read(br#"{"gcds": 1, "ipu": 4}"#).unwrap_err();
+    let fields: Vec<_> = many
+        .faults
+        .iter()
+        .map(|fault| fault.field.as_str())
+        .collect();
+    assert_eq!(
+        fields,
+        ["owner", "ipus", "ipu"],
+        "all of it is told at once"
+    );
+}
+
+#[test]
+fn owners_of_any_kind_are_taken_and_the_name_is_made_from_them() {
+    let text = wanted(|body| {
+        body["owner"]["apiVersion"] = json!("example.com/v1");
+        body["owner"]["kind"] = json!("Notebook");
+        body["ipus"] = json!(1_u64 << 31);
+    });
+    let wanted = body::read(text.to_string().as_bytes()).unwrap();
+    let again = body::object(wanted.clone());
+    assert_eq!(body::object(wanted).metadata.name, again.metadata.name);
+}

@@ -1,0 +1,256 @@
+//! Pure: reads the body of `POST /partitions` and makes the IPUPartition that it asks for.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::problem::{Fault, Kind, Problem, shown};
+use super::strict;
+use crate::api::ipupartition::{IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner};
+use crate::names;
+use crate::object_names::{is_label, is_subdomain};
+
+/// Rules of fields, for whoever writes one wrongly.
+const RULES: [(&str, &str); 11] = [
+    (
+        "name",
+        "a DNS subdomain: at most 253 small letters, digits, `-` and `.`, with a letter or digit at both ends of each part",
+    ),
+    (
+        "owner",
+        "an object with apiVersion, kind, namespace, name and uid",
+    ),
+    (
+        "owner.apiVersion",
+        "a group and a version, such as graphcore.ai/v1alpha1",
+    ),
+    (
+        "owner.kind",
+        "a kind, such as IPUJob: at most 63 letters and digits, with a letter first",
+    ),
+    (
+        "owner.namespace",
+        "the name of a namespace: at most 63 small letters, digits and `-`",
+    ),
+    (
+        "owner.name",
+        "the name of the owner: a DNS subdomain of at most 253 characters",
+    ),
+    (
+        "owner.uid",
+        "the UID of the owner: 1 to 128 letters, digits and `-`",
+    ),
+    ("slot", "a number from 0"),
+    ("ipus", "a power of two, as a number: 1, 2, 4, …"),
+    ("gcds", "a number from 1 to ipus"),
+    ("options.replicas", "a number from 1"),
+];
+
+/// The partition that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Wanted {
+    /// Name of the IPUPartition. Missing: made from owner and slot, so that asking again for the
+    /// same slot of the same owner meets the one that is there.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Whose partition it is. Owners of kinds that the operator does not know are never swept.
+    pub owner: PartitionOwner,
+    /// Which of the owner's partitions it is, from 0.
+    #[serde(default)]
+    pub slot: u32,
+    /// IPUs: a power of two.
+    #[schemars(range(min = 1))]
+    pub ipus: u32,
+    /// GCDs: how many Pods share the partition, from 1 to `ipus`.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1))]
+    pub gcds: u32,
+    /// What else is asked of the partition.
+    #[serde(default)]
+    pub options: PartitionOptions,
+}
+
+/// Reads a body; every part of it that breaks a rule is named.
+pub fn read(body: &[u8]) -> Result<Wanted, Problem> {
+    let malformed = |faults| Problem::of_request(Kind::Malformed, faults);
+    let value = strict::parse(body).map_err(|error| {
+        let text = String::from_utf8_lossy(body);
+        let rule = format!("a JSON object, but it does not parse: {error}");
+        malformed(vec![Fault::new("body", &text, &rule)])
+    })?;
+    let faults = wrong_keys(&value);
+    if !faults.is_empty() {
+        return Err(malformed(faults));
+    }
+    let wanted: Wanted = serde_path_to_error::deserialize(&value).map_err(|error| {
+        let path = error.path().to_string();
+        let found = at(&value, &path).map_or_else(String::new, Value::to_string);
+        let rule = rule(&path).map_or_else(|| error.inner().to_string(), str::to_owned);
+        malformed(vec![Fault::new(&path, &found, &rule)])
+    })?;
+    let faults = wrong_values(&wanted);
+    if faults.is_empty() {
+        Ok(wanted)
+    } else {
+        Err(malformed(faults))
+    }
+}
+
+/// The object that stands for what is wanted. It carries the finalizer from the start, which saves
+/// the proxy a write.
+pub fn object(wanted: Wanted) -> IPUPartition {
+    let name = wanted
+        .name
+        .unwrap_or_else(|| names::partition_object(&wanted.owner, wanted.slot));
+    let spec = IPUPartitionSpec {
+        owner: wanted.owner,
+        slot: wanted.slot,
+        ipus: wanted.ipus,
+        gcds: wanted.gcds,
+        options: wanted.options,
+        reset_generation: 0,
+    };
+    let mut partition = IPUPartition::new(&name, spec);
+    partition.metadata.finalizers = Some(vec![names::PARTITION_FINALIZER.to_owned()]);
+    partition
+}
+
+/// What is wrong with the name of an IPUPartition, if anything. A name goes into the path of a
+/// request to the API server, where `/` and `..` would mean something.
+pub fn wrong_name(name: &str) -> Option<Fault> {
+    (!is_subdomain(name)).then(|| fault("name", name))
+}
+
+/// The fault of a name that is no text.
+pub fn unreadable_name(text: &str) -> Fault {
+    fault("name", text)
+}
+
+/// Keys that are missing, and keys that mean nothing: a misspelt option would be lost silently.
+fn wrong_keys(value: &Value) -> Vec<Fault> {
+    let mut generator = SchemaSettings::draft2020_12()
+        .with(|settings| settings.inline_subschemas = true)
+        .into_generator();
+    let Value::Object(fields) = value else {
+        return vec![Fault::new("body", &value.to_string(), "a JSON object")];
+    };
+    let mut faults = wrong_keys_of::<Wanted>(fields, "", &mut generator);
+    if let Some(Value::Object(owner)) = fields.get("owner") {
+        faults.extend(wrong_keys_of::<PartitionOwner>(
+            owner,
+            "owner.",
+            &mut generator,
+        ));
+    }
+    if let Some(Value::Object(options)) = fields.get("options") {
+        faults.extend(wrong_keys_of::<PartitionOptions>(
+            options,
+            "options.",
+            &mut generator,
+        ));
+    }
+    faults
+}
+
+fn wrong_keys_of<T: JsonSchema>(
+    fields: &Map<String, Value>,
+    prefix: &str,
+    generator: &mut SchemaGenerator,
+) -> Vec<Fault> {
+    let schema: Schema = generator.subschema_for::<T>();
+    let known = schema.get("properties").and_then(Value::as_object);
+    let known: Vec<&str> = known
+        .into_iter()
+        .flat_map(Map::keys)
+        .map(String::as_str)
+        .collect();
+    let unknown = fields.keys().filter(|key| !known.contains(&key.as_str()));
+    let unknown = unknown.map(|key| {
+        let rule = format!("left out; known are {}", known.join(", "));
+        Fault::new(&format!("{prefix}{}", shown(key)), "unknown", &rule)
+    });
+    let required = schema.get("required").and_then(Value::as_array);
+    let required = required.into_iter().flatten().filter_map(Value::as_str);
+    let missing = required.filter(|key| !fields.contains_key(*key));
+    let missing = missing.map(|key| fault(&format!("{prefix}{key}"), "missing"));
+    missing.chain(unknown).collect()
+}
+
+fn wrong_values(wanted: &Wanted) -> Vec<Fault> {
+    let owner = &wanted.owner;
+    let name = wanted.name.as_deref();
+    let replicas = wanted.options.replicas;
+    // Where the IPUs are wrong already, nothing is said of the GCDs for their sake.
+    let are_few = wanted.gcds <= wanted.ipus || !wanted.ipus.is_power_of_two();
+    let are_gcds_good = wanted.gcds > 0 && are_few;
+    let checks = [
+        (
+            "name",
+            name.unwrap_or_default(),
+            name.is_none_or(is_subdomain),
+        ),
+        (
+            "owner.apiVersion",
+            owner.api_version.as_str(),
+            is_api_version(&owner.api_version),
+        ),
+        ("owner.kind", owner.kind.as_str(), is_kind(&owner.kind)),
+        (
+            "owner.namespace",
+            owner.namespace.as_str(),
+            is_label(&owner.namespace),
+        ),
+        ("owner.name", owner.name.as_str(), is_subdomain(&owner.name)),
+        ("owner.uid", owner.uid.as_str(), is_uid(&owner.uid)),
+        (
+            "ipus",
+            &wanted.ipus.to_string(),
+            wanted.ipus.is_power_of_two(),
+        ),
+        ("gcds", &wanted.gcds.to_string(), are_gcds_good),
+        ("options.replicas", "0", replicas != Some(0)),
+    ];
+    let broken = checks.into_iter().filter(|(_, _, holds)| !holds);
+    broken
+        .map(|(field, value, _)| fault(field, value))
+        .collect()
+}
+
+fn fault(field: &str, value: &str) -> Fault {
+    Fault::new(field, value, rule(field).unwrap_or("given"))
+}
+
+fn rule(field: &str) -> Option<&'static str> {
+    let mut rules = RULES.iter();
+    rules
+        .find(|(known, _)| *known == field)
+        .map(|(_, rule)| *rule)
+}
+
+/// The value at a path such as `owner.name`.
+fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(value, |value, key| value.get(key))
+}
+
+fn is_api_version(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((group, version)) => is_subdomain(group) && is_label(version),
+        None => is_label(text),
+    }
+}
+
+fn is_kind(text: &str) -> bool {
+    text.len() <= 63
+        && text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+fn is_uid(text: &str) -> bool {
+    let is_of_uids = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    (1..=128).contains(&text.len()) && text.bytes().all(is_of_uids)
+}
+
+fn one() -> u32 {
+    1
+}

@@ -1,0 +1,22 @@
+//! Holds the list of mutations to the code: each text is there, or nothing would be tried.
+
+use std::fs;
+
+use tests::mutations::MUTATIONS;
+
+use crate::sources::repository;
+
+#[test]
+fn every_mutation_still_finds_its_text_once() {
+    for mutation in MUTATIONS {
+        let text = fs::read_to_string(repository().join(mutation.file)).unwrap();
+        assert_eq!(
+            text.matches(mutation.text).count(),
+            1,
+            "`{}` wants to replace a text of {}; change tests/src/mutations.rs with it",
+            mutation.name,
+            mutation.file
+        );
+        assert_ne!(mutation.text, mutation.instead, "{}", mutation.name);
+    }
+}
