@@ -27,6 +27,7 @@ use crate::http::HttpError;
 use crate::lab::command::CommandError;
 use crate::lab::control_plane::ControlPlaneError;
 use crate::lab::kubeconfig::ClientError;
+use crate::lab::log_tail::LogTail;
 use crate::lab::settings::SettingsError;
 use crate::lab::tools::ToolsError;
 use crate::wait::WaitedTooLong;
@@ -76,6 +77,14 @@ pub enum LoadError {
     /// A process could not be started.
     #[error("failed to start {0}")]
     Start(&'static str, #[source] std::io::Error),
+    /// A program ended while it should have become ready.
+    #[error("{name} ended while it started; {log}")]
+    Ended {
+        /// Name of the program.
+        name: &'static str,
+        /// The end of its log.
+        log: LogTail,
+    },
     /// A V-IPU controller could not be simulated.
     #[error("failed to simulate a V-IPU controller")]
     Simulator(#[from] crate::simulator::StartError),

@@ -109,7 +109,7 @@ fn tell_decisions(decided: &[Decided]) {
 
 fn tell_many(many: &Many) {
     for (when, used) in [
-        ("before there is any", many.empty),
+        ("once the first is ready", many.one),
         ("once all are ready", many.ready),
         ("after a sweep", many.swept),
     ] {

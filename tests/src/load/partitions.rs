@@ -5,6 +5,7 @@ mod bare;
 mod decisions;
 mod proxy;
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 pub use bare::bare_partitions;
@@ -51,13 +52,13 @@ pub struct Calls {
     pub configs: u64,
 }
 
-/// What the proxy used without partitions, and with many.
+/// What the proxy used with one partition, and with many.
 #[derive(Clone, Copy, Debug)]
 pub struct Many {
     /// How many partitions.
     pub count: usize,
-    /// Before there was any.
-    pub empty: Consumption,
+    /// Once the first one was ready.
+    pub one: Consumption,
     /// Once all of them were ready.
     pub ready: Consumption,
     /// After a sweep of all of them.
@@ -97,9 +98,7 @@ pub async fn record_partitions(count: usize) -> Result<Recorded, LoadError> {
     let object = proxy.object_of(FIRST).await?;
     let writes = Writes::so_far(&proxy.client).await?;
     let calls = Calls::so_far(&proxy.simulators);
-    let all: Vec<Value> = (0..count)
-        .map(|number| wanted(&format!("notebook-{number}"), number))
-        .collect();
+    let all = notebooks(0..count);
     let begun = Instant::now();
     proxy.record(&all).await?;
     let took = begun.elapsed();
@@ -117,19 +116,17 @@ pub async fn record_partitions(count: usize) -> Result<Recorded, LoadError> {
     })
 }
 
-/// Measures what the proxy uses before and after `count` partitions are ready, and its sweep of them.
+/// Measures what the proxy uses with one and with `count` partitions, and its sweep of them.
 pub async fn many_partitions(count: usize) -> Result<Many, LoadError> {
     let proxy = Proxy::start(CONTROLLERS, ipus_for(count)).await?;
-    let empty = proxy.consumption()?;
-    let all: Vec<Value> = (0..count)
-        .map(|number| wanted(&format!("notebook-{number}"), number))
-        .collect();
-    proxy.record(&all).await?;
+    proxy.record(&[wanted(FIRST, 0)]).await?;
+    let one = proxy.consumption()?;
+    proxy.record(&notebooks(1..count)).await?;
     let ready = proxy.consumption()?;
     let sweep = proxy.once_swept(count).await?;
     Ok(Many {
         count,
-        empty,
+        one,
         ready,
         swept: proxy.consumption()?,
         sweep,
@@ -153,6 +150,12 @@ pub async fn queries(runs: usize) -> Result<Vec<Duration>, LoadError> {
 fn ipus_for(count: usize) -> u32 {
     let count = u32::try_from(count).unwrap_or(u32::MAX);
     count.saturating_add(1).saturating_mul(IPUS)
+}
+
+fn notebooks(numbers: Range<usize>) -> Vec<Value> {
+    numbers
+        .map(|number| wanted(&format!("notebook-{number}"), number))
+        .collect()
 }
 
 /// Partition `number`, of an owner whose kind nobody judges, on one controller after the other.

@@ -19,12 +19,13 @@ use crate::http;
 use crate::lab::command;
 use crate::lab::control_plane::{ControlPlane, free_ports};
 use crate::lab::keeper::{Keeper, Program};
+use crate::lab::log_tail::LogTail;
 use crate::lab::process::Process;
 use crate::lab::progress::Progress;
 use crate::lab::settings::Settings;
 use crate::lab::tools::Tools;
 use crate::simulator::{Options, Simulator};
-use crate::wait::{Seen, until};
+use crate::wait::{Seen, until, until_or_ended};
 
 /// Namespace and Helm release.
 pub(super) const RELEASE: &str = "ipu-operator";
@@ -34,6 +35,9 @@ pub(super) const FIRST: &str = "first-0";
 
 /// IPUs of the simulated V-IPU controller: two for each of more jobs than are ever submitted.
 const IPUS: u32 = 32_768;
+
+/// Lines that are shown of the log of a program that ended.
+const LINES: usize = 8;
 
 /// What the controller had used after a number of jobs.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +126,7 @@ impl Product {
         let programs = Keeper::start(programs).map_err(failed)?;
         let [_, probes, rest, _] = ports;
         for port in [probes, rest] {
-            once_ready(port).await?;
+            once_ready(port, &programs, scratch.path()).await?;
         }
         Ok(Self {
             programs,
@@ -243,15 +247,25 @@ pub(super) async fn labelled_node(client: &Client, label: &str) -> Result<(), Lo
     made.map(drop).map_err(api("make a node"))
 }
 
-/// Waits until the process with its readiness probe on this port is ready.
-pub(super) async fn once_ready(port: u16) -> Result<(), LoadError> {
+/// Waits until the one of these programs with its readiness probe on this port is ready.
+pub(super) async fn once_ready(
+    port: u16,
+    programs: &Keeper,
+    scratch: &Path,
+) -> Result<(), LoadError> {
     let url = format!("http://127.0.0.1:{port}/readyz");
+    let all_run = || match programs.first_dead() {
+        None => Ok(()),
+        Some(name) => Err(LoadError::Ended {
+            name,
+            log: LogTail::read(&log_of(name, scratch), LINES),
+        }),
+    };
     let what = format!("{url} to answer");
-    until(what, Duration::from_mins(1), async || {
-        http::request("GET", &url, "").await.map(Seen::Yes)
+    until_or_ended(what, Duration::from_mins(1), all_run, async || {
+        http::request("GET", &url, "").await.is_ok()
     })
-    .await?;
-    Ok(())
+    .await?
 }
 
 /// What one of these programs has used so far.

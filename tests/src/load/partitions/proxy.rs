@@ -1,8 +1,9 @@
 //! The vipu-proxy alone: its process on an API server without the chart, and simulated controllers.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
@@ -28,6 +29,9 @@ use crate::wait::{Seen, WaitedTooLong, until};
 /// Name of the process.
 const NAME: &str = "vipu-proxy";
 
+/// How often it is tried anew when another process takes one of the chosen ports.
+const TRIES: usize = 3;
+
 /// The process, and what it needs.
 pub(super) struct Proxy {
     // Fields drop in this order: the program ends before what it talks to.
@@ -50,18 +54,14 @@ impl Proxy {
             labelled_node(&client, &label(index)).await?;
         }
         install(&client, &simulators).await?;
-        let failed = |source| LoadError::Start("the vipu-proxy", source);
-        let [port, secure] = free_ports().map_err(failed)?;
         let scratch = tempfile::tempdir().map_err(failed)?;
-        let args = [
-            format!("--port={port}"),
-            format!("--secure-port={secure}"),
-            "--log-format=json".to_owned(),
-            "--log-level=info,ipu_operator::partition::sweep=debug".to_owned(),
-        ];
-        let program = program(NAME, &args, &settings, &plane, scratch.path());
-        let programs = Keeper::start(vec![program]).map_err(failed)?;
-        once_ready(port).await?;
+        let mut tries = 1;
+        let (programs, port) = loop {
+            match start(&settings, &plane, scratch.path()).await {
+                Err(LoadError::Ended { .. }) if tries < TRIES => tries += 1,
+                result => break result?,
+            }
+        };
         Ok(Self {
             programs,
             client,
@@ -103,11 +103,17 @@ impl Proxy {
 
     /// How long a sweep took that found so many partitions, once there was one.
     pub(super) async fn once_swept(&self, partitions: usize) -> Result<Duration, LoadError> {
+        let no_log = |error| LoadError::Missing(format!("{}: {error}", self.log.display()));
+        let mut log = File::open(&self.log).map_err(no_log)?;
+        let (mut unread, mut last) = (Vec::new(), None);
         let what = format!("a sweep of {partitions} partitions");
         let took = until(what, PATIENCE, async || {
-            let log = fs::read_to_string(&self.log)?;
-            let mut sweeps = log.lines().rev().filter_map(swept);
-            let last = sweeps.next();
+            // The log of many partitions is long, and is read once. Its last line may be half written.
+            log.read_to_end(&mut unread)?;
+            let whole = unread.iter().rposition(|byte| *byte == b'\n');
+            let lines: Vec<u8> = unread.drain(..whole.map_or(0, |end| end + 1)).collect();
+            let mut sweeps = lines.split(|byte| *byte == b'\n').filter_map(swept);
+            last = sweeps.next_back().or(last);
             Ok::<_, std::io::Error>(match last {
                 Some((found, took)) if found == partitions => Seen::Yes(took),
                 other => Seen::NotYet(format!("{other:?}")),
@@ -168,6 +174,29 @@ impl Proxy {
         })?;
         Ok(())
     }
+}
+
+/// Starts the process on free ports, and waits until it is ready. Answers its port without TLS.
+async fn start(
+    settings: &Settings,
+    plane: &ControlPlane,
+    scratch: &Path,
+) -> Result<(Keeper, u16), LoadError> {
+    let [port, secure] = free_ports().map_err(failed)?;
+    let args = [
+        format!("--port={port}"),
+        format!("--secure-port={secure}"),
+        "--log-format=json".to_owned(),
+        "--log-level=info,ipu_operator::partition::sweep=debug".to_owned(),
+    ];
+    let program = program(NAME, &args, settings, plane, scratch);
+    let programs = Keeper::start(vec![program]).map_err(failed)?;
+    once_ready(port, &programs, scratch).await?;
+    Ok((programs, port))
+}
+
+fn failed(source: std::io::Error) -> LoadError {
+    LoadError::Start("the vipu-proxy", source)
 }
 
 /// An API server that serves IPUPartitions, and a client of it.
@@ -240,16 +269,14 @@ async fn install(client: &Client, simulators: &[Simulator]) -> Result<(), LoadEr
 
 /// How many partitions a sweep found on controllers, and how long it took, where a line of the log
 /// tells of one.
-fn swept(line: &str) -> Option<(usize, Duration)> {
-    let line: Value = serde_json::from_str(line).ok()?;
+fn swept(line: &[u8]) -> Option<(usize, Duration)> {
+    let line: Value = serde_json::from_slice(line).ok()?;
     if line["message"] != "swept" {
         return None;
     }
     let found = usize::try_from(line["partitions"].as_u64()?).ok()?;
-    Some((
-        found,
-        Duration::try_from_secs_f64(line["seconds"].as_f64()?).ok()?,
-    ))
+    let took = Duration::try_from_secs_f64(line["seconds"].as_f64()?).ok()?;
+    Some((found, took))
 }
 
 #[cfg(test)]
@@ -259,9 +286,9 @@ mod tests {
     #[test]
     fn a_sweep_is_found_in_the_log() {
         let line =
-            r#"{"level":"DEBUG","message":"swept","objects":7,"partitions":7,"seconds":0.25}"#;
+            br#"{"level":"DEBUG","message":"swept","objects":7,"partitions":7,"seconds":0.25}"#;
         assert_eq!(swept(line), Some((7, Duration::from_millis(250))));
-        assert_eq!(swept(r#"{"message":"starting"}"#), None);
-        assert_eq!(swept("not JSON"), None);
+        assert_eq!(swept(br#"{"message":"starting"}"#), None);
+        assert_eq!(swept(b"not JSON"), None);
     }
 }
