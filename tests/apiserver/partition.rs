@@ -4,6 +4,7 @@ mod drain;
 mod edited;
 mod faults;
 pub(crate) mod install;
+mod killed;
 mod leftovers;
 mod line;
 mod list;

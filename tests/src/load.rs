@@ -1,11 +1,12 @@
-//! Loads a real API server with jobs of one launcher and two workers, and measures what serves them:
-//! how fast, with how many writes, and with how much memory and CPU.
+//! Loads a real API server with jobs of one launcher and two workers, or with partitions alone, and
+//! measures what serves them: how fast, with how many writes, and with how much memory and CPU.
 
 mod api_writes;
 mod bare;
 mod consumption;
 mod fake_node;
 mod mpi_operator;
+mod partitions;
 mod product;
 mod submit;
 
@@ -16,12 +17,17 @@ pub use api_writes::Writes;
 pub use bare::bare_loop;
 pub use consumption::Consumption;
 pub use mpi_operator::mpi_operator;
+pub use partitions::{
+    Decided, Many, Recorded, bare_partitions, decisions, many_partitions, queries,
+    record_partitions,
+};
 pub use product::{Sizes, ipu_operator, sizes};
 
 use crate::http::HttpError;
 use crate::lab::command::CommandError;
 use crate::lab::control_plane::ControlPlaneError;
 use crate::lab::kubeconfig::ClientError;
+use crate::lab::log_tail::LogTail;
 use crate::lab::settings::SettingsError;
 use crate::lab::tools::ToolsError;
 use crate::wait::WaitedTooLong;
@@ -71,9 +77,23 @@ pub enum LoadError {
     /// A process could not be started.
     #[error("failed to start {0}")]
     Start(&'static str, #[source] std::io::Error),
+    /// A program ended while it should have become ready.
+    #[error("{name} ended while it started; {log}")]
+    Ended {
+        /// Name of the program.
+        name: &'static str,
+        /// The end of its log.
+        log: LogTail,
+    },
     /// A V-IPU controller could not be simulated.
     #[error("failed to simulate a V-IPU controller")]
     Simulator(#[from] crate::simulator::StartError),
+    /// A V-IPU controller could not be called.
+    #[error("failed to call a V-IPU controller")]
+    Vipu(#[from] ipu_operator::vipu::VipuError),
+    /// The placement guest could not be loaded.
+    #[error("failed to load the placement guest; `make dist` builds it")]
+    Guest(#[from] ipu_operator::wasm::OpenError),
     /// A probe did not answer.
     #[error(transparent)]
     Http(#[from] HttpError),
@@ -88,23 +108,23 @@ pub enum LoadError {
 /// What one load showed.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// Jobs that were submitted.
-    pub jobs: usize,
-    /// From the first submission until all Pods existed.
+    /// How many were submitted: jobs, or partitions.
+    pub count: usize,
+    /// From the first submission until all Pods existed, or all partitions were ready.
     pub took: Duration,
     /// Writes to the API server by all but the user and the kubelet, by what was written.
     pub writes: BTreeMap<String, u64>,
 }
 
 impl Load {
-    /// Jobs per second.
+    /// How many per second.
     pub fn rate(&self) -> f64 {
-        self.took.as_secs_f64().recip() * as_figure(self.jobs as u64)
+        self.took.as_secs_f64().recip() * as_figure(self.count as u64)
     }
 
-    /// A count of all jobs, for each of them.
-    pub fn of_each(&self, count: u64) -> f64 {
-        as_figure(count) / as_figure(self.jobs as u64)
+    /// A count over all of them, for each.
+    pub fn of_each(&self, total: u64) -> f64 {
+        as_figure(total) / as_figure(self.count as u64)
     }
 }
 

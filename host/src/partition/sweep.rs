@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
@@ -94,6 +94,7 @@ async fn sweep(
     suspects: &BTreeMap<Place, Timestamp>,
     grace: Duration,
 ) -> Result<BTreeMap<Place, Timestamp>, SweepError> {
+    let began = Instant::now();
     // Listed before the IPUPartitions are: `orphans::tell` says why.
     let found = partitions_on_controllers(context).await;
     let listed = list(context).await?;
@@ -113,6 +114,14 @@ async fn sweep(
     );
     for place in &told.due {
         remove(context, place, &found[place]).await?;
+    }
+    let (objects, partitions) = (listed.readable.len(), places.len());
+    let (suspects, due) = (told.suspects.len(), told.due.len());
+    let seconds = began.elapsed().as_secs_f64();
+    if suspects == 0 {
+        tracing::debug!(objects, partitions, seconds, "swept");
+    } else {
+        tracing::info!(objects, partitions, suspects, due, seconds, "swept");
     }
     Ok(told.suspects)
 }

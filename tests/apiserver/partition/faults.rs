@@ -2,7 +2,7 @@
 
 use ipu_operator::api::ipupartition::{AttemptOutcome, PartitionPhase};
 use tests::simulator::codes::CodeName;
-use tests::simulator::faults::{Fail, LostReply, Method, Order};
+use tests::simulator::faults::{Fail, Lie, LostReply, Method, Order};
 
 use super::scene::{Scene, controller, id};
 
@@ -97,6 +97,27 @@ async fn a_controller_that_refuses_or_breaks_is_passed_over() {
     let ready = scene.once_in(&wanted, PartitionPhase::Ready).await;
     assert_eq!(controller(&ready), scene.pods[2].address.to_string());
     assert_eq!(scene.ids(), [vec![], vec![], vec![id(&ready)]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_of_another_size_than_asked_is_given_back_and_made_elsewhere() {
+    let scene = Scene::start(&[16, 16]).await;
+    scene.pods[0].server.order(Order {
+        lie: Some(Lie::HalfTheSize),
+        ..Order::on(Method::CreatePartition)
+    });
+    let wanted = scene.want("wanted", 4).await;
+    let ready = scene.once_in(&wanted, PartitionPhase::Ready).await;
+    assert_eq!(controller(&ready), scene.pods[1].address.to_string());
+    let misfit = &ready.status.as_ref().unwrap().attempts[0];
+    assert_eq!(misfit.controller.name, scene.pods[0].address.to_string());
+    assert_eq!(misfit.outcome, AttemptOutcome::Refused);
+    let reason = misfit.reason.as_deref().unwrap();
+    assert!(
+        reason.contains("made with 2 IPUs for GCD 0, 4 were asked"),
+        "{reason}"
+    );
+    assert_eq!(scene.ids(), [vec![], vec![id(&ready)]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -49,7 +49,7 @@ async fn race(jobs: usize) -> anyhow::Result<()> {
 fn tell(who: &str, load: &Load) {
     println!(
         "{who}: {} jobs in {:.1} s, {:.1} jobs/s",
-        load.jobs,
+        load.count,
         load.took.as_secs_f64(),
         load.rate()
     );

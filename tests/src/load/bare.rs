@@ -16,8 +16,8 @@ use super::submit::{jobs, once_served};
 use super::{Load, LoadError, PATIENCE, api};
 use crate::lab::control_plane::ControlPlane;
 
-/// How many jobs may be written at the same time: the best of these counts.
-const AT_ONCE: [usize; 4] = [8, 16, 32, 64];
+/// How many jobs, or partitions, may be written at the same time: the best of these counts.
+pub(super) const AT_ONCE: [usize; 4] = [8, 16, 32, 64];
 
 /// Writes the objects of `count` jobs, each made like `objects`, and as many updates of each as the
 /// operator made in `like`. Answers the fastest way.
@@ -46,7 +46,7 @@ pub async fn bare_loop(
             .await?;
         node.once_made(3 * count * (round + 1), PATIENCE).await?;
         let load = Load {
-            jobs: count,
+            count,
             took: begun.elapsed(),
             writes: BTreeMap::new(),
         };
@@ -58,8 +58,9 @@ pub async fn bare_loop(
     best.ok_or_else(|| LoadError::Missing("the bare loop did not run".to_owned()))
 }
 
-/// Makes the objects of one job under a new name, then updates them as the operator does.
-async fn write_one(
+/// Makes the objects of one job, or one partition, under a new name, then updates them as the operator
+/// does.
+pub(super) async fn write_one(
     client: &Client,
     objects: &[Value],
     like: &Load,
@@ -85,10 +86,10 @@ async fn write_one(
         let mut of_kind = made.iter_mut();
         let Some((status, object)) = of_kind.find(|(_, object)| is_of(object, resource)) else {
             return Err(LoadError::Missing(format!(
-                "no object of a job is one of {resource}"
+                "none of the objects is one of {resource}"
             )));
         };
-        let each = (count + like.jobs as u64 / 2) / like.jobs as u64;
+        let each = (count + like.count as u64 / 2) / like.count as u64;
         for number in 0..each {
             *object = match (verb, part) {
                 ("PUT", "status") => replace_status(client, object, status, number).await?,
@@ -166,7 +167,11 @@ fn api_of(client: &Client, object: &DynamicObject) -> Result<Api<DynamicObject>,
     Ok(Api::all_with(client.clone(), &ApiResource::from_gvk(&kind)))
 }
 
-async fn define(client: &Client, definition: &CustomResourceDefinition) -> Result<(), LoadError> {
+/// Makes a CRD, and waits until its kind is served.
+pub(super) async fn define(
+    client: &Client,
+    definition: &CustomResourceDefinition,
+) -> Result<(), LoadError> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let made = definitions.create(&PostParams::default(), definition).await;
     made.map_err(api("make a CRD"))?;

@@ -69,7 +69,7 @@ pub async fn mpi_operator(count: usize) -> Result<Load, LoadError> {
     let others = ["POST mpijobs", "PATCH pods/status"];
     let writes = Writes::so_far(&client).await?.since(&before, &others);
     Ok(Load {
-        jobs: count,
+        count,
         took,
         writes,
     })

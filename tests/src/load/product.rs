@@ -1,5 +1,6 @@
 //! The IPU Operator under load: its own programs and its chart, on an API server without nodes.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -18,21 +19,25 @@ use crate::http;
 use crate::lab::command;
 use crate::lab::control_plane::{ControlPlane, free_ports};
 use crate::lab::keeper::{Keeper, Program};
+use crate::lab::log_tail::LogTail;
 use crate::lab::process::Process;
 use crate::lab::progress::Progress;
 use crate::lab::settings::Settings;
 use crate::lab::tools::Tools;
 use crate::simulator::{Options, Simulator};
-use crate::wait::{Seen, until};
+use crate::wait::{Seen, until, until_or_ended};
 
 /// Namespace and Helm release.
-const RELEASE: &str = "ipu-operator";
+pub(super) const RELEASE: &str = "ipu-operator";
 
-/// Name of the job whose objects are shown to others.
+/// Name of the job, or of the partition's owner, whose objects are shown to others.
 pub(super) const FIRST: &str = "first-0";
 
 /// IPUs of the simulated V-IPU controller: two for each of more jobs than are ever submitted.
 const IPUS: u32 = 32_768;
+
+/// Lines that are shown of the log of a program that ended.
+const LINES: usize = 8;
 
 /// What the controller had used after a number of jobs.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +75,7 @@ pub async fn ipu_operator(count: usize) -> Result<(Load, Vec<Value>), LoadError>
         .await?
         .since(&before, &others);
     let load = Load {
-        jobs: count,
+        count,
         took,
         writes,
     };
@@ -115,18 +120,13 @@ impl Product {
         let ports = free_ports().map_err(failed)?;
         let controllers = format!("{}:ipunode=pod1", simulator.address);
         install(&settings, &tools, &plane, ports, &controllers)?;
-        labelled_node(&client).await?;
+        labelled_node(&client, "pod1").await?;
         let scratch = tempfile::tempdir().map_err(failed)?;
         let programs = programs(&settings, &plane, ports, scratch.path());
         let programs = Keeper::start(programs).map_err(failed)?;
         let [_, probes, rest, _] = ports;
         for port in [probes, rest] {
-            let url = format!("http://127.0.0.1:{port}/readyz");
-            let what = format!("{url} to answer");
-            until(what, Duration::from_mins(1), async || {
-                http::request("GET", &url, "").await.map(Seen::Yes)
-            })
-            .await?;
+            once_ready(port, &programs, scratch.path()).await?;
         }
         Ok(Self {
             programs,
@@ -198,9 +198,7 @@ impl Product {
     }
 
     fn consumption(&self) -> Result<Consumption, LoadError> {
-        let controller: Option<Process> = self.programs.process("controller");
-        let ended = || LoadError::Missing("the controller has ended".to_owned());
-        Consumption::of(controller.ok_or_else(ended)?)
+        consumption(&self.programs, "controller")
     }
 }
 
@@ -234,12 +232,12 @@ fn install(
     })
 }
 
-/// A node that carries the label of the simulated controller.
-async fn labelled_node(client: &Client) -> Result<(), LoadError> {
+/// A node of its own name that carries the label `ipunode=<label>` of a simulated controller.
+pub(super) async fn labelled_node(client: &Client, label: &str) -> Result<(), LoadError> {
     let node = Node {
         metadata: ObjectMeta {
-            name: Some("node".to_owned()),
-            labels: Some([("ipunode".to_owned(), "pod1".to_owned())].into()),
+            name: Some(format!("node-of-{label}")),
+            labels: Some([("ipunode".to_owned(), label.to_owned())].into()),
             ..ObjectMeta::default()
         },
         ..Node::default()
@@ -249,51 +247,86 @@ async fn labelled_node(client: &Client) -> Result<(), LoadError> {
     made.map(drop).map_err(api("make a node"))
 }
 
+/// Waits until the one of these programs with its readiness probe on this port is ready.
+pub(super) async fn once_ready(
+    port: u16,
+    programs: &Keeper,
+    scratch: &Path,
+) -> Result<(), LoadError> {
+    let url = format!("http://127.0.0.1:{port}/readyz");
+    let all_run = || match programs.first_dead() {
+        None => Ok(()),
+        Some(name) => Err(LoadError::Ended {
+            name,
+            log: LogTail::read(&log_of(name, scratch), LINES),
+        }),
+    };
+    let what = format!("{url} to answer");
+    until_or_ended(what, Duration::from_mins(1), all_run, async || {
+        http::request("GET", &url, "").await.is_ok()
+    })
+    .await?
+}
+
+/// What one of these programs has used so far.
+pub(super) fn consumption(programs: &Keeper, name: &str) -> Result<Consumption, LoadError> {
+    let process: Option<Process> = programs.process(name);
+    let ended = || LoadError::Missing(format!("the {name} has ended"));
+    Consumption::of(process.ok_or_else(ended)?)
+}
+
 fn programs(
     settings: &Settings,
     plane: &ControlPlane,
     [webhooks, probes, rest, secure]: [u16; 4],
-    scratch: &std::path::Path,
+    scratch: &Path,
 ) -> Vec<Program> {
-    let dist = settings.checkout.join("dist");
-    let cache = format!("--compile-cache-dir={}", scratch.join("compiled").display());
-    let guests = format!("--guests-dir={}", dist.join("guests").display());
-    let program = |name: &'static str, args: &[String]| {
-        let common = [
-            name.to_owned(),
-            format!("--namespace={RELEASE}"),
-            guests.clone(),
-            cache.clone(),
-        ];
-        Program {
-            name,
-            path: dist.join("ipu-operator"),
-            args: common.iter().chain(args).cloned().collect(),
-            env: vec![
-                ("KUBECONFIG", plane.kubeconfig().into()),
-                // As in the chart.
-                (
-                    "_RJEM_MALLOC_CONF",
-                    "narenas:1,dirty_decay_ms:1000,muzzy_decay_ms:0".into(),
-                ),
-            ],
-            log: scratch.join(format!("{name}.log")),
-        }
-    };
+    let controller = [
+        format!("--webhook-port={webhooks}"),
+        format!("--probe-port={probes}"),
+        "--launcher-image=example.org/ipu-operator:1".to_owned(),
+    ];
+    let proxy = [format!("--port={rest}"), format!("--secure-port={secure}")];
     vec![
-        program(
-            "controller",
-            &[
-                format!("--webhook-port={webhooks}"),
-                format!("--probe-port={probes}"),
-                "--launcher-image=example.org/ipu-operator:1".to_owned(),
-            ],
-        ),
-        program(
-            "vipu-proxy",
-            &[format!("--port={rest}"), format!("--secure-port={secure}")],
-        ),
+        program("controller", &controller, settings, plane, scratch),
+        program("vipu-proxy", &proxy, settings, plane, scratch),
     ]
+}
+
+/// One of the operator's processes as the chart starts it, with these options besides.
+pub(super) fn program(
+    name: &'static str,
+    args: &[String],
+    settings: &Settings,
+    plane: &ControlPlane,
+    scratch: &Path,
+) -> Program {
+    let dist = settings.checkout.join("dist");
+    let common = [
+        name.to_owned(),
+        format!("--namespace={RELEASE}"),
+        format!("--guests-dir={}", dist.join("guests").display()),
+        format!("--compile-cache-dir={}", scratch.join("compiled").display()),
+    ];
+    Program {
+        name,
+        path: dist.join("ipu-operator"),
+        args: common.iter().chain(args).cloned().collect(),
+        env: vec![
+            ("KUBECONFIG", plane.kubeconfig().into()),
+            // As in the chart.
+            (
+                "_RJEM_MALLOC_CONF",
+                "narenas:1,dirty_decay_ms:1000,muzzy_decay_ms:0".into(),
+            ),
+        ],
+        log: log_of(name, scratch),
+    }
+}
+
+/// Where a process started by [`program`] writes its log.
+pub(super) fn log_of(name: &str, scratch: &Path) -> PathBuf {
+    scratch.join(format!("{name}.log"))
 }
 
 fn job(name: &str) -> Value {

@@ -280,6 +280,19 @@ impl Pod {
         Ok(())
     }
 
+    /// Ends all work that is under way, however long it would have taken.
+    pub fn finish(&mut self, now: Timestamp) {
+        for partition in self.partitions.values_mut() {
+            match &mut partition.stage {
+                Stage::Creating(until) | Stage::Resetting(until) | Stage::Removing(until) => {
+                    *until = now;
+                }
+                Stage::Active | Stage::Failed => {}
+            }
+        }
+        self.settle(now);
+    }
+
     /// Ends all work whose time has come.
     fn settle(&mut self, now: Timestamp) {
         for partition in self.partitions.values_mut() {

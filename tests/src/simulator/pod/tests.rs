@@ -49,6 +49,18 @@ fn a_partition_forms_works_is_reset_and_goes() {
 }
 
 #[test]
+fn work_that_is_under_way_can_be_ended_at_once() {
+    let mut pod = pod();
+    for id in ["formed", "removed"] {
+        pod.create(&wanted(id, 4), None, at(0)).unwrap();
+    }
+    pod.remove("removed", false, at(1)).unwrap();
+    pod.finish(at(2));
+    assert_eq!(stage(&mut pod, "formed", 2), Stage::Active);
+    assert_eq!(pod.room(at(2)), (12, 8));
+}
+
+#[test]
 fn each_broken_rule_is_named() {
     type Change = fn(&mut Wanted);
     let table: [(Change, &str); 9] = [

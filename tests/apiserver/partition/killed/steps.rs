@@ -1,0 +1,222 @@
+//! The steps at which the proxy is killed, and what holds it there.
+
+use ipu_operator::api::ipupartition::{AttemptOutcome, PartitionPhase};
+use tests::simulator::faults::{Down, LostReply, Method, Order};
+use tests::simulator::pod::Stage;
+
+use super::{Arrival, Case, Life, Sight, Work};
+
+/// Longer than any test, in milliseconds.
+pub(super) const ENDLESS: u64 = 3_600_000;
+
+/// Every step, in the order of a partition's life.
+pub(super) fn all() -> Vec<Case> {
+    let steps = [making(), resetting(), removing()];
+    steps.into_iter().flatten().collect()
+}
+
+/// A life in which nothing goes wrong but its end.
+fn life(has_come: fn(&Sight) -> bool) -> Life {
+    Life {
+        faults: Vec::new(),
+        is_endless: false,
+        has_come,
+    }
+}
+
+/// A life in which calls of this method do not arrive.
+fn unheard(methods: &[Method], has_come: fn(&Sight) -> bool) -> Life {
+    let slow = |method: &Method| Order {
+        slow_ms: Some(ENDLESS),
+        ..Order::on(*method)
+    };
+    Life {
+        faults: methods.iter().map(slow).collect(),
+        ..life(has_come)
+    }
+}
+
+/// A life in which calls of this method are carried out, and no reply comes.
+fn unanswered(method: Method, has_come: fn(&Sight) -> bool) -> Life {
+    let hang = Order {
+        lose_reply: Some(LostReply::Hang),
+        ..Order::on(method)
+    };
+    Life {
+        faults: vec![hang],
+        ..life(has_come)
+    }
+}
+
+/// A life in which the first controller does not come to an end with anything.
+fn endless(has_come: fn(&Sight) -> bool) -> Life {
+    Life {
+        is_endless: true,
+        ..life(has_come)
+    }
+}
+
+/// A life in which the first controller is down.
+fn without_controller(has_come: fn(&Sight) -> bool) -> Life {
+    let down = Order {
+        down: Some(Down::Refuse),
+        ..Order::default()
+    };
+    Life {
+        faults: vec![down],
+        ..life(has_come)
+    }
+}
+
+fn making() -> Vec<Case> {
+    use Method::{CreatePartition, GetPartitionStatus, ListIPUAttributes};
+    let case = |step, lives, arrival, creates| Case {
+        step,
+        work: Work::Make,
+        lives,
+        arrival,
+        creates,
+    };
+    let asked = |sight: &Sight| sight.under_way(CreatePartition) == 1;
+    vec![
+        case(
+            "the finalizer is on, and a controller is being looked for",
+            vec![unheard(&[ListIPUAttributes], |sight| {
+                sight.has_finalizer() && sight.under_way(ListIPUAttributes) > 0
+            })],
+            Arrival::Never,
+            1,
+        ),
+        case(
+            "the intent is recorded, and the create arrives before the restart",
+            vec![unheard(&[CreatePartition], asked)],
+            Arrival::Down,
+            1,
+        ),
+        case(
+            "the intent is recorded, and the create arrives long after the restart",
+            vec![unheard(&[CreatePartition], asked)],
+            Arrival::Late,
+            2,
+        ),
+        case(
+            "it is created, the reply is lost, and another is made while that controller is down",
+            vec![
+                unanswered(CreatePartition, |sight| sight.lost(CreatePartition) == 1),
+                without_controller(|sight| {
+                    sight.status().phase == PartitionPhase::Ready
+                        && sight.attempts(AttemptOutcome::Unknown) == 1
+                }),
+            ],
+            Arrival::Never,
+            2,
+        ),
+        case(
+            "it forms, and again after that was noted",
+            vec![
+                endless(|sight| sight.stand(|stage| matches!(stage, Stage::Creating(_))) == 1),
+                endless(|sight| sight.attempts(AttemptOutcome::Created) == 1),
+            ],
+            Arrival::Never,
+            1,
+        ),
+        case(
+            "it is ready, and that was just written",
+            vec![life(|sight| sight.status().phase == PartitionPhase::Ready)],
+            Arrival::Never,
+            1,
+        ),
+        case(
+            "again, while it asks what became of the create",
+            vec![
+                unheard(&[CreatePartition, GetPartitionStatus], asked),
+                unheard(&[CreatePartition, GetPartitionStatus], |sight| {
+                    sight.under_way(GetPartitionStatus) == 1
+                }),
+            ],
+            Arrival::Late,
+            2,
+        ),
+        case(
+            "again, while the second create is under way, and both arrive late",
+            vec![
+                unheard(&[CreatePartition], asked),
+                unheard(&[CreatePartition], asked),
+            ],
+            Arrival::Late,
+            3,
+        ),
+    ]
+}
+
+fn resetting() -> Vec<Case> {
+    use Method::ResetPartition;
+    let case = |step, life, arrival| Case {
+        step,
+        work: Work::Reset,
+        lives: vec![life],
+        arrival,
+        // Whether it was reset is not known, so that another takes its place.
+        creates: 2,
+    };
+    let asked = |sight: &Sight| sight.under_way(ResetPartition) == 1;
+    vec![
+        case(
+            "the reset is recorded, and arrives before the restart",
+            unheard(&[ResetPartition], asked),
+            Arrival::Down,
+        ),
+        case(
+            "the reset is recorded, and arrives long after the restart",
+            unheard(&[ResetPartition], asked),
+            Arrival::Late,
+        ),
+        case(
+            "the reset is done and not noted",
+            unanswered(ResetPartition, |sight| sight.lost(ResetPartition) == 1),
+            Arrival::Never,
+        ),
+    ]
+}
+
+fn removing() -> Vec<Case> {
+    use Method::RemovePartition;
+    let case = |step, lives, arrival| Case {
+        step,
+        work: Work::Remove,
+        lives,
+        arrival,
+        creates: 1,
+    };
+    let asked = |sight: &Sight| sight.under_way(RemovePartition) == 1;
+    let begun = |sight: &Sight| sight.stand(|stage| matches!(stage, Stage::Removing(_))) == 1;
+    vec![
+        case(
+            "the removal is asked for, and arrives before the restart",
+            vec![unheard(&[RemovePartition], asked)],
+            Arrival::Down,
+        ),
+        case(
+            "the removal is asked for, and arrives long after the restart",
+            vec![unheard(&[RemovePartition], asked)],
+            Arrival::Late,
+        ),
+        case(
+            "it is being removed, and again while that is waited for",
+            vec![
+                endless(begun),
+                endless(|sight| sight.says("removes partition")),
+            ],
+            Arrival::Never,
+        ),
+        case(
+            "it is removed, and the finalizer is still on",
+            vec![unanswered(RemovePartition, |sight| {
+                sight.lost(RemovePartition) == 1
+                    && sight.stand(|_| true) == 0
+                    && sight.has_finalizer()
+            })],
+            Arrival::Never,
+        ),
+    ]
+}

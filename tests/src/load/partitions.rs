@@ -1,0 +1,177 @@
+//! The vipu-proxy under load: partitions that are asked for and recorded, what it uses with many of
+//! them, and how long its decisions take.
+
+mod bare;
+mod decisions;
+mod proxy;
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+pub use bare::bare_partitions;
+pub use decisions::{Decided, decisions};
+use serde_json::{Value, json};
+
+use self::proxy::Proxy;
+use super::api_writes::Writes;
+use super::consumption::Consumption;
+use super::product::FIRST;
+use super::{Load, LoadError};
+use crate::simulator::Simulator;
+use crate::simulator::faults::Method;
+
+/// Simulated V-IPU controllers over which the partitions are spread.
+const CONTROLLERS: usize = 4;
+
+/// IPUs of each partition.
+const IPUS: u32 = 2;
+
+/// Simulated V-IPU controllers behind which `/query` is asked.
+const ASKED_CONTROLLERS: usize = 16;
+
+/// How the partitions of one load were made.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// How fast, and with which writes.
+    pub load: Load,
+    /// With which calls of the V-IPU controllers.
+    pub calls: Calls,
+    /// One of the objects, for others to write the same.
+    pub object: Value,
+}
+
+/// How often the V-IPU controllers were called for all partitions. Their inventories, which are read
+/// now and then for all partitions together, are left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// CreatePartition.
+    pub creates: u64,
+    /// GetPartitionStatus.
+    pub statuses: u64,
+    /// GetPartitionIpuofConfig.
+    pub configs: u64,
+}
+
+/// What the proxy used with one partition, and with many.
+#[derive(Clone, Copy, Debug)]
+pub struct Many {
+    /// How many partitions.
+    pub count: usize,
+    /// Once the first one was ready.
+    pub one: Consumption,
+    /// Once all of them were ready.
+    pub ready: Consumption,
+    /// After a sweep of all of them.
+    pub swept: Consumption,
+    /// How long that sweep took.
+    pub sweep: Duration,
+}
+
+impl Calls {
+    /// All that these controllers were asked so far.
+    fn so_far(simulators: &[Simulator]) -> Self {
+        let mut calls = Calls::default();
+        for call in simulators.iter().flat_map(|one| one.server.calls(0)) {
+            match call.method {
+                Method::CreatePartition => calls.creates += 1,
+                Method::GetPartitionStatus => calls.statuses += 1,
+                Method::GetPartitionIpuofConfig => calls.configs += 1,
+                _ => {}
+            }
+        }
+        calls
+    }
+
+    fn since(self, before: Self) -> Self {
+        Calls {
+            creates: self.creates - before.creates,
+            statuses: self.statuses - before.statuses,
+            configs: self.configs - before.configs,
+        }
+    }
+}
+
+/// Measures partitions from the first request until all of them are ready.
+pub async fn record_partitions(count: usize) -> Result<Recorded, LoadError> {
+    let proxy = Proxy::start(CONTROLLERS, ipus_for(count)).await?;
+    proxy.record(&[wanted(FIRST, 0)]).await?;
+    let object = proxy.object_of(FIRST).await?;
+    let writes = Writes::so_far(&proxy.client).await?;
+    let calls = Calls::so_far(&proxy.simulators);
+    let all = notebooks(0..count);
+    let begun = Instant::now();
+    proxy.record(&all).await?;
+    let took = begun.elapsed();
+    // Besides the user's, the summary for people: one ConfigMap for all partitions.
+    let others = ["POST ipupartitions", "PATCH configmaps"];
+    let writes = Writes::so_far(&proxy.client).await?.since(&writes, &others);
+    Ok(Recorded {
+        load: Load {
+            count,
+            took,
+            writes,
+        },
+        calls: Calls::so_far(&proxy.simulators).since(calls),
+        object,
+    })
+}
+
+/// Measures what the proxy uses with one and with `count` partitions, and its sweep of them.
+pub async fn many_partitions(count: usize) -> Result<Many, LoadError> {
+    let proxy = Proxy::start(CONTROLLERS, ipus_for(count)).await?;
+    proxy.record(&[wanted(FIRST, 0)]).await?;
+    let one = proxy.consumption()?;
+    proxy.record(&notebooks(1..count)).await?;
+    let ready = proxy.consumption()?;
+    let sweep = proxy.once_swept(count).await?;
+    Ok(Many {
+        count,
+        one,
+        ready,
+        swept: proxy.consumption()?,
+        sweep,
+    })
+}
+
+/// How long the proxy takes to answer `/query` over HTTP, `runs` times, with 16 controllers that it
+/// reads anew every two seconds.
+pub async fn queries(runs: usize) -> Result<Vec<Duration>, LoadError> {
+    let proxy = Proxy::start(ASKED_CONTROLLERS, IPUS).await?;
+    let mut took = Vec::new();
+    for _ in 0..runs {
+        let begun = Instant::now();
+        proxy.query(IPUS).await?;
+        took.push(begun.elapsed());
+    }
+    Ok(took)
+}
+
+/// Room on each controller for all partitions.
+fn ipus_for(count: usize) -> u32 {
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    count.saturating_add(1).saturating_mul(IPUS)
+}
+
+fn notebooks(numbers: Range<usize>) -> Vec<Value> {
+    numbers
+        .map(|number| wanted(&format!("notebook-{number}"), number))
+        .collect()
+}
+
+/// Partition `number`, of an owner whose kind nobody judges, on one controller after the other.
+fn wanted(owner: &str, number: usize) -> Value {
+    let owner = json!({
+        "apiVersion": "example.com/v1", "kind": "Notebook",
+        "namespace": "default", "name": owner, "uid": format!("uid-of-{owner}"),
+    });
+    let label = proxy::label(number % CONTROLLERS);
+    json!({
+        "apiVersion": ipu_operator::api::API_VERSION,
+        "kind": "IPUPartition",
+        "metadata": {"name": format!("default.{}-0", owner["name"].as_str().unwrap_or_default())},
+        "spec": {
+            "owner": owner, "slot": 0, "ipus": IPUS, "gcds": 1,
+            "options": {"nodeSelector": {"ipunode": label}},
+        },
+    })
+}

@@ -1,0 +1,162 @@
+//! How long it takes to decide on a partition, and to answer `/query`, over few and many controllers.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use ipu_operator::partition::line::{self, Waiter};
+use ipu_operator::rest::question::Question;
+use ipu_operator::rest::what_if;
+use ipu_operator::wasm::model::{ControllerView, PlaceRequest, Slot};
+use ipu_operator::wasm::{self, Limits, Policies, PolicyOptions};
+use jiff::{SignedDuration, Timestamp};
+
+use super::super::LoadError;
+use crate::lab::settings::Settings;
+
+/// Decisions of each kind; the middle one of their times counts.
+const RUNS: usize = 301;
+
+/// IPUs of each controller.
+const TOTAL: u32 = 64;
+
+/// IPUs of the partition that is decided on, for which only the last controller has room.
+const WANTED: u32 = 4;
+
+/// IPUs of those that wait before it, for which no controller has room.
+const WANTED_BY_ELDERS: u32 = 16;
+
+/// How long the decisions take with so many controllers.
+#[derive(Clone, Copy, Debug)]
+pub struct Decided {
+    /// How many controllers.
+    pub controllers: usize,
+    /// The room that is left to it by those who wait before it: none.
+    pub room: Duration,
+    /// The same, where 1,000 wait before it.
+    pub room_behind_1000: Duration,
+    /// The serial walk, as native code.
+    pub native: Duration,
+    /// The placement guest's answer, checked.
+    pub guest: Duration,
+    /// The answer to `/query` by the guest, once the controllers' inventories are known.
+    pub query: Duration,
+}
+
+/// Measures each decision with so many controllers, in this process.
+pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
+    let guest = placement_guest().await?;
+    let views: Vec<_> = (0..controllers)
+        .map(|index| view(index, index + 1 == controllers))
+        .collect();
+    let request = PlaceRequest {
+        namespace: "default".to_owned(),
+        owner: "me".to_owned(),
+        slot: 0,
+        ipus: WANTED,
+        gcds: 1,
+        node_selector: BTreeMap::new(),
+    };
+    let question = Question {
+        size: WANTED,
+        gcds: 1,
+        namespace: request.namespace.clone(),
+        node_selector: BTreeMap::new(),
+    };
+    let (mut placed, mut answered) = (Vec::new(), Vec::new());
+    for _ in 0..RUNS {
+        let begun = Instant::now();
+        let decided = guest.place(black_box(&request), &views, &[]).await;
+        placed.push(begun.elapsed());
+        if let Some(why) = decided.overruled {
+            return Err(LoadError::Missing(format!("no answer of the guest: {why}")));
+        }
+        let begun = Instant::now();
+        black_box(what_if::answer(&guest, black_box(&question), &views).await);
+        answered.push(begun.elapsed());
+    }
+    Ok(Decided {
+        controllers,
+        room: room(0, &views),
+        room_behind_1000: room(1_000, &views),
+        native: timed(|| wasm::serial_walk(black_box(&request), &views, &[])),
+        guest: median(&mut placed),
+        query: median(&mut answered),
+    })
+}
+
+/// The time to find the room for one behind so many elders, who are about to be asked themselves.
+fn room(elders: usize, views: &[ControllerView]) -> Duration {
+    let now = Timestamp::now();
+    let limit = SignedDuration::from_mins(10);
+    let me = waiter("me", WANTED, now);
+    let mut line: Vec<_> = (0..elders)
+        .map(|number| {
+            let asked = now - SignedDuration::from_mins(1);
+            waiter(&format!("elder-{number}"), WANTED_BY_ELDERS, asked)
+        })
+        .collect();
+    line.push(me.clone());
+    line::in_order(&mut line);
+    timed(|| line::room(black_box(&me), &line, 0, views.to_vec(), limit, now))
+}
+
+/// The built-in guest for placement, as `make dist` leaves it.
+async fn placement_guest() -> Result<Policies, LoadError> {
+    let options = PolicyOptions {
+        guests_dir: Settings::from_env()?.checkout.join("dist/guests"),
+        policies_dir: None,
+        compile_cache_dir: None,
+        compiler: None,
+        settings: serde_json::json!({}),
+        slots: vec![Slot::Placement],
+        limits: Limits::default(),
+    };
+    Ok(Policies::open(options).await?)
+}
+
+fn timed<T>(decide: impl Fn() -> T) -> Duration {
+    let mut times: Vec<_> = (0..RUNS)
+        .map(|_| {
+            let begun = Instant::now();
+            black_box(decide());
+            begun.elapsed()
+        })
+        .collect();
+    median(&mut times)
+}
+
+/// The middle one of an odd number of times.
+fn median(times: &mut [Duration]) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+fn view(index: usize, has_room: bool) -> ControllerView {
+    let free = if has_room { WANTED } else { 0 };
+    ControllerView {
+        name: format!("controller-{index}.example.org:8090"),
+        label_key: "ipunode".to_owned(),
+        label_value: format!("pod{index}"),
+        has_nodes: true,
+        unreachable: None,
+        total_ipus: TOTAL,
+        used_ipus: TOTAL - free,
+        largest_free: free,
+    }
+}
+
+fn waiter(name: &str, ipus: u32, created: Timestamp) -> Waiter {
+    Waiter {
+        name: name.to_owned(),
+        uid: format!("uid-of-{name}"),
+        owner: format!("owner-of-{name}"),
+        owner_name: format!("default/{name}"),
+        created,
+        since: created,
+        ipus,
+        gang: 1,
+        node_selector: BTreeMap::new(),
+        is_next: true,
+    }
+}

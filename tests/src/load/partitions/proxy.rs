@@ -1,0 +1,294 @@
+//! The vipu-proxy alone: its process on an API server without the chart, and simulated controllers.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use ipu_operator::api::ipupartition::{IPUPartition, PartitionPhase};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{Api, ListParams, ObjectMeta, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, ResourceExt};
+use serde_json::Value;
+
+use super::super::bare::define;
+use super::super::consumption::Consumption;
+use super::super::product::{RELEASE, consumption, labelled_node, log_of, once_ready, program};
+use super::super::{LoadError, PATIENCE, SUBMITTED_AT_ONCE, api};
+use crate::http;
+use crate::lab::control_plane::{ControlPlane, free_ports};
+use crate::lab::keeper::Keeper;
+use crate::lab::settings::Settings;
+use crate::simulator::pod::Timings;
+use crate::simulator::{Options, Simulator};
+use crate::wait::{Seen, WaitedTooLong, until};
+
+/// Name of the process.
+const NAME: &str = "vipu-proxy";
+
+/// How often it is tried anew when another process takes one of the chosen ports.
+const TRIES: usize = 3;
+
+/// The process, and what it needs.
+pub(super) struct Proxy {
+    // Fields drop in this order: the program ends before what it talks to.
+    programs: Keeper,
+    pub(super) client: Client,
+    pub(super) simulators: Vec<Simulator>,
+    port: u16,
+    log: PathBuf,
+    _plane: ControlPlane,
+    _scratch: tempfile::TempDir,
+}
+
+impl Proxy {
+    /// A proxy of so many controllers with so many IPUs each, ready to make partitions.
+    pub(super) async fn start(controllers: usize, ipus: u32) -> Result<Self, LoadError> {
+        let settings = Settings::from_env()?;
+        let (plane, client) = api_server().await?;
+        let simulators = simulators(controllers, ipus).await?;
+        for index in 0..controllers {
+            labelled_node(&client, &label(index)).await?;
+        }
+        install(&client, &simulators).await?;
+        let scratch = tempfile::tempdir().map_err(failed)?;
+        let mut tries = 1;
+        let (programs, port) = loop {
+            match start(&settings, &plane, scratch.path()).await {
+                Err(LoadError::Ended { .. }) if tries < TRIES => tries += 1,
+                result => break result?,
+            }
+        };
+        Ok(Self {
+            programs,
+            client,
+            simulators,
+            port,
+            log: log_of(NAME, scratch.path()),
+            _plane: plane,
+            _scratch: scratch,
+        })
+    }
+
+    /// Asks for all of these partitions, several at a time, and waits until they are ready.
+    pub(super) async fn record(&self, wanted: &[Value]) -> Result<(), LoadError> {
+        futures::try_join!(self.ask_for(wanted), self.once_ready(wanted))?;
+        Ok(())
+    }
+
+    /// The object of the owner of this name.
+    pub(super) async fn object_of(&self, owner: &str) -> Result<Value, LoadError> {
+        let found = self.partitions().list(&ListParams::default()).await;
+        let found = found.map_err(api("list the IPUPartitions"))?;
+        let mut of_owner = found.iter().filter(|one| one.spec.owner.name == owner);
+        let missing = || LoadError::Missing(format!("{owner} has no IPUPartition"));
+        let object = serde_json::to_value(of_owner.next().ok_or_else(missing)?);
+        object.map_err(|error| LoadError::Missing(error.to_string()))
+    }
+
+    pub(super) fn consumption(&self) -> Result<Consumption, LoadError> {
+        consumption(&self.programs, NAME)
+    }
+
+    /// Asks how many partitions of so many IPUs there is room for.
+    pub(super) async fn query(&self, ipus: u32) -> Result<(), LoadError> {
+        let url = format!("http://127.0.0.1:{}/query", self.port);
+        let body = format!("{{\"size\": {ipus}}}");
+        http::request("POST", &url, &body).await?;
+        Ok(())
+    }
+
+    /// How long a sweep took that found so many partitions, once there was one.
+    pub(super) async fn once_swept(&self, partitions: usize) -> Result<Duration, LoadError> {
+        let no_log = |error| LoadError::Missing(format!("{}: {error}", self.log.display()));
+        let mut log = File::open(&self.log).map_err(no_log)?;
+        let (mut unread, mut last) = (Vec::new(), None);
+        let what = format!("a sweep of {partitions} partitions");
+        let took = until(what, PATIENCE, async || {
+            // The log of many partitions is long, and is read once. Its last line may be half written.
+            log.read_to_end(&mut unread)?;
+            let whole = unread.iter().rposition(|byte| *byte == b'\n');
+            let lines: Vec<u8> = unread.drain(..whole.map_or(0, |end| end + 1)).collect();
+            let mut sweeps = lines.split(|byte| *byte == b'\n').filter_map(swept);
+            last = sweeps.next_back().or(last);
+            Ok::<_, std::io::Error>(match last {
+                Some((found, took)) if found == partitions => Seen::Yes(took),
+                other => Seen::NotYet(format!("{other:?}")),
+            })
+        });
+        Ok(took.await?)
+    }
+
+    fn partitions(&self) -> Api<IPUPartition> {
+        Api::all(self.client.clone())
+    }
+
+    async fn ask_for(&self, wanted: &[Value]) -> Result<(), LoadError> {
+        let partitions = self.partitions();
+        stream::iter(wanted)
+            .map(Ok)
+            .try_for_each_concurrent(SUBMITTED_AT_ONCE, |object| {
+                let object = serde_json::from_value(object.clone());
+                let partitions = partitions.clone();
+                async move {
+                    let object: IPUPartition = object.map_err(kube::Error::SerdeError)?;
+                    let made = partitions.create(&PostParams::default(), &object).await;
+                    made.map(drop)
+                }
+            })
+            .await
+            .map_err(api("ask for a partition"))
+    }
+
+    /// Follows the partitions until all of these are ready.
+    async fn once_ready(&self, wanted: &[Value]) -> Result<(), LoadError> {
+        let names = wanted
+            .iter()
+            .filter_map(|one| one["metadata"]["name"].as_str());
+        let mut missing: HashSet<&str> = names.collect();
+        let follow = async {
+            let changes = watcher(self.partitions(), watcher::Config::default())
+                .default_backoff()
+                .applied_objects();
+            let mut changes = std::pin::pin!(changes);
+            while !missing.is_empty() {
+                let Some(change) = changes.next().await else {
+                    break;
+                };
+                // The watch begins again by itself; what it cannot do at all ends by patience.
+                let Ok(object) = change else { continue };
+                let status = object.status.as_ref();
+                if status.is_some_and(|status| status.phase == PartitionPhase::Ready) {
+                    missing.remove(object.name_any().as_str());
+                }
+            }
+        };
+        let in_time = tokio::time::timeout(PATIENCE, follow).await;
+        in_time.map_err(|_| WaitedTooLong {
+            what: format!("{} partitions to be ready", wanted.len()),
+            waited: PATIENCE,
+            last: format!("{} are not", missing.len()),
+        })?;
+        Ok(())
+    }
+}
+
+/// Starts the process on free ports, and waits until it is ready. Answers its port without TLS.
+async fn start(
+    settings: &Settings,
+    plane: &ControlPlane,
+    scratch: &Path,
+) -> Result<(Keeper, u16), LoadError> {
+    let [port, secure] = free_ports().map_err(failed)?;
+    let args = [
+        format!("--port={port}"),
+        format!("--secure-port={secure}"),
+        "--log-format=json".to_owned(),
+        "--log-level=info,ipu_operator::partition::sweep=debug".to_owned(),
+    ];
+    let program = program(NAME, &args, settings, plane, scratch);
+    let programs = Keeper::start(vec![program]).map_err(failed)?;
+    once_ready(port, &programs, scratch).await?;
+    Ok((programs, port))
+}
+
+fn failed(source: std::io::Error) -> LoadError {
+    LoadError::Start("the vipu-proxy", source)
+}
+
+/// An API server that serves IPUPartitions, and a client of it.
+pub(super) async fn api_server() -> Result<(ControlPlane, Client), LoadError> {
+    let plane = ControlPlane::start().await?;
+    let client = plane.client().await?;
+    for definition in [
+        ipu_operator::api::crd::ipujob(),
+        ipu_operator::api::crd::ipupartition(),
+    ] {
+        define(&client, &definition).await?;
+    }
+    Ok((plane, client))
+}
+
+/// V-IPU controllers of so many IPUs each, whose work takes no time.
+pub(super) async fn simulators(count: usize, ipus: u32) -> Result<Vec<Simulator>, LoadError> {
+    let mut simulators = Vec::new();
+    for index in 0..count {
+        let options = Options {
+            timings: Timings {
+                forming_ms: 0,
+                removing_ms: 0,
+                resetting_ms: 0,
+            },
+            ..Options::quick(&label(index), ipus)
+        };
+        simulators.push(Simulator::start(options).await?);
+    }
+    Ok(simulators)
+}
+
+/// Label of the nodes of a simulated controller.
+pub(super) fn label(index: usize) -> String {
+    format!("pod{}", index + 1)
+}
+
+/// The release's namespace and the admin's list of controllers: all that the proxy needs of the chart.
+async fn install(client: &Client, simulators: &[Simulator]) -> Result<(), LoadError> {
+    let namespace = Namespace {
+        metadata: ObjectMeta {
+            name: Some(RELEASE.to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..Namespace::default()
+    };
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let made = namespaces.create(&PostParams::default(), &namespace).await;
+    made.map_err(api("make a namespace"))?;
+    let entries: Vec<String> = simulators
+        .iter()
+        .enumerate()
+        .map(|(index, one)| format!("{}:ipunode={}", one.address, label(index)))
+        .collect();
+    let list = ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(format!("{RELEASE}-vipu-controllers")),
+            ..ObjectMeta::default()
+        },
+        data: Some(BTreeMap::from([(
+            "controllers.yaml".to_owned(),
+            entries.join(","),
+        )])),
+        ..ConfigMap::default()
+    };
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), RELEASE);
+    let made = maps.create(&PostParams::default(), &list).await;
+    made.map(drop).map_err(api("list the controllers"))
+}
+
+/// How many partitions a sweep found on controllers, and how long it took, where a line of the log
+/// tells of one.
+fn swept(line: &[u8]) -> Option<(usize, Duration)> {
+    let line: Value = serde_json::from_slice(line).ok()?;
+    if line["message"] != "swept" {
+        return None;
+    }
+    let found = usize::try_from(line["partitions"].as_u64()?).ok()?;
+    let took = Duration::try_from_secs_f64(line["seconds"].as_f64()?).ok()?;
+    Some((found, took))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_is_found_in_the_log() {
+        let line =
+            br#"{"level":"DEBUG","message":"swept","objects":7,"partitions":7,"seconds":0.25}"#;
+        assert_eq!(swept(line), Some((7, Duration::from_millis(250))));
+        assert_eq!(swept(br#"{"message":"starting"}"#), None);
+        assert_eq!(swept(b"not JSON"), None);
+    }
+}
