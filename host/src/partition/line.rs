@@ -37,6 +37,9 @@ pub struct Waiter {
     pub node_selector: BTreeMap<String, String>,
     /// Whether it is about to be asked where it fits, since room was made: the younger let it go first.
     pub is_next: bool,
+    /// Whether it was not asked for long, since something else than room holds it up: nothing is kept
+    /// for it.
+    pub is_held_up: bool,
 }
 
 /// The room that one of those who wait is shown, and what was kept from it.
@@ -79,6 +82,7 @@ pub fn waiter(partition: &IPUPartition, now: Timestamp) -> Waiter {
         gang: spec.options.gang_size.unwrap_or(1),
         node_selector: spec.options.node_selector.clone(),
         is_next: false,
+        is_held_up: false,
     }
 }
 
@@ -100,13 +104,14 @@ pub fn room(
     let mut kept = BTreeMap::new();
     let mut is_promised = false;
     let elders = line.iter().take_while(|other| other.place() < me.place());
-    for elder in elders.filter(|elder| elder.owner != me.owner) {
+    let elders = elders.filter(|elder| elder.owner != me.owner && !elder.is_held_up);
+    for elder in elders {
         if views.iter().all(|view| view.largest_free == 0) {
             break;
         }
         if elder.is_next && promise(elder, &mut views, &mut kept) {
             is_promised = true;
-        } else {
+        } else if lacks_room(elder, &views) {
             keep(elder, limits(elder, limit, now), &mut views, &mut kept);
         }
     }
@@ -155,12 +160,29 @@ impl Waiter {
 
     /// Whether it could ever be made there.
     fn suits(&self, view: &ControllerView) -> bool {
-        let contradicts = self
-            .node_selector
-            .get(&view.label_key)
-            .is_some_and(|value| *value != view.label_value);
-        !contradicts && view.unreachable.is_none() && view.has_nodes && view.total_ipus >= self.ipus
+        suits(view, self.ipus, &self.node_selector)
     }
+}
+
+fn suits(view: &ControllerView, ipus: u32, node_selector: &BTreeMap<String, String>) -> bool {
+    let asked = node_selector.get(&view.label_key);
+    asked.is_none_or(|value| *value == view.label_value)
+        && view.unreachable.is_none()
+        && view.has_nodes
+        && view.total_ipus >= ipus
+}
+
+/// Takes the room for a partition whose owner's Pods ask for these nodes, on the first controller that
+/// has it, as in the serial walk. Answers whether there is one.
+pub fn take(
+    views: &mut [ControllerView],
+    ipus: u32,
+    node_selector: &BTreeMap<String, String>,
+) -> bool {
+    let fits =
+        |view: &&mut ControllerView| suits(view, ipus, node_selector) && view.largest_free >= ipus;
+    let found = views.iter_mut().find(fits);
+    found.map(|view| use_up(view, ipus)).is_some()
 }
 
 /// Sets aside what `elder` is about to take: the first controller that has it, as in the serial walk.
@@ -184,6 +206,17 @@ fn promise(
 fn limits(elder: &Waiter, limit: SignedDuration, now: Timestamp) -> usize {
     let waited = now.duration_since(elder.since).as_secs().max(0);
     usize::try_from(waited / limit.as_secs().max(1)).unwrap_or(usize::MAX)
+}
+
+/// Whether room is what an elder waits for, and room can come: one that fits now and is not made is
+/// held up by something else, and all of a gang that is too large never fits.
+fn lacks_room(elder: &Waiter, views: &[ControllerView]) -> bool {
+    let suited = || views.iter().filter(|view| elder.suits(view));
+    if elder.gang > 1 {
+        let places = suited().map(|view| view.total_ipus.checked_div(elder.ipus).unwrap_or(0));
+        return places.fold(0, u32::saturating_add) >= elder.gang;
+    }
+    !suited().any(|view| view.largest_free >= elder.ipus)
 }
 
 /// Keeps whole controllers for `elder`: those that have the most free, since they will serve it

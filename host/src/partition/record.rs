@@ -1,6 +1,6 @@
 //! Pure: every change that is ever made to the status of an IPUPartition.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::knowledge::{Seen, SeenState};
@@ -10,6 +10,9 @@ use crate::api::ipupartition::{
 
 /// Type of the one condition of an IPUPartition.
 pub const READY: &str = "Ready";
+
+/// Reason of `Ready` while a partition in use is in error or missing, for a time.
+pub const DISTURBED: &str = "Disturbed";
 
 /// Condition: the owner is asked to end the Pods that use the partition, so that it can move.
 pub const LEAVING: &str = "Leaving";
@@ -111,9 +114,16 @@ pub(super) fn as_seen(
         }
         SeenState::Busy | SeenState::Failed | SeenState::Removing => {
             let message = format!("{on} reports partition {id} in error: {}", errors(seen));
-            ready(next, false, "Disturbed", message, now)
+            ready(next, false, DISTURBED, message, now)
         }
     }
+}
+
+/// The partition is in use, and its controller has nothing of it at this moment.
+pub(super) fn missed(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> IPUPartitionStatus {
+    let (_, on) = usable(status);
+    let message = format!("{on} says that it has no partition {id}; looking again");
+    ready(status.clone(), false, DISTURBED, message, now)
 }
 
 /// The partition is wanted, and cannot be used any more.
@@ -236,7 +246,12 @@ pub(super) fn reset_observed(status: &IPUPartitionStatus, generation: i64) -> IP
     next
 }
 
-/// No controller has room now. The round of attempts ends here, and the next one begins afresh.
+/// How long a controller that refused is not asked again for the same slot: it may have refused for
+/// another reason than room, and would be asked again and again.
+const REFUSAL_RESTS: SignedDuration = SignedDuration::from_secs(10);
+
+/// No controller has room now. The round of attempts ends here, and the next one begins afresh, but
+/// for what was refused just now.
 pub(super) fn waiting(
     status: &IPUPartitionStatus,
     reasons: &[WaitingReason],
@@ -245,7 +260,8 @@ pub(super) fn waiting(
     let mut next = status.clone();
     next.phase = PartitionPhase::Pending;
     next.waiting = reasons.to_vec();
-    next.attempts.retain(is_held);
+    next.attempts
+        .retain(|attempt| is_held(attempt) || is_fresh_refusal(attempt, now));
     let message = if reasons.is_empty() {
         "no V-IPU controller is configured; the admin's list of controllers is empty".to_owned()
     } else {
@@ -360,6 +376,12 @@ fn ready(
     status.conditions.push(condition);
     status.message = Some(message);
     status
+}
+
+fn is_fresh_refusal(attempt: &Attempt, now: Timestamp) -> bool {
+    let started = attempt.started.as_ref();
+    attempt.outcome == AttemptOutcome::Refused
+        && started.is_some_and(|started| now.duration_since(started.0) < REFUSAL_RESTS)
 }
 
 /// Refused attempts stay, since they say which controllers this round has tried already.

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::record;
+use super::{line, record};
 use crate::api::ipupartition::{AttemptOutcome, IPUPartition, IPUPartitionStatus};
 use crate::vipu::closed::{Closed, Closure};
 use crate::wasm::model::ControllerView;
@@ -15,6 +15,8 @@ const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 pub struct Surroundings {
     /// How many partitions its owner has, or is getting; this one counts.
     pub held: u32,
+    /// Since when the last of its owner's partitions that has no place has had none.
+    pub lacking_since: Option<Timestamp>,
     /// Whether it is to leave its controller.
     pub leave: Leave,
 }
@@ -44,8 +46,12 @@ pub fn of<'a>(
     let siblings = others
         .clone()
         .filter(|one| one.spec.owner.uid == me.spec.owner.uid && one.spec.slot != me.spec.slot);
+    let lacking = siblings.clone().filter(|one| !has_place(one));
+    let since = |one: &IPUPartition| one.status.as_ref().and_then(record::not_ready_since);
+    let lacking_since = lacking.filter_map(since).max();
     let held = siblings.filter(has_place).count() + usize::from(has_place(&me));
     Surroundings {
+        lacking_since,
         held: u32::try_from(held).unwrap_or(u32::MAX),
         leave: leave(me, others, closed, open, now),
     }
@@ -80,22 +86,32 @@ fn leave<'a>(
         let why = format!("{name} is being drained, once this partition is given back");
         return Leave::Later(why);
     }
-    if !has_room(me, open) {
+    // Its Pods are on their way out already: to take that back would have ended them for nothing.
+    if me.status.as_ref().and_then(record::leaving_since).is_some() {
+        return Leave::Now;
+    }
+    let others: Vec<&IPUPartition> = others.collect();
+    if !all_have_room(me, &others, name, open) {
         let why = format!(
-            "{name} is being drained, and no other controller has room for {} IPUs now",
+            "{name} is being drained, and no other controller has room for {} IPUs now, or not for \
+             all that its owner has there",
             me.spec.ipus
         );
         return Leave::Later(why);
     }
     let may_leave = |one: &&IPUPartition| {
         controller(one) == Some(name)
-            && one.spec.owner.uid != me.spec.owner.uid
             && !one.spec.options.stays
             && one.metadata.deletion_timestamp.is_none()
-            && has_room(one, open)
+            && all_have_room(one, &others, name, open)
             && !has_not_left(one, now)
     };
-    let before = others
+    let mine = &me.spec.owner.uid;
+    let others_first = others
+        .iter()
+        .copied()
+        .filter(|one| one.spec.owner.uid != *mine);
+    let before = others_first
         .filter(may_leave)
         .filter(|one| place(one) < place(me))
         .min_by_key(|one| place(one));
@@ -114,15 +130,23 @@ fn has_not_left(one: &IPUPartition, now: Timestamp) -> bool {
     asked.is_some_and(|asked| now.duration_since(asked) >= PATIENCE)
 }
 
-fn has_room(one: &IPUPartition, open: &[ControllerView]) -> bool {
-    let options = &one.spec.options;
-    open.iter().any(|view| {
-        let asked = options.node_selector.get(&view.label_key);
-        view.unreachable.is_none()
-            && view.has_nodes
-            && view.largest_free >= one.spec.ipus
-            && asked.is_none_or(|value| *value == view.label_value)
-    })
+/// Whether all that the owner of `one` has on the controller of this name fits elsewhere: its Pods
+/// end together.
+fn all_have_room(
+    one: &IPUPartition,
+    others: &[&IPUPartition],
+    name: &str,
+    open: &[ControllerView],
+) -> bool {
+    let siblings = others.iter().filter(|other| {
+        other.spec.owner.uid == one.spec.owner.uid
+            && other.spec.slot != one.spec.slot
+            && controller(other) == Some(name)
+    });
+    let mut open = open.to_vec();
+    std::iter::once(&one)
+        .chain(siblings)
+        .all(|one| line::take(&mut open, one.spec.ipus, &one.spec.options.node_selector))
 }
 
 fn controller(one: &IPUPartition) -> Option<&str> {

@@ -17,6 +17,10 @@ const AGE: Duration = Duration::from_millis(250);
 /// held up by something else, and must not hold up others.
 const PRECEDENCE: Duration = Duration::from_secs(15);
 
+/// How long after it was asked last somebody counts as waiting for room, and for nothing else. It is
+/// asked every ten seconds or so.
+const ASKS: Duration = Duration::from_mins(1);
+
 /// The line of those who wait.
 #[derive(Debug)]
 pub(super) struct Turns {
@@ -76,6 +80,7 @@ impl Turns {
             .collect();
         for waiter in &mut line {
             waiter.is_next = state.is_next(&waiter.uid);
+            waiter.is_held_up = !waiter.is_next && !state.asks(&waiter.uid);
         }
         line::in_order(&mut line);
         let line: Arc<[Waiter]> = line.into();
@@ -90,6 +95,11 @@ impl Turns {
 }
 
 impl State {
+    fn asks(&self, uid: &str) -> bool {
+        let asked = self.asked.get(uid);
+        asked.is_some_and(|asked| asked.elapsed() < ASKS)
+    }
+
     fn is_next(&self, uid: &str) -> bool {
         let asked = self.asked.get(uid);
         let was_asked = asked.is_some_and(|asked| *asked > self.room_made);

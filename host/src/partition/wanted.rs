@@ -51,7 +51,7 @@ fn hold(
             let message = format!("{} does not answer: {reason}", attempt.controller.name);
             return write_or_rest(partition, record::noted(status, message), Pace::Blocked);
         }
-        Some(Truth::Absent) => return lost(status, id, now),
+        Some(Truth::Absent) => return lost(partition, status, id, settings, now),
         Some(Truth::Present(seen)) => seen,
     };
     match status.phase {
@@ -72,8 +72,15 @@ fn hold(
 }
 
 /// The controller has nothing of the partition any more. Where nobody was told of it yet, another
-/// takes its place; a user of it must hear that it is gone.
-fn lost(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> Step {
+/// takes its place; a user of it must hear that it is gone, once that is certain: a controller that
+/// starts again may not know its partitions for a moment.
+fn lost(
+    partition: &IPUPartition,
+    status: &IPUPartitionStatus,
+    id: &str,
+    settings: &Settings,
+    now: Timestamp,
+) -> Step {
     match status.phase {
         PartitionPhase::Pending
         | PartitionPhase::Creating
@@ -84,6 +91,9 @@ fn lost(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> Step {
             "it vanished before it was active",
             now,
         )),
+        PartitionPhase::Ready if !is_disturbed_for_long(status, settings, now) => {
+            write_or_rest(partition, record::missed(status, id, now), Pace::Soon)
+        }
         PartitionPhase::Ready | PartitionPhase::Resetting | PartitionPhase::Error => {
             write(record::vanished(status, id, now))
         }
@@ -155,9 +165,7 @@ fn serve(
         SeenState::Busy => Step::Rest(Pace::Soon),
         SeenState::Failed | SeenState::Removing => {
             let disturbed = record::as_seen(status, seen, now);
-            let in_error_for_long = record::since(status, "Disturbed")
-                .is_some_and(|since| has_passed(since, settings.grace, now));
-            if in_error_for_long {
+            if is_disturbed_for_long(status, settings, now) {
                 let message = disturbed.message.unwrap_or_default();
                 write(record::failed(status, "InError", message, now))
             } else {
@@ -181,8 +189,9 @@ fn look_around(
     let (id, on) = record::usable(current);
     // Of use by itself, where nothing is said.
     let gang = partition.spec.options.gang_size.unwrap_or(0);
-    let has_waited = record::ready_since(current)
-        .is_some_and(|since| has_passed(since, settings.gang_patience, now));
+    let alone_since = record::ready_since(current).max(surroundings.lacking_since);
+    let has_waited =
+        alone_since.is_some_and(|since| has_passed(since, settings.gang_patience, now));
     let leaves = match &surroundings.leave {
         Leave::Now => Some(format!(
             "partition {id} leaves {on}, which is being drained"
@@ -386,6 +395,11 @@ fn reset_waits(id: &str, pods: &[String]) -> String {
 
 fn wants_reset(partition: &IPUPartition, status: &IPUPartitionStatus) -> bool {
     partition.spec.reset_generation > status.observed_reset_generation
+}
+
+fn is_disturbed_for_long(status: &IPUPartitionStatus, settings: &Settings, now: Timestamp) -> bool {
+    let since = record::since(status, record::DISTURBED);
+    since.is_some_and(|since| has_passed(since, settings.grace, now))
 }
 
 fn has_passed(since: Timestamp, limit: std::time::Duration, now: Timestamp) -> bool {

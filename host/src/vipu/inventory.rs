@@ -68,6 +68,7 @@ struct Version {
 #[derive(Clone, Debug)]
 struct Reading {
     began: Instant,
+    ended: Instant,
     inventory: Result<Inventory, Arc<VipuError>>,
 }
 
@@ -92,8 +93,11 @@ impl Inventories {
     /// One controller, not older than `max_age`.
     pub async fn of(&self, controller: &ControllerRef, max_age: Duration) -> Report {
         let slot = self.slot(&controller.name);
+        let asked = Instant::now();
         let mut last = slot.last.lock().await;
-        let held = last.as_ref().filter(|reading| slot.holds(reading, max_age));
+        let held = last
+            .as_ref()
+            .filter(|reading| slot.holds(reading, max_age, asked));
         let reading = if let Some(reading) = held {
             reading.clone()
         } else {
@@ -146,6 +150,7 @@ impl Inventories {
         };
         Reading {
             began,
+            ended: Instant::now(),
             inventory: inventory.map_err(Arc::new),
         }
     }
@@ -166,14 +171,16 @@ impl Inventories {
 }
 
 impl Slot {
-    /// Whether `reading` still tells a caller who allows `max_age` what it needs to know.
-    fn holds(&self, reading: &Reading, max_age: Duration) -> bool {
-        let age = reading.began.elapsed();
+    /// Whether `reading` still tells a caller who allows `max_age` what it needs to know. What was
+    /// read while the caller waited for it is always young enough: a controller that is slow to answer
+    /// would else be read for each caller anew, one after the other.
+    fn holds(&self, reading: &Reading, max_age: Duration, asked: Instant) -> bool {
         if reading.inventory.is_err() {
-            return age < FAILURE_AGE;
+            return reading.ended.elapsed() < FAILURE_AGE;
         }
+        let is_young = reading.began >= asked || reading.began.elapsed() < max_age;
         let unknown = self.changes().unknown;
-        age < max_age && unknown.is_none_or(|changed| reading.began > changed)
+        is_young && unknown.is_none_or(|changed| reading.began > changed)
     }
 
     /// IPUs that were taken since a reading, which is the oldest that anybody is told of from now on.

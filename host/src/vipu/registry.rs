@@ -86,6 +86,13 @@ impl Registry {
     /// The client of a controller, listed or not: what was made on one that has left the list is
     /// still removed from it. Must be called within a tokio runtime.
     pub fn client(&self, controller: &ControllerRef) -> Result<VipuClient, VipuError> {
+        // What somebody wrote into a status by hand leads no call elsewhere.
+        let known = self.known();
+        let listed = known
+            .entries
+            .iter()
+            .find(|entry| entry.name == controller.name);
+        let controller = listed.unwrap_or(controller);
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(&controller.name) {
             return Ok(client.clone());

@@ -122,7 +122,10 @@ pub fn state(pod: &Pod, partition: Option<&str>, run: i64) -> PodState {
         return PodState::Stale;
     }
     let end = main_container(pod, status).and_then(terminated);
-    let at = end.and_then(finished_at).or_else(|| ended_at(status));
+    let at = match end {
+        Some(end) => finished_at(end),
+        None => ended_at(status),
+    };
     let has_ended = end.is_some() || matches!(phase, "Succeeded" | "Failed");
     if let Some(asked) = deletion_asked(&pod.metadata)
         // A program that was told to end has not ended by itself, whatever its exit code is.
@@ -244,8 +247,11 @@ fn main_container<'a>(pod: &'a Pod, status: &'a PodStatus) -> Option<&'a Contain
         .find(|container| container.name == *name)
 }
 
+/// When a container ended. A runtime that does not know it yet says 1970, which is no time, and not
+/// before everything else.
 fn finished_at(end: &ContainerStateTerminated) -> Option<Timestamp> {
-    end.finished_at.as_ref().map(|time| time.0)
+    let at = end.finished_at.as_ref()?.0;
+    (at > Timestamp::UNIX_EPOCH).then_some(at)
 }
 
 fn is_stale(pod: &Pod, partition: Option<&str>) -> bool {

@@ -1,6 +1,6 @@
 //! Jobs without a launcher grow and shrink, with the columns that users know.
 
-use super::world::World;
+use super::world::{World, time};
 use crate::api::ipujob::IPUJob;
 
 #[test]
@@ -43,6 +43,32 @@ fn scaling_up_and_down_shows_what_the_original_shows() {
     world.settle(&none);
     assert_eq!(world.row(), "Running 0 0 Successfully reconciled IPUJob");
     assert_eq!((world.pods().len(), world.slots().len()), (0, 0));
+}
+
+#[test]
+fn a_pod_that_was_told_to_end_has_not_ended_by_itself_whatever_time_its_runtime_tells() {
+    let job = IPUJob::sample().valid();
+    let mut world = World::new();
+    world.settle(&job);
+    world.ready([0]);
+    world.settle(&job);
+    world.run_pods();
+    world.settle(&job);
+    world.end("sample-worker-0", 0);
+    let asked = time(world.now);
+    let pod = world.pod("sample-worker-0");
+    pod.metadata.deletion_timestamp = Some(asked);
+    let status = pod.status.as_mut().unwrap();
+    let containers = status.container_statuses.as_mut().unwrap();
+    let state = containers[0].state.as_mut().unwrap();
+    state.terminated.as_mut().unwrap().finished_at = Some(time(jiff::Timestamp::UNIX_EPOCH));
+    world.settle(&job);
+    assert_eq!(world.slots(), [0], "its partition is not given back");
+    world.lose("sample-worker-0");
+    world.settle(&job);
+    world.reset_partitions();
+    world.settle(&job);
+    assert_eq!(world.pods(), ["sample-worker-0"], "it comes back");
 }
 
 #[test]

@@ -24,6 +24,7 @@ fn one(name: &str, ipus: u32, minutes: i64) -> Waiter {
         gang: 1,
         node_selector: BTreeMap::new(),
         is_next: false,
+        is_held_up: false,
     }
 }
 
@@ -101,6 +102,22 @@ fn room_that_is_too_small_for_the_elder_is_kept_for_it_also_while_it_comes_and_g
         ..one("elder", 16, 11)
     };
     assert_eq!(shown(&me, &[elder], &pods), [0]);
+}
+
+#[test]
+fn nothing_is_kept_for_whom_room_would_not_help() {
+    let pods = [pod("pod1", 16, 8), pod("pod2", 8, 0)];
+    let me = one("me", 2, 0);
+    let fits = one("fits-and-is-refused", 8, 60);
+    assert_eq!(shown(&me, &[fits], &pods), [8, 8]);
+    let mut gang = one("gang-too-large", 8, 60);
+    gang.gang = 4;
+    assert_eq!(shown(&me, std::slice::from_ref(&gang), &pods), [8, 8]);
+    gang.gang = 3;
+    assert_eq!(shown(&me, &[gang], &pods), [0, 0]);
+    let mut held_up = one("held-up", 16, 60);
+    held_up.is_held_up = true;
+    assert_eq!(shown(&me, &[held_up], &pods), [8, 8]);
 }
 
 #[test]

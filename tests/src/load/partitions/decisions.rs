@@ -158,5 +158,6 @@ fn waiter(name: &str, ipus: u32, created: Timestamp) -> Waiter {
         gang: 1,
         node_selector: BTreeMap::new(),
         is_next: true,
+        is_held_up: false,
     }
 }
