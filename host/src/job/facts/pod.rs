@@ -129,10 +129,10 @@ pub fn state(pod: &Pod, partition: Option<&str>, run: i64) -> PodState {
     let has_ended = end.is_some() || matches!(phase, "Succeeded" | "Failed");
     if let Some(asked) = deletion_asked(&pod.metadata)
         // A program that was told to end has not ended by itself, whatever its exit code is.
-        && !(has_ended && at.is_some_and(|at| at < asked))
+        && !(has_ended && at.is_some_and(|at| at < asked) && !is_due_at_once(pod))
     {
         return PodState::Going {
-            asked: Some(asked),
+            asked: Some(at.map_or(asked, |at| at.min(asked))),
             started: phase == "Running" || end.is_some(),
         };
     }
@@ -148,6 +148,15 @@ pub fn state(pod: &Pod, partition: Option<&str>, run: i64) -> PodState {
         };
     }
     PodState::Pending(why_pending(status))
+}
+
+/// Whether a Pod is deleted with no grace left. The kubelet asks for that once the containers of a
+/// deleted Pod have ended, and with it goes when the deletion was asked for first: any time up to
+/// the program's end.
+fn is_due_at_once(pod: &Pod) -> bool {
+    let metadata = &pod.metadata;
+    metadata.deletion_timestamp.is_some()
+        && metadata.deletion_grace_period_seconds.unwrap_or(0) == 0
 }
 
 /// What becomes of a Pod after its main container.

@@ -1,8 +1,9 @@
 //! Changed templates of jobs without launcher, and Pods that the API server refuses.
 
+use jiff::SignedDuration;
 use serde_json::json;
 
-use super::world::World;
+use super::world::{World, time};
 use crate::api::ipujob::IPUJob;
 use crate::job::report::Obstacle;
 use crate::job::validate::ValidJob;
@@ -79,6 +80,37 @@ fn a_rolling_update_keeps_as_many_instances_as_it_must() {
     world.settle(&new);
     assert_eq!(world.slots(), [0, 1, 2, 3], "the stand-in is gone");
     assert_eq!(world.row(), "Running 4 4 Successfully reconciled IPUJob");
+}
+
+#[test]
+fn a_worker_that_ends_well_when_it_is_told_to_has_not_completed_its_instance() {
+    let job = IPUJob::sample().strategy(&json!({
+        "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
+    }));
+    let mut world = running(&version(&job, "1"));
+    let worker = world.pod("sample-worker-0").clone();
+    let new = version(&job, "2");
+    world.step(&new);
+    assert_eq!(world.pods(), [""; 0]);
+    let asked = world.now;
+    world.observed.pods.push(worker);
+    world.end("sample-worker-0", 0);
+    // What a real kubelet and API server say, one after the other: with the grace of the deletion,
+    // and with none once the containers have ended, a second later.
+    for (due, grace) in [(30, 30), (1, 0)] {
+        let metadata = &mut world.pod("sample-worker-0").metadata;
+        metadata.deletion_timestamp = Some(time(asked + SignedDuration::from_secs(due)));
+        metadata.deletion_grace_period_seconds = Some(grace);
+        world.step(&new);
+        let run = world.status().run.clone().unwrap_or_default();
+        assert!(run.ended.is_empty(), "grace {grace}: {:?}", run.ended);
+    }
+    world.lose("sample-worker-0");
+    world.settle(&new);
+    world.reset_partitions();
+    world.settle(&new);
+    let expected = ("sample-worker-0".to_owned(), "2".to_owned());
+    assert_eq!(versions(&world), [expected]);
 }
 
 #[test]
