@@ -56,7 +56,17 @@ impl Turns {
 
     /// It was asked where the one of this UID fits.
     pub(super) fn was_asked(&self, uid: &str) {
-        self.state().asked.insert(uid.to_owned(), Instant::now());
+        let mut state = self.state();
+        state.asked.insert(uid.to_owned(), Instant::now());
+        // What it takes shows in the controllers' room before the watch tells that it waits no more:
+        // to set it aside once more would leave nothing to the others.
+        let Some((_, line)) = &mut state.line else {
+            return;
+        };
+        let is_it = |waiter: &Waiter| waiter.is_next && waiter.uid == uid;
+        if let Some(index) = line.iter().position(is_it) {
+            Arc::make_mut(line)[index].is_next = false;
+        }
     }
 
     /// The one of this UID is gone.
@@ -104,5 +114,47 @@ impl State {
         let asked = self.asked.get(uid);
         let was_asked = asked.is_some_and(|asked| *asked > self.room_made);
         !was_asked && self.room_made.elapsed() < PRECEDENCE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::reflector;
+    use kube::runtime::watcher;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn whoever_was_asked_is_not_given_precedence_by_a_line_that_was_read_before() {
+        let (store, mut writer) = reflector::store();
+        for name in ["elder", "younger"] {
+            let waits = json!({
+                "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
+                "metadata": {"name": name, "uid": name},
+                "spec": {
+                    "owner": {
+                        "apiVersion": "v1", "kind": "K", "namespace": "default",
+                        "name": name, "uid": name,
+                    },
+                    "slot": 0, "ipus": 4, "gcds": 1,
+                },
+            });
+            let waits: Guarded = serde_json::from_value(waits).unwrap();
+            writer.apply_watcher_event(&watcher::Event::Apply(waits));
+        }
+        let turns = Turns::new();
+        let next = || -> Vec<(String, bool)> {
+            let line = turns.line(&store, Timestamp::UNIX_EPOCH);
+            let one = |waiter: &Waiter| (waiter.name.clone(), waiter.is_next);
+            line.iter().map(one).collect()
+        };
+        let both =
+            |elder, younger| vec![("elder".to_owned(), elder), ("younger".to_owned(), younger)];
+        assert_eq!(next(), both(true, true));
+        turns.was_asked("elder");
+        assert_eq!(next(), both(false, true), "whatever age the line may have");
+        turns.room_was_made();
+        assert_eq!(next(), both(true, true));
     }
 }
