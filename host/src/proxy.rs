@@ -21,6 +21,8 @@ use crate::partition::step::Settings;
 use crate::partition::tracker::Tracker;
 use crate::partition::watched::watched;
 use crate::partition::{self, Context, Shared, sweep};
+use crate::policy::guests::Guests;
+use crate::policy::{self, Process};
 use crate::release::ReleaseOptions;
 use crate::rest::{self, Port, ServeError, Sources};
 use crate::vipu::access::AccessError;
@@ -168,15 +170,16 @@ pub async fn run_with(
     };
     tracing::info!(installation = settings.installation, "starting");
     let (watched, watch) = watched();
+    let guests = Guests::new(policies.clone());
     let sources = Sources {
         partitions: watched.store().clone(),
         fleet: fleet.clone(),
-        policies: policies.clone(),
+        guests: guests.clone(),
     };
     let shared = Shared {
         client: client.clone(),
         fleet,
-        policies: policies.clone(),
+        guests: guests.clone(),
         settings,
         watched,
         instance: options.release.pod_name.clone(),
@@ -193,6 +196,10 @@ pub async fn run_with(
     ));
     let following = stop.clone();
     tasks.spawn(async move { policies.follow(following).await });
+    let (asking, release, stopping) = (client.clone(), options.release.clone(), stop.clone());
+    tasks.spawn(async move {
+        policy::follow(asking, &release, Process::VipuProxy, guests, stopping).await;
+    });
     tasks.spawn(watch.follow(client.clone(), stop.clone()));
     tasks.spawn(lead_in_turn(shared, options.clone(), stop.clone()));
     let served = serve(&options, client, sources, &stop).await;
@@ -242,10 +249,7 @@ async fn follow_controllers(
 /// the process was killed: the next leader finds everything that matters written down.
 async fn lead_in_turn(shared: Shared, options: ProxyOptions, stop: CancellationToken) {
     let release = &options.release;
-    let me = release
-        .pod_name
-        .clone()
-        .unwrap_or_else(|| format!("process-{}", std::process::id()));
+    let me = release.replica_name();
     let elector = Elector::new(
         shared.client.clone(),
         &release.namespace,

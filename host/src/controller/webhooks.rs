@@ -14,7 +14,7 @@ use crate::agent::explain;
 use crate::certificates::keep::Keeper;
 use crate::certificates::register::{RegisterError, Registration};
 use crate::certificates::serving::{AGAIN, LOOK, LOOKING, Serving, ServingError};
-use crate::wasm::Policies;
+use crate::policy::guests::Guests;
 use crate::webhook::server::router;
 
 /// How long new connections are still taken at the end: an API server hears a little late that this
@@ -44,7 +44,7 @@ pub async fn run(
     listener: TcpListener,
     keeper: Keeper,
     registration: Registration,
-    policies: Policies,
+    guests: Guests,
     readiness: &Readiness,
     stop: &CancellationToken,
 ) -> io::Result<()> {
@@ -65,7 +65,7 @@ pub async fn run(
         tokio::time::sleep(LAME).await;
         handle.graceful_shutdown(Some(DRAIN));
     };
-    let served = server.serve(router(policies).into_make_service());
+    let served = server.serve(router(guests).into_make_service());
     let (served, ()) = tokio::join!(served, ending);
     served
 }

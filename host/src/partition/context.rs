@@ -12,7 +12,7 @@ use super::turns::Turns;
 use super::watched::Watched;
 use crate::events::Publisher;
 use crate::lease::Held;
-use crate::wasm::Policies;
+use crate::policy::guests::Guests;
 
 /// What a replica has, whether it leads or not.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ pub struct Shared {
     /// The V-IPU controllers.
     pub fleet: Arc<Fleet>,
     /// The placement policy.
-    pub policies: Policies,
+    pub guests: Guests,
     /// This installation and its times.
     pub settings: Settings,
     /// The IPUPartitions, as the watch last saw them.
@@ -38,7 +38,7 @@ pub struct Context {
     /// The V-IPU controllers.
     pub fleet: Arc<Fleet>,
     /// The placement policy.
-    pub policies: Policies,
+    pub guests: Guests,
     /// This installation and its times.
     pub settings: Settings,
     /// The IPUPartitions, as the watch last saw them.
@@ -62,7 +62,7 @@ impl Context {
         let Shared {
             client,
             fleet,
-            policies,
+            guests,
             settings,
             watched,
             instance,
@@ -71,7 +71,7 @@ impl Context {
             publisher: Publisher::new(client.clone(), "ipu-operator-vipu-proxy", instance),
             client,
             fleet,
-            policies,
+            guests,
             settings,
             watched,
             held,

@@ -41,7 +41,7 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
     }
     let request = placing::request(partition);
     let tried = placing::tried(&status);
-    let placed = context.policies.place(&request, &room.views, &tried).await;
+    let placed = context.guests.place(&request, &room.views, &tried).await;
     if let Some(why) = &placed.overruled {
         tell_overruled(context, partition, why).await;
     }

@@ -31,16 +31,16 @@ pub enum MatchError {
 
 /// Why it cannot be said whether a request concerns a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the condition {name} of spec.match.matchConditions cannot be judged: {reason}")]
+#[error("spec.match: {name} cannot be judged: {reason}")]
 pub struct JudgeError {
-    /// Name of the condition.
+    /// `namespaceSelector`, or the name of a condition.
     pub name: String,
     /// Why not.
     pub reason: String,
 }
 
 /// What a request is judged by.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Subject<'a> {
     /// Labels of its namespace, where they are known.
     pub namespace_labels: Option<&'a Labels>,
@@ -75,16 +75,20 @@ impl Matching {
     }
 
     /// Whether this request concerns the policy. As in Kubernetes' own webhooks, one condition that is
-    /// false settles it, whatever becomes of the others. A namespace whose labels are not known has
-    /// none.
+    /// false settles it, whatever becomes of the others.
     pub fn concerns(&self, subject: &Subject<'_>) -> Result<bool, JudgeError> {
-        let none = Labels::new();
-        let of_namespace = subject.namespace_labels.unwrap_or(&none);
+        let of_namespace = match (&self.namespace, subject.namespace_labels) {
+            (None, _) => true,
+            (Some(selector), Some(labels)) => selector.matches(labels),
+            (Some(_), None) => {
+                return Err(JudgeError {
+                    name: "namespaceSelector".to_owned(),
+                    reason: "the labels of the namespace are not known".to_owned(),
+                });
+            }
+        };
         let labels = || subject.object.map(labels_of).unwrap_or_default();
-        let is_selected = self
-            .namespace
-            .as_ref()
-            .is_none_or(|selector| selector.matches(of_namespace))
+        let is_selected = of_namespace
             && self
                 .object
                 .as_ref()

@@ -20,7 +20,7 @@ use super::problem::{Kind, Problem};
 use super::question::{self, Question};
 use super::{limits, what_if};
 use crate::partition::{self, Guarded, fleet::Fleet, placing};
-use crate::wasm::Policies;
+use crate::policy::guests::Guests;
 
 /// What the answers are made from.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ pub struct Sources {
     /// The V-IPU controllers, asked for each answer.
     pub fleet: Arc<Fleet>,
     /// The placement policy.
-    pub policies: Policies,
+    pub guests: Guests,
 }
 
 impl Sources {
@@ -157,7 +157,7 @@ async fn query(
         .await
         .into_iter()
         .partition(|view| closed.contains_key(&view.name));
-    let mut answer = what_if::answer(&sources.policies, &question, &open).await;
+    let mut answer = what_if::answer(&sources.guests, &question, &open).await;
     let shut = shut.iter().map(|view| placing::shut_out(view, &closed));
     answer.placement.passed_over.extend(shut);
     Ok(Json(answer))

@@ -215,6 +215,8 @@ pub struct Placed {
     pub decision: Decision,
     /// The module that was asked; none where no module is loaded.
     pub digest: Option<ModuleDigest>,
+    /// Name of the IPUPolicy whose guest was asked, or `built-in`.
+    pub policy: String,
     /// Why the built-in walk decided instead of the module, for an event and the log.
     pub overruled: Option<String>,
 }

@@ -15,6 +15,7 @@ use tower::{BoxError, ServiceExt, service_fn};
 
 use crate::partition::node_labels::node_labels;
 use crate::partition::{Guarded, fleet::Fleet};
+use crate::policy::guests::Guests;
 use crate::rest::gate::Gate;
 use crate::rest::{Door, Sources, plain, secure};
 use crate::vipu::{Deadlines, Registry};
@@ -64,7 +65,7 @@ impl Ports {
         let sources = Sources {
             partitions,
             fleet: Arc::new(Fleet::new(registry, node_labels().0)),
-            policies: no_policies().await,
+            guests: no_policies().await,
         };
         let client = fake(Arc::clone(&world));
         let door = Door {
@@ -111,7 +112,7 @@ impl Ports {
 }
 
 /// Policies without a module: the built-in walk decides.
-pub(super) async fn no_policies() -> Policies {
+pub(super) async fn no_policies() -> Guests {
     let options = PolicyOptions {
         guests_dir: "nowhere".into(),
         policies_dir: None,
@@ -121,7 +122,7 @@ pub(super) async fn no_policies() -> Policies {
         slots: Vec::new(),
         limits: Limits::default(),
     };
-    Policies::open(options).await.unwrap()
+    Guests::new(Policies::open(options).await.unwrap())
 }
 
 /// The body of a good `POST /partitions`.
