@@ -18,6 +18,7 @@ use crate::certificates::keep::Keeper;
 use crate::certificates::register::Registration;
 use crate::certificates::service_names;
 use crate::job::{self, JobSettings};
+use crate::namespaces::namespaces;
 use crate::release::ReleaseOptions;
 use crate::wasm::model::Slot;
 use crate::wasm::{OpenError, Policies, PolicyOptions};
@@ -106,17 +107,20 @@ pub async fn run(options: ControllerOptions) -> Result<(), ControllerError> {
         namespace: options.release.namespace.clone(),
         configuration: options.webhook_configuration.clone(),
     };
+    let (namespaces, namespace_watch) = namespaces();
     let webhooks = async {
-        let policies = policies.clone();
-        let serving = webhooks::run(listener, keeper, registration, policies, &readiness, &stop);
+        let asked = (policies.clone(), namespaces.clone());
+        let serving = webhooks::run(listener, keeper, registration, asked, &readiness, &stop);
         let served = serving.await;
         stop.cancel();
         served
     };
-    let (served, (), ()) = tokio::join!(
+    let (served, (), (), (), ()) = tokio::join!(
         webhooks,
         run_jobs(&client, &options.jobs, &stop),
         policies.follow(stop.clone()),
+        namespace_watch.follow(client.clone(), stop.clone()),
+        namespaces.follow_partitions(client.clone(), stop.clone()),
     );
     served.map_err(|source| ControllerError::Serve {
         port: options.webhook_port,

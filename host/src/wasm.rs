@@ -10,6 +10,7 @@ mod compile;
 mod componentize;
 mod dispose;
 mod engine;
+pub mod facts;
 mod inspect;
 mod library;
 mod limits;

@@ -13,10 +13,11 @@ use super::call::{Call, GuestError};
 use super::compile::Compiler;
 use super::dispose;
 use super::engine::{EngineError, GuestEngine};
+use super::facts::Admission;
 use super::limits::Limits;
 use super::load::{self, LoadError, Module};
 use super::model::{
-    ControllerView, Defaulted, Operation, PlaceAttempt, PlaceRequest, Placed, Served, Slot, Verdict,
+    ControllerView, Defaulted, PlaceAttempt, PlaceRequest, Placed, Served, Slot, Verdict,
 };
 use super::native;
 use super::slot_state::{ModuleInfo, Problem, SlotState};
@@ -112,13 +113,14 @@ impl Policies {
     /// Asks the defaulting policy for the object as it should be.
     pub async fn default_object(
         &self,
-        operation: Operation,
+        admission: &Admission,
         object: &Value,
         old: Option<&Value>,
     ) -> Result<Served<Defaulted>, GuestError> {
+        let admission = admission.clone();
         let (object, old) = (object.to_string(), old.map(ToString::to_string));
         self.call(Slot::Defaulting, move |call| {
-            call.default_object(operation, object, old)
+            call.default_object(&admission, object, old)
         })
         .await
     }
@@ -126,12 +128,16 @@ impl Policies {
     /// Asks the validation policy for every rule that the object breaks.
     pub async fn validate(
         &self,
+        admission: &Admission,
         object: &Value,
         old: Option<&Value>,
     ) -> Result<Served<Verdict>, GuestError> {
+        let admission = admission.clone();
         let (object, old) = (object.to_string(), old.map(ToString::to_string));
-        self.call(Slot::Validation, move |call| call.validate(object, old))
-            .await
+        self.call(Slot::Validation, move |call| {
+            call.validate(&admission, object, old)
+        })
+        .await
     }
 
     /// Decides what to do next for a wanted partition. There always is a decision: where the policy

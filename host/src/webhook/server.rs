@@ -14,6 +14,7 @@ use tracing::{info, warn};
 use super::answer::{Answer, Decision};
 use super::request::{AdmissionRequest, parse};
 use super::{MUTATE_PATH, VALIDATE_PATH, failure, mutate, validate};
+use crate::namespaces::Namespaces;
 use crate::wasm::Policies;
 use crate::wasm::model::{Operation, Slot};
 
@@ -24,23 +25,33 @@ pub const BODY_LIMIT: usize = 8 << 20;
 /// Longest time that a client may take to send its body.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
-/// The routes of both webhooks.
-pub fn router(policies: Policies) -> Router {
+/// What the answers are made from.
+#[derive(Clone)]
+struct Sources {
+    policies: Policies,
+    namespaces: Namespaces,
+}
+
+/// The routes of both webhooks. Policies are told what is known of the namespaces.
+pub fn router(policies: Policies, namespaces: Namespaces) -> Router {
     Router::new()
         .route(MUTATE_PATH, post(mutating).fallback(wrong_method))
         .route(VALIDATE_PATH, post(validating).fallback(wrong_method))
         .fallback(wrong_path)
-        .with_state(policies)
+        .with_state(Sources {
+            policies,
+            namespaces,
+        })
 }
 
-async fn mutating(State(policies): State<Policies>, headers: HeaderMap, body: Body) -> Response {
+async fn mutating(State(sources): State<Sources>, headers: HeaderMap, body: Body) -> Response {
     let request = match read(&headers, body).await {
         Ok(request) => request,
         Err(refusal) => return refusal.into_response(),
     };
     let answer = match request.operation {
         Some(operation) if request.concerns_policies() => {
-            set_defaults(&policies, operation, &request).await
+            set_defaults(&sources, operation, &request).await
         }
         _ => Answer::nothing_to_say(),
     };
@@ -48,13 +59,16 @@ async fn mutating(State(policies): State<Policies>, headers: HeaderMap, body: Bo
 }
 
 async fn set_defaults(
-    policies: &Policies,
+    sources: &Sources,
     operation: Operation,
     request: &AdmissionRequest,
 ) -> Answer {
     let old = request.old_object.as_ref();
-    match policies
-        .default_object(operation, &request.object, old)
+    let facts = sources.namespaces.facts(&request.namespace, "");
+    let admission = request.admission(operation, facts);
+    match sources
+        .policies
+        .default_object(&admission, &request.object, old)
         .await
     {
         Ok(served) => mutate::answer(request, served),
@@ -62,21 +76,32 @@ async fn set_defaults(
     }
 }
 
-async fn validating(State(policies): State<Policies>, headers: HeaderMap, body: Body) -> Response {
+async fn validating(State(sources): State<Sources>, headers: HeaderMap, body: Body) -> Response {
     let request = match read(&headers, body).await {
         Ok(request) => request,
         Err(refusal) => return refusal.into_response(),
     };
-    let answer = if request.concerns_policies() {
-        let old = request.old_object.as_ref();
-        match policies.validate(&request.object, old).await {
-            Ok(served) => validate::answer(served),
-            Err(error) => failure::answer(Slot::Validation, &error),
+    let answer = match request.operation {
+        Some(operation) if request.concerns_policies() => {
+            check(&sources, operation, &request).await
         }
-    } else {
-        Answer::nothing_to_say()
+        _ => Answer::nothing_to_say(),
     };
     reply("validation", &request, &answer)
+}
+
+async fn check(sources: &Sources, operation: Operation, request: &AdmissionRequest) -> Answer {
+    let old = request.old_object.as_ref();
+    let facts = sources.namespaces.facts(&request.namespace, "");
+    let admission = request.admission(operation, facts);
+    match sources
+        .policies
+        .validate(&admission, &request.object, old)
+        .await
+    {
+        Ok(served) => validate::answer(served),
+        Err(error) => failure::answer(Slot::Validation, &error),
+    }
 }
 
 fn reply(webhook: &str, request: &AdmissionRequest, answer: &Answer) -> Response {
@@ -168,7 +193,7 @@ mod tests {
             slots: vec![],
             limits: Limits::default(),
         });
-        let response = router(policies.await.unwrap())
+        let response = router(policies.await.unwrap(), crate::namespaces::namespaces().0)
             .oneshot(request)
             .await
             .unwrap();

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use guest_validation::rules;
+use ipu_operator::wasm::facts::PlaceFacts;
 use ipu_operator::wasm::model::{
-    ControllerView, Decision, Operation, PlaceAttempt, PlaceOutcome, PlaceRequest, Slot,
+    ControllerView, Decision, PlaceAttempt, PlaceOutcome, PlaceRequest, Slot,
 };
 use ipu_operator::wasm::{GuestError, serial_walk};
 use serde_json::{Value, json};
 
-use super::{open, options};
+use super::{create, open, options};
 
 const RULES: &str = include_str!("../../../guests/validation/src/rules/cases.json");
 const DEFAULTS: &str = include_str!("../../../guests/defaulting/src/defaults/cases.json");
@@ -30,7 +31,10 @@ async fn validation_answers_as_its_rules() {
             .get("old")
             .map(|change| merged(&table["valid"], change));
         let native = rules::check(&object, old.as_ref(), rules::Settings::default());
-        let served = policies.validate(&object, old.as_ref()).await.unwrap();
+        let served = policies
+            .validate(&create(), &object, old.as_ref())
+            .await
+            .unwrap();
         let told: Vec<_> = served
             .answer
             .violations
@@ -57,7 +61,11 @@ async fn validation_knows_the_admins_limit() {
     for (limit, violations) in [(64, 1), (128, 0)] {
         let mut options = options(&[Slot::Validation]);
         options.settings = json!({ "maxIpusPerJob": limit });
-        let served = open(options).await.validate(&object, None).await.unwrap();
+        let served = open(options)
+            .await
+            .validate(&create(), &object, None)
+            .await
+            .unwrap();
         assert_eq!(served.answer.violations.len(), violations, "limit {limit}");
     }
 }
@@ -69,9 +77,7 @@ async fn defaulting_answers_as_its_code() {
     for case in table.as_array().unwrap() {
         let object = json!({"metadata": {"name": "mnist"}, "spec": case["spec"]});
         let native = guest_defaulting::defaults::apply(object.clone());
-        let served = policies
-            .default_object(Operation::Create, &object, None)
-            .await;
+        let served = policies.default_object(&create(), &object, None).await;
         match (served, native) {
             (Ok(served), Ok(native)) => {
                 assert_eq!(served.answer.object, native.object, "{}", case["name"]);
@@ -125,6 +131,7 @@ fn view(name: &str, total: u32, state: State) -> ControllerView {
         total_ipus,
         used_ipus: used,
         largest_free: total_ipus.saturating_sub(used),
+        failures: 0,
     }
 }
 
@@ -144,6 +151,7 @@ async fn the_serial_walk_answers_as_its_code() {
                     .map(|node: &str| ("vipu".to_owned(), node.to_owned()))
                     .into_iter()
                     .collect(),
+                facts: PlaceFacts::default(),
             };
             let states = [("pod1", 16, first), ("pod2", 64, second)];
             let controllers = states.map(|(name, total, state)| view(name, total, state));

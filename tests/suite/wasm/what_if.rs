@@ -2,6 +2,7 @@
 
 use ipu_operator::rest::{question, what_if};
 use ipu_operator::wasm::Policies;
+use ipu_operator::wasm::facts::PlaceFacts;
 use ipu_operator::wasm::model::{ControllerView, Slot};
 
 use super::{open, options};
@@ -17,13 +18,16 @@ fn crowded(count: usize) -> Vec<ControllerView> {
         total_ipus: 64,
         used_ipus: if number == count { 0 } else { 64 },
         largest_free: if number == count { 64 } else { 0 },
+        failures: 0,
     });
     controllers.collect()
 }
 
 async fn ask(policies: &Policies, body: &str, views: &[ControllerView]) -> what_if::Placement {
     let question = question::read(body.as_bytes()).unwrap();
-    what_if::answer(policies, &question, views).await.placement
+    what_if::answer(policies, &question, PlaceFacts::default(), views)
+        .await
+        .placement
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ipu_operator::partition::line::{self, Waiter};
 use ipu_operator::rest::question::Question;
 use ipu_operator::rest::what_if;
+use ipu_operator::wasm::facts::PlaceFacts;
 use ipu_operator::wasm::model::{ControllerView, PlaceRequest, Slot};
 use ipu_operator::wasm::{self, Limits, Policies, PolicyOptions};
 use jiff::{SignedDuration, Timestamp};
@@ -56,6 +57,7 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
         ipus: WANTED,
         gcds: 1,
         node_selector: BTreeMap::new(),
+        facts: PlaceFacts::default(),
     };
     let question = Question {
         size: WANTED,
@@ -72,7 +74,9 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
             return Err(LoadError::Missing(format!("no answer of the guest: {why}")));
         }
         let begun = Instant::now();
-        black_box(what_if::answer(&guest, black_box(&question), &views).await);
+        black_box(
+            what_if::answer(&guest, black_box(&question), PlaceFacts::default(), &views).await,
+        );
         answered.push(begun.elapsed());
     }
     Ok(Decided {
@@ -143,6 +147,7 @@ fn view(index: usize, has_room: bool) -> ControllerView {
         total_ipus: TOTAL,
         used_ipus: TOTAL - free,
         largest_free: free,
+        failures: 0,
     }
 }
 
