@@ -18,6 +18,7 @@ use crate::certificates::keep::Keeper;
 use crate::certificates::register::Registration;
 use crate::certificates::service_names;
 use crate::job::{self, JobSettings};
+use crate::namespaces::namespaces;
 use crate::policy::guests::Guests;
 use crate::policy::{self, Process};
 use crate::release::ReleaseOptions;
@@ -109,14 +110,15 @@ pub async fn run(options: ControllerOptions) -> Result<(), ControllerError> {
         namespace: options.release.namespace.clone(),
         configuration: options.webhook_configuration.clone(),
     };
+    let (namespaces, namespace_watch) = namespaces();
     let webhooks = async {
-        let guests = guests.clone();
-        let serving = webhooks::run(listener, keeper, registration, guests, &readiness, &stop);
+        let asked = (guests.clone(), namespaces.clone());
+        let serving = webhooks::run(listener, keeper, registration, asked, &readiness, &stop);
         let served = serving.await;
         stop.cancel();
         served
     };
-    let (served, (), (), ()) = tokio::join!(
+    let (served, (), (), (), (), ()) = tokio::join!(
         webhooks,
         run_jobs(&client, &options.jobs, &stop),
         policies.follow(stop.clone()),
@@ -127,6 +129,8 @@ pub async fn run(options: ControllerOptions) -> Result<(), ControllerError> {
             guests.clone(),
             stop.clone()
         ),
+        namespace_watch.follow(client.clone(), stop.clone()),
+        namespaces.follow_partitions(client.clone(), stop.clone()),
     );
     served.map_err(|source| ControllerError::Serve {
         port: options.webhook_port,

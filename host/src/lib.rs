@@ -19,6 +19,8 @@ pub mod lease;
 #[cfg(feature = "operator")]
 pub mod names;
 #[cfg(feature = "operator")]
+pub mod namespaces;
+#[cfg(feature = "operator")]
 pub mod object_names;
 #[cfg(feature = "operator")]
 pub mod partition;

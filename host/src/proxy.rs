@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::lease::{self, Elector};
+use crate::namespaces::namespaces;
 use crate::partition::fleet::Fleet;
 use crate::partition::node_labels::node_labels;
 use crate::partition::step::Settings;
@@ -169,12 +170,14 @@ pub async fn run_with(
         overtaking_limit: Duration::from_secs(options.overtaking_limit_seconds),
     };
     tracing::info!(installation = settings.installation, "starting");
-    let (watched, watch) = watched();
+    let (namespaces, namespace_watch) = namespaces();
+    let (watched, watch) = watched(namespaces.clone());
     let guests = Guests::new(policies.clone());
     let sources = Sources {
         partitions: watched.store().clone(),
         fleet: fleet.clone(),
         guests: guests.clone(),
+        namespaces: namespaces.clone(),
     };
     let shared = Shared {
         client: client.clone(),
@@ -182,11 +185,13 @@ pub async fn run_with(
         guests: guests.clone(),
         settings,
         watched,
+        namespaces,
         instance: options.release.pod_name.clone(),
     };
 
     let mut tasks = JoinSet::new();
     tasks.spawn(node_watch.follow(client.clone(), stop.clone()));
+    tasks.spawn(namespace_watch.follow(client.clone(), stop.clone()));
     tasks.spawn(access.follow(stop.clone()));
     tasks.spawn(follow_controllers(
         client.clone(),

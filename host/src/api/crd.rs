@@ -156,7 +156,7 @@ fn only_resets_are_asked_for_later() -> Vec<ValidationRule> {
         reason: Some("FieldValueForbidden".into()),
         ..ValidationRule::default()
     };
-    let stays = ["owner", "slot", "ipus", "gcds", "options"].map(|field| {
+    let stays = ["owner", "slot", "ipus", "gcds", "options", "about"].map(|field| {
         let same = format!(
             "!has(oldSelf.{field}) || (has(self.{field}) && self.{field} == oldSelf.{field})"
         );

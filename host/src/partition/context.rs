@@ -12,6 +12,7 @@ use super::turns::Turns;
 use super::watched::Watched;
 use crate::events::Publisher;
 use crate::lease::Held;
+use crate::namespaces::Namespaces;
 use crate::policy::guests::Guests;
 
 /// What a replica has, whether it leads or not.
@@ -27,6 +28,8 @@ pub struct Shared {
     pub settings: Settings,
     /// The IPUPartitions, as the watch last saw them.
     pub watched: Watched,
+    /// What is known of every namespace.
+    pub namespaces: Namespaces,
     /// Name of this process among its replicas.
     pub instance: Option<String>,
 }
@@ -43,6 +46,8 @@ pub struct Context {
     pub settings: Settings,
     /// The IPUPartitions, as the watch last saw them.
     pub watched: Watched,
+    /// What is known of every namespace.
+    pub namespaces: Namespaces,
     /// That this replica leads.
     pub held: Arc<Held>,
     /// Writes events on IPUPartitions.
@@ -65,6 +70,7 @@ impl Context {
             guests,
             settings,
             watched,
+            namespaces,
             instance,
         } = shared;
         Context {
@@ -74,6 +80,7 @@ impl Context {
             guests,
             settings,
             watched,
+            namespaces,
             held,
             given_back: Arc::default(),
             turns: Turns::new(),

@@ -10,8 +10,9 @@ use super::compare;
 use super::guests::{Entry, Guests, Roster, Tried, concerned, is_in_share};
 use super::matching::{JudgeError, Subject};
 use super::meter::Compared;
-use crate::api::ipupolicy::{BUILT_IN, Hook, Labels, OnError};
+use crate::api::ipupolicy::{BUILT_IN, Hook, OnError};
 use crate::wasm::GuestError;
+use crate::wasm::facts::Admission;
 use crate::wasm::model::{Defaulted, Operation, Served, Slot, Verdict};
 use crate::webhook::answer::{Answer, Decision};
 use crate::webhook::request::AdmissionRequest;
@@ -21,11 +22,11 @@ use crate::webhook::{failure, mutate, validate};
 /// seconds, and an answer that says who was late is better than none.
 const ALL: Duration = Duration::from_secs(8);
 
-/// One request on its way through the guests.
-pub struct Admission<'a> {
+/// The guests of one request.
+pub struct Chain<'a> {
     guests: &'a Guests,
     request: &'a AdmissionRequest,
-    labels: Option<&'a Labels>,
+    told: Admission,
     about: Value,
     end: Instant,
 }
@@ -50,34 +51,32 @@ enum Next {
     Stop(Answer),
 }
 
-impl<'a> Admission<'a> {
-    /// A request that begins now; `labels` are those of its namespace, where they are known.
-    pub fn new(
-        guests: &'a Guests,
-        request: &'a AdmissionRequest,
-        labels: Option<&'a Labels>,
-    ) -> Self {
-        let operation = match request.operation {
-            Some(Operation::Create) => "CREATE",
-            Some(Operation::Update) => "UPDATE",
-            None => "",
+impl<'a> Chain<'a> {
+    /// A request that begins now; the guests are told `told`.
+    pub fn new(guests: &'a Guests, request: &'a AdmissionRequest, told: Admission) -> Self {
+        let operation = match told.operation {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
         };
         Self {
             guests,
             request,
-            labels,
             about: json!({
                 "uid": request.uid,
                 "operation": operation,
                 "namespace": request.namespace,
                 "name": request.name,
+                "dryRun": told.dry_run,
+                "subResource": told.sub_resource,
+                "userInfo": {"username": told.user.name, "groups": told.user.groups},
             }),
+            told,
             end: Instant::now() + ALL,
         }
     }
 
     /// The answer of the mutating webhook.
-    pub async fn defaulted(&self, operation: Operation) -> Answer {
+    pub async fn defaulted(&self) -> Answer {
         let roster = self.guests.roster(Hook::Defaulting);
         let mut answer = Answer::nothing_to_say();
         let mut object = Arc::new(self.request.object.clone());
@@ -90,7 +89,7 @@ impl<'a> Admission<'a> {
                 &mut answer,
                 Slot::Defaulting,
                 async |entry| {
-                    let served = self.default_object(entry, operation, &before).await?;
+                    let served = self.default_object(entry, &before).await?;
                     mutate::checked(self.request, &before, &served.answer.object)
                         .map_err(|overreach| GuestError::BadAnswer(overreach.to_string()))?;
                     Ok(served)
@@ -112,7 +111,7 @@ impl<'a> Admission<'a> {
                         after: None,
                     });
                     answer.decision = stop.decision;
-                    self.compare(&roster, &steps, operation);
+                    self.compare(&roster, &steps);
                     return answer;
                 }
             };
@@ -123,12 +122,12 @@ impl<'a> Admission<'a> {
             before: object,
             after: None,
         });
-        self.compare(&roster, &steps, operation);
+        self.compare(&roster, &steps);
         answer
     }
 
     /// The answer of the validating webhook: every rule that any guest finds broken.
-    pub async fn validated(&self, operation: Operation) -> Answer {
+    pub async fn validated(&self) -> Answer {
         let roster = self.guests.roster(Hook::Validation);
         let mut answer = Answer::nothing_to_say();
         let object = Arc::new(self.request.object.clone());
@@ -142,7 +141,9 @@ impl<'a> Admission<'a> {
                 async |entry| {
                     let (object, old) = (&*object, self.request.old_object.as_ref());
                     let policies = self.guests.policies();
-                    policies.validate(&entry.guest, object, old).await
+                    policies
+                        .validate(&entry.guest, &self.told, object, old)
+                        .await
                 },
             );
             let after = match asked.await {
@@ -164,7 +165,7 @@ impl<'a> Admission<'a> {
             before: object,
             after: None,
         });
-        self.compare(&roster, &steps, operation);
+        self.compare(&roster, &steps);
         (answer.decision, answer.warnings) = validate::decision(all);
         // What is wrong with the object is worth more than who could not say so.
         if let (Decision::Allowed, Some(failed)) = (&answer.decision, failed) {
@@ -234,19 +235,18 @@ impl<'a> Admission<'a> {
     async fn default_object(
         &self,
         entry: &Entry,
-        operation: Operation,
         object: &Value,
     ) -> Result<Served<Defaulted>, GuestError> {
         let old = self.request.old_object.as_ref();
         let policies = self.guests.policies();
         policies
-            .default_object(&entry.guest, operation, object, old)
+            .default_object(&entry.guest, &self.told, object, old)
             .await
     }
 
     fn subject<'s>(&'s self, object: &'s Value) -> Subject<'s> {
         Subject {
-            namespace_labels: self.labels,
+            namespace_labels: self.told.facts.labels.as_ref(),
             object: Some(object),
             old_object: self.request.old_object.as_ref(),
             request: &self.about,
@@ -254,7 +254,7 @@ impl<'a> Admission<'a> {
     }
 
     /// Begins the comparisons, which nobody waits for.
-    fn compare(&self, roster: &Roster, steps: &[Step], operation: Operation) {
+    fn compare(&self, roster: &Roster, steps: &[Step]) {
         for tried in &roster.trials {
             if !is_in_share(tried.share, &self.request.uid) {
                 continue;
@@ -263,39 +263,36 @@ impl<'a> Admission<'a> {
                 continue;
             };
             match tried.entry.matching.concerns(&self.subject(&before)) {
-                Ok(true) => self.compare_one(tried, before, counts, operation),
+                Ok(true) => self.compare_one(tried, before, counts),
                 Ok(false) => {}
                 Err(_) => tried.entry.meter.compared(Compared::Failed),
             }
         }
     }
 
-    fn compare_one(
-        &self,
-        tried: &Tried,
-        before: Arc<Value>,
-        counts: Option<Outcome>,
-        operation: Operation,
-    ) {
+    fn compare_one(&self, tried: &Tried, before: Arc<Value>, counts: Option<Outcome>) {
         let entry = tried.entry.clone();
         let Ok(turn) = self.guests.comparing().clone().try_acquire_owned() else {
             entry.meter.compared(Compared::Skipped);
             return;
         };
-        let (guests, request) = (self.guests.clone(), self.request.clone());
+        let (guests, request, told) =
+            (self.guests.clone(), self.request.clone(), self.told.clone());
         tokio::spawn(async move {
-            let admission = Admission::new(&guests, &request, None);
+            let chain = Chain::new(&guests, &request, told);
             let compared = match counts {
                 Some(Outcome::Verdict(verdict)) => {
                     let old = request.old_object.as_ref();
                     let policies = guests.policies();
-                    let tried = policies.validate(&entry.guest, &before, old).await;
+                    let tried = policies
+                        .validate(&entry.guest, &chain.told, &before, old)
+                        .await;
                     tried.map_or(Compared::Failed, |tried| {
                         compare::verdicts(&verdict, &tried.answer)
                     })
                 }
                 Some(Outcome::Object(object)) => {
-                    let tried = admission.default_object(&entry, operation, &before).await;
+                    let tried = chain.default_object(&entry, &before).await;
                     match tried {
                         Ok(tried) => compare::objects(&object, &tried.answer.object),
                         Err(GuestError::Refused(_)) => Compared::Different(
@@ -305,7 +302,7 @@ impl<'a> Admission<'a> {
                     }
                 }
                 None => {
-                    let tried = admission.default_object(&entry, operation, &before).await;
+                    let tried = chain.default_object(&entry, &before).await;
                     match tried {
                         Err(GuestError::Refused(_)) => Compared::Equal,
                         Ok(_) => Compared::Different(

@@ -10,7 +10,7 @@ use super::matching::{JudgeError, Matching, Subject};
 use super::meter::Meter;
 use crate::api::ipupolicy::{BUILT_IN, Hook, OnError};
 use crate::wasm::model::Slot;
-use crate::wasm::{Guest, Policies};
+use crate::wasm::{self, Guest, Policies};
 
 /// Comparisons that are under way at once: they must not take the turns of answers that count.
 const COMPARED_AT_ONCE: usize = 2;
@@ -103,7 +103,7 @@ impl Entry {
     pub fn built_in(hook: Hook) -> Self {
         Self {
             name: BUILT_IN.into(),
-            guest: Guest::built_in(),
+            guest: wasm::BUILT_IN.clone(),
             matching: Arc::default(),
             on_error: match hook {
                 Hook::Defaulting | Hook::Validation => OnError::Fail,

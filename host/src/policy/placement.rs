@@ -25,7 +25,7 @@ impl Guests {
         let roster = self.roster(Hook::Placement);
         let about = about(request);
         let subject = Subject {
-            namespace_labels: None,
+            namespace_labels: request.facts.namespace.labels.as_ref(),
             object: None,
             old_object: None,
             request: &about,
@@ -65,7 +65,9 @@ impl Guests {
                 }
             }
         };
-        for tried in &roster.trials {
+        // Whoever only wants to know asks often, and changes nothing.
+        let trials = roster.trials.iter();
+        for tried in trials.filter(|_| !request.facts.progress.is_question) {
             let name = format!("{}/{}/{}", request.namespace, request.owner, request.slot);
             if is_in_share(tried.share, &name)
                 && tried.entry.matching.concerns(&subject) == Ok(true)

@@ -10,6 +10,7 @@ use super::question::Question;
 use crate::api::ipupartition::WaitingReason;
 use crate::partition::placing::shortened;
 use crate::policy::guests::Guests;
+use crate::wasm::facts::PlaceFacts;
 use crate::wasm::model::{ControllerView, Decision, PassedOver, PlaceRequest};
 
 /// Most controllers for which it is said why they were passed over.
@@ -61,15 +62,16 @@ pub enum Outcome {
     Reject,
 }
 
-/// Answers a question about these controllers. The policy is asked once where the answer says all,
+/// Answers a question about these controllers, with what is known of the namespaces. The policy is asked once where the answer says all,
 /// twice where controllers before the chosen one were passed over, and one by one for those only
 /// where the second answer does not say why.
 pub async fn answer(
     guests: &Guests,
     question: &Question,
+    facts: PlaceFacts,
     controllers: &[ControllerView],
 ) -> Answer {
-    let request = request(question);
+    let request = request(question, facts);
     let placed = guests.place(&request, controllers, &[]).await;
     let reachable = controllers.iter().filter(|one| one.unreachable.is_none());
     let mut placement = Placement {
@@ -143,7 +145,8 @@ fn reason_alone(decision: Decision, chosen: &str) -> String {
     }
 }
 
-fn request(question: &Question) -> PlaceRequest {
+fn request(question: &Question, mut facts: PlaceFacts) -> PlaceRequest {
+    facts.progress.is_question = true;
     PlaceRequest {
         namespace: question.namespace.clone(),
         owner: "query".to_owned(),
@@ -151,6 +154,7 @@ fn request(question: &Question) -> PlaceRequest {
         ipus: question.size,
         gcds: question.gcds,
         node_selector: question.node_selector.clone(),
+        facts,
     }
 }
 

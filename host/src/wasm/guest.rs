@@ -12,6 +12,9 @@ use super::model::ModuleDigest;
 #[derive(Clone)]
 pub struct Guest(pub(super) Kind);
 
+/// The built-in guest of whichever slot is asked.
+pub static BUILT_IN: Guest = Guest(Kind::BuiltIn);
+
 #[derive(Clone)]
 pub(super) enum Kind {
     /// Whatever the slot's file is at the time.
@@ -55,11 +58,6 @@ impl Terms {
 }
 
 impl Guest {
-    /// The built-in guest of whichever slot is asked.
-    pub fn built_in() -> Self {
-        Self(Kind::BuiltIn)
-    }
-
     /// A guest that is to be asked, and is not ready for this reason.
     pub fn missing(reason: &str) -> Self {
         Self(Kind::Missing(reason.into()))

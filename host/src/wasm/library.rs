@@ -12,12 +12,12 @@ use tokio::task::spawn_blocking;
 use super::call::{Call, GuestError};
 use super::compile::Compiler;
 use super::engine::{EngineError, GuestEngine};
+use super::facts::Admission;
 use super::guest::{Guest, Kind, Terms};
 use super::limits::Limits;
 use super::load::{self, LoadError, Module};
 use super::model::{
-    ControllerView, Decision, Defaulted, Operation, PlaceAttempt, PlaceRequest, Served, Slot,
-    Verdict,
+    ControllerView, Decision, Defaulted, PlaceAttempt, PlaceRequest, Served, Slot, Verdict,
 };
 use super::slot_state::{ModuleInfo, Problem, SlotState};
 
@@ -127,13 +127,14 @@ impl Policies {
     pub async fn default_object(
         &self,
         guest: &Guest,
-        operation: Operation,
+        admission: &Admission,
         object: &Value,
         old: Option<&Value>,
     ) -> Result<Served<Defaulted>, GuestError> {
+        let admission = admission.clone();
         let (object, old) = (object.to_string(), old.map(ToString::to_string));
         self.call(guest, Slot::Defaulting, move |call| {
-            call.default_object(operation, object, old)
+            call.default_object(&admission, object, old)
         })
         .await
     }
@@ -142,12 +143,14 @@ impl Policies {
     pub async fn validate(
         &self,
         guest: &Guest,
+        admission: &Admission,
         object: &Value,
         old: Option<&Value>,
     ) -> Result<Served<Verdict>, GuestError> {
+        let admission = admission.clone();
         let (object, old) = (object.to_string(), old.map(ToString::to_string));
         self.call(guest, Slot::Validation, move |call| {
-            call.validate(object, old)
+            call.validate(&admission, object, old)
         })
         .await
     }

@@ -13,7 +13,7 @@ use super::bindings;
 use super::call::{Callable, GuestError};
 use super::compile::{CompileError, Compiler};
 use super::engine::GuestEngine;
-use super::model::{ModuleDigest, Operation, Slot};
+use super::model::{ModuleDigest, Slot};
 use super::samples;
 
 /// Why a file does not become a policy.
@@ -32,10 +32,12 @@ pub enum LoadError {
     #[error("failed to compile the file as a WebAssembly component")]
     Compile(#[from] CompileError),
     /// It imports what no policy may have.
-    #[error("it imports {0}, and a policy may import nothing but ipu:policy/log@0.1.0")]
+    #[error(
+        "it imports {0}, and a policy may import nothing but ipu:policy/log and ipu:policy/facts, of 0.2.0 or 0.1.0"
+    )]
     Imports(String),
     /// It does not export what its world asks for.
-    #[error("it does not implement world {world} of package ipu:policy@0.1.0")]
+    #[error("it does not implement world {world} of package ipu:policy@0.2.0")]
     World {
         /// The world.
         world: &'static str,
@@ -113,8 +115,10 @@ fn try_out(callable: &Callable, slot: Slot) -> Result<(), GuestError> {
     let job = samples::job().to_string();
     let mut call = callable.begin();
     let outcome = match slot {
-        Slot::Defaulting => call.default_object(Operation::Create, job, None).map(drop),
-        Slot::Validation => call.validate(job, None).map(drop),
+        Slot::Defaulting => call
+            .default_object(&samples::admission(), job, None)
+            .map(drop),
+        Slot::Validation => call.validate(&samples::admission(), job, None).map(drop),
         Slot::Placement => call
             .place(&samples::place_request(), &samples::controllers(), &[])
             .map(drop),

@@ -14,8 +14,10 @@ use tracing::{info, warn};
 use super::answer::{Answer, Decision};
 use super::request::{AdmissionRequest, parse};
 use super::{MUTATE_PATH, VALIDATE_PATH};
-use crate::policy::admission::Admission;
+use crate::namespaces::Namespaces;
+use crate::policy::admission::Chain;
 use crate::policy::guests::Guests;
+use crate::wasm::model::Operation;
 
 /// Largest body that is read, in bytes. The API server takes objects of up to 3 MiB, and an update
 /// brings two of them.
@@ -24,39 +26,51 @@ pub const BODY_LIMIT: usize = 8 << 20;
 /// Longest time that a client may take to send its body.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
-/// The routes of both webhooks.
-pub fn router(guests: Guests) -> Router {
+/// What the answers are made from.
+#[derive(Clone)]
+struct Sources {
+    guests: Guests,
+    namespaces: Namespaces,
+}
+
+impl Sources {
+    fn chain<'a>(&'a self, operation: Operation, request: &'a AdmissionRequest) -> Chain<'a> {
+        let facts = self.namespaces.facts(&request.namespace, "");
+        Chain::new(&self.guests, request, request.admission(operation, facts))
+    }
+}
+
+/// The routes of both webhooks. Policies are told what is known of the namespaces.
+pub fn router(guests: Guests, namespaces: Namespaces) -> Router {
     Router::new()
         .route(MUTATE_PATH, post(mutating).fallback(wrong_method))
         .route(VALIDATE_PATH, post(validating).fallback(wrong_method))
         .fallback(wrong_path)
-        .with_state(guests)
+        .with_state(Sources { guests, namespaces })
 }
 
-async fn mutating(State(guests): State<Guests>, headers: HeaderMap, body: Body) -> Response {
+async fn mutating(State(sources): State<Sources>, headers: HeaderMap, body: Body) -> Response {
     let request = match read(&headers, body).await {
         Ok(request) => request,
         Err(refusal) => return refusal.into_response(),
     };
     let answer = match request.operation {
         Some(operation) if request.concerns_policies() => {
-            let admission = Admission::new(&guests, &request, None);
-            admission.defaulted(operation).await
+            sources.chain(operation, &request).defaulted().await
         }
         _ => Answer::nothing_to_say(),
     };
     reply("defaulting", &request, &answer)
 }
 
-async fn validating(State(guests): State<Guests>, headers: HeaderMap, body: Body) -> Response {
+async fn validating(State(sources): State<Sources>, headers: HeaderMap, body: Body) -> Response {
     let request = match read(&headers, body).await {
         Ok(request) => request,
         Err(refusal) => return refusal.into_response(),
     };
     let answer = match request.operation {
         Some(operation) if request.concerns_policies() => {
-            let admission = Admission::new(&guests, &request, None);
-            admission.validated(operation).await
+            sources.chain(operation, &request).validated().await
         }
         _ => Answer::nothing_to_say(),
     };
@@ -154,7 +168,8 @@ mod tests {
             limits: Limits::default(),
         });
         let guests = Guests::new(policies.await.unwrap());
-        let response = router(guests).oneshot(request).await.unwrap();
+        let namespaces = crate::namespaces::namespaces().0;
+        let response = router(guests, namespaces).oneshot(request).await.unwrap();
         let status = response.status();
         let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
         (status, String::from_utf8(body.to_vec()).unwrap())

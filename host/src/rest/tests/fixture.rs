@@ -13,6 +13,7 @@ use kube::runtime::reflector::store::Writer;
 use serde_json::{Value, json};
 use tower::{BoxError, ServiceExt, service_fn};
 
+use crate::namespaces::namespaces;
 use crate::partition::node_labels::node_labels;
 use crate::partition::{Guarded, fleet::Fleet};
 use crate::policy::guests::Guests;
@@ -66,6 +67,7 @@ impl Ports {
             partitions,
             fleet: Arc::new(Fleet::new(registry, node_labels().0)),
             guests: no_policies().await,
+            namespaces: namespaces().0,
         };
         let client = fake(Arc::clone(&world));
         let door = Door {
