@@ -2,7 +2,6 @@
 //! nobody notices.
 
 mod earlier;
-mod hostile;
 mod limits;
 mod native;
 mod refused;

@@ -105,9 +105,6 @@ pub struct ModuleSource {
     /// A key under `binaryData` of a ConfigMap in the namespace of the release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map: Option<ConfigMapModule>,
-    /// An artefact in an OCI registry.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub oci: Option<OciModule>,
     /// A file in the folder of guests of the operator's own image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageModule>,
@@ -122,34 +119,6 @@ pub struct ConfigMapModule {
     /// Key under `binaryData`.
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
-}
-
-/// A module in an OCI registry.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct OciModule {
-    /// Such as `registry.example.com/policies/best-fit:1.2.0`.
-    #[schemars(length(min = 1, max = 512))]
-    pub reference: String,
-    /// Secret of type `kubernetes.io/dockerconfigjson` in the namespace of the release.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pull_secret: Option<String>,
-    /// ConfigMap in the namespace of the release whose key `ca.crt` has the authorities of the
-    /// registry's certificate. Missing: those that the web trusts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ca_config_map: Option<String>,
-    /// Who must have signed it. Missing: no signature is asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signature: Option<SignatureKey>,
-}
-
-/// Who must have signed a module, with cosign.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct SignatureKey {
-    /// The public key of `cosign generate-key-pair`, as PEM.
-    #[schemars(length(min = 1, max = 4096))]
-    pub public_key: String,
 }
 
 /// A module of the operator's own image.

@@ -55,7 +55,7 @@ pub enum SourceError {
         wanted: String,
     },
     /// The API server does not serve this, or the definition is older than the policy.
-    #[error("spec.module names no source; it needs one of configMap, oci and image")]
+    #[error("spec.module names no source; it needs one of configMap and image")]
     Nothing,
 }
 

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use ipu_operator::wasm::model::Slot;
 use ipu_operator::wasm::{BUILT_IN, GuestError, Limits, Policies};
 use serde_json::{Value, json};
+use tests::guests::hostile;
 
-use super::{create, hostile, open, options};
+use super::{create, open, options};
 
 /// An object large enough for the hostile guests.
 fn large() -> Value {

@@ -3,8 +3,9 @@
 use ipu_operator::wasm::model::Slot;
 use ipu_operator::wasm::{BUILT_IN, Limits, OpenError, Policies};
 use serde_json::json;
+use tests::guests::hostile;
 
-use super::{create, guests, hostile, open, options};
+use super::{create, guests, open, options};
 
 /// The reason why a file is refused in the place of the built-in validation, which then answers.
 async fn reason(bytes: &[u8]) -> String {

@@ -13,10 +13,11 @@ use ipu_operator::wasm::facts::PlaceFacts;
 use ipu_operator::wasm::model::{ControllerView, Decision, PlaceRequest, Slot};
 use serde_json::json;
 use tempfile::TempDir;
+use tests::guests::hostile;
 use tests::wait::{Seen, eventually};
 use tokio_util::sync::CancellationToken;
 
-use super::{create, guests, hostile, open, options};
+use super::{create, guests, open, options};
 
 const FILE: &str = "defaulting.wasm";
 

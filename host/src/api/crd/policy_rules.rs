@@ -21,10 +21,9 @@ pub(super) fn of_the_spec() -> Vec<ValidationRule> {
             "hook cannot change, because a guest is written for one hook; make another IPUPolicy",
         ),
         rule(
-            "(has(self.module.configMap) ? 1 : 0) + (has(self.module.oci) ? 1 : 0) \
-             + (has(self.module.image) ? 1 : 0) == 1",
+            "has(self.module.configMap) != has(self.module.image)",
             Some(".module"),
-            "module needs exactly one of configMap, oci and image",
+            "module needs exactly one of configMap and image",
         ),
         rule(
             "has(self.module.image) || has(self.module.digest)",
