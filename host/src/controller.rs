@@ -122,13 +122,13 @@ pub async fn run(options: ControllerOptions) -> Result<(), ControllerError> {
         webhooks,
         run_jobs(&client, &options.jobs, &stop),
         policies.follow(stop.clone()),
-        policy::follow(
+        Box::pin(policy::follow(
             client.clone(),
             &options.release,
             Process::Controller,
             guests.clone(),
             stop.clone()
-        ),
+        )),
         namespace_watch.follow(client.clone(), stop.clone()),
         namespaces.follow_partitions(client.clone(), stop.clone()),
     );

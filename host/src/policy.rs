@@ -92,7 +92,8 @@ pub async fn follow(
             let lease = format!("{}-policies", release.fullname);
             let namespace = &release.namespace;
             let elector = Elector::new(client.clone(), namespace, &lease, &name, TTL);
-            coordinator::run(client.clone(), elector, namespace, store, stop.clone()).await;
+            let run = coordinator::run(client.clone(), elector, namespace, store, stop.clone());
+            Box::pin(run).await;
         }
     };
     futures::join!(

@@ -203,7 +203,8 @@ pub async fn run_with(
     tasks.spawn(async move { policies.follow(following).await });
     let (asking, release, stopping) = (client.clone(), options.release.clone(), stop.clone());
     tasks.spawn(async move {
-        policy::follow(asking, &release, Process::VipuProxy, guests, stopping).await;
+        let following = policy::follow(asking, &release, Process::VipuProxy, guests, stopping);
+        Box::pin(following).await;
     });
     tasks.spawn(watch.follow(client.clone(), stop.clone()));
     tasks.spawn(lead_in_turn(shared, options.clone(), stop.clone()));

@@ -330,9 +330,11 @@ fn why_not_yet(policy: &IPUPolicy, asking: &Asking<'_>, before: &str) -> String 
     if let Some((replica, reason)) = asking.problem(asking.wished, false) {
         return format!("{replica} does not have it yet, and {before}: {reason}");
     }
-    let is_slow =
-        |said: &Option<&Said>| said.is_none_or(|said| !said.prepared.contains_key(&asking.wished));
-    let slow = asking.said.iter().filter(|(_, said)| is_slow(said));
+    let is_ready = |said: &Said| said.prepared.contains_key(&asking.wished);
+    let slow = asking
+        .said
+        .iter()
+        .filter(|(_, said)| !said.is_some_and(is_ready));
     let names: Vec<&str> = slow.map(|(replica, _)| *replica).collect();
     if names.is_empty() {
         return "the replicas found different modules; module.digest says which one is meant"

@@ -199,7 +199,7 @@ fn follow_leases(
         match event {
             Ok(_) => told.notify_one(),
             Err(error) => {
-                tracing::warn!(%error, "failed to watch the Leases of replicas; trying again")
+                tracing::warn!(%error, "failed to watch the Leases of replicas; trying again");
             }
         }
         std::future::ready(())

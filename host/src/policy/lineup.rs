@@ -75,7 +75,8 @@ pub fn lineup(members: &[Member], hook: Hook) -> Lineup {
     let mut of_hook: Vec<&Member> = members.iter().filter(|m| m.spec.hook == hook).collect();
     of_hook.sort_by_key(|member| (member.created, &member.name));
     let counting = || of_hook.iter().copied().filter(|member| member.counts);
-    let (heirs, mut aside) = heirs(counting(), hook);
+    let claiming: Vec<&Member> = counting().collect();
+    let (heirs, mut aside) = heirs(&claiming, hook);
 
     let mut seats: Vec<Seat> = Vec::new();
     // Who is refused may still be replaced: then its heir has the seat, and it has none.
@@ -135,17 +136,14 @@ fn member(policy: &IPUPolicy) -> Option<Member> {
 }
 
 /// Who decides in whose place, and who is refused: claims are heard in the order of their age.
-fn heirs<'a>(
-    counting: impl Iterator<Item = &'a Member> + Clone,
-    hook: Hook,
-) -> (BTreeMap<String, String>, BTreeMap<String, Aside>) {
+fn heirs(claiming: &[&Member], hook: Hook) -> (BTreeMap<String, String>, BTreeMap<String, Aside>) {
     let mut heirs = BTreeMap::<String, String>::new();
     let mut aside = BTreeMap::new();
-    for member in counting.clone() {
+    for member in claiming {
         let Some(mut place) = member.spec.place_of() else {
             continue;
         };
-        let is_there = |name: &str| name == BUILT_IN || counting.clone().any(|m| m.name == name);
+        let is_there = |name: &str| name == BUILT_IN || claiming.iter().any(|m| m.name == name);
         if !is_there(place) {
             // Whom it replaced is gone: what is left of its wish is to decide.
             if hook != Hook::Placement {

@@ -27,7 +27,7 @@ use crate::wasm::{LoadError, Terms};
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Longest time to fetch a module.
-const FETCH: Duration = Duration::from_secs(60);
+const FETCH: Duration = Duration::from_mins(1);
 
 /// Follows the policies until `stop`.
 pub async fn run(

@@ -21,7 +21,7 @@ struct World {
 }
 
 impl World {
-    fn new(spec: Value) -> Self {
+    fn new(spec: &Value) -> Self {
         let policy = serde_json::from_value(json!({
             "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPolicy",
             "metadata": {"name": "mine", "uid": "u", "generation": 1},
@@ -119,7 +119,7 @@ fn compared(equal: i64, different: i64) -> Counts {
 
 #[test]
 fn it_is_put_in_force_once_every_replica_has_it_ready() {
-    let mut world = World::new(validation());
+    let mut world = World::new(&validation());
     assert_eq!(world.look(), (PolicyPhase::Loading, None));
     assert!(world.status().message.contains("being made ready by a, b"));
     world.prepare(0, 1);
@@ -140,7 +140,7 @@ fn it_is_put_in_force_once_every_replica_has_it_ready() {
 
 #[test]
 fn what_one_replica_refuses_comes_into_force_nowhere_and_the_version_before_goes_on() {
-    let mut world = World::new(validation());
+    let mut world = World::new(&validation());
     world.prepare(0, 1);
     world.prepare(1, 1);
     world.look();
@@ -167,7 +167,7 @@ fn what_one_replica_refuses_comes_into_force_nowhere_and_the_version_before_goes
 
 #[test]
 fn replicas_that_found_different_modules_do_not_come_apart() {
-    let mut world = World::new(validation());
+    let mut world = World::new(&validation());
     world.prepare(0, 1);
     world.said(1).prepared.insert(1, "sha256:other".to_owned());
     assert_eq!(world.look(), (PolicyPhase::Loading, None));
@@ -176,7 +176,7 @@ fn replicas_that_found_different_modules_do_not_come_apart() {
 
 #[test]
 fn without_replicas_it_says_whom_it_waits_for() {
-    let mut world = World::new(validation());
+    let mut world = World::new(&validation());
     world.reports.clear();
     assert_eq!(world.look(), (PolicyPhase::Loading, None));
     assert!(
@@ -189,7 +189,7 @@ fn without_replicas_it_says_whom_it_waits_for() {
 
 #[test]
 fn a_version_that_fails_too_often_gives_way_to_the_one_before_and_stays_away() {
-    let mut world = World::new(validation());
+    let mut world = World::new(&validation());
     for generation in 1..=2 {
         world.prepare(0, generation);
         world.prepare(1, generation);
@@ -223,7 +223,7 @@ fn a_version_that_fails_too_often_gives_way_to_the_one_before_and_stays_away() {
 
 #[test]
 fn a_first_version_that_fails_is_left_to_on_error() {
-    let mut world = World::new(validation());
+    let mut world = World::new(&validation());
     world.prepare(0, 1);
     world.prepare(1, 1);
     world.look();
@@ -234,7 +234,7 @@ fn a_first_version_that_fails_is_left_to_on_error() {
 
 #[test]
 fn a_tried_guest_is_promoted_after_equal_answers_and_taken_back_where_it_fails() {
-    let mut world = World::new(shadow(100));
+    let mut world = World::new(&shadow(100));
     world.prepare(0, 1);
     world.prepare(1, 1);
     assert_eq!(world.look(), (PolicyPhase::Shadow, Some(1)));
@@ -262,7 +262,7 @@ fn a_tried_guest_is_promoted_after_equal_answers_and_taken_back_where_it_fails()
 
 #[test]
 fn differences_are_shown_and_few() {
-    let mut world = World::new(shadow(100));
+    let mut world = World::new(&shadow(100));
     world.prepare(0, 1);
     world.prepare(1, 1);
     world.look();
