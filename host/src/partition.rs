@@ -24,6 +24,7 @@ mod turns;
 mod unreadable;
 mod wanted;
 pub mod watched;
+mod written;
 
 use std::sync::Arc;
 use std::time::Duration;
