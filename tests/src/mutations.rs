@@ -130,6 +130,22 @@ pub const MUTATIONS: &[Mutation] = &[
         instead: "SeenState::Busy if is_late && attempt.id.is_empty() =>",
     },
     Mutation {
+        name: "a reset that never ends is waited for",
+        file: WANTED,
+        text: "        SeenState::Busy if is_busy_for_long(status, now) => {
+            let message",
+        instead: "        SeenState::Busy if is_busy_for_long(status, now) && id.is_empty() => {
+            let message",
+    },
+    Mutation {
+        name: "a partition that stays busy under its users is waited for",
+        file: WANTED,
+        text: "        SeenState::Busy if is_busy_for_long(status, now) => {
+            let (id, on)",
+        instead: "        SeenState::Busy if is_busy_for_long(status, now) && settings.forming.is_zero() => {
+            let (id, on)",
+    },
+    Mutation {
         name: "a partition in error is never removed by force",
         file: LEFTOVERS,
         text: "force: state == SeenState::Failed,",

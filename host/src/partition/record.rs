@@ -17,6 +17,9 @@ pub const DISTURBED: &str = "Disturbed";
 /// Condition: the owner is asked to end the Pods that use the partition, so that it can move.
 pub const LEAVING: &str = "Leaving";
 
+/// Condition: the controller is at work on the partition, which cannot be used meanwhile.
+pub const BUSY: &str = "Busy";
+
 /// Reason of `Ready` while a controller makes the partition and nothing is in the way.
 pub const CREATING: &str = "Creating";
 
@@ -117,6 +120,31 @@ pub(super) fn as_seen(
             ready(next, false, DISTURBED, message, now)
         }
     }
+}
+
+/// The partition is used or was reset, and its controller is at work on it. Since when is noted, as
+/// that may never end.
+pub(super) fn busy(status: &IPUPartitionStatus, now: Timestamp) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    if busy_since(status).is_none() {
+        let (id, on) = usable(status);
+        next.conditions.push(Condition {
+            type_: BUSY.to_owned(),
+            status: "True".to_owned(),
+            reason: "OperationUnderWay".to_owned(),
+            message: format!("{on} is at work on partition {id}"),
+            last_transition_time: Time(now),
+            observed_generation: None,
+        });
+    }
+    next
+}
+
+/// Since when the controller has been seen at work on the partition, where it is.
+pub(super) fn busy_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
+    let mut conditions = status.conditions.iter();
+    let busy = conditions.find(|one| one.type_ == BUSY && one.status == "True")?;
+    Some(busy.last_transition_time.0)
 }
 
 /// The partition is in use, and its controller has nothing of it at this moment.
@@ -350,7 +378,8 @@ pub(super) fn usable(status: &IPUPartitionStatus) -> (&str, &str) {
 }
 
 /// Sets message and condition. The time of the condition moves only with its status, or the status
-/// of an object that rests would change for ever.
+/// of an object that rests would change for ever. Whatever the partition turns into, it is not the
+/// operation that was noted before.
 fn ready(
     mut status: IPUPartitionStatus,
     is_ready: bool,
@@ -372,7 +401,8 @@ fn ready(
         last_transition_time: kept.unwrap_or(Time(now)),
         observed_generation: None,
     };
-    status.conditions.retain(|other| other.type_ != READY);
+    let is_stale = |one: &Condition| one.type_ == READY || one.type_ == BUSY;
+    status.conditions.retain(|other| !is_stale(other));
     status.conditions.push(condition);
     status.message = Some(message);
     status

@@ -120,10 +120,11 @@ impl World {
         self.note(|| format!("controller {index} is down; lost its state: {loses_state}"));
     }
 
-    /// A partition of ours goes to ERROR, is removed by hand, or tells an odd state.
+    /// A partition of ours goes to ERROR, is removed by hand, is at work without end, or tells an odd
+    /// state.
     fn partition_is_harmed(&mut self) {
         let index = self.chance.below(self.controllers.len());
-        let kind = self.chance.below(4);
+        let kind = self.chance.below(5);
         let ours: Vec<String> = self.controllers[index]
             .made
             .keys()
@@ -147,6 +148,13 @@ impl World {
             1 => {
                 made.is_odd = !made.is_odd;
                 self.saw(Sight::OddState);
+            }
+            2 => {
+                if (made.ready, made.operation) == (ReadyState::Active, OperationState::Idle) {
+                    made.ready = ReadyState::Pending;
+                    made.operation = OperationState::Resetting;
+                    self.saw(Sight::StaysBusy);
+                }
             }
             _ => {
                 made.ready = ReadyState::Error;

@@ -255,6 +255,10 @@ impl World {
             Verb::Create { .. } => (Then::Formed, self.chance.pick(&[50, 2_000, 60_000])),
             Verb::Remove { .. } if fails => (Then::FailedToGo, 5_000),
             Verb::Remove { .. } => (Then::Gone, self.chance.pick(&[20, 1_000, 15_000])),
+            Verb::Reset if fails && self.chance.permille(300) => {
+                self.saw(Sight::ResetsNever);
+                return;
+            }
             Verb::Reset if fails => (Then::FailedToReset, 20_000),
             Verb::Reset => (Then::WasReset, self.chance.pick(&[20, 1_000, 15_000])),
         };
