@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::{FromRef, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use kube::runtime::reflector::Store;
@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::answers::{self, Health, Stats};
 use super::controllers::{self, Controller};
 use super::openapi::{Manner, document};
-use super::operation::{Answer, Operation, schema_of};
+use super::operation::{self, Answer, Operation, schema_of};
 use super::problem::{Kind, Problem};
 use super::question::{self, Question};
 use super::{limits, what_if};
@@ -81,7 +81,10 @@ where
                 placement policy that is in use. `numOfPartitions` is an upper bound and \
                 `largestSize` an estimate: the controllers do not tell which IPUs can stand \
                 together. The body may come with any content type.";
-            what.body = Some(schema_of::<Question>);
+            what.body = Some(operation::Body {
+                schema: schema_of::<Question>,
+                max: limits::QUESTION_MAX,
+            });
             what.problems
                 .extend([Kind::Malformed, Kind::Slow, Kind::TooLarge]);
         }),
@@ -144,10 +147,8 @@ async fn stats(State(sources): State<Sources>) -> Json<AllStats> {
 
 async fn query(
     State(sources): State<Sources>,
-    headers: HeaderMap,
-    body: Body,
+    body: Bytes,
 ) -> Result<Json<what_if::Answer>, Problem> {
-    let body = limits::read(&headers, body, limits::QUESTION_MAX).await?;
     let question =
         question::read(&body).map_err(|fault| Problem::of_request(Kind::Malformed, vec![fault]))?;
     let closed = sources.fleet.closed();
