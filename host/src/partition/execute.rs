@@ -252,9 +252,10 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
         "create failed"
     );
     match error {
-        VipuError::Address { .. } | VipuError::Access { .. } | VipuError::Unreachable { .. } => {
-            Reply::NotSent(reason)
-        }
+        VipuError::Address { .. }
+        | VipuError::Misnamed { .. }
+        | VipuError::Access { .. }
+        | VipuError::Unreachable { .. } => Reply::NotSent(reason),
         VipuError::OutcomeUnknown { .. }
         | VipuError::Refused { .. }
         | VipuError::Denied { .. }
