@@ -142,6 +142,41 @@ pub fn spared<'a>(
     views
 }
 
+/// Why the partitions that `me` is of use with only together can never be had, where all controllers
+/// together are too small for them, whatever else is on them. As long as one of them does not tell
+/// what it has, nobody knows.
+pub fn never_fits<'a>(
+    me: &Waiter,
+    all: impl Iterator<Item = &'a ControllerView> + Clone,
+) -> Option<String> {
+    let reached: Vec<_> = all.clone().filter(|view| me.reaches(view)).collect();
+    let is_unknown = |view: &&ControllerView| view.unreachable.is_some() || view.total_ipus == 0;
+    if me.gang <= 1 || all.count() == 0 || reached.iter().any(is_unknown) {
+        return None;
+    }
+    let places = |view: &ControllerView| view.total_ipus.checked_div(me.ipus).unwrap_or(0);
+    let room = reached.iter().map(|view| places(view));
+    let room = room.fold(0, u32::saturating_add);
+    let each = reached.iter().map(|view| {
+        format!(
+            "{}: {} of {} IPUs",
+            view.name,
+            places(view),
+            view.total_ipus
+        )
+    });
+    (room < me.gang).then(|| {
+        format!(
+            "no V-IPU controllers can ever serve {} partitions of {} IPUs, which are of use only \
+             together: empty, all of them have room for {room} ({}); ask for fewer or smaller ones, \
+             or have more controllers listed",
+            me.gang,
+            me.ipus,
+            each.collect::<Vec<_>>().join("; ")
+        )
+    })
+}
+
 /// What the reasons of a policy mean once it is told what was kept.
 pub fn explained(mut reasons: Vec<WaitingReason>, room: &Room) -> Vec<WaitingReason> {
     for reason in &mut reasons {
@@ -162,14 +197,23 @@ impl Waiter {
     fn suits(&self, view: &ControllerView) -> bool {
         suits(view, self.ipus, &self.node_selector)
     }
+
+    /// Whether its owner's Pods may go to the nodes there.
+    fn reaches(&self, view: &ControllerView) -> bool {
+        reaches(view, &self.node_selector)
+    }
 }
 
 fn suits(view: &ControllerView, ipus: u32, node_selector: &BTreeMap<String, String>) -> bool {
-    let asked = node_selector.get(&view.label_key);
-    asked.is_none_or(|value| *value == view.label_value)
+    reaches(view, node_selector)
         && view.unreachable.is_none()
         && view.has_nodes
         && view.total_ipus >= ipus
+}
+
+fn reaches(view: &ControllerView, node_selector: &BTreeMap<String, String>) -> bool {
+    let asked = node_selector.get(&view.label_key);
+    asked.is_none_or(|value| *value == view.label_value)
 }
 
 /// Takes the room for a partition whose owner's Pods ask for these nodes, on the first controller that

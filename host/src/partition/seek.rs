@@ -23,6 +23,9 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
     let status = partition.status.clone().unwrap_or_default();
     let closed = context.fleet.closed();
     let views = context.fleet.views().await;
+    if let Some(why) = line::never_fits(&line::waiter(partition, now), views.iter()) {
+        return Answer::Reject(shortened(&why));
+    }
     let (shut, open): (Vec<_>, Vec<_>) = views
         .into_iter()
         .partition(|view| closed.contains_key(&view.name));

@@ -234,3 +234,34 @@ fn only_what_is_wanted_and_has_no_place_waits() {
     let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T11:59:00Z"}});
     assert_eq!(read(deleted), None);
 }
+
+#[test]
+fn a_gang_that_is_larger_than_all_controllers_together_never_fits() {
+    let gang = |size, ipus| Waiter {
+        gang: size,
+        ..one("gang", ipus, 1)
+    };
+    // Whatever is used now, and whether a node is there.
+    let mut pods = [pod("pod1", 16, 16), pod("pod2", 8, 0), pod("pod3", 4, 4)];
+    pods[1].has_nodes = false;
+    let never = |me: &Waiter, pods: &[ControllerView]| never_fits(me, pods.iter());
+    assert_eq!(never(&gang(3, 8), &pods), None);
+    assert_eq!(
+        never(&gang(4, 8), &pods).unwrap(),
+        "no V-IPU controllers can ever serve 4 partitions of 8 IPUs, which are of use only together: \
+         empty, all of them have room for 3 (pod1: 2 of 16 IPUs; pod2: 1 of 8 IPUs; pod3: 0 of 4 \
+         IPUs); ask for fewer or smaller ones, or have more controllers listed"
+    );
+    assert_eq!(never(&gang(1, 64), &pods), None, "the policy decides");
+    assert_eq!(never(&gang(4, 8), &[]), None, "the list is empty for now");
+    let mut here = gang(2, 8);
+    here.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
+    assert!(never(&here, &pods).is_some());
+    let mut silent = pods.clone();
+    silent[2].unreachable = Some("it is down".to_owned());
+    assert_eq!(never(&gang(4, 8), &silent), None, "it may be a larger one");
+    assert!(never(&here, &silent).is_some(), "which would not matter");
+    let mut bare = pods.clone();
+    bare[2].total_ipus = 0;
+    assert_eq!(never(&gang(4, 8), &bare), None, "its agents may come");
+}
