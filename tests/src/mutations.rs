@@ -152,6 +152,12 @@ pub const MUTATIONS: &[Mutation] = &[
         instead: "force: state == SeenState::Removing,",
     },
     Mutation {
+        name: "an id that somebody wrote by hand is taken for ours",
+        file: LEFTOVERS,
+        text: "record::is_held(attempt) && !is_ours",
+        instead: "record::is_held(attempt) && !is_ours && attempt.id.is_empty()",
+    },
+    Mutation {
         name: "the sweep takes what is not ours",
         file: ORPHANS,
         text: "if held.contains(id) || !names::is_of_installation(id, installation) {",

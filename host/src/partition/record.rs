@@ -209,6 +209,24 @@ pub(super) fn replaced(
     set_aside(&next, message, now)
 }
 
+/// The id is none that the operator gave this object: whatever it names is left alone.
+pub(super) fn disowned(
+    status: &IPUPartitionStatus,
+    id: &str,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let why = "left alone: the operator did not give this id to this object";
+    let next = with_outcome(status, id, AttemptOutcome::Removed, Some(why));
+    if status.partition_id.as_deref() != Some(id) {
+        return next;
+    }
+    let message = format!(
+        "status.partitionId is {id:?}, which is none that the operator gave this object; it is left \
+         alone, and another partition is made"
+    );
+    set_aside(&next, message, now)
+}
+
 fn set_aside(status: &IPUPartitionStatus, message: String, now: Timestamp) -> IPUPartitionStatus {
     let mut status = may_stay(status);
     status.partition_id = None;

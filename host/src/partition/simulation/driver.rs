@@ -127,3 +127,8 @@ pub(super) fn is_held(attempt: &Attempt) -> bool {
 pub(super) fn is_ours(id: &str) -> bool {
     names::is_of_installation(id, INSTALLATION)
 }
+
+/// Whether the operator can have given this id to this object.
+pub(super) fn is_of(id: &str, object: &IPUPartition) -> bool {
+    names::is_of_owner(id, INSTALLATION, &object.spec.owner)
+}

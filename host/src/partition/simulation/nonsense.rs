@@ -20,7 +20,8 @@ use crate::partition::step::Step;
 use crate::partition::surroundings::Surroundings;
 
 /// Ids of this installation, of others, and none at all.
-const IDS: [&str; 6] = [
+const IDS: [&str; 7] = [
+    "p-other-lj2j-0000000004",
     "p-mnist-lj2j-0000000001",
     "p-mnist-lj2j-0000000002",
     "p-mnist-lj2j-0000000003",
@@ -281,6 +282,7 @@ impl Honest {
             Step::Remove { attempt, .. } => {
                 let id = attempt.id;
                 assert!(!self.in_use.contains(&id), "{id} is removed under a Pod");
+                assert!(driver::is_of(&id, object), "{id} is not its own");
                 if !self.refuses {
                     self.there.remove(&id);
                 }
@@ -289,6 +291,7 @@ impl Honest {
             Step::Reset(attempt) => {
                 let id = attempt.id;
                 assert!(!self.in_use.contains(&id), "{id} is reset under a Pod");
+                assert!(driver::is_of(&id, object), "{id} is not its own");
                 Fact::Reset { id, error: refusal }
             }
             Step::LookAround => Fact::Surroundings(Surroundings::default()),
