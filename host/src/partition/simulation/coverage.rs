@@ -82,6 +82,7 @@ sights! {
     Paused = "trouble: a replica stands still",
     ZombieActed = "trouble: a replica acts late on what it had decided before it stood still",
     TookOver = "trouble: the other replica takes over",
+    StatusEdited = "trouble: a status names what is not ours",
     Outage = "trouble: the API server is down",
     LaggingWatch = "trouble: a replica's watch falls behind",
     DeletedByHand = "trouble: an IPUPartition is deleted by hand",

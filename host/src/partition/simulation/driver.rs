@@ -115,6 +115,11 @@ pub(super) fn orphans(
     orphans::tell(found, held, suspects, INSTALLATION, GRACE, now)
 }
 
+/// Takes from the suspects what this object, which a watch has shown, answers for.
+pub(super) fn spare(suspects: &mut BTreeMap<Place, Timestamp>, object: &IPUPartition) {
+    orphans::spare(suspects, object);
+}
+
 /// Every id that these objects answer for.
 pub(super) fn held<'a>(objects: impl IntoIterator<Item = &'a IPUPartition>) -> BTreeSet<String> {
     orphans::held(objects)

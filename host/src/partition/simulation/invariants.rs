@@ -79,7 +79,8 @@ impl Ledger {
                 self.begun(written, attempt);
             }
         }
-        for attempt in before.attempts.iter().filter(|one| driver::is_held(one)) {
+        let held = before.attempts.iter().filter(|one| driver::is_held(one));
+        for attempt in held.filter(|one| driver::is_ours(&one.id)) {
             let mut now = after.attempts.iter().filter(|one| one.id == attempt.id);
             let is_kept = now.next().is_some_and(driver::is_held);
             demand(

@@ -100,6 +100,7 @@ impl World {
             let key = change.key;
             let replica = &mut self.replicas[who];
             if let Some(stored) = &change.now {
+                driver::spare(&mut replica.suspects, &stored.object);
                 replica.cache.insert(key, stored.clone());
             } else {
                 replica.cache.remove(&key);
