@@ -154,8 +154,8 @@ pub const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "an id that somebody wrote by hand is taken for ours",
         file: LEFTOVERS,
-        text: "record::is_held(attempt) && !is_ours",
-        instead: "record::is_held(attempt) && !is_ours && attempt.id.is_empty()",
+        text: "is_claimed(attempt) && !is_ours",
+        instead: "is_claimed(attempt) && !is_ours && attempt.id.is_empty()",
     },
     Mutation {
         name: "the sweep takes what is not ours",

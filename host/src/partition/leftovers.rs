@@ -72,9 +72,12 @@ pub(super) fn disowned(
     now: jiff::Timestamp,
 ) -> Option<IPUPartitionStatus> {
     let status = partition.status.as_ref()?;
+    let is_claimed = |attempt: &Attempt| {
+        record::is_held(attempt) || status.partition_id.as_ref() == Some(&attempt.id)
+    };
     let is_strange = |attempt: &&Attempt| {
         let is_ours = names::is_of_owner(&attempt.id, installation, &partition.spec.owner);
-        record::is_held(attempt) && !is_ours
+        is_claimed(attempt) && !is_ours
     };
     let strange: Vec<&Attempt> = status.attempts.iter().filter(is_strange).collect();
     (!strange.is_empty()).then(|| {

@@ -348,22 +348,48 @@ proptest! {
     }
 }
 
-#[test]
-fn no_attempt_follows_the_last_generation() {
+/// What becomes of a status that asks for a reset, where every controller does as it is told.
+fn rested(status: IPUPartitionStatus) -> IPUPartitionStatus {
+    let there = status.partition_id.iter().cloned();
     let mut honest = Honest {
         in_use: BTreeSet::new(),
-        there: BTreeMap::new(),
+        there: there.map(|id| (id, SeenState::Active)).collect(),
         unreachable: BTreeSet::new(),
         refuses: false,
     };
-    let mut object = IPUPartition::new("default.mnist-0", spec((4, 1, 0)));
+    let mut object = IPUPartition::new("default.mnist-0", spec((4, 1, 1)));
     object.metadata.finalizers = Some(vec![names::PARTITION_FINALIZER.to_owned()]);
-    object.status = Some(IPUPartitionStatus {
+    object.status = Some(status);
+    come_to_rest(&mut object, &mut honest, Vec::new(), Timestamp::UNIX_EPOCH);
+    object.status.unwrap()
+}
+
+#[test]
+fn a_partition_that_is_not_its_own_is_let_go_whatever_its_attempt_says() {
+    use AttemptOutcome::{Created, Refused, Removed, Unknown};
+    for outcome in [Created, Refused, Removed, Unknown] {
+        let status = rested(IPUPartitionStatus {
+            phase: PartitionPhase::Ready,
+            partition_id: Some("handmade".to_owned()),
+            attempts: vec![Attempt {
+                controller: Controller::new(0, 4).reference,
+                id: "handmade".to_owned(),
+                outcome,
+                reason: None,
+                started: None,
+            }],
+            ..IPUPartitionStatus::default()
+        });
+        assert_ne!(status.partition_id.as_deref(), Some("handmade"));
+    }
+}
+
+#[test]
+fn no_attempt_follows_the_last_generation() {
+    let status = rested(IPUPartitionStatus {
         generation: i64::MAX,
         ..IPUPartitionStatus::default()
     });
-    come_to_rest(&mut object, &mut honest, Vec::new(), Timestamp::UNIX_EPOCH);
-    let status = object.status.unwrap();
     assert_eq!(status.phase, PartitionPhase::Rejected);
     assert!(status.attempts.is_empty());
     let message = status.message.unwrap();
