@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::ipupartition::{IPUPartition, IPUPartitionStatus, PartitionPhase, WaitingReason};
+use crate::vipu::model::largest_partition;
 use crate::wasm::model::ControllerView;
 
 use super::record;
@@ -137,7 +138,7 @@ pub fn spared<'a>(
         }
     }
     for waiter in line {
-        promise(waiter, &mut views, &mut BTreeMap::new());
+        take(&mut views, waiter.ipus, &waiter.node_selector);
     }
     views
 }
@@ -217,32 +218,30 @@ fn reaches(view: &ControllerView, node_selector: &BTreeMap<String, String>) -> b
 }
 
 /// Takes the room for a partition whose owner's Pods ask for these nodes, on the first controller that
-/// has it, as in the serial walk. Answers whether there is one.
-pub fn take(
-    views: &mut [ControllerView],
+/// has it, as in the serial walk. Answers its name, where there is one.
+pub fn take<'a>(
+    views: &'a mut [ControllerView],
     ipus: u32,
     node_selector: &BTreeMap<String, String>,
-) -> bool {
+) -> Option<&'a str> {
     let fits =
         |view: &&mut ControllerView| suits(view, ipus, node_selector) && view.largest_free >= ipus;
-    let found = views.iter_mut().find(fits);
-    found.map(|view| use_up(view, ipus)).is_some()
+    let view = views.iter_mut().find(fits)?;
+    use_up(view, ipus);
+    Some(&view.name)
 }
 
-/// Sets aside what `elder` is about to take: the first controller that has it, as in the serial walk.
-/// Answers whether there is one.
+/// Sets aside what `elder` is about to take. Answers whether there is such room.
 fn promise(
     elder: &Waiter,
     views: &mut [ControllerView],
     kept: &mut BTreeMap<String, String>,
 ) -> bool {
-    let fits = |view: &&mut ControllerView| elder.suits(view) && view.largest_free >= elder.ipus;
-    let Some(view) = views.iter_mut().find(fits) else {
+    let Some(name) = take(views, elder.ipus, &elder.node_selector) else {
         return false;
     };
-    use_up(view, elder.ipus);
     let whom = format!("{}, which has waited longer", elder.owner_name);
-    kept.insert(view.name.clone(), whom);
+    kept.insert(name.to_owned(), whom);
     true
 }
 
@@ -276,7 +275,7 @@ fn keep(
     }
     let mut suited: Vec<&mut ControllerView> =
         views.iter_mut().filter(|view| elder.suits(view)).collect();
-    suited.sort_by_key(|view| std::cmp::Reverse(view.total_ipus.saturating_sub(view.used_ipus)));
+    suited.sort_by_key(|view| std::cmp::Reverse(view.free_ipus()));
     for view in suited.into_iter().take(count) {
         use_up(view, u32::MAX);
         kept.entry(view.name.clone()).or_insert_with(|| {
@@ -292,9 +291,7 @@ fn keep(
 
 fn use_up(view: &mut ControllerView, ipus: u32) {
     view.used_ipus = view.used_ipus.saturating_add(ipus).min(view.total_ipus);
-    let free = view.total_ipus - view.used_ipus;
-    let largest = free.checked_ilog2().map_or(0, |exponent| 1 << exponent);
-    view.largest_free = view.largest_free.min(largest);
+    view.largest_free = view.largest_free.min(largest_partition(view.free_ipus()));
 }
 
 /// Why the partitions that `me` is of use with only together have no room, where they have none.
@@ -303,10 +300,8 @@ fn too_small(me: &Waiter, held: u32, views: &[ControllerView]) -> Option<String>
     if missing <= 1 {
         return None;
     }
-    let fits = views.iter().filter(|view| me.suits(view)).map(|view| {
-        let free = view.total_ipus.saturating_sub(view.used_ipus);
-        free.checked_div(me.ipus).unwrap_or(0)
-    });
+    let suited = views.iter().filter(|view| me.suits(view));
+    let fits = suited.map(|view| view.free_ipus().checked_div(me.ipus).unwrap_or(0));
     let fits: u32 = fits.fold(0, u32::saturating_add);
     (fits < missing).then(|| {
         format!(

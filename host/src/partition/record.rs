@@ -142,9 +142,7 @@ pub(super) fn busy(status: &IPUPartitionStatus, now: Timestamp) -> IPUPartitionS
 
 /// Since when the controller has been seen at work on the partition, where it is.
 pub(super) fn busy_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
-    let mut conditions = status.conditions.iter();
-    let busy = conditions.find(|one| one.type_ == BUSY && one.status == "True")?;
-    Some(busy.last_transition_time.0)
+    time_of(status, |one| one.type_ == BUSY && one.status == "True")
 }
 
 /// The partition is in use, and its controller has nothing of it at this moment.
@@ -273,9 +271,7 @@ pub(super) fn may_stay(status: &IPUPartitionStatus) -> IPUPartitionStatus {
 
 /// Since when the owner is asked to end the Pods that use the partition, where it is.
 pub fn leaving_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
-    let mut conditions = status.conditions.iter();
-    let leaving = conditions.find(|one| one.type_ == LEAVING && one.status == "True")?;
-    Some(leaving.last_transition_time.0)
+    time_of(status, |one| one.type_ == LEAVING && one.status == "True")
 }
 
 /// The reset that was written down is not begun, since the partition is in use after all.
@@ -354,25 +350,23 @@ pub(super) fn noted(status: &IPUPartitionStatus, message: String) -> IPUPartitio
 
 /// Since when the condition `Ready` has had this reason, where it has it.
 pub(super) fn since(status: &IPUPartitionStatus, reason: &str) -> Option<Timestamp> {
-    status
-        .conditions
-        .iter()
-        .find(|condition| condition.type_ == READY && condition.reason == reason)
-        .map(|condition| condition.last_transition_time.0)
+    time_of(status, |one| one.type_ == READY && one.reason == reason)
 }
 
 /// Since when the partition can be used, where it can.
 pub(super) fn ready_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
-    let mut conditions = status.conditions.iter();
-    let ready = conditions.find(|one| one.type_ == READY && one.status == "True")?;
-    Some(ready.last_transition_time.0)
+    time_of(status, |one| one.type_ == READY && one.status == "True")
 }
 
 /// Since when the partition cannot be used, where that was ever written.
 pub(super) fn not_ready_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
-    let mut conditions = status.conditions.iter();
-    let ready = conditions.find(|one| one.type_ == READY && one.status == "False")?;
-    Some(ready.last_transition_time.0)
+    time_of(status, |one| one.type_ == READY && one.status == "False")
+}
+
+/// When the condition came to be as it is that is so.
+fn time_of(status: &IPUPartitionStatus, is_so: impl Fn(&Condition) -> bool) -> Option<Timestamp> {
+    let found = status.conditions.iter().find(|one| is_so(one))?;
+    Some(found.last_transition_time.0)
 }
 
 /// What a controller says is wrong, in one line.

@@ -10,8 +10,7 @@ use super::knowledge::Answer;
 use super::line::{self, Room};
 use super::placing::{self, shortened};
 use super::surroundings::{self, Surroundings};
-use crate::api::ipupartition::{ControllerRef, IPUPartition, WaitingReason};
-use crate::vipu::closed::{Closed, Closure};
+use crate::api::ipupartition::{IPUPartition, WaitingReason};
 use crate::wasm::model::ControllerView;
 
 /// What stands in the place of a controller's name where the reason is the same for all.
@@ -21,15 +20,12 @@ const EVERY: &str = "every controller";
 pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer {
     let now = Timestamp::now();
     let status = partition.status.clone().unwrap_or_default();
-    let closed = context.fleet.closed();
-    let views = context.fleet.views().await;
-    if let Some(why) = line::never_fits(&line::waiter(partition, now), views.iter()) {
+    let found = context.fleet.divided().await;
+    let all = found.open.iter().chain(&found.shut);
+    if let Some(why) = line::never_fits(&line::waiter(partition, now), all) {
         return Answer::Reject(shortened(&why));
     }
-    let (shut, open): (Vec<_>, Vec<_>) = views
-        .into_iter()
-        .partition(|view| closed.contains_key(&view.name));
-    let room = room(context, partition, open, now);
+    let room = room(context, partition, found.open.clone(), now);
     context
         .turns
         .was_asked(&partition.uid().unwrap_or_default());
@@ -52,15 +48,16 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
     match placing::answer(placed.decision, &controllers) {
         Answer::Wait(reasons) => {
             let mut reasons = line::explained(reasons, &room);
-            reasons.extend(shut.iter().map(|view| placing::shut_out(view, &closed)));
+            reasons.extend(found.shut_out());
             later(&room, reasons)
         }
-        Answer::Reject(_) if shut.iter().any(|view| view.total_ipus >= request.ipus) => {
-            Answer::Wait(
-                shut.iter()
-                    .map(|view| placing::shut_out(view, &closed))
-                    .collect(),
-            )
+        Answer::Reject(_)
+            if found
+                .shut
+                .iter()
+                .any(|view| view.total_ipus >= request.ipus) =>
+        {
+            Answer::Wait(found.shut_out().collect())
         }
         answer => answer,
     }
@@ -70,19 +67,13 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
 /// that matters.
 pub(super) async fn look_around(context: &Context, partition: &IPUPartition) -> Surroundings {
     let closed = context.fleet.closed();
-    let controller = partition
-        .status
-        .as_ref()
-        .and_then(|status| status.controller.as_ref());
-    let drained = controller
-        .is_some_and(|ControllerRef { name, .. }| closed.get(name) == Some(&Closure::Draining));
+    let drained = surroundings::is_drained(partition, &closed);
     if !drained && partition.spec.options.gang_size.is_none() {
         return Surroundings::default();
     }
     let mut open = Vec::new();
     if drained {
-        open = context.fleet.views().await;
-        open.retain(|view| !closed.contains_key(&view.name));
+        open = context.fleet.divided().await.open;
     }
     let now = Timestamp::now();
     let store = context.watched.store();
@@ -112,7 +103,7 @@ fn room(
     if partition.spec.options.gang_size.is_some() {
         let objects = store.state();
         let others = objects.iter().filter_map(|object| object.0.as_ref().ok());
-        held = surroundings::of(partition, others, &Closed::new(), &open, now).held;
+        held = surroundings::held(partition, others);
     }
     let limit = limit.unwrap_or(SignedDuration::MAX);
     line::room(&me, &line, held, open, limit, now)

@@ -19,7 +19,7 @@ use super::operation::{self, Answer, Operation, schema_of};
 use super::problem::{Kind, Problem};
 use super::question::{self, Question};
 use super::{limits, what_if};
-use crate::partition::{self, Guarded, fleet::Fleet, placing};
+use crate::partition::{self, Guarded, fleet::Fleet};
 use crate::wasm::Policies;
 
 /// What the answers are made from.
@@ -151,16 +151,9 @@ async fn query(
 ) -> Result<Json<what_if::Answer>, Problem> {
     let question =
         question::read(&body).map_err(|fault| Problem::of_request(Kind::Malformed, vec![fault]))?;
-    let closed = sources.fleet.closed();
-    let (shut, open): (Vec<_>, Vec<_>) = sources
-        .fleet
-        .views()
-        .await
-        .into_iter()
-        .partition(|view| closed.contains_key(&view.name));
-    let mut answer = what_if::answer(&sources.policies, &question, &open).await;
-    let shut = shut.iter().map(|view| placing::shut_out(view, &closed));
-    answer.placement.passed_over.extend(shut);
+    let found = sources.fleet.divided().await;
+    let mut answer = what_if::answer(&sources.policies, &question, &found.open).await;
+    answer.placement.passed_over.extend(found.shut_out());
     Ok(Json(answer))
 }
 

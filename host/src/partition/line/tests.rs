@@ -38,7 +38,7 @@ fn pod(name: &str, total: u32, used: u32) -> ControllerView {
         unreachable: None,
         total_ipus: total,
         used_ipus: used,
-        largest_free: free.checked_ilog2().map_or(0, |exponent| 1 << exponent),
+        largest_free: largest_partition(free),
     }
 }
 
