@@ -6,6 +6,7 @@
 //! that are of use only together are asked for once there is room for all that are missing.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -14,6 +15,14 @@ use crate::vipu::model::largest_partition;
 use crate::wasm::model::ControllerView;
 
 use super::record;
+
+/// How long the younger let an elder go first after room was made. One that was not asked by then is
+/// held up by something else, and must not hold up others.
+const PRECEDENCE: Duration = Duration::from_secs(15);
+
+/// How long after it was asked last somebody counts as waiting for room, and for nothing else. It is
+/// asked every ten seconds or so.
+const ASKS: Duration = Duration::from_mins(1);
 
 /// A partition that waits for a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,6 +198,14 @@ pub fn explained(mut reasons: Vec<WaitingReason>, room: &Room) -> Vec<WaitingRea
 }
 
 impl Waiter {
+    /// Settles whether it goes first and whether it is held up, where it was asked `asked` ago, if
+    /// ever, and room was made `room_made` ago.
+    pub fn stand(&mut self, asked: Option<Duration>, room_made: Duration) {
+        let was_asked = asked.is_some_and(|asked| asked < room_made);
+        self.is_next = !was_asked && room_made < PRECEDENCE;
+        self.is_held_up = !self.is_next && asked.is_none_or(|asked| asked >= ASKS);
+    }
+
     /// Its place in the line: times have whole seconds, so that names settle the rest.
     fn place(&self) -> (Timestamp, &str) {
         (self.created, &self.name)

@@ -26,6 +26,7 @@ mod scenario;
 mod sweeper;
 mod trace;
 mod trouble;
+mod waiting;
 mod world;
 
 use std::panic::{self, AssertUnwindSafe};

@@ -13,14 +13,6 @@ use super::reconcile::Guarded;
 /// How old the line may be: to read it for each of thousands that wait would take too long.
 const AGE: Duration = Duration::from_millis(250);
 
-/// How long the younger let an elder go first after room was made. One that was not asked by then is
-/// held up by something else, and must not hold up others.
-const PRECEDENCE: Duration = Duration::from_secs(15);
-
-/// How long after it was asked last somebody counts as waiting for room, and for nothing else. It is
-/// asked every ten seconds or so.
-const ASKS: Duration = Duration::from_mins(1);
-
 /// The line of those who wait.
 #[derive(Debug)]
 pub(super) struct Turns {
@@ -88,9 +80,10 @@ impl Turns {
             .filter_map(|object| object.0.as_ref().ok().filter(|one| line::waits(one)))
             .map(|one| line::waiter(one, now))
             .collect();
+        let room_made = state.room_made.elapsed();
         for waiter in &mut line {
-            waiter.is_next = state.is_next(&waiter.uid);
-            waiter.is_held_up = !waiter.is_next && !state.asks(&waiter.uid);
+            let asked = state.asked.get(&waiter.uid).map(Instant::elapsed);
+            waiter.stand(asked, room_made);
         }
         line::in_order(&mut line);
         let line: Arc<[Waiter]> = line.into();
@@ -101,19 +94,6 @@ impl Turns {
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change of it is whole before the next one begins.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn asks(&self, uid: &str) -> bool {
-        let asked = self.asked.get(uid);
-        asked.is_some_and(|asked| asked.elapsed() < ASKS)
-    }
-
-    fn is_next(&self, uid: &str) -> bool {
-        let asked = self.asked.get(uid);
-        let was_asked = asked.is_some_and(|asked| *asked > self.room_made);
-        !was_asked && self.room_made.elapsed() < PRECEDENCE
     }
 }
 

@@ -24,6 +24,7 @@ sights! {
     RemoveForced = "step: a controller is asked to remove by force",
     ResetSent = "step: a controller is asked to reset",
     Placed = "step: the placement policy is asked",
+    LetGoFirst = "step: an elder is let go first",
     LookedAround = "step: what surrounds a partition is looked at",
     FinalizerRemoved = "step: the finalizer is taken off",
     Rested = "step: nothing is to be done for now",

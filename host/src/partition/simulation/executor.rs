@@ -131,7 +131,7 @@ impl World {
             }
             Step::Place => {
                 self.saw(Sight::Placed);
-                let answer = self.place(object);
+                let answer = self.place(ticket.who, object);
                 self.answer(ticket, Reply::Learned(Fact::Placed(answer)));
             }
         }

@@ -18,6 +18,7 @@ use crate::names;
 use crate::partition::knowledge::{Answer, Fact, Intent, Reply, Seen, SeenState, Truth};
 use crate::partition::step::Step;
 use crate::partition::surroundings::Surroundings;
+use crate::vipu::closed::Closed;
 
 /// Ids of this installation, of others, and none at all.
 const IDS: [&str; 7] = [
@@ -299,7 +300,15 @@ impl Honest {
                 let all: Vec<Controller> = (0..3).map(|index| Controller::new(index, 4)).collect();
                 let views: Vec<_> = all.iter().map(|one| one.view(false)).collect();
                 let references: Vec<_> = all.into_iter().map(|one| one.reference).collect();
-                Fact::Placed(driver::place(object, &views, &references))
+                let offer = driver::Offer {
+                    views,
+                    closed: &Closed::new(),
+                    line: &[],
+                    held: 0,
+                    controllers: &references,
+                };
+                let (settings, now) = (driver::settings(), Timestamp::UNIX_EPOCH);
+                Fact::Placed(driver::place(object, offer, &settings, now))
             }
         })
     }
