@@ -102,10 +102,12 @@ pub fn in_order(waiters: &mut [Waiter]) {
 }
 
 /// The room for `me`, where `line` waits, in order, and `held` partitions of my owner are there or
-/// being made. `limit` is how long somebody is passed by smaller ones.
+/// being made. `taken` is what others were told to take of each controller (in IPUs) and is not made
+/// yet; `limit` is how long somebody is passed by smaller ones.
 pub fn room(
     me: &Waiter,
     line: &[Waiter],
+    taken: &[(String, u32)],
     held: u32,
     mut views: Vec<ControllerView>,
     limit: SignedDuration,
@@ -113,6 +115,12 @@ pub fn room(
 ) -> Room {
     let mut kept = BTreeMap::new();
     let mut is_promised = false;
+    for (name, ipus) in taken {
+        if let Some(view) = views.iter_mut().find(|view| view.name == *name) {
+            is_promised |= me.suits(view) && view.largest_free >= me.ipus;
+            use_up(view, *ipus);
+        }
+    }
     let elders = line.iter().take_while(|other| other.place() < me.place());
     let elders = elders.filter(|elder| elder.owner != me.owner && !elder.is_held_up);
     for elder in elders {

@@ -26,10 +26,9 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
         return Answer::Reject(shortened(&why));
     }
     let room = room(context, partition, found.open.clone(), now);
-    context
-        .turns
-        .was_asked(&partition.uid().unwrap_or_default());
+    let uid = partition.uid().unwrap_or_default();
     if let Some(why) = &room.too_small {
+        context.turns.was_asked(&uid);
         return later(
             &room,
             vec![WaitingReason {
@@ -45,7 +44,13 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
         tell_overruled(context, partition, why).await;
     }
     let controllers = context.fleet.controllers();
-    match placing::answer(placed.decision, &controllers) {
+    let answer = placing::answer(placed.decision, &controllers);
+    if let Answer::Try(controller) = &answer {
+        context.turns.takes(&uid, &controller.name, request.ipus);
+    }
+    // Only now: as long as the policy thinks, the younger let it go first.
+    context.turns.was_asked(&uid);
+    match answer {
         Answer::Wait(reasons) => {
             let mut reasons = line::explained(reasons, &room);
             reasons.extend(found.shut_out());
@@ -106,7 +111,8 @@ fn room(
         held = surroundings::held(partition, others);
     }
     let limit = limit.unwrap_or(SignedDuration::MAX);
-    line::room(&me, &line, held, open, limit, now)
+    let taken = context.turns.taken(&me.uid);
+    line::room(&me, &line, &taken, held, open, limit, now)
 }
 
 /// Where what is free was promised to others, an answer comes within seconds.

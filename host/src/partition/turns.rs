@@ -13,6 +13,9 @@ use super::reconcile::Guarded;
 /// How old the line may be: to read it for each of thousands that wait would take too long.
 const AGE: Duration = Duration::from_millis(250);
 
+/// How long after it was told somebody may still be about to ask for what it was told to take.
+const TAKING: Duration = Duration::from_secs(15);
+
 /// The line of those who wait.
 #[derive(Debug)]
 pub(super) struct Turns {
@@ -25,6 +28,8 @@ struct State {
     /// When each was asked last where it fits, by the UID of its IPUPartition.
     asked: HashMap<String, Instant>,
     line: Option<(Instant, Arc<[Waiter]>)>,
+    /// What each was told to take and is not made yet, and when it was told, by its UID.
+    taking: HashMap<String, (Instant, String, u32)>,
 }
 
 impl Turns {
@@ -35,6 +40,7 @@ impl Turns {
                 room_made: Instant::now(),
                 asked: HashMap::new(),
                 line: None,
+                taking: HashMap::new(),
             }),
         }
     }
@@ -61,9 +67,34 @@ impl Turns {
         }
     }
 
+    /// The one of this UID was told to take so many IPUs of this controller: nobody else finds them
+    /// until they were asked for there.
+    pub(super) fn takes(&self, uid: &str, controller: &str, ipus: u32) {
+        let told = (Instant::now(), controller.to_owned(), ipus);
+        self.state().taking.insert(uid.to_owned(), told);
+    }
+
+    /// What the one of this UID was told to take was asked for: the controller tells what is left.
+    pub(super) fn has_asked(&self, uid: &str) {
+        self.state().taking.remove(uid);
+    }
+
+    /// What all but the one of this UID were told to take, and have not asked for yet.
+    pub(super) fn taken(&self, uid: &str) -> Vec<(String, u32)> {
+        let mut state = self.state();
+        // Whoever could not write it down begins anew, and may be told something else.
+        state.taking.retain(|_, (told, ..)| told.elapsed() < TAKING);
+        let others = state.taking.iter().filter(|(other, _)| *other != uid);
+        others
+            .map(|(_, (_, name, ipus))| (name.clone(), *ipus))
+            .collect()
+    }
+
     /// The one of this UID is gone.
     pub(super) fn forget(&self, uid: &str) {
-        self.state().asked.remove(uid);
+        let mut state = self.state();
+        state.asked.remove(uid);
+        state.taking.remove(uid);
     }
 
     /// Those who wait, in order.

@@ -47,7 +47,7 @@ fn shown(me: &Waiter, others: &[Waiter], views: &[ControllerView]) -> Vec<u32> {
     let mut line = others.to_vec();
     line.push(me.clone());
     in_order(&mut line);
-    let room = room(me, &line, 0, views.to_vec(), LIMIT, now());
+    let room = room(me, &line, &[], 0, views.to_vec(), LIMIT, now());
     room.views.iter().map(|view| view.largest_free).collect()
 }
 
@@ -170,6 +170,7 @@ fn those_of_use_only_together_wait_until_all_that_are_missing_fit() {
         room(
             &me,
             std::slice::from_ref(&me),
+            &[],
             held,
             pods.to_vec(),
             LIMIT,
@@ -190,7 +191,7 @@ fn those_of_use_only_together_wait_until_all_that_are_missing_fit() {
 fn whoever_is_passed_over_reads_for_whom() {
     let me = one("small", 2, 0);
     let line = [one("big", 16, 12), me.clone()];
-    let room = room(&me, &line, 0, vec![pod("pod1", 16, 8)], LIMIT, now());
+    let room = room(&me, &line, &[], 0, vec![pod("pod1", 16, 8)], LIMIT, now());
     let reasons = vec![WaitingReason {
         controller: "pod1".to_owned(),
         reason: "full".to_owned(),
@@ -264,4 +265,19 @@ fn a_gang_that_is_larger_than_all_controllers_together_never_fits() {
     let mut bare = pods.clone();
     bare[2].total_ipus = 0;
     assert_eq!(never(&gang(4, 8), &bare), None, "its agents may come");
+}
+
+#[test]
+fn what_somebody_was_told_to_take_is_taken_before_the_controller_knows() {
+    let me = one("me", 8, 1);
+    let pods = || vec![pod("pod1", 8, 0), pod("pod2", 16, 0)];
+    let after = |taken: &[(String, u32)]| {
+        let line = std::slice::from_ref(&me);
+        let room = room(&me, line, taken, 0, pods(), LIMIT, now());
+        let largest: Vec<u32> = room.views.iter().map(|view| view.largest_free).collect();
+        (largest, room.is_promised)
+    };
+    assert_eq!(after(&[]), (vec![8, 16], false));
+    let taken = [("pod1".to_owned(), 4), ("gone".to_owned(), 8)];
+    assert_eq!(after(&taken), (vec![4, 16], true));
 }
