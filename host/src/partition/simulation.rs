@@ -13,6 +13,7 @@ mod api_server;
 mod chance;
 mod controllers;
 mod coverage;
+mod crowd;
 mod driver;
 mod evidence;
 mod executor;

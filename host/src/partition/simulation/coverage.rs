@@ -97,6 +97,7 @@ sights! {
     AskedReset = "owner: a reset is asked for",
     OwnerVanished = "owner: a job is gone without cleaning up",
     Reborn = "owner: a job comes back under the same name",
+    HeldInPart = "owner: a gang has some of its partitions, and not all",
     SweptObject = "sweep: an IPUPartition whose owner is gone is deleted",
     SweptOrphan = "sweep: a partition of nobody is removed",
     SparedOrphan = "sweep: a partition of nobody is spared for its Pods",

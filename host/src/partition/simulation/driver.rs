@@ -110,6 +110,8 @@ pub(super) struct Offer<'a> {
     pub views: Vec<ControllerView>,
     pub closed: &'a Closed,
     pub line: &'a [Waiter],
+    /// What others were told to take of each controller, and is not made yet.
+    pub taken: &'a [(String, u32)],
     /// How many partitions the object's owner has.
     pub held: u32,
     pub controllers: &'a [ControllerRef],
@@ -129,7 +131,7 @@ pub(super) fn place(
     let is_shut = |view: &ControllerView| offer.closed.contains_key(&view.name);
     let (shut, open): (Vec<_>, Vec<_>) = offer.views.into_iter().partition(is_shut);
     let limit = SignedDuration::try_from(settings.overtaking_limit).expect("a limit is short");
-    let room = line::room(&me, offer.line, offer.held, open, limit, now);
+    let room = line::room(&me, offer.line, offer.taken, offer.held, open, limit, now);
     let later = |reasons| {
         if room.is_promised {
             Answer::Later(reasons)
@@ -205,4 +207,9 @@ pub(super) fn is_ours(id: &str) -> bool {
 /// Whether the operator can have given this id to this object.
 pub(super) fn is_of(id: &str, object: &IPUPartition) -> bool {
     names::is_of_owner(id, INSTALLATION, &object.spec.owner)
+}
+
+/// Whether this truth says that the room of what was made is free.
+pub(super) fn gives_room(attempt: &Attempt, truth: &Truth) -> bool {
+    look::gives_room(attempt, truth)
 }

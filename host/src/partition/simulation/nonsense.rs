@@ -304,6 +304,7 @@ impl Honest {
                     views,
                     closed: &Closed::new(),
                     line: &[],
+                    taken: &[],
                     held: 0,
                     controllers: &references,
                 };

@@ -32,6 +32,8 @@ pub(super) struct Replica {
     pub tasks: BTreeMap<Key, Task>,
     /// When each object was asked last where it fits, by its UID.
     pub asked: BTreeMap<String, u64>,
+    /// What each object was told to take and has not asked for, and when, by its UID.
+    pub taking: BTreeMap<String, (u64, String, u32)>,
     /// When IPUs were given back last, as far as it knows.
     pub room_made: u64,
     cache: BTreeMap<Key, Stored>,
@@ -253,9 +255,14 @@ impl World {
                 return;
             }
         };
+        let has_asked = matches!(fact, Fact::Created { .. });
+        let uid = task.core.object.metadata.uid.clone().unwrap_or_default();
         let makes_room = matches!(fact, Fact::Removed { .. });
         task.evidence.note(&fact);
         task.core.learn(fact);
+        if has_asked {
+            self.replicas[ticket.who].taking.remove(&uid);
+        }
         self.decide(ticket);
         if makes_room {
             self.room_was_made(ticket.who);

@@ -14,6 +14,9 @@ use crate::partition::surroundings::Surroundings;
 /// How long things given back are gathered before those who wait are looked at, in milliseconds.
 const GATHERING: u64 = 200;
 
+/// How long somebody may be about to ask for what it was told to take, in milliseconds.
+const TAKING: u64 = 15_000;
+
 impl World {
     /// Where a replica would make the partition of this object: by the line as it sees it, on readings
     /// that may be old.
@@ -28,7 +31,17 @@ impl World {
             .collect();
         let replica = &self.replicas[who];
         let line = driver::line(replica.seen(), |waiter| self.stand(who, waiter), now);
+        let uid = object.metadata.uid.clone().unwrap_or_default();
+        let asked = self.agenda.now();
+        let taking = replica
+            .taking
+            .iter()
+            .filter(|(other, (told, ..))| **other != uid && asked - told < TAKING);
+        let taken: Vec<(String, u32)> = taking
+            .map(|(_, (_, name, ipus))| (name.clone(), *ipus))
+            .collect();
         let offer = Offer {
+            taken: &taken,
             views: views.collect(),
             closed: &self.closed,
             line: &line,
@@ -36,8 +49,10 @@ impl World {
             controllers: &controllers,
         };
         let answer = driver::place(object, offer, &self.settings, now);
-        let uid = object.metadata.uid.clone().unwrap_or_default();
-        let asked = self.agenda.now();
+        if let Answer::Try(controller) = &answer {
+            let told = (asked, controller.name.clone(), object.spec.ipus);
+            self.replicas[who].taking.insert(uid.clone(), told);
+        }
         self.replicas[who].asked.insert(uid, asked);
         if matches!(answer, Answer::Later(_)) {
             self.saw(Sight::LetGoFirst);

@@ -56,6 +56,8 @@ pub(super) struct World {
     /// Whether nothing new goes wrong.
     pub is_over: bool,
     pub death: Option<Death>,
+    /// Longest time that a Pod runs or takes to end, in milliseconds.
+    pub longest_run: u64,
     /// Changes that the watches were told of.
     announced: usize,
 }
@@ -86,6 +88,7 @@ impl World {
             api_down_until: 0,
             is_over: false,
             death: None,
+            longest_run: 400_000,
             announced: 0,
         };
         world.replicas[0].acts = true;
