@@ -10,23 +10,33 @@ use super::knowledge::Answer;
 use super::line::{self, Room};
 use super::placing::{self, shortened};
 use super::surroundings::{self, Surroundings};
+use super::usage::Promise;
 use crate::api::ipupartition::{IPUPartition, WaitingReason};
-use crate::wasm::model::ControllerView;
+use crate::wasm::model::{ControllerView, Decision, PlaceAttempt, Placed};
 
 /// What stands in the place of a controller's name where the reason is the same for all.
 const EVERY: &str = "every controller";
+
+/// How often in a row the policy is asked, where others are given IPUs in between each time.
+const ROUNDS: usize = 8;
+
+/// Why a partition waits that was overtaken each time.
+const OVERTAKEN: &str = "others were given IPUs while it was decided; asked again within seconds";
 
 /// Asks the placement policy where to make this partition.
 pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer {
     let now = Timestamp::now();
     let status = partition.status.clone().unwrap_or_default();
     let found = context.fleet.divided().await;
+    let held = held(context, partition);
+    let room = room(context, partition, found.open.clone(), held, now);
+    let uid = partition.uid().unwrap_or_default();
+    // Whoever looks for a place has none, whatever it was promised before.
+    context.namespaces.withdraw(&uid);
     let all = found.open.iter().chain(&found.shut);
     if let Some(why) = line::never_fits(&line::waiter(partition, now), all) {
         return Answer::Reject(shortened(&why));
     }
-    let room = room(context, partition, found.open.clone(), now);
-    let uid = partition.uid().unwrap_or_default();
     if let Some(why) = &room.too_small {
         context.turns.was_asked(&uid);
         return later(
@@ -37,16 +47,25 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
             }],
         );
     }
-    let request = placing::request(partition);
     let tried = placing::tried(&status);
-    let placed = context.policies.place(&request, &room.views, &tried).await;
+    let Some(placed) = ask(context, partition, &room.views, &tried, held).await else {
+        context.turns.was_asked(&uid);
+        return Answer::Later(vec![WaitingReason {
+            controller: EVERY.to_owned(),
+            reason: OVERTAKEN.to_owned(),
+        }]);
+    };
     if let Some(why) = &placed.overruled {
         tell_overruled(context, partition, why).await;
     }
     let controllers = context.fleet.controllers();
     let answer = placing::answer(placed.decision, &controllers);
-    if let Answer::Try(controller) = &answer {
-        context.turns.takes(&uid, &controller.name, request.ipus);
+    match &answer {
+        Answer::Try(controller) => {
+            let ipus = partition.spec.ipus;
+            context.turns.takes(&uid, &controller.name, ipus);
+        }
+        Answer::Wait(_) | Answer::Later(_) | Answer::Reject(_) => context.namespaces.withdraw(&uid),
     }
     // Only now: as long as the policy thinks, the younger let it go first.
     context.turns.was_asked(&uid);
@@ -60,12 +79,41 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
             if found
                 .shut
                 .iter()
-                .any(|view| view.total_ipus >= request.ipus) =>
+                .any(|view| view.total_ipus >= partition.spec.ipus) =>
         {
             Answer::Wait(found.shut_out().collect())
         }
         answer => answer,
     }
+}
+
+/// Asks the placement policy. Its "try" counts only if nobody else was given IPUs meanwhile: a
+/// quota is held by what the policy was told, which is no longer true then. None where that
+/// happened time and again.
+async fn ask(
+    context: &Context,
+    partition: &IPUPartition,
+    views: &[ControllerView],
+    tried: &[PlaceAttempt],
+    held: u32,
+) -> Option<Placed> {
+    let uid = partition.uid().unwrap_or_default();
+    let namespace = &partition.spec.owner.namespace;
+    let namespaces = &context.namespaces;
+    for _ in 0..ROUNDS {
+        let stamp = namespaces.stamp();
+        let known = (
+            namespaces.facts(namespace, &uid),
+            namespaces.others(namespace),
+        );
+        let request = placing::request(partition, known, held, Timestamp::now());
+        let placed = context.guests.place(&request, views, tried).await;
+        let is_given = matches!(placed.decision, Decision::Try(_));
+        if !is_given || namespaces.promise(Promise::to(partition), stamp) {
+            return Some(placed);
+        }
+    }
+    None
 }
 
 /// What surrounds this partition. Where its controller stays and it is of use by itself, nothing of
@@ -93,23 +141,28 @@ pub(super) async fn look_around(context: &Context, partition: &IPUPartition) -> 
     surroundings::of(partition, others, &closed, &open, now)
 }
 
+/// How many partitions of its owner are there or being made, where it is of use only with others.
+fn held(context: &Context, partition: &IPUPartition) -> u32 {
+    if partition.spec.options.gang_size.is_none() {
+        return 0;
+    }
+    let objects = context.watched.store().state();
+    let others = objects.iter().filter_map(|object| object.0.as_ref().ok());
+    surroundings::held(partition, others)
+}
+
 /// The room that those who have waited longer leave to this partition.
 fn room(
     context: &Context,
     partition: &IPUPartition,
     open: Vec<ControllerView>,
+    held: u32,
     now: Timestamp,
 ) -> Room {
     let store = context.watched.store();
     let line = context.turns.line(store, now);
     let me = line::waiter(partition, now);
     let limit = SignedDuration::try_from(context.settings.overtaking_limit);
-    let mut held = 0;
-    if partition.spec.options.gang_size.is_some() {
-        let objects = store.state();
-        let others = objects.iter().filter_map(|object| object.0.as_ref().ok());
-        held = surroundings::held(partition, others);
-    }
     let limit = limit.unwrap_or(SignedDuration::MAX);
     let taken = context.turns.taken(&me.uid);
     line::room(&me, &line, &taken, held, open, limit, now)

@@ -77,12 +77,13 @@ fn siblings<'a>(
     others.filter(|one| one.spec.owner.uid == me.spec.owner.uid && one.spec.slot != me.spec.slot)
 }
 
-/// Whether this partition is there or being made.
 fn has_place(one: &IPUPartition) -> bool {
-    let is_placed = |status: &IPUPartitionStatus| {
-        status.partition_id.is_some() || status.attempts.iter().any(record::is_held)
-    };
     one.status.as_ref().is_some_and(is_placed)
+}
+
+/// Whether this partition is there or being made.
+pub(super) fn is_placed(status: &IPUPartitionStatus) -> bool {
+    status.partition_id.is_some() || status.attempts.iter().any(record::is_held)
 }
 
 /// Owners leave a controller one after the other, oldest first, each once there is room for it
@@ -214,6 +215,7 @@ mod tests {
             total_ipus: 16,
             used_ipus: 16 - free,
             largest_free: free,
+            failures: 0,
         }]
     }
 

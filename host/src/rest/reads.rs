@@ -19,8 +19,10 @@ use super::operation::{self, Answer, Operation, schema_of};
 use super::problem::{Kind, Problem};
 use super::question::{self, Question};
 use super::{limits, what_if};
+use crate::namespaces::Namespaces;
 use crate::partition::{self, Guarded, fleet::Fleet};
-use crate::wasm::Policies;
+use crate::policy::guests::Guests;
+use crate::wasm::facts::PlaceFacts;
 
 /// What the answers are made from.
 #[derive(Clone)]
@@ -30,7 +32,9 @@ pub struct Sources {
     /// The V-IPU controllers, asked for each answer.
     pub fleet: Arc<Fleet>,
     /// The placement policy.
-    pub policies: Policies,
+    pub guests: Guests,
+    /// What is known of every namespace.
+    pub namespaces: Namespaces,
 }
 
 impl Sources {
@@ -151,8 +155,13 @@ async fn query(
 ) -> Result<Json<what_if::Answer>, Problem> {
     let question =
         question::read(&body).map_err(|fault| Problem::of_request(Kind::Malformed, vec![fault]))?;
+    let facts = PlaceFacts {
+        namespace: sources.namespaces.facts(&question.namespace, ""),
+        others: sources.namespaces.others(&question.namespace),
+        ..PlaceFacts::default()
+    };
     let found = sources.fleet.divided().await;
-    let mut answer = what_if::answer(&sources.policies, &question, &found.open).await;
+    let mut answer = what_if::answer(&sources.guests, &question, facts, &found.open).await;
     answer.placement.passed_over.extend(found.shut_out());
     Ok(Json(answer))
 }

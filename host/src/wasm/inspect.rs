@@ -42,8 +42,8 @@ pub enum InspectError {
     CoreModule,
     /// It exports none of the three interfaces.
     #[error(
-        "it exports none of ipu:policy/defaulter@0.1.0, ipu:policy/validator@0.1.0 and \
-         ipu:policy/placer@0.1.0 (it exports {0})"
+        "it exports none of ipu:policy/defaulter@0.2.0, ipu:policy/validator@0.2.0 and \
+         ipu:policy/placer@0.2.0, nor one of them in 0.1.0 (it exports {0})"
     )]
     NoWorld(String),
 }

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
+
+use super::facts::PlaceFacts;
 
 /// One of the three places where a policy decides. Each holds exactly one module at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -91,7 +93,7 @@ pub struct Served<T> {
 }
 
 /// What is being done to an object in an admission request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
     /// It is being made.
@@ -128,7 +130,7 @@ pub struct Verdict {
 }
 
 /// The partition that is wanted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PlaceRequest {
     /// Namespace of the owner.
     pub namespace: String,
@@ -142,10 +144,12 @@ pub struct PlaceRequest {
     pub gcds: u32,
     /// Node labels that the owner's Pods ask for.
     pub node_selector: BTreeMap<String, String>,
+    /// What else a policy may know.
+    pub facts: PlaceFacts,
 }
 
 /// A V-IPU controller as the host last saw it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ControllerView {
     /// `host:port`; the name by which a decision refers to it.
     pub name: String,
@@ -163,6 +167,8 @@ pub struct ControllerView {
     pub used_ipus: u32,
     /// The largest partition that could be made now: an estimate.
     pub largest_free: u32,
+    /// How often a partition on it went to ERROR within the last day, as far as was seen.
+    pub failures: u32,
 }
 
 impl ControllerView {
@@ -222,6 +228,8 @@ pub struct Placed {
     pub decision: Decision,
     /// The module that was asked; none where no module is loaded.
     pub digest: Option<ModuleDigest>,
+    /// Name of the IPUPolicy whose guest was asked, or `built-in`.
+    pub policy: String,
     /// Why the built-in walk decided instead of the module, for an event and the log.
     pub overruled: Option<String>,
 }

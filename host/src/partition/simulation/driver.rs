@@ -144,7 +144,7 @@ pub(super) fn place(
         return later(vec![WaitingReason { controller, reason }]);
     }
     let status = object.status.clone().unwrap_or_default();
-    let request = placing::request(object);
+    let request = placing::request(object, Default::default(), offer.held, now);
     let decision = wasm::serial_walk(&request, &room.views, &placing::tried(&status));
     let shut_out = shut
         .iter()
