@@ -156,16 +156,37 @@ fn only_resets_are_asked_for_later() -> Vec<ValidationRule> {
         reason: Some("FieldValueForbidden".into()),
         ..ValidationRule::default()
     };
-    let stays = ["owner", "slot", "ipus", "gcds", "options", "about"].map(|field| {
+    let because = "because the partition was asked for with it; \
+                   delete the IPUPartition and create it again";
+    let stays = ["owner", "slot", "ipus", "gcds", "about"].map(|field| {
         let same = format!(
             "!has(oldSelf.{field}) || (has(self.{field}) && self.{field} == oldSelf.{field})"
         );
-        let message = format!(
-            "{field} cannot change, because the partition was asked for with it; \
-             delete the IPUPartition and create it again"
-        );
-        rule(field, same, message)
+        rule(field, same, format!("{field} cannot change, {because}"))
     });
+    // Whether its owner can be moved says nothing of the partition, and the owner may learn otherwise.
+    let asked = [
+        "replicas",
+        "reconfigurable",
+        "gangSize",
+        "relocatable",
+        "nodeSelector",
+    ];
+    let asked = asked.map(|option| {
+        let (now, before) = (
+            format!("self.options.{option}"),
+            format!("oldSelf.options.{option}"),
+        );
+        format!("has({now}) == has({before}) && (!has({now}) || {now} == {before})")
+    });
+    let options = rule(
+        "options",
+        format!(
+            "!has(oldSelf.options) || (has(self.options) && {})",
+            asked.join(" && ")
+        ),
+        format!("of the options only stays can change; the others cannot change, {because}"),
+    );
     let grows = rule(
         "resetGeneration",
         "!has(oldSelf.resetGeneration) \
@@ -175,7 +196,7 @@ fn only_resets_are_asked_for_later() -> Vec<ValidationRule> {
          raise it by 1 to have the partition reset"
             .into(),
     );
-    stays.into_iter().chain([grows]).collect()
+    stays.into_iter().chain([options, grows]).collect()
 }
 
 /// Formats of Rust's integers are unknown to the API server, which warns about each of them.

@@ -10,6 +10,7 @@ use super::fleet::Fleet;
 use super::step::Settings;
 use super::turns::Turns;
 use super::watched::Watched;
+use super::written::Written;
 use crate::events::Publisher;
 use crate::lease::Held;
 use crate::namespaces::Namespaces;
@@ -56,6 +57,8 @@ pub struct Context {
     pub(super) given_back: Arc<Notify>,
     /// Who waits, and who of them is served first.
     pub(super) turns: Turns,
+    /// What was written last, so that nothing is decided on a copy from before.
+    pub(super) written: Written,
     rests: Mutex<HashMap<String, u32>>,
     /// What was told of an object last, by its UID.
     told: Mutex<HashMap<String, String>>,
@@ -84,6 +87,7 @@ impl Context {
             held,
             given_back: Arc::default(),
             turns: Turns::new(),
+            written: Written::default(),
             rests: Mutex::default(),
             told: Mutex::default(),
         }
@@ -107,6 +111,7 @@ impl Context {
         rests.remove(uid);
         self.told().remove(uid);
         self.turns.forget(uid);
+        self.written.forget(uid);
     }
 
     /// Whether this was not what was told of an object last. What stays wrong is looked at again and

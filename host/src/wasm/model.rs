@@ -171,6 +171,13 @@ pub struct ControllerView {
     pub failures: u32,
 }
 
+impl ControllerView {
+    /// IPUs in no partition, wherever they are.
+    pub fn free_ipus(&self) -> u32 {
+        self.total_ipus.saturating_sub(self.used_ipus)
+    }
+}
+
 /// How an earlier try of the same request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -38,6 +38,8 @@ pub(super) struct World {
     pub(super) rights: Vec<Value>,
     /// Whether nobody answers.
     pub(super) is_down: bool,
+    /// Whether an answer never comes.
+    pub(super) is_silent: bool,
     /// What the API server answers to a create instead of making it.
     pub(super) refusal: Option<(u16, Value)>,
 }
@@ -232,9 +234,16 @@ fn fake(world: Arc<Mutex<World>>) -> Client {
             let (parts, body) = request.into_parts();
             let body = body.collect_bytes().await?;
             let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-            let mut world = world.lock().unwrap();
             let path = parts.uri.path();
-            world.asked.push(format!("{} {path}", parts.method));
+            let is_silent = {
+                let mut world = world.lock().unwrap();
+                world.asked.push(format!("{} {path}", parts.method));
+                world.is_silent
+            };
+            if is_silent {
+                std::future::pending::<()>().await;
+            }
+            let mut world = world.lock().unwrap();
             if world.is_down {
                 return Err::<_, BoxError>("connection refused".into());
             }

@@ -103,7 +103,7 @@ fn room(elders: usize, views: &[ControllerView]) -> Duration {
         .collect();
     line.push(me.clone());
     line::in_order(&mut line);
-    timed(|| line::room(black_box(&me), &line, 0, views.to_vec(), limit, now))
+    timed(|| line::room(black_box(&me), &line, &[], 0, views.to_vec(), limit, now))
 }
 
 /// The built-in guest for placement, as `make dist` leaves it.
