@@ -6,6 +6,7 @@
 
 mod bindings;
 mod call;
+mod capabilities;
 mod compile;
 mod componentize;
 mod dispose;
@@ -22,10 +23,11 @@ mod store;
 mod watch;
 
 pub use call::GuestError;
+pub use capabilities::{Capabilities, CapabilitiesError, Export, Import, Lack, capabilities};
 pub use compile::{CompileError, compile_as_child};
 pub use componentize::{CONTRACT, ComponentizeError, componentize};
 pub use engine::EngineError;
-pub use inspect::{InspectError, Inspection, inspect};
+pub use inspect::{Described, InspectError, Inspection, describe, inspect};
 pub use library::{OpenError, Policies, PolicyOptions};
 pub use limits::Limits;
 pub use load::LoadError;

@@ -1,7 +1,7 @@
 //! Policies as real components: the same answers as the native code, limits that hold, and swaps that
 //! nobody notices.
 
-mod hostile;
+pub(crate) mod hostile;
 mod limits;
 mod native;
 mod refused;

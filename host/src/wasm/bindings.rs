@@ -82,8 +82,13 @@ pub(super) fn imports(component: &Component) -> Vec<String> {
 /// Names of the imports of a component that no policy may have.
 pub(super) fn forbidden_imports(component: &Component) -> Vec<String> {
     let mut names = imports(component);
-    names.retain(|name| name != LOG);
+    names.retain(|name| !is_allowed_import(name));
     names
+}
+
+/// Whether a policy may import what has this name.
+pub(super) fn is_allowed_import(name: &str) -> bool {
+    name == LOG
 }
 
 /// Names of what a component exports, in one line.
