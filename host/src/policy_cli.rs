@@ -3,10 +3,17 @@
 //! One file for each subcommand; what it prints is told apart from what it finds out, and goes to
 //! the writer that it is given.
 
+mod case;
 mod check;
 mod compile;
 mod componentize;
+mod document;
 mod inspect;
+mod junit;
+mod ruling;
+mod run;
+mod settings;
+mod test;
 mod world;
 
 use std::io;
@@ -14,7 +21,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use crate::wasm::{CONTRACT, CompileError, ComponentizeError, InspectError};
+use crate::wasm::question::QuestionError;
+use crate::wasm::{CONTRACT, CompileError, ComponentizeError, GuestError, InspectError};
+pub use document::DocumentError;
 
 /// Options of `ipu-operator policy`.
 #[derive(Args, Clone, Debug)]
@@ -30,6 +39,10 @@ enum PolicyCommand {
     Check(check::CheckArgs),
     /// Print what a file imports and exports, also of one that the operator would refuse.
     Inspect(inspect::InspectArgs),
+    /// Ask it one request, and print the answer and what the operator would make of it.
+    Run(run::RunArgs),
+    /// Run a folder of cases, and fail where one does.
+    Test(test::TestArgs),
     /// Turn a core module, as compilers make them, into a component.
     Componentize(componentize::ComponentizeArgs),
     /// Print the plug-in contract that policies are written against (WIT).
@@ -78,6 +91,38 @@ pub enum PolicyCliError {
         #[source]
         source: ComponentizeError,
     },
+    /// A document cannot be read.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    /// A document is no request.
+    #[error("{file} is no request")]
+    Request {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: QuestionError,
+    },
+    /// The policy gave no answer.
+    #[error("{file} gave no answer")]
+    NoAnswer {
+        /// The component.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: GuestError,
+    },
+    /// Cases did not pass.
+    #[error("{failed} of {cases} cases failed")]
+    CasesFailed {
+        /// How many failed.
+        failed: usize,
+        /// How many there are.
+        cases: usize,
+    },
+    /// There is nothing to test with.
+    #[error("there is no case in {0}: a case is a file whose name ends in .yaml, .yml or .json")]
+    NoCases(PathBuf),
     /// The module cannot be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
@@ -91,6 +136,8 @@ pub fn run(args: PolicyArgs, out: &mut impl io::Write) -> Result<(), PolicyCliEr
     match args.command {
         PolicyCommand::Check(args) => check::run(&args, out),
         PolicyCommand::Inspect(args) => inspect::run(&args, out),
+        PolicyCommand::Run(args) => run::run(&args, out),
+        PolicyCommand::Test(args) => test::run(&args, out),
         PolicyCommand::Componentize(args) => componentize::run(args),
         PolicyCommand::Contract => Ok(out.write_all(CONTRACT.as_bytes())?),
         PolicyCommand::Compile(args) => compile::run(&args),

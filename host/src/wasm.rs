@@ -17,9 +17,11 @@ mod limits;
 mod load;
 pub mod model;
 mod native;
+pub mod question;
 mod samples;
 mod slot_state;
 mod store;
+mod trial;
 mod watch;
 
 pub use call::GuestError;
@@ -34,3 +36,4 @@ pub use load::LoadError;
 pub use native::serial_walk;
 pub use slot_state::{ModuleInfo, Problem};
 pub use store::OverLimit;
+pub use trial::{Asked, Meter, Trial};

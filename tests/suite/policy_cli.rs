@@ -1,6 +1,8 @@
 //! What `ipu-operator policy` tells the authors of policies, with the guests of this repository.
 
+mod cases;
 mod inspect;
+mod run;
 
 use std::path::{Path, PathBuf};
 
@@ -33,8 +35,15 @@ fn run(arguments: &[&str], out: &mut impl std::io::Write) -> Result<(), PolicyCl
 
 /// The error with its causes, as the program prints it.
 fn complaint(arguments: &[&str]) -> String {
-    let error = policy(arguments).expect_err("it fails");
-    format!("{:?}", anyhow::Error::from(error))
+    failing(arguments).1
+}
+
+/// What a command that fails has printed before, and its error with the causes.
+fn failing(arguments: &[&str]) -> (String, String) {
+    let mut printed = Vec::new();
+    let error = run(arguments, &mut printed).expect_err("it fails");
+    let error = format!("{:?}", anyhow::Error::from(error));
+    (String::from_utf8(printed).unwrap(), error)
 }
 
 fn text(path: &Path) -> &str {

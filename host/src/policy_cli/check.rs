@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::settings::settings;
 use super::world::World;
 use super::{PolicyCliError, no_policy};
 use crate::wasm::model::Slot;
@@ -18,7 +19,7 @@ pub(super) struct CheckArgs {
     #[arg(long)]
     world: Option<World>,
     /// Settings to try it with, as a JSON object.
-    #[arg(long, default_value = "{}")]
+    #[arg(long, default_value = "{}", value_parser = settings)]
     settings: String,
 }
 

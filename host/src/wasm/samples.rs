@@ -4,7 +4,26 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::model::{ControllerView, PlaceRequest};
+use super::model::{ControllerView, Operation, PlaceRequest, Slot};
+use super::question::{Admission, Placing, Question};
+
+/// The request that a policy of this slot is tried on.
+pub(super) fn question(slot: Slot) -> Question {
+    let admission = || Admission {
+        operation: Operation::Create,
+        object: job(),
+        old_object: None,
+    };
+    match slot {
+        Slot::Defaulting => Question::Defaulting(admission()),
+        Slot::Validation => Question::Validation(admission()),
+        Slot::Placement => Question::Placement(Placing {
+            request: place_request(),
+            controllers: controllers(),
+            attempts: Vec::new(),
+        }),
+    }
+}
 
 /// A parallel job as a user writes it, with nothing defaulted.
 pub(super) fn job() -> Value {
