@@ -3,13 +3,16 @@
 //! One file for each subcommand; what it prints is told apart from what it finds out, and goes to
 //! the writer that it is given.
 
+mod bench;
 mod case;
 mod check;
 mod compile;
 mod componentize;
+mod diff;
 mod document;
 mod inspect;
 mod junit;
+mod request;
 mod ruling;
 mod run;
 mod settings;
@@ -43,6 +46,10 @@ enum PolicyCommand {
     Run(run::RunArgs),
     /// Run a folder of cases, and fail where one does.
     Test(test::TestArgs),
+    /// Measure what a call takes, beside the built-in component or another one.
+    Bench(bench::BenchArgs),
+    /// Print what one component imports and exports that another does not.
+    Diff(diff::DiffArgs),
     /// Turn a core module, as compilers make them, into a component.
     Componentize(componentize::ComponentizeArgs),
     /// Print the plug-in contract that policies are written against (WIT).
@@ -123,6 +130,14 @@ pub enum PolicyCliError {
     /// There is nothing to test with.
     #[error("there is no case in {0}: a case is a file whose name ends in .yaml, .yml or .json")]
     NoCases(PathBuf),
+    /// Two components are for different things, and that was to be a failure.
+    #[error("{a} and {b} do not import and export the same")]
+    Differ {
+        /// The first one.
+        a: PathBuf,
+        /// The second one.
+        b: PathBuf,
+    },
     /// The module cannot be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
@@ -138,6 +153,8 @@ pub fn run(args: PolicyArgs, out: &mut impl io::Write) -> Result<(), PolicyCliEr
         PolicyCommand::Inspect(args) => inspect::run(&args, out),
         PolicyCommand::Run(args) => run::run(&args, out),
         PolicyCommand::Test(args) => test::run(&args, out),
+        PolicyCommand::Bench(args) => bench::run(&args, out),
+        PolicyCommand::Diff(args) => diff::run(&args, out),
         PolicyCommand::Componentize(args) => componentize::run(args),
         PolicyCommand::Contract => Ok(out.write_all(CONTRACT.as_bytes())?),
         PolicyCommand::Compile(args) => compile::run(&args),

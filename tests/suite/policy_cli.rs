@@ -1,6 +1,7 @@
 //! What `ipu-operator policy` tells the authors of policies, with the guests of this repository.
 
 mod cases;
+mod compare;
 mod inspect;
 mod run;
 

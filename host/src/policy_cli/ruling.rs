@@ -143,10 +143,10 @@ mod tests {
     use super::*;
     use crate::wasm::model::{Slot, Verdict};
 
-    fn ruled(slot: Slot, question: Value, answer: Result<Answer, GuestError>) -> Value {
+    fn ruled(slot: Slot, question: Value, answer: &Result<Answer, GuestError>) -> Value {
         let question = Question::parse(slot, question).unwrap();
         let digest = ModuleDigest::new("sha256:77");
-        serde_json::to_value(ruling(&question, &answer, &digest)).unwrap()
+        serde_json::to_value(ruling(&question, answer, &digest)).unwrap()
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
                 ruled(
                     Slot::Validation,
                     update,
-                    Ok(Answer::Verdict(Verdict::default())),
+                    &Ok(Answer::Verdict(Verdict::default())),
                 ),
                 "notAsked",
             ),
@@ -176,7 +176,7 @@ mod tests {
                 ruled(
                     Slot::Defaulting,
                     create.clone(),
-                    defaulted(json!({"spec": {"b": 2}, "metadata": {}})),
+                    &defaulted(json!({"spec": {"b": 2}, "metadata": {}})),
                 ),
                 "patched",
             ),
@@ -184,7 +184,7 @@ mod tests {
                 ruled(
                     Slot::Defaulting,
                     create.clone(),
-                    defaulted(json!({"spec": {}, "metadata": {"name": "x"}})),
+                    &defaulted(json!({"spec": {}, "metadata": {"name": "x"}})),
                 ),
                 "failed",
             ),
@@ -192,7 +192,7 @@ mod tests {
                 ruled(
                     Slot::Defaulting,
                     create.clone(),
-                    Err(GuestError::Refused("spec.a: no".to_owned())),
+                    &Err(GuestError::Refused("spec.a: no".to_owned())),
                 ),
                 "refused",
             ),
@@ -200,7 +200,7 @@ mod tests {
                 ruled(
                     Slot::Validation,
                     create,
-                    Ok(Answer::Verdict(Verdict::default())),
+                    &Ok(Answer::Verdict(Verdict::default())),
                 ),
                 "allowed",
             ),
@@ -217,12 +217,12 @@ mod tests {
             "controllers": [{"name": "a", "totalIpus": 8, "usedIpus": 0, "largestFree": 8}],
         });
         let decide = |name: &str| Ok(Answer::Decision(Decision::Try(name.to_owned())));
-        let ruling = ruled(Slot::Placement, question.clone(), decide("a"));
+        let ruling = ruled(Slot::Placement, question.clone(), &decide("a"));
         assert_eq!(
             ruling,
             json!({"verdict": "followed", "decision": {"try": "a"}})
         );
-        let ruling = ruled(Slot::Placement, question, decide("mars"));
+        let ruling = ruled(Slot::Placement, question, &decide("mars"));
         assert_eq!(ruling["verdict"], json!("overruled"));
         assert_eq!(ruling["decision"], json!({"try": "a"}));
     }

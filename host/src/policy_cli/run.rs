@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::document::document;
+use super::request::question;
 use super::ruling::ruling;
 use super::settings::settings;
 use super::world::World;
@@ -39,10 +39,7 @@ pub(super) fn run(args: &RunArgs, out: &mut impl io::Write) -> Result<(), Policy
         Trial::open(&args.file, slot, Limits::default(), meter).map_err(no_policy(&args.file))
     };
     let trial = open(Meter::Time)?;
-    let question = match &args.request {
-        Some(file) => question(&trial, file)?,
-        None => trial.sample(),
-    };
+    let question = question(&trial, args.request.as_deref())?;
     let asked = trial.ask(&args.settings, &question);
     let fuel = match asked.answer {
         Ok(_) => {
@@ -60,14 +57,6 @@ pub(super) fn run(args: &RunArgs, out: &mut impl io::Write) -> Result<(), Policy
             source,
         }),
     }
-}
-
-fn question(trial: &Trial, file: &std::path::Path) -> Result<Question, PolicyCliError> {
-    let value = document(file)?;
-    Question::parse(trial.slot(), value).map_err(|source| PolicyCliError::Request {
-        file: file.to_owned(),
-        source,
-    })
 }
 
 fn report(trial: &Trial, question: &Question, asked: &Asked, fuel: Option<u64>) -> Value {

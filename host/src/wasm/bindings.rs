@@ -38,7 +38,8 @@ mod placement {
 /// The one interface that a policy may import.
 const LOG: &str = "ipu:policy/log@0.1.0";
 
-/// A component, linked and checked against the world of its slot.
+/// A component, linked and checked against the world of its slot. Cheap to clone.
+#[derive(Clone)]
 pub(super) enum Linked {
     /// A defaulting policy.
     Defaulting(defaulting::DefaultingPre<CallState>),

@@ -3,9 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use wasmtime::component::Component;
-
-use super::bindings;
+use super::bindings::{self, Linked};
 use super::call::{Call, Callable, GuestError};
 use super::capabilities::recognize;
 use super::compile::Compiler;
@@ -14,7 +12,7 @@ use super::inspect::{InspectError, explained, no_world};
 use super::limits::Limits;
 use super::load::{self, LoadError};
 use super::model::{ModuleDigest, Slot};
-use super::question::{Answer, Question};
+use super::question::{Admission, Answer, Question};
 use super::samples;
 
 /// What calls are measured and ended by.
@@ -34,7 +32,7 @@ const FUEL_TIME: Duration = Duration::from_mins(10);
 /// A component, compiled and checked against its world. It was not asked anything yet.
 pub struct Trial {
     engine: GuestEngine,
-    component: Component,
+    linked: Linked,
     slot: Slot,
     digest: ModuleDigest,
 }
@@ -79,10 +77,11 @@ impl Trial {
         let slot = slot
             .or_else(|| bindings::exported_slot(&component))
             .ok_or_else(|| no_world(&component))?;
-        load::check(&component, slot).map_err(|error| explained(error, slot, &bytes))?;
+        let linked =
+            load::check(&component, slot).map_err(|error| explained(error, slot, &bytes))?;
         Ok(Self {
             engine,
-            component,
+            linked,
             slot,
             digest: load::digest(&bytes),
         })
@@ -110,9 +109,8 @@ impl Trial {
 
     /// What asks again and again with the same settings.
     pub fn asking(&self, settings: &str) -> impl Fn(&Question) -> Asked {
-        let linked = load::check(&self.component, self.slot)
-            .expect("it was linked before, when the trial was opened");
-        let callable = Callable::new(self.engine.clone(), linked, settings.to_owned());
+        let (engine, linked) = (self.engine.clone(), self.linked.clone());
+        let callable = Callable::new(engine, linked, settings.to_owned());
         move |question| asked(&callable, question)
     }
 }
@@ -130,7 +128,7 @@ fn asked(callable: &Callable, question: &Question) -> Asked {
 }
 
 fn answer(call: &mut Call<'_>, question: &Question) -> Result<Answer, GuestError> {
-    let texts = |value: &super::question::Admission| {
+    let texts = |value: &Admission| {
         let old = value.old_object.as_ref().map(ToString::to_string);
         (value.object.to_string(), old)
     };

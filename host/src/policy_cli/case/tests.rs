@@ -18,11 +18,11 @@ fn request(slot: Slot) -> Value {
     }
 }
 
-fn failures(slot: Slot, expect: &Value, answer: Result<Answer, GuestError>) -> Vec<String> {
+fn failures(slot: Slot, expect: &Value, answer: &Result<Answer, GuestError>) -> Vec<String> {
     let document = json!({"request": request(slot), "expect": expect});
     let case = Case::parse(slot, document).unwrap();
-    let ruling = ruling(&case.question, &answer, &ModuleDigest::new("sha256:77"));
-    case.failures(&answer, &ruling)
+    let ruling = ruling(&case.question, answer, &ModuleDigest::new("sha256:77"));
+    case.failures(answer, &ruling)
 }
 
 fn answers() -> [(Slot, Answer); 5] {
@@ -110,7 +110,7 @@ fn every_expectation_can_hold_and_can_fail() {
         ),
     ];
     for ((slot, answer), holds, fails) in cases {
-        let of = |expect| failures(*slot, expect, Ok(answer.clone()));
+        let of = |expect| failures(*slot, expect, &Ok(answer.clone()));
         assert_eq!(of(&holds), Vec::<String>::new(), "{holds}");
         assert_eq!(of(&fails).len(), 1, "{fails}: {:?}", of(&fails));
     }
@@ -126,7 +126,7 @@ fn a_call_that_fails_is_a_failure_unless_it_was_expected() {
         (json!({"verdict": "refused"}), 2),
         (json!({"verdict": "failed", "violations": []}), 1),
     ] {
-        let found = failures(Slot::Validation, &expect, trapped());
+        let found = failures(Slot::Validation, &expect, &trapped());
         assert_eq!(found.len(), count, "{expect}: {found:?}");
     }
 }
