@@ -12,6 +12,7 @@ mod diff;
 mod document;
 mod inspect;
 mod junit;
+mod replay;
 mod request;
 mod ruling;
 mod run;
@@ -25,6 +26,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 
 use crate::wasm::question::QuestionError;
+use crate::wasm::record::RecordError;
 use crate::wasm::{CONTRACT, CompileError, ComponentizeError, GuestError, InspectError};
 pub use document::DocumentError;
 
@@ -48,6 +50,8 @@ enum PolicyCommand {
     Test(test::TestArgs),
     /// Measure what a call takes, beside the built-in component or another one.
     Bench(bench::BenchArgs),
+    /// Ask two components the same recorded requests, and print what would have differed.
+    Replay(replay::ReplayArgs),
     /// Print what one component imports and exports that another does not.
     Diff(diff::DiffArgs),
     /// Turn a core module, as compilers make them, into a component.
@@ -130,6 +134,20 @@ pub enum PolicyCliError {
     /// There is nothing to test with.
     #[error("there is no case in {0}: a case is a file whose name ends in .yaml, .yml or .json")]
     NoCases(PathBuf),
+    /// A line is no record.
+    #[error("line {line} of {file} cannot be replayed")]
+    Record {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// Why.
+        #[source]
+        source: RecordError,
+    },
+    /// Two components answer differently, and that was to be a failure.
+    #[error("{0} answers differ")]
+    AnswersDiffer(usize),
     /// Two components are for different things, and that was to be a failure.
     #[error("{a} and {b} do not import and export the same")]
     Differ {
@@ -154,6 +172,7 @@ pub fn run(args: PolicyArgs, out: &mut impl io::Write) -> Result<(), PolicyCliEr
         PolicyCommand::Run(args) => run::run(&args, out),
         PolicyCommand::Test(args) => test::run(&args, out),
         PolicyCommand::Bench(args) => bench::run(&args, out),
+        PolicyCommand::Replay(args) => replay::run(&args, out),
         PolicyCommand::Diff(args) => diff::run(&args, out),
         PolicyCommand::Componentize(args) => componentize::run(args),
         PolicyCommand::Contract => Ok(out.write_all(CONTRACT.as_bytes())?),

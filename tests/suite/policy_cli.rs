@@ -3,6 +3,7 @@
 mod cases;
 mod compare;
 mod inspect;
+mod replay;
 mod run;
 
 use std::path::{Path, PathBuf};
