@@ -12,6 +12,7 @@ mod diff;
 mod document;
 mod inspect;
 mod junit;
+mod new;
 mod replay;
 mod request;
 mod ruling;
@@ -40,6 +41,8 @@ pub struct PolicyArgs {
 /// What an author wants to do with a policy.
 #[derive(Subcommand, Clone, Debug)]
 enum PolicyCommand {
+    /// Begin a policy: a folder with a contract, a decision, tests and cases.
+    New(new::NewArgs),
     /// Check a file as the operator would: world, imports, and an answer to a sample request.
     Check(check::CheckArgs),
     /// Print what a file imports and exports, also of one that the operator would refuse.
@@ -156,6 +159,9 @@ pub enum PolicyCliError {
         /// The second one.
         b: PathBuf,
     },
+    /// There is something where a project is to be made.
+    #[error("{0} exists already, and nothing of it was changed; choose another name or folder")]
+    Exists(PathBuf),
     /// The module cannot be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
@@ -167,6 +173,7 @@ pub enum PolicyCliError {
 /// Runs a subcommand; what is for the user goes to `out`.
 pub fn run(args: PolicyArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
     match args.command {
+        PolicyCommand::New(args) => new::run(&args, out),
         PolicyCommand::Check(args) => check::run(&args, out),
         PolicyCommand::Inspect(args) => inspect::run(&args, out),
         PolicyCommand::Run(args) => run::run(&args, out),

@@ -3,6 +3,7 @@
 mod cases;
 mod compare;
 mod inspect;
+mod new;
 mod replay;
 mod run;
 
