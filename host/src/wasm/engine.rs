@@ -148,11 +148,12 @@ fn pool(limits: &Limits) -> PoolingAllocationConfig {
 }
 
 /// Starts the thread that moves the engine's epoch on. It holds the engine weakly and ends with it.
+/// Its stack is as large as any thread's: what it does is little, but the allocator, when a thread
+/// first meets it, may want more than 64 KiB.
 fn start_clock(engine: &Engine) -> std::io::Result<()> {
     let engine = engine.weak();
     thread::Builder::new()
         .name("policy-clock".to_owned())
-        .stack_size(64 << 10)
         .spawn(move || {
             while let Some(engine) = engine.upgrade() {
                 engine.increment_epoch();
