@@ -19,9 +19,13 @@ pub mod lease;
 #[cfg(feature = "operator")]
 pub mod names;
 #[cfg(feature = "operator")]
+pub mod namespaces;
+#[cfg(feature = "operator")]
 pub mod object_names;
 #[cfg(feature = "operator")]
 pub mod partition;
+#[cfg(feature = "operator")]
+pub mod policy;
 #[cfg(feature = "operator")]
 pub mod policy_cli;
 #[cfg(feature = "operator")]

@@ -22,6 +22,7 @@ pub mod sweep;
 pub mod tracker;
 mod turns;
 mod unreadable;
+pub mod usage;
 mod wanted;
 pub mod watched;
 

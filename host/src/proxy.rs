@@ -15,12 +15,15 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::lease::{self, Elector};
+use crate::namespaces::namespaces;
 use crate::partition::fleet::Fleet;
 use crate::partition::node_labels::node_labels;
 use crate::partition::step::Settings;
 use crate::partition::tracker::Tracker;
 use crate::partition::watched::watched;
 use crate::partition::{self, Context, Shared, sweep};
+use crate::policy::guests::Guests;
+use crate::policy::{self, Process};
 use crate::release::ReleaseOptions;
 use crate::rest::{self, Port, ServeError, Sources};
 use crate::vipu::access::AccessError;
@@ -167,23 +170,28 @@ pub async fn run_with(
         overtaking_limit: Duration::from_secs(options.overtaking_limit_seconds),
     };
     tracing::info!(installation = settings.installation, "starting");
-    let (watched, watch) = watched();
+    let (namespaces, namespace_watch) = namespaces();
+    let (watched, watch) = watched(namespaces.clone());
+    let guests = Guests::new(policies.clone());
     let sources = Sources {
         partitions: watched.store().clone(),
         fleet: fleet.clone(),
-        policies: policies.clone(),
+        guests: guests.clone(),
+        namespaces: namespaces.clone(),
     };
     let shared = Shared {
         client: client.clone(),
         fleet,
-        policies: policies.clone(),
+        guests: guests.clone(),
         settings,
         watched,
+        namespaces,
         instance: options.release.pod_name.clone(),
     };
 
     let mut tasks = JoinSet::new();
     tasks.spawn(node_watch.follow(client.clone(), stop.clone()));
+    tasks.spawn(namespace_watch.follow(client.clone(), stop.clone()));
     tasks.spawn(access.follow(stop.clone()));
     tasks.spawn(follow_controllers(
         client.clone(),
@@ -193,6 +201,10 @@ pub async fn run_with(
     ));
     let following = stop.clone();
     tasks.spawn(async move { policies.follow(following).await });
+    let (asking, release, stopping) = (client.clone(), options.release.clone(), stop.clone());
+    tasks.spawn(async move {
+        policy::follow(asking, &release, Process::VipuProxy, guests, stopping).await;
+    });
     tasks.spawn(watch.follow(client.clone(), stop.clone()));
     tasks.spawn(lead_in_turn(shared, options.clone(), stop.clone()));
     let served = serve(&options, client, sources, &stop).await;
@@ -242,10 +254,7 @@ async fn follow_controllers(
 /// the process was killed: the next leader finds everything that matters written down.
 async fn lead_in_turn(shared: Shared, options: ProxyOptions, stop: CancellationToken) {
     let release = &options.release;
-    let me = release
-        .pod_name
-        .clone()
-        .unwrap_or_else(|| format!("process-{}", std::process::id()));
+    let me = release.replica_name();
     let elector = Elector::new(
         shared.client.clone(),
         &release.namespace,

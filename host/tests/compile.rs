@@ -8,8 +8,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ipu_operator::wasm::model::Slot;
-use ipu_operator::wasm::{Limits, Policies, PolicyOptions, componentize};
+use ipu_operator::wasm::facts::Admission;
+use ipu_operator::wasm::model::{Operation, Slot};
+use ipu_operator::wasm::{BUILT_IN, Limits, Policies, PolicyOptions, componentize};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -29,10 +30,10 @@ fn policy(more: &str) -> Vec<u8> {
         r#"(module
           (memory (export "memory") 2)
           (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024))
-          (func (export "ipu:policy/validator@0.1.0#configure") (param i32 i32) (result i32)
+          (func (export "ipu:policy/validator@0.2.0#configure") (param i32 i32) (result i32)
             (i32.const 16))
-          (func (export "ipu:policy/validator@0.1.0#validate")
-            (param i32 i32 i32 i32 i32) (result i32)
+          (func (export "ipu:policy/validator@0.2.0#validate")
+            (param i32) (result i32)
             (i32.const 16))
           {more})"#
     );
@@ -81,7 +82,10 @@ impl Scene {
         assert_eq!(self.cached(), (compiled, Vec::new()));
         let source = &self.policies.modules()[0].source;
         assert_eq!(*source, self.folders.path().join("guests").join(FILE));
-        self.policies.validate(&json!({}), None).await.unwrap();
+        let admission = Admission::of(Operation::Create);
+        let object = json!({});
+        let answered = self.policies.validate(&BUILT_IN, &admission, &object, None);
+        answered.await.unwrap();
         problem.reason
     }
 

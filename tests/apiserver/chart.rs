@@ -311,6 +311,14 @@ async fn rights_are_enough_and_no_more() {
         &admin,
         &[("controller-manager", "watch", "secrets", "", false)],
     );
+    // Policies are told the labels of namespaces.
+    for account in ["controller-manager", "vipu-proxy"] {
+        let watch = (account, "watch", "namespaces", "", true);
+        check_rights(
+            &admin,
+            &[watch, (account, "patch", "namespaces", "", false)],
+        );
+    }
     check_rest_rights(&admin);
 }
 

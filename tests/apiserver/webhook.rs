@@ -1,6 +1,7 @@
 //! The webhooks as an API server calls them: over TLS, with our certificate and the real guests.
 
 mod fixture;
+mod witness;
 
 use std::path::Path;
 

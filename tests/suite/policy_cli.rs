@@ -98,7 +98,7 @@ fn check_tells_what_a_policy_is() {
                 .lines()
                 .find_map(|line| line.strip_prefix("imports  "));
             assert!(
-                matches!(imports, Some("nothing" | "ipu:policy/log@0.1.0")),
+                matches!(imports, Some("nothing" | "ipu:policy/facts@0.2.0")),
                 "{printed}"
             );
         }
@@ -144,7 +144,7 @@ fn check_names_what_is_wrong() {
         ),
         (
             &["check", text(&empty)],
-            &["it exports none of ipu:policy/defaulter@0.1.0"],
+            &["it exports none of ipu:policy/defaulter@0.2.0"],
         ),
         (
             &["check", text(&placement), "--world", "validation"],

@@ -1,6 +1,7 @@
 //! Policies as real components: the same answers as the native code, limits that hold, and swaps that
 //! nobody notices.
 
+mod earlier;
 pub(crate) mod hostile;
 mod limits;
 mod native;
@@ -11,7 +12,8 @@ mod what_if;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use ipu_operator::wasm::model::Slot;
+use ipu_operator::wasm::facts::Admission;
+use ipu_operator::wasm::model::{Operation, Slot};
 use ipu_operator::wasm::{Limits, Policies, PolicyOptions};
 use serde_json::json;
 
@@ -19,6 +21,11 @@ use serde_json::json;
 pub(crate) fn guests() -> &'static Path {
     static GUESTS: OnceLock<PathBuf> = OnceLock::new();
     GUESTS.get_or_init(|| tests::guests::build().expect("the guests can be built"))
+}
+
+/// Somebody creates an object; nothing else is known.
+fn create() -> Admission {
+    Admission::of(Operation::Create)
 }
 
 fn options(slots: &[Slot]) -> PolicyOptions {

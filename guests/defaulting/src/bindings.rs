@@ -58,7 +58,7 @@ pub mod ipu {
                     let ptr0 = vec0.as_ptr().cast::<u8>();
                     let len0 = vec0.len();
                     #[cfg(target_arch = "wasm32")]
-                    #[link(wasm_import_module = "ipu:policy/log@0.1.0")]
+                    #[link(wasm_import_module = "ipu:policy/log@0.2.0")]
                     unsafe extern "C" {
                         #[link_name = "write"]
                         fn wit_import1(_: i32, _: *mut u8, _: usize);
@@ -68,6 +68,162 @@ pub mod ipu {
                         unreachable!()
                     }
                     wit_import1(level.clone() as i32, ptr0.cast_mut(), len0);
+                }
+            }
+        }
+        /// What a guest may know beside what it is asked about. Only types: importing it brings nothing.
+        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+        pub mod facts {
+            #[used]
+            #[doc(hidden)]
+            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            use super::super::super::_rt;
+            /// Labels or annotations: pairs of key and value, in the order of the keys.
+            pub type Pairs = _rt::Vec<(_rt::String, _rt::String)>;
+            /// How many IPUs somebody has and wants, counted in V-IPU partitions of every kind of owner.
+            #[repr(C)]
+            #[derive(Clone, Copy)]
+            pub struct Usage {
+                /// IPUs of the partitions that are there or being made.
+                pub ipus: u32,
+                /// How many partitions these are.
+                pub partitions: u32,
+                /// IPUs of the partitions that wait for a controller.
+                pub waiting_ipus: u32,
+                /// How many partitions these are.
+                pub waiting_partitions: u32,
+            }
+            impl ::core::fmt::Debug for Usage {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Usage")
+                        .field("ipus", &self.ipus)
+                        .field("partitions", &self.partitions)
+                        .field("waiting-ipus", &self.waiting_ipus)
+                        .field("waiting-partitions", &self.waiting_partitions)
+                        .finish()
+                }
+            }
+            /// A namespace, as the host last saw it.
+            #[derive(Clone)]
+            pub struct Namespace {
+                /// Its name.
+                pub name: _rt::String,
+                /// Its labels; none where the host does not know them (yet, or for want of rights), which is
+                /// not the same as a namespace without labels.
+                pub labels: ::core::option::Option<Pairs>,
+                /// What its owners have and want; none where the host does not know it yet.
+                pub usage: ::core::option::Option<Usage>,
+            }
+            impl ::core::fmt::Debug for Namespace {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Namespace")
+                        .field("name", &self.name)
+                        .field("labels", &self.labels)
+                        .field("usage", &self.usage)
+                        .finish()
+                }
+            }
+            /// What the owners of another namespace have and want.
+            #[derive(Clone)]
+            pub struct NamespaceUsage {
+                /// Name of the namespace.
+                pub name: _rt::String,
+                /// What its owners have and want.
+                pub usage: Usage,
+            }
+            impl ::core::fmt::Debug for NamespaceUsage {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("NamespaceUsage")
+                        .field("name", &self.name)
+                        .field("usage", &self.usage)
+                        .finish()
+                }
+            }
+            /// What is being done to an object.
+            #[repr(u8)]
+            #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
+            pub enum Operation {
+                Create,
+                Update,
+            }
+            impl ::core::fmt::Debug for Operation {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    match self {
+                        Operation::Create => f.debug_tuple("Operation::Create").finish(),
+                        Operation::Update => f.debug_tuple("Operation::Update").finish(),
+                    }
+                }
+            }
+            impl Operation {
+                #[doc(hidden)]
+                pub unsafe fn _lift(val: u8) -> Operation {
+                    if !cfg!(debug_assertions) {
+                        return unsafe { ::core::mem::transmute(val) };
+                    }
+                    match val {
+                        0 => Operation::Create,
+                        1 => Operation::Update,
+                        _ => panic!("invalid enum discriminant"),
+                    }
+                }
+            }
+            /// Who asks the API server.
+            #[derive(Clone)]
+            pub struct User {
+                /// Such as `jane` or `system:serviceaccount:team-a:default`.
+                pub name: _rt::String,
+                /// The user's groups; the first 256.
+                pub groups: _rt::Vec<_rt::String>,
+            }
+            impl ::core::fmt::Debug for User {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("User")
+                        .field("name", &self.name)
+                        .field("groups", &self.groups)
+                        .finish()
+                }
+            }
+            /// How an object comes into the API server.
+            #[derive(Clone)]
+            pub struct Admission {
+                /// What is being done.
+                pub operation: Operation,
+                /// Who does it.
+                pub user: User,
+                /// Whether nothing will be stored (`kubectl apply --dry-run=server`).
+                pub dry_run: bool,
+                /// The part of the object that is written, such as `scale`; none for the object itself.
+                pub sub_resource: ::core::option::Option<_rt::String>,
+                /// The namespace of the object. What the object itself will want is not in its usage on create.
+                pub namespace: Namespace,
+            }
+            impl ::core::fmt::Debug for Admission {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Admission")
+                        .field("operation", &self.operation)
+                        .field("user", &self.user)
+                        .field("dry-run", &self.dry_run)
+                        .field("sub-resource", &self.sub_resource)
+                        .field("namespace", &self.namespace)
+                        .finish()
                 }
             }
         }
@@ -85,46 +241,12 @@ pub mod exports {
                 #[doc(hidden)]
                 static __FORCE_SECTION_REF: fn() = super::super::super::super::__link_custom_section_describing_imports;
                 use super::super::super::super::_rt;
-                /// What is being done to the object.
-                #[repr(u8)]
-                #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
-                pub enum Operation {
-                    Create,
-                    Update,
-                }
-                impl ::core::fmt::Debug for Operation {
-                    fn fmt(
-                        &self,
-                        f: &mut ::core::fmt::Formatter<'_>,
-                    ) -> ::core::fmt::Result {
-                        match self {
-                            Operation::Create => {
-                                f.debug_tuple("Operation::Create").finish()
-                            }
-                            Operation::Update => {
-                                f.debug_tuple("Operation::Update").finish()
-                            }
-                        }
-                    }
-                }
-                impl Operation {
-                    #[doc(hidden)]
-                    pub unsafe fn _lift(val: u8) -> Operation {
-                        if !cfg!(debug_assertions) {
-                            return unsafe { ::core::mem::transmute(val) };
-                        }
-                        match val {
-                            0 => Operation::Create,
-                            1 => Operation::Update,
-                            _ => panic!("invalid enum discriminant"),
-                        }
-                    }
-                }
+                pub type Admission = super::super::super::super::ipu::policy::facts::Admission;
                 /// One object on its way into the API server.
                 #[derive(Clone)]
                 pub struct Request {
-                    /// `create` or `update`.
-                    pub operation: Operation,
+                    /// Who does what, and where.
+                    pub admission: Admission,
                     /// The whole object as JSON, as the user sent it.
                     pub object: _rt::String,
                     /// The object as it was before, as JSON; only on update.
@@ -136,7 +258,7 @@ pub mod exports {
                         f: &mut ::core::fmt::Formatter<'_>,
                     ) -> ::core::fmt::Result {
                         f.debug_struct("Request")
-                            .field("operation", &self.operation)
+                            .field("admission", &self.admission)
                             .field("object", &self.object)
                             .field("old-object", &self.old_object)
                             .finish()
@@ -224,36 +346,236 @@ pub mod exports {
                 #[doc(hidden)]
                 #[allow(non_snake_case, unused_unsafe)]
                 pub unsafe fn _export_apply_defaults_cabi<T_: Guest>(
-                    arg0: i32,
-                    arg1: *mut u8,
-                    arg2: usize,
-                    arg3: i32,
-                    arg4: *mut u8,
-                    arg5: usize,
+                    arg0: *mut u8,
                 ) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result2 = {
-                            let len0 = arg2;
-                            let bytes0 = _rt::Vec::from_raw_parts(
-                                arg1.cast(),
-                                len0,
-                                len0,
+                        let result40 = {
+                            let l0 = i32::from(*arg0.add(0).cast::<u8>());
+                            let l1 = *arg0
+                                .add(::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l2 = *arg0
+                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len3 = l2;
+                            let bytes3 = _rt::Vec::from_raw_parts(l1.cast(), len3, len3);
+                            let l4 = *arg0
+                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l5 = *arg0
+                                .add(4 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base9 = l4;
+                            let len9 = l5;
+                            let mut result9 = _rt::Vec::with_capacity(len9);
+                            for i in 0..len9 {
+                                let base = base9
+                                    .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                let e9 = {
+                                    let l6 = *base.add(0).cast::<*mut u8>();
+                                    let l7 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len8 = l7;
+                                    let bytes8 = _rt::Vec::from_raw_parts(
+                                        l6.cast(),
+                                        len8,
+                                        len8,
+                                    );
+                                    _rt::string_lift(bytes8)
+                                };
+                                result9.push(e9);
+                            }
+                            _rt::cabi_dealloc(
+                                base9,
+                                len9 * (2 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let l10 = i32::from(
+                                *arg0
+                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l11 = i32::from(
+                                *arg0
+                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l15 = *arg0
+                                .add(9 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l16 = *arg0
+                                .add(10 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len17 = l16;
+                            let bytes17 = _rt::Vec::from_raw_parts(
+                                l15.cast(),
+                                len17,
+                                len17,
+                            );
+                            let l18 = i32::from(
+                                *arg0
+                                    .add(11 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l28 = i32::from(
+                                *arg0
+                                    .add(14 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l33 = *arg0
+                                .add(16 + 15 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l34 = *arg0
+                                .add(16 + 16 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len35 = l34;
+                            let bytes35 = _rt::Vec::from_raw_parts(
+                                l33.cast(),
+                                len35,
+                                len35,
+                            );
+                            let l36 = i32::from(
+                                *arg0
+                                    .add(16 + 17 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
                             );
                             T_::apply_defaults(Request {
-                                operation: Operation::_lift(arg0 as u8),
-                                object: _rt::string_lift(bytes0),
-                                old_object: match arg3 {
+                                admission: super::super::super::super::ipu::policy::facts::Admission {
+                                    operation: super::super::super::super::ipu::policy::facts::Operation::_lift(
+                                        l0 as u8,
+                                    ),
+                                    user: super::super::super::super::ipu::policy::facts::User {
+                                        name: _rt::string_lift(bytes3),
+                                        groups: result9,
+                                    },
+                                    dry_run: _rt::bool_lift(l10 as u8),
+                                    sub_resource: match l11 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l12 = *arg0
+                                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l13 = *arg0
+                                                    .add(8 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len14 = l13;
+                                                let bytes14 = _rt::Vec::from_raw_parts(
+                                                    l12.cast(),
+                                                    len14,
+                                                    len14,
+                                                );
+                                                _rt::string_lift(bytes14)
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    namespace: super::super::super::super::ipu::policy::facts::Namespace {
+                                        name: _rt::string_lift(bytes17),
+                                        labels: match l18 {
+                                            0 => None,
+                                            1 => {
+                                                let e = {
+                                                    let l19 = *arg0
+                                                        .add(12 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>();
+                                                    let l20 = *arg0
+                                                        .add(13 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>();
+                                                    let base27 = l19;
+                                                    let len27 = l20;
+                                                    let mut result27 = _rt::Vec::with_capacity(len27);
+                                                    for i in 0..len27 {
+                                                        let base = base27
+                                                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                        let e27 = {
+                                                            let l21 = *base.add(0).cast::<*mut u8>();
+                                                            let l22 = *base
+                                                                .add(::core::mem::size_of::<*const u8>())
+                                                                .cast::<usize>();
+                                                            let len23 = l22;
+                                                            let bytes23 = _rt::Vec::from_raw_parts(
+                                                                l21.cast(),
+                                                                len23,
+                                                                len23,
+                                                            );
+                                                            let l24 = *base
+                                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                .cast::<*mut u8>();
+                                                            let l25 = *base
+                                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                .cast::<usize>();
+                                                            let len26 = l25;
+                                                            let bytes26 = _rt::Vec::from_raw_parts(
+                                                                l24.cast(),
+                                                                len26,
+                                                                len26,
+                                                            );
+                                                            (_rt::string_lift(bytes23), _rt::string_lift(bytes26))
+                                                        };
+                                                        result27.push(e27);
+                                                    }
+                                                    _rt::cabi_dealloc(
+                                                        base27,
+                                                        len27 * (4 * ::core::mem::size_of::<*const u8>()),
+                                                        ::core::mem::size_of::<*const u8>(),
+                                                    );
+                                                    result27
+                                                };
+                                                Some(e)
+                                            }
+                                            _ => _rt::invalid_enum_discriminant(),
+                                        },
+                                        usage: match l28 {
+                                            0 => None,
+                                            1 => {
+                                                let e = {
+                                                    let l29 = *arg0
+                                                        .add(4 + 14 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<i32>();
+                                                    let l30 = *arg0
+                                                        .add(8 + 14 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<i32>();
+                                                    let l31 = *arg0
+                                                        .add(12 + 14 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<i32>();
+                                                    let l32 = *arg0
+                                                        .add(16 + 14 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<i32>();
+                                                    super::super::super::super::ipu::policy::facts::Usage {
+                                                        ipus: l29 as u32,
+                                                        partitions: l30 as u32,
+                                                        waiting_ipus: l31 as u32,
+                                                        waiting_partitions: l32 as u32,
+                                                    }
+                                                };
+                                                Some(e)
+                                            }
+                                            _ => _rt::invalid_enum_discriminant(),
+                                        },
+                                    },
+                                },
+                                object: _rt::string_lift(bytes35),
+                                old_object: match l36 {
                                     0 => None,
                                     1 => {
                                         let e = {
-                                            let len1 = arg5;
-                                            let bytes1 = _rt::Vec::from_raw_parts(
-                                                arg4.cast(),
-                                                len1,
-                                                len1,
+                                            let l37 = *arg0
+                                                .add(16 + 18 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l38 = *arg0
+                                                .add(16 + 19 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len39 = l38;
+                                            let bytes39 = _rt::Vec::from_raw_parts(
+                                                l37.cast(),
+                                                len39,
+                                                len39,
                                             );
-                                            _rt::string_lift(bytes1)
+                                            _rt::string_lift(bytes39)
                                         };
                                         Some(e)
                                     }
@@ -261,70 +583,75 @@ pub mod exports {
                                 },
                             })
                         };
-                        let ptr3 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        match result2 {
+                        _rt::cabi_dealloc(
+                            arg0,
+                            16 + 20 * ::core::mem::size_of::<*const u8>(),
+                            ::core::mem::size_of::<*const u8>(),
+                        );
+                        let ptr41 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result40 {
                             Ok(e) => {
-                                *ptr3.add(0).cast::<u8>() = (0i32) as u8;
-                                let Defaulted { object: object4, warnings: warnings4 } = e;
-                                let vec5 = (object4.into_bytes()).into_boxed_slice();
-                                let ptr5 = vec5.as_ptr().cast::<u8>();
-                                let len5 = vec5.len();
-                                ::core::mem::forget(vec5);
-                                *ptr3
+                                *ptr41.add(0).cast::<u8>() = (0i32) as u8;
+                                let Defaulted { object: object42, warnings: warnings42 } = e;
+                                let vec43 = (object42.into_bytes()).into_boxed_slice();
+                                let ptr43 = vec43.as_ptr().cast::<u8>();
+                                let len43 = vec43.len();
+                                ::core::mem::forget(vec43);
+                                *ptr41
                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len5;
-                                *ptr3
+                                    .cast::<usize>() = len43;
+                                *ptr41
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = ptr5.cast_mut();
-                                let vec7 = warnings4;
-                                let len7 = vec7.len();
-                                let layout7 = _rt::alloc::Layout::from_size_align(
-                                        vec7.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                    .cast::<*mut u8>() = ptr43.cast_mut();
+                                let vec45 = warnings42;
+                                let len45 = vec45.len();
+                                let layout45 = _rt::alloc::Layout::from_size_align(
+                                        vec45.len() * (2 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
-                                let (result7, _cleanup7) = wit_bindgen::rt::Cleanup::new(
-                                    layout7,
+                                let (result45, _cleanup45) = wit_bindgen::rt::Cleanup::new(
+                                    layout45,
                                 );
-                                if let Some(cleanup) = _cleanup7 {
+                                if let Some(cleanup) = _cleanup45 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec7.into_iter().enumerate() {
-                                    let base = result7
+                                for (i, e) in vec45.into_iter().enumerate() {
+                                    let base = result45
                                         .add(i * (2 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let vec6 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr6 = vec6.as_ptr().cast::<u8>();
-                                        let len6 = vec6.len();
-                                        ::core::mem::forget(vec6);
+                                        let vec44 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr44 = vec44.as_ptr().cast::<u8>();
+                                        let len44 = vec44.len();
+                                        ::core::mem::forget(vec44);
                                         *base
                                             .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len6;
-                                        *base.add(0).cast::<*mut u8>() = ptr6.cast_mut();
+                                            .cast::<usize>() = len44;
+                                        *base.add(0).cast::<*mut u8>() = ptr44.cast_mut();
                                     }
                                 }
-                                *ptr3
+                                *ptr41
                                     .add(4 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len7;
-                                *ptr3
+                                    .cast::<usize>() = len45;
+                                *ptr41
                                     .add(3 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result7;
+                                    .cast::<*mut u8>() = result45;
                             }
                             Err(e) => {
-                                *ptr3.add(0).cast::<u8>() = (1i32) as u8;
-                                let vec8 = (e.into_bytes()).into_boxed_slice();
-                                let ptr8 = vec8.as_ptr().cast::<u8>();
-                                let len8 = vec8.len();
-                                ::core::mem::forget(vec8);
-                                *ptr3
+                                *ptr41.add(0).cast::<u8>() = (1i32) as u8;
+                                let vec46 = (e.into_bytes()).into_boxed_slice();
+                                let ptr46 = vec46.as_ptr().cast::<u8>();
+                                let len46 = vec46.len();
+                                ::core::mem::forget(vec46);
+                                *ptr41
                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len8;
-                                *ptr3
+                                    .cast::<usize>() = len46;
+                                *ptr41
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = ptr8.cast_mut();
+                                    .cast::<*mut u8>() = ptr46.cast_mut();
                             }
                         };
-                        ptr3
+                        ptr41
                     }
                 }
                 #[doc(hidden)]
@@ -393,30 +720,29 @@ pub mod exports {
                     ) -> ::core::result::Result<Defaulted, _rt::String>;
                 }
                 #[doc(hidden)]
-                macro_rules! __export_ipu_policy_defaulter_0_1_0_cabi {
+                macro_rules! __export_ipu_policy_defaulter_0_2_0_cabi {
                     ($ty:ident with_types_in $($path_to_types:tt)*) => {
                         const _ : () = { #[unsafe (export_name =
-                        "ipu:policy/defaulter@0.1.0#configure")] unsafe extern "C" fn
+                        "ipu:policy/defaulter@0.2.0#configure")] unsafe extern "C" fn
                         export_configure(arg0 : * mut u8, arg1 : usize,) -> * mut u8 {
                         unsafe { $($path_to_types)*:: _export_configure_cabi::<$ty >
                         (arg0, arg1) } } #[unsafe (export_name =
-                        "cabi_post_ipu:policy/defaulter@0.1.0#configure")] unsafe extern
+                        "cabi_post_ipu:policy/defaulter@0.2.0#configure")] unsafe extern
                         "C" fn _post_return_configure(arg0 : * mut u8,) { unsafe {
                         $($path_to_types)*:: __post_return_configure::<$ty > (arg0) } }
                         #[unsafe (export_name =
-                        "ipu:policy/defaulter@0.1.0#apply-defaults")] unsafe extern "C"
-                        fn export_apply_defaults(arg0 : i32, arg1 : * mut u8, arg2 :
-                        usize, arg3 : i32, arg4 : * mut u8, arg5 : usize,) -> * mut u8 {
-                        unsafe { $($path_to_types)*:: _export_apply_defaults_cabi::<$ty >
-                        (arg0, arg1, arg2, arg3, arg4, arg5) } } #[unsafe (export_name =
-                        "cabi_post_ipu:policy/defaulter@0.1.0#apply-defaults")] unsafe
+                        "ipu:policy/defaulter@0.2.0#apply-defaults")] unsafe extern "C"
+                        fn export_apply_defaults(arg0 : * mut u8,) -> * mut u8 { unsafe {
+                        $($path_to_types)*:: _export_apply_defaults_cabi::<$ty > (arg0) }
+                        } #[unsafe (export_name =
+                        "cabi_post_ipu:policy/defaulter@0.2.0#apply-defaults")] unsafe
                         extern "C" fn _post_return_apply_defaults(arg0 : * mut u8,) {
                         unsafe { $($path_to_types)*:: __post_return_apply_defaults::<$ty
                         > (arg0) } } };
                     };
                 }
                 #[doc(hidden)]
-                pub(crate) use __export_ipu_policy_defaulter_0_1_0_cabi;
+                pub(crate) use __export_ipu_policy_defaulter_0_2_0_cabi;
                 #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
                 #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
                 struct _RetArea(
@@ -435,8 +761,8 @@ pub mod exports {
 #[rustfmt::skip]
 mod _rt {
     #![allow(dead_code, unused_imports, clippy::all)]
-    pub use alloc_crate::string::String;
     pub use alloc_crate::vec::Vec;
+    pub use alloc_crate::string::String;
     #[cfg(target_arch = "wasm32")]
     pub fn run_ctors_once() {
         wit_bindgen::rt::run_ctors_once();
@@ -455,6 +781,17 @@ mod _rt {
         unsafe {
             let layout = alloc::Layout::from_size_align_unchecked(size, align);
             alloc::dealloc(ptr, layout);
+        }
+    }
+    pub unsafe fn bool_lift(val: u8) -> bool {
+        if cfg!(debug_assertions) {
+            match val {
+                0 => false,
+                1 => true,
+                _ => panic!("invalid bool discriminant"),
+            }
+        } else {
+            val != 0
         }
     }
     pub unsafe fn invalid_enum_discriminant<T>() -> T {
@@ -491,7 +828,7 @@ macro_rules! __export_defaulting_impl {
     };
     ($ty:ident with_types_in $($path_to_types_root:tt)*) => {
         $($path_to_types_root)*::
-        exports::ipu::policy::defaulter::__export_ipu_policy_defaulter_0_1_0_cabi!($ty
+        exports::ipu::policy::defaulter::__export_ipu_policy_defaulter_0_2_0_cabi!($ty
         with_types_in $($path_to_types_root)*:: exports::ipu::policy::defaulter);
     };
 }
@@ -500,22 +837,30 @@ pub(crate) use __export_defaulting_impl as export;
 #[rustfmt::skip]
 #[cfg(target_arch = "wasm32")]
 #[unsafe(
-    link_section = "component-type:wit-bindgen:0.63.0:ipu:policy@0.1.0:defaulting:encoded world"
+    link_section = "component-type:wit-bindgen:0.63.0:ipu:policy@0.2.0:defaulting:encoded world"
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 484] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xe3\x02\x01A\x02\x01\
-A\x04\x01B\x04\x01m\x03\x05debug\x04info\x04warn\x04\0\x05level\x03\0\0\x01@\x02\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 817] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xb0\x05\x01A\x02\x01\
+A\x07\x01B\x04\x01m\x03\x05debug\x04info\x04warn\x04\0\x05level\x03\0\0\x01@\x02\
 \x05level\x01\x07messages\x01\0\x04\0\x05write\x01\x02\x03\0\x14ipu:policy/log@0\
-.1.0\x05\0\x01B\x0e\x01m\x02\x06create\x06update\x04\0\x09operation\x03\0\0\x01k\
-s\x01r\x03\x09operation\x01\x06objects\x0aold-object\x02\x04\0\x07request\x03\0\x03\
-\x01ps\x01r\x02\x06objects\x08warnings\x05\x04\0\x09defaulted\x03\0\x06\x01j\0\x01\
-s\x01@\x01\x08settingss\0\x08\x04\0\x09configure\x01\x09\x01j\x01\x07\x01s\x01@\x01\
-\x07request\x04\0\x0a\x04\0\x0eapply-defaults\x01\x0b\x04\0\x1aipu:policy/defaul\
-ter@0.1.0\x05\x01\x04\0\x1bipu:policy/defaulting@0.1.0\x04\0\x0b\x10\x01\0\x0ade\
-faulting\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.2\
-62.0\x10wit-bindgen-rust\x060.63.0";
+.2.0\x05\0\x01B\x13\x01o\x02ss\x01p\0\x04\0\x05pairs\x03\0\x01\x01r\x04\x04ipusy\
+\x0apartitionsy\x0cwaiting-ipusy\x12waiting-partitionsy\x04\0\x05usage\x03\0\x03\
+\x01k\x02\x01k\x04\x01r\x03\x04names\x06labels\x05\x05usage\x06\x04\0\x09namespa\
+ce\x03\0\x07\x01r\x02\x04names\x05usage\x04\x04\0\x0fnamespace-usage\x03\0\x09\x01\
+m\x02\x06create\x06update\x04\0\x09operation\x03\0\x0b\x01ps\x01r\x02\x04names\x06\
+groups\x0d\x04\0\x04user\x03\0\x0e\x01ks\x01r\x05\x09operation\x0c\x04user\x0f\x07\
+dry-run\x7f\x0csub-resource\x10\x09namespace\x08\x04\0\x09admission\x03\0\x11\x03\
+\0\x16ipu:policy/facts@0.2.0\x05\x01\x02\x03\0\x01\x09admission\x01B\x0e\x02\x03\
+\x02\x01\x02\x04\0\x09admission\x03\0\0\x01ks\x01r\x03\x09admission\x01\x06objec\
+ts\x0aold-object\x02\x04\0\x07request\x03\0\x03\x01ps\x01r\x02\x06objects\x08war\
+nings\x05\x04\0\x09defaulted\x03\0\x06\x01j\0\x01s\x01@\x01\x08settingss\0\x08\x04\
+\0\x09configure\x01\x09\x01j\x01\x07\x01s\x01@\x01\x07request\x04\0\x0a\x04\0\x0e\
+apply-defaults\x01\x0b\x04\0\x1aipu:policy/defaulter@0.2.0\x05\x03\x04\0\x1bipu:\
+policy/defaulting@0.2.0\x04\0\x0b\x10\x01\0\x0adefaulting\x03\0\0\0G\x09producer\
+s\x01\x0cprocessed-by\x02\x0dwit-component\x070.262.0\x10wit-bindgen-rust\x060.6\
+3.0";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

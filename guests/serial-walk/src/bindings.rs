@@ -58,7 +58,7 @@ pub mod ipu {
                     let ptr0 = vec0.as_ptr().cast::<u8>();
                     let len0 = vec0.len();
                     #[cfg(target_arch = "wasm32")]
-                    #[link(wasm_import_module = "ipu:policy/log@0.1.0")]
+                    #[link(wasm_import_module = "ipu:policy/log@0.2.0")]
                     unsafe extern "C" {
                         #[link_name = "write"]
                         fn wit_import1(_: i32, _: *mut u8, _: usize);
@@ -68,6 +68,162 @@ pub mod ipu {
                         unreachable!()
                     }
                     wit_import1(level.clone() as i32, ptr0.cast_mut(), len0);
+                }
+            }
+        }
+        /// What a guest may know beside what it is asked about. Only types: importing it brings nothing.
+        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+        pub mod facts {
+            #[used]
+            #[doc(hidden)]
+            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            use super::super::super::_rt;
+            /// Labels or annotations: pairs of key and value, in the order of the keys.
+            pub type Pairs = _rt::Vec<(_rt::String, _rt::String)>;
+            /// How many IPUs somebody has and wants, counted in V-IPU partitions of every kind of owner.
+            #[repr(C)]
+            #[derive(Clone, Copy)]
+            pub struct Usage {
+                /// IPUs of the partitions that are there or being made.
+                pub ipus: u32,
+                /// How many partitions these are.
+                pub partitions: u32,
+                /// IPUs of the partitions that wait for a controller.
+                pub waiting_ipus: u32,
+                /// How many partitions these are.
+                pub waiting_partitions: u32,
+            }
+            impl ::core::fmt::Debug for Usage {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Usage")
+                        .field("ipus", &self.ipus)
+                        .field("partitions", &self.partitions)
+                        .field("waiting-ipus", &self.waiting_ipus)
+                        .field("waiting-partitions", &self.waiting_partitions)
+                        .finish()
+                }
+            }
+            /// A namespace, as the host last saw it.
+            #[derive(Clone)]
+            pub struct Namespace {
+                /// Its name.
+                pub name: _rt::String,
+                /// Its labels; none where the host does not know them (yet, or for want of rights), which is
+                /// not the same as a namespace without labels.
+                pub labels: ::core::option::Option<Pairs>,
+                /// What its owners have and want; none where the host does not know it yet.
+                pub usage: ::core::option::Option<Usage>,
+            }
+            impl ::core::fmt::Debug for Namespace {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Namespace")
+                        .field("name", &self.name)
+                        .field("labels", &self.labels)
+                        .field("usage", &self.usage)
+                        .finish()
+                }
+            }
+            /// What the owners of another namespace have and want.
+            #[derive(Clone)]
+            pub struct NamespaceUsage {
+                /// Name of the namespace.
+                pub name: _rt::String,
+                /// What its owners have and want.
+                pub usage: Usage,
+            }
+            impl ::core::fmt::Debug for NamespaceUsage {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("NamespaceUsage")
+                        .field("name", &self.name)
+                        .field("usage", &self.usage)
+                        .finish()
+                }
+            }
+            /// What is being done to an object.
+            #[repr(u8)]
+            #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
+            pub enum Operation {
+                Create,
+                Update,
+            }
+            impl ::core::fmt::Debug for Operation {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    match self {
+                        Operation::Create => f.debug_tuple("Operation::Create").finish(),
+                        Operation::Update => f.debug_tuple("Operation::Update").finish(),
+                    }
+                }
+            }
+            impl Operation {
+                #[doc(hidden)]
+                pub unsafe fn _lift(val: u8) -> Operation {
+                    if !cfg!(debug_assertions) {
+                        return unsafe { ::core::mem::transmute(val) };
+                    }
+                    match val {
+                        0 => Operation::Create,
+                        1 => Operation::Update,
+                        _ => panic!("invalid enum discriminant"),
+                    }
+                }
+            }
+            /// Who asks the API server.
+            #[derive(Clone)]
+            pub struct User {
+                /// Such as `jane` or `system:serviceaccount:team-a:default`.
+                pub name: _rt::String,
+                /// The user's groups; the first 256.
+                pub groups: _rt::Vec<_rt::String>,
+            }
+            impl ::core::fmt::Debug for User {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("User")
+                        .field("name", &self.name)
+                        .field("groups", &self.groups)
+                        .finish()
+                }
+            }
+            /// How an object comes into the API server.
+            #[derive(Clone)]
+            pub struct Admission {
+                /// What is being done.
+                pub operation: Operation,
+                /// Who does it.
+                pub user: User,
+                /// Whether nothing will be stored (`kubectl apply --dry-run=server`).
+                pub dry_run: bool,
+                /// The part of the object that is written, such as `scale`; none for the object itself.
+                pub sub_resource: ::core::option::Option<_rt::String>,
+                /// The namespace of the object. What the object itself will want is not in its usage on create.
+                pub namespace: Namespace,
+            }
+            impl ::core::fmt::Debug for Admission {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Admission")
+                        .field("operation", &self.operation)
+                        .field("user", &self.user)
+                        .field("dry-run", &self.dry_run)
+                        .field("sub-resource", &self.sub_resource)
+                        .field("namespace", &self.namespace)
+                        .finish()
                 }
             }
         }
@@ -89,22 +245,140 @@ pub mod exports {
                 #[doc(hidden)]
                 static __FORCE_SECTION_REF: fn() = super::super::super::super::__link_custom_section_describing_imports;
                 use super::super::super::super::_rt;
+                pub type Namespace = super::super::super::super::ipu::policy::facts::Namespace;
+                pub type NamespaceUsage = super::super::super::super::ipu::policy::facts::NamespaceUsage;
+                pub type Pairs = super::super::super::super::ipu::policy::facts::Pairs;
+                /// Whose partition is wanted.
+                #[derive(Clone)]
+                pub struct Owner {
+                    /// Such as `graphcore.ai/v1alpha1`.
+                    pub api_version: _rt::String,
+                    /// Such as `IPUJob`.
+                    pub kind: _rt::String,
+                    /// Name of the owner.
+                    pub name: _rt::String,
+                    /// Its labels as they were when it asked for the partition; the first 64.
+                    pub labels: Pairs,
+                    /// Its annotations as they were then: the first 64, without those over 1,024 bytes.
+                    pub annotations: Pairs,
+                    /// Name of the PriorityClass of its Pods, where they name one.
+                    pub priority_class: ::core::option::Option<_rt::String>,
+                }
+                impl ::core::fmt::Debug for Owner {
+                    fn fmt(
+                        &self,
+                        f: &mut ::core::fmt::Formatter<'_>,
+                    ) -> ::core::fmt::Result {
+                        f.debug_struct("Owner")
+                            .field("api-version", &self.api_version)
+                            .field("kind", &self.kind)
+                            .field("name", &self.name)
+                            .field("labels", &self.labels)
+                            .field("annotations", &self.annotations)
+                            .field("priority-class", &self.priority_class)
+                            .finish()
+                    }
+                }
+                /// Partitions of one owner that are of use only together.
+                #[repr(C)]
+                #[derive(Clone, Copy)]
+                pub struct Gang {
+                    /// How many they are.
+                    pub size: u32,
+                    /// How many of them are there or being made.
+                    pub held: u32,
+                }
+                impl ::core::fmt::Debug for Gang {
+                    fn fmt(
+                        &self,
+                        f: &mut ::core::fmt::Formatter<'_>,
+                    ) -> ::core::fmt::Result {
+                        f.debug_struct("Gang")
+                            .field("size", &self.size)
+                            .field("held", &self.held)
+                            .finish()
+                    }
+                }
+                /// What else is asked of a partition.
+                #[repr(C)]
+                #[derive(Clone, Copy)]
+                pub struct Options {
+                    /// Partitions that are of use only together; none where this one is of use by itself.
+                    pub gang: ::core::option::Option<Gang>,
+                    /// Model replicas over all GCDs; none for as many as GCDs.
+                    pub replicas: ::core::option::Option<u32>,
+                    /// Whether the partition may be reconfigured.
+                    pub reconfigurable: bool,
+                    /// Whether the controller may move it to other IPUs.
+                    pub relocatable: bool,
+                    /// Whether it stays where it is until its owner gives it back, even while its controller is
+                    /// drained.
+                    pub stays: bool,
+                }
+                impl ::core::fmt::Debug for Options {
+                    fn fmt(
+                        &self,
+                        f: &mut ::core::fmt::Formatter<'_>,
+                    ) -> ::core::fmt::Result {
+                        f.debug_struct("Options")
+                            .field("gang", &self.gang)
+                            .field("replicas", &self.replicas)
+                            .field("reconfigurable", &self.reconfigurable)
+                            .field("relocatable", &self.relocatable)
+                            .field("stays", &self.stays)
+                            .finish()
+                    }
+                }
+                /// Where a wanted partition stands.
+                #[repr(C)]
+                #[derive(Clone, Copy)]
+                pub struct Progress {
+                    /// Whether somebody only wants to know what would be decided: nothing is made, and the owner is
+                    /// made up.
+                    pub is_question: bool,
+                    /// Whether it was told to wait before.
+                    pub asked_before: bool,
+                    /// Whether a partition was made for this slot before, and is gone: its owner may have begun.
+                    pub placed_before: bool,
+                    /// For how many seconds it has had no partition.
+                    pub waited_seconds: u64,
+                }
+                impl ::core::fmt::Debug for Progress {
+                    fn fmt(
+                        &self,
+                        f: &mut ::core::fmt::Formatter<'_>,
+                    ) -> ::core::fmt::Result {
+                        f.debug_struct("Progress")
+                            .field("is-question", &self.is_question)
+                            .field("asked-before", &self.asked_before)
+                            .field("placed-before", &self.placed_before)
+                            .field("waited-seconds", &self.waited_seconds)
+                            .finish()
+                    }
+                }
                 /// The partition that is wanted.
                 #[derive(Clone)]
                 pub struct Request {
-                    /// Namespace of the owner.
-                    pub namespace: _rt::String,
-                    /// Name of the owner, an IPUJob for example.
-                    pub owner: _rt::String,
+                    /// Whose partition it is.
+                    pub owner: Owner,
+                    /// The namespace of the owner. This partition itself is not counted in its usage; what was
+                    /// promised to others a moment ago is.
+                    pub namespace: Namespace,
+                    /// The other namespaces that have or want IPUs: the 128 with the most of both.
+                    pub others: _rt::Vec<NamespaceUsage>,
                     /// Which of the owner's partitions this is, from 0.
                     pub slot: u32,
                     /// IPUs wanted: a power of two.
                     pub ipus: u32,
                     /// GCDs wanted: how many worker Pods share the partition.
                     pub gcds: u32,
-                    /// Labels that the owner's Pods ask of their node, as pairs of key and value. A controller
-                    /// whose own label contradicts one of them cannot serve the owner.
-                    pub node_selector: _rt::Vec<(_rt::String, _rt::String)>,
+                    /// Labels that the owner's Pods ask of their node, in the order of the keys. A controller whose
+                    /// own label contradicts one of them cannot serve the owner.
+                    pub node_selector: Pairs,
+                    /// What else is asked of the partition.
+                    pub options: Options,
+                    /// Where it stands.
+                    pub progress: Progress,
                 }
                 impl ::core::fmt::Debug for Request {
                     fn fmt(
@@ -112,12 +386,15 @@ pub mod exports {
                         f: &mut ::core::fmt::Formatter<'_>,
                     ) -> ::core::fmt::Result {
                         f.debug_struct("Request")
-                            .field("namespace", &self.namespace)
                             .field("owner", &self.owner)
+                            .field("namespace", &self.namespace)
+                            .field("others", &self.others)
                             .field("slot", &self.slot)
                             .field("ipus", &self.ipus)
                             .field("gcds", &self.gcds)
                             .field("node-selector", &self.node_selector)
+                            .field("options", &self.options)
+                            .field("progress", &self.progress)
                             .finish()
                     }
                 }
@@ -143,6 +420,8 @@ pub mod exports {
                     /// The largest partition that could be made now: an estimate, since the controllers do not tell
                     /// which IPUs can stand together.
                     pub largest_free: u32,
+                    /// How often a partition on it went to ERROR within the last day, as far as the host has seen.
+                    pub failures: u32,
                 }
                 impl ::core::fmt::Debug for Controller {
                     fn fmt(
@@ -159,6 +438,7 @@ pub mod exports {
                             .field("total-ipus", &self.total_ipus)
                             .field("used-ipus", &self.used_ipus)
                             .field("largest-free", &self.largest_free)
+                            .field("failures", &self.failures)
                             .finish()
                     }
                 }
@@ -329,319 +609,717 @@ pub mod exports {
                 }
                 #[doc(hidden)]
                 #[allow(non_snake_case, unused_unsafe)]
-                pub unsafe fn _export_place_cabi<T_: Guest>(
-                    arg0: *mut u8,
-                    arg1: usize,
-                    arg2: *mut u8,
-                    arg3: usize,
-                    arg4: i32,
-                    arg5: i32,
-                    arg6: i32,
-                    arg7: *mut u8,
-                    arg8: usize,
-                    arg9: *mut u8,
-                    arg10: usize,
-                    arg11: *mut u8,
-                    arg12: usize,
-                ) -> *mut u8 {
+                pub unsafe fn _export_place_cabi<T_: Guest>(arg0: *mut u8) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result36 = {
-                            let len0 = arg1;
-                            let bytes0 = _rt::Vec::from_raw_parts(
-                                arg0.cast(),
-                                len0,
-                                len0,
-                            );
-                            let len1 = arg3;
-                            let bytes1 = _rt::Vec::from_raw_parts(
-                                arg2.cast(),
-                                len1,
-                                len1,
-                            );
-                            let base8 = arg7;
-                            let len8 = arg8;
-                            let mut result8 = _rt::Vec::with_capacity(len8);
-                            for i in 0..len8 {
-                                let base = base8
+                        let result115 = {
+                            let l0 = *arg0.add(0).cast::<*mut u8>();
+                            let l1 = *arg0
+                                .add(::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len2 = l1;
+                            let bytes2 = _rt::Vec::from_raw_parts(l0.cast(), len2, len2);
+                            let l3 = *arg0
+                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l4 = *arg0
+                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len5 = l4;
+                            let bytes5 = _rt::Vec::from_raw_parts(l3.cast(), len5, len5);
+                            let l6 = *arg0
+                                .add(4 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l7 = *arg0
+                                .add(5 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len8 = l7;
+                            let bytes8 = _rt::Vec::from_raw_parts(l6.cast(), len8, len8);
+                            let l9 = *arg0
+                                .add(6 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l10 = *arg0
+                                .add(7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base17 = l9;
+                            let len17 = l10;
+                            let mut result17 = _rt::Vec::with_capacity(len17);
+                            for i in 0..len17 {
+                                let base = base17
                                     .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                let e8 = {
-                                    let l2 = *base.add(0).cast::<*mut u8>();
-                                    let l3 = *base
+                                let e17 = {
+                                    let l11 = *base.add(0).cast::<*mut u8>();
+                                    let l12 = *base
                                         .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len4 = l3;
-                                    let bytes4 = _rt::Vec::from_raw_parts(
-                                        l2.cast(),
-                                        len4,
-                                        len4,
+                                    let len13 = l12;
+                                    let bytes13 = _rt::Vec::from_raw_parts(
+                                        l11.cast(),
+                                        len13,
+                                        len13,
                                     );
-                                    let l5 = *base
+                                    let l14 = *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l6 = *base
+                                    let l15 = *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len7 = l6;
-                                    let bytes7 = _rt::Vec::from_raw_parts(
-                                        l5.cast(),
-                                        len7,
-                                        len7,
+                                    let len16 = l15;
+                                    let bytes16 = _rt::Vec::from_raw_parts(
+                                        l14.cast(),
+                                        len16,
+                                        len16,
                                     );
-                                    (_rt::string_lift(bytes4), _rt::string_lift(bytes7))
+                                    (_rt::string_lift(bytes13), _rt::string_lift(bytes16))
                                 };
-                                result8.push(e8);
+                                result17.push(e17);
                             }
                             _rt::cabi_dealloc(
-                                base8,
-                                len8 * (4 * ::core::mem::size_of::<*const u8>()),
+                                base17,
+                                len17 * (4 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
-                            let base27 = arg9;
-                            let len27 = arg10;
-                            let mut result27 = _rt::Vec::with_capacity(len27);
-                            for i in 0..len27 {
-                                let base = base27
-                                    .add(i * (8 + 11 * ::core::mem::size_of::<*const u8>()));
-                                let e27 = {
-                                    let l9 = *base.add(0).cast::<*mut u8>();
-                                    let l10 = *base
+                            let l18 = *arg0
+                                .add(8 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l19 = *arg0
+                                .add(9 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base26 = l18;
+                            let len26 = l19;
+                            let mut result26 = _rt::Vec::with_capacity(len26);
+                            for i in 0..len26 {
+                                let base = base26
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e26 = {
+                                    let l20 = *base.add(0).cast::<*mut u8>();
+                                    let l21 = *base
                                         .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len11 = l10;
-                                    let bytes11 = _rt::Vec::from_raw_parts(
-                                        l9.cast(),
-                                        len11,
-                                        len11,
+                                    let len22 = l21;
+                                    let bytes22 = _rt::Vec::from_raw_parts(
+                                        l20.cast(),
+                                        len22,
+                                        len22,
                                     );
-                                    let l12 = *base
+                                    let l23 = *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l13 = *base
+                                    let l24 = *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len14 = l13;
-                                    let bytes14 = _rt::Vec::from_raw_parts(
-                                        l12.cast(),
-                                        len14,
-                                        len14,
+                                    let len25 = l24;
+                                    let bytes25 = _rt::Vec::from_raw_parts(
+                                        l23.cast(),
+                                        len25,
+                                        len25,
                                     );
-                                    let l15 = *base
+                                    (_rt::string_lift(bytes22), _rt::string_lift(bytes25))
+                                };
+                                result26.push(e26);
+                            }
+                            _rt::cabi_dealloc(
+                                base26,
+                                len26 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let l27 = i32::from(
+                                *arg0
+                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l31 = *arg0
+                                .add(13 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l32 = *arg0
+                                .add(14 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len33 = l32;
+                            let bytes33 = _rt::Vec::from_raw_parts(
+                                l31.cast(),
+                                len33,
+                                len33,
+                            );
+                            let l34 = i32::from(
+                                *arg0
+                                    .add(15 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l44 = i32::from(
+                                *arg0
+                                    .add(18 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l49 = *arg0
+                                .add(16 + 19 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l50 = *arg0
+                                .add(16 + 20 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base58 = l49;
+                            let len58 = l50;
+                            let mut result58 = _rt::Vec::with_capacity(len58);
+                            for i in 0..len58 {
+                                let base = base58
+                                    .add(i * (16 + 2 * ::core::mem::size_of::<*const u8>()));
+                                let e58 = {
+                                    let l51 = *base.add(0).cast::<*mut u8>();
+                                    let l52 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len53 = l52;
+                                    let bytes53 = _rt::Vec::from_raw_parts(
+                                        l51.cast(),
+                                        len53,
+                                        len53,
+                                    );
+                                    let l54 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<i32>();
+                                    let l55 = *base
+                                        .add(4 + 2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<i32>();
+                                    let l56 = *base
+                                        .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<i32>();
+                                    let l57 = *base
+                                        .add(12 + 2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<i32>();
+                                    super::super::super::super::ipu::policy::facts::NamespaceUsage {
+                                        name: _rt::string_lift(bytes53),
+                                        usage: super::super::super::super::ipu::policy::facts::Usage {
+                                            ipus: l54 as u32,
+                                            partitions: l55 as u32,
+                                            waiting_ipus: l56 as u32,
+                                            waiting_partitions: l57 as u32,
+                                        },
+                                    }
+                                };
+                                result58.push(e58);
+                            }
+                            _rt::cabi_dealloc(
+                                base58,
+                                len58 * (16 + 2 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let l59 = *arg0
+                                .add(16 + 21 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l60 = *arg0
+                                .add(20 + 21 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l61 = *arg0
+                                .add(24 + 21 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l62 = *arg0
+                                .add(24 + 22 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l63 = *arg0
+                                .add(24 + 23 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base70 = l62;
+                            let len70 = l63;
+                            let mut result70 = _rt::Vec::with_capacity(len70);
+                            for i in 0..len70 {
+                                let base = base70
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e70 = {
+                                    let l64 = *base.add(0).cast::<*mut u8>();
+                                    let l65 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len66 = l65;
+                                    let bytes66 = _rt::Vec::from_raw_parts(
+                                        l64.cast(),
+                                        len66,
+                                        len66,
+                                    );
+                                    let l67 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l68 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len69 = l68;
+                                    let bytes69 = _rt::Vec::from_raw_parts(
+                                        l67.cast(),
+                                        len69,
+                                        len69,
+                                    );
+                                    (_rt::string_lift(bytes66), _rt::string_lift(bytes69))
+                                };
+                                result70.push(e70);
+                            }
+                            _rt::cabi_dealloc(
+                                base70,
+                                len70 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let l71 = i32::from(
+                                *arg0
+                                    .add(24 + 24 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l74 = i32::from(
+                                *arg0
+                                    .add(36 + 24 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l76 = i32::from(
+                                *arg0
+                                    .add(44 + 24 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l77 = i32::from(
+                                *arg0
+                                    .add(45 + 24 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l78 = i32::from(
+                                *arg0
+                                    .add(46 + 24 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l79 = i32::from(
+                                *arg0
+                                    .add(48 + 24 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l80 = i32::from(
+                                *arg0
+                                    .add(49 + 24 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l81 = i32::from(
+                                *arg0
+                                    .add(50 + 24 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l82 = *arg0
+                                .add(56 + 24 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i64>();
+                            let l83 = *arg0
+                                .add(64 + 24 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l84 = *arg0
+                                .add(64 + 25 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base104 = l83;
+                            let len104 = l84;
+                            let mut result104 = _rt::Vec::with_capacity(len104);
+                            for i in 0..len104 {
+                                let base = base104
+                                    .add(i * (16 + 10 * ::core::mem::size_of::<*const u8>()));
+                                let e104 = {
+                                    let l85 = *base.add(0).cast::<*mut u8>();
+                                    let l86 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len87 = l86;
+                                    let bytes87 = _rt::Vec::from_raw_parts(
+                                        l85.cast(),
+                                        len87,
+                                        len87,
+                                    );
+                                    let l88 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l89 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len90 = l89;
+                                    let bytes90 = _rt::Vec::from_raw_parts(
+                                        l88.cast(),
+                                        len90,
+                                        len90,
+                                    );
+                                    let l91 = *base
                                         .add(4 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l16 = *base
+                                    let l92 = *base
                                         .add(5 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len17 = l16;
-                                    let bytes17 = _rt::Vec::from_raw_parts(
-                                        l15.cast(),
-                                        len17,
-                                        len17,
+                                    let len93 = l92;
+                                    let bytes93 = _rt::Vec::from_raw_parts(
+                                        l91.cast(),
+                                        len93,
+                                        len93,
                                     );
-                                    let l18 = i32::from(
+                                    let l94 = i32::from(
                                         *base
                                             .add(6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>(),
                                     );
-                                    let l19 = i32::from(
+                                    let l95 = i32::from(
                                         *base
                                             .add(1 + 6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>(),
                                     );
-                                    let l20 = i32::from(
+                                    let l96 = i32::from(
                                         *base
                                             .add(7 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>(),
                                     );
-                                    let l24 = *base
+                                    let l100 = *base
                                         .add(10 * ::core::mem::size_of::<*const u8>())
                                         .cast::<i32>();
-                                    let l25 = *base
+                                    let l101 = *base
                                         .add(4 + 10 * ::core::mem::size_of::<*const u8>())
                                         .cast::<i32>();
-                                    let l26 = *base
+                                    let l102 = *base
                                         .add(8 + 10 * ::core::mem::size_of::<*const u8>())
                                         .cast::<i32>();
+                                    let l103 = *base
+                                        .add(12 + 10 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<i32>();
                                     Controller {
-                                        name: _rt::string_lift(bytes11),
-                                        label_key: _rt::string_lift(bytes14),
-                                        label_value: _rt::string_lift(bytes17),
-                                        has_nodes: _rt::bool_lift(l18 as u8),
-                                        reachable: _rt::bool_lift(l19 as u8),
-                                        unreachable_reason: match l20 {
+                                        name: _rt::string_lift(bytes87),
+                                        label_key: _rt::string_lift(bytes90),
+                                        label_value: _rt::string_lift(bytes93),
+                                        has_nodes: _rt::bool_lift(l94 as u8),
+                                        reachable: _rt::bool_lift(l95 as u8),
+                                        unreachable_reason: match l96 {
                                             0 => None,
                                             1 => {
                                                 let e = {
-                                                    let l21 = *base
+                                                    let l97 = *base
                                                         .add(8 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<*mut u8>();
-                                                    let l22 = *base
+                                                    let l98 = *base
                                                         .add(9 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<usize>();
-                                                    let len23 = l22;
-                                                    let bytes23 = _rt::Vec::from_raw_parts(
-                                                        l21.cast(),
-                                                        len23,
-                                                        len23,
+                                                    let len99 = l98;
+                                                    let bytes99 = _rt::Vec::from_raw_parts(
+                                                        l97.cast(),
+                                                        len99,
+                                                        len99,
                                                     );
-                                                    _rt::string_lift(bytes23)
+                                                    _rt::string_lift(bytes99)
                                                 };
                                                 Some(e)
                                             }
                                             _ => _rt::invalid_enum_discriminant(),
                                         },
-                                        total_ipus: l24 as u32,
-                                        used_ipus: l25 as u32,
-                                        largest_free: l26 as u32,
+                                        total_ipus: l100 as u32,
+                                        used_ipus: l101 as u32,
+                                        largest_free: l102 as u32,
+                                        failures: l103 as u32,
                                     }
                                 };
-                                result27.push(e27);
+                                result104.push(e104);
                             }
                             _rt::cabi_dealloc(
-                                base27,
-                                len27 * (8 + 11 * ::core::mem::size_of::<*const u8>()),
+                                base104,
+                                len104 * (16 + 10 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
-                            let base35 = arg11;
-                            let len35 = arg12;
-                            let mut result35 = _rt::Vec::with_capacity(len35);
-                            for i in 0..len35 {
-                                let base = base35
+                            let l105 = *arg0
+                                .add(64 + 26 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l106 = *arg0
+                                .add(64 + 27 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base114 = l105;
+                            let len114 = l106;
+                            let mut result114 = _rt::Vec::with_capacity(len114);
+                            for i in 0..len114 {
+                                let base = base114
                                     .add(i * (5 * ::core::mem::size_of::<*const u8>()));
-                                let e35 = {
-                                    let l28 = *base.add(0).cast::<*mut u8>();
-                                    let l29 = *base
+                                let e114 = {
+                                    let l107 = *base.add(0).cast::<*mut u8>();
+                                    let l108 = *base
                                         .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len30 = l29;
-                                    let bytes30 = _rt::Vec::from_raw_parts(
-                                        l28.cast(),
-                                        len30,
-                                        len30,
+                                    let len109 = l108;
+                                    let bytes109 = _rt::Vec::from_raw_parts(
+                                        l107.cast(),
+                                        len109,
+                                        len109,
                                     );
-                                    let l31 = i32::from(
+                                    let l110 = i32::from(
                                         *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>(),
                                     );
-                                    let l32 = *base
+                                    let l111 = *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l33 = *base
+                                    let l112 = *base
                                         .add(4 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len34 = l33;
-                                    let bytes34 = _rt::Vec::from_raw_parts(
-                                        l32.cast(),
-                                        len34,
-                                        len34,
+                                    let len113 = l112;
+                                    let bytes113 = _rt::Vec::from_raw_parts(
+                                        l111.cast(),
+                                        len113,
+                                        len113,
                                     );
                                     Attempt {
-                                        controller: _rt::string_lift(bytes30),
-                                        outcome: Outcome::_lift(l31 as u8),
-                                        reason: _rt::string_lift(bytes34),
+                                        controller: _rt::string_lift(bytes109),
+                                        outcome: Outcome::_lift(l110 as u8),
+                                        reason: _rt::string_lift(bytes113),
                                     }
                                 };
-                                result35.push(e35);
+                                result114.push(e114);
                             }
                             _rt::cabi_dealloc(
-                                base35,
-                                len35 * (5 * ::core::mem::size_of::<*const u8>()),
+                                base114,
+                                len114 * (5 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
                             T_::place(
                                 Request {
-                                    namespace: _rt::string_lift(bytes0),
-                                    owner: _rt::string_lift(bytes1),
-                                    slot: arg4 as u32,
-                                    ipus: arg5 as u32,
-                                    gcds: arg6 as u32,
-                                    node_selector: result8,
+                                    owner: Owner {
+                                        api_version: _rt::string_lift(bytes2),
+                                        kind: _rt::string_lift(bytes5),
+                                        name: _rt::string_lift(bytes8),
+                                        labels: result17,
+                                        annotations: result26,
+                                        priority_class: match l27 {
+                                            0 => None,
+                                            1 => {
+                                                let e = {
+                                                    let l28 = *arg0
+                                                        .add(11 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>();
+                                                    let l29 = *arg0
+                                                        .add(12 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>();
+                                                    let len30 = l29;
+                                                    let bytes30 = _rt::Vec::from_raw_parts(
+                                                        l28.cast(),
+                                                        len30,
+                                                        len30,
+                                                    );
+                                                    _rt::string_lift(bytes30)
+                                                };
+                                                Some(e)
+                                            }
+                                            _ => _rt::invalid_enum_discriminant(),
+                                        },
+                                    },
+                                    namespace: super::super::super::super::ipu::policy::facts::Namespace {
+                                        name: _rt::string_lift(bytes33),
+                                        labels: match l34 {
+                                            0 => None,
+                                            1 => {
+                                                let e = {
+                                                    let l35 = *arg0
+                                                        .add(16 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>();
+                                                    let l36 = *arg0
+                                                        .add(17 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>();
+                                                    let base43 = l35;
+                                                    let len43 = l36;
+                                                    let mut result43 = _rt::Vec::with_capacity(len43);
+                                                    for i in 0..len43 {
+                                                        let base = base43
+                                                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                        let e43 = {
+                                                            let l37 = *base.add(0).cast::<*mut u8>();
+                                                            let l38 = *base
+                                                                .add(::core::mem::size_of::<*const u8>())
+                                                                .cast::<usize>();
+                                                            let len39 = l38;
+                                                            let bytes39 = _rt::Vec::from_raw_parts(
+                                                                l37.cast(),
+                                                                len39,
+                                                                len39,
+                                                            );
+                                                            let l40 = *base
+                                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                .cast::<*mut u8>();
+                                                            let l41 = *base
+                                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                .cast::<usize>();
+                                                            let len42 = l41;
+                                                            let bytes42 = _rt::Vec::from_raw_parts(
+                                                                l40.cast(),
+                                                                len42,
+                                                                len42,
+                                                            );
+                                                            (_rt::string_lift(bytes39), _rt::string_lift(bytes42))
+                                                        };
+                                                        result43.push(e43);
+                                                    }
+                                                    _rt::cabi_dealloc(
+                                                        base43,
+                                                        len43 * (4 * ::core::mem::size_of::<*const u8>()),
+                                                        ::core::mem::size_of::<*const u8>(),
+                                                    );
+                                                    result43
+                                                };
+                                                Some(e)
+                                            }
+                                            _ => _rt::invalid_enum_discriminant(),
+                                        },
+                                        usage: match l44 {
+                                            0 => None,
+                                            1 => {
+                                                let e = {
+                                                    let l45 = *arg0
+                                                        .add(4 + 18 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<i32>();
+                                                    let l46 = *arg0
+                                                        .add(8 + 18 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<i32>();
+                                                    let l47 = *arg0
+                                                        .add(12 + 18 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<i32>();
+                                                    let l48 = *arg0
+                                                        .add(16 + 18 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<i32>();
+                                                    super::super::super::super::ipu::policy::facts::Usage {
+                                                        ipus: l45 as u32,
+                                                        partitions: l46 as u32,
+                                                        waiting_ipus: l47 as u32,
+                                                        waiting_partitions: l48 as u32,
+                                                    }
+                                                };
+                                                Some(e)
+                                            }
+                                            _ => _rt::invalid_enum_discriminant(),
+                                        },
+                                    },
+                                    others: result58,
+                                    slot: l59 as u32,
+                                    ipus: l60 as u32,
+                                    gcds: l61 as u32,
+                                    node_selector: result70,
+                                    options: Options {
+                                        gang: match l71 {
+                                            0 => None,
+                                            1 => {
+                                                let e = {
+                                                    let l72 = *arg0
+                                                        .add(28 + 24 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<i32>();
+                                                    let l73 = *arg0
+                                                        .add(32 + 24 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<i32>();
+                                                    Gang {
+                                                        size: l72 as u32,
+                                                        held: l73 as u32,
+                                                    }
+                                                };
+                                                Some(e)
+                                            }
+                                            _ => _rt::invalid_enum_discriminant(),
+                                        },
+                                        replicas: match l74 {
+                                            0 => None,
+                                            1 => {
+                                                let e = {
+                                                    let l75 = *arg0
+                                                        .add(40 + 24 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<i32>();
+                                                    l75 as u32
+                                                };
+                                                Some(e)
+                                            }
+                                            _ => _rt::invalid_enum_discriminant(),
+                                        },
+                                        reconfigurable: _rt::bool_lift(l76 as u8),
+                                        relocatable: _rt::bool_lift(l77 as u8),
+                                        stays: _rt::bool_lift(l78 as u8),
+                                    },
+                                    progress: Progress {
+                                        is_question: _rt::bool_lift(l79 as u8),
+                                        asked_before: _rt::bool_lift(l80 as u8),
+                                        placed_before: _rt::bool_lift(l81 as u8),
+                                        waited_seconds: l82 as u64,
+                                    },
                                 },
-                                result27,
-                                result35,
+                                result104,
+                                result114,
                             )
                         };
-                        let ptr37 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        match result36 {
+                        _rt::cabi_dealloc(
+                            arg0,
+                            64 + 28 * ::core::mem::size_of::<*const u8>(),
+                            8,
+                        );
+                        let ptr116 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result115 {
                             Decision::Try(e) => {
-                                *ptr37.add(0).cast::<u8>() = (0i32) as u8;
-                                let vec38 = (e.into_bytes()).into_boxed_slice();
-                                let ptr38 = vec38.as_ptr().cast::<u8>();
-                                let len38 = vec38.len();
-                                ::core::mem::forget(vec38);
-                                *ptr37
+                                *ptr116.add(0).cast::<u8>() = (0i32) as u8;
+                                let vec117 = (e.into_bytes()).into_boxed_slice();
+                                let ptr117 = vec117.as_ptr().cast::<u8>();
+                                let len117 = vec117.len();
+                                ::core::mem::forget(vec117);
+                                *ptr116
                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len38;
-                                *ptr37
+                                    .cast::<usize>() = len117;
+                                *ptr116
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = ptr38.cast_mut();
+                                    .cast::<*mut u8>() = ptr117.cast_mut();
                             }
                             Decision::Wait(e) => {
-                                *ptr37.add(0).cast::<u8>() = (1i32) as u8;
-                                let vec42 = e;
-                                let len42 = vec42.len();
-                                let layout42 = _rt::alloc::Layout::from_size_align(
-                                        vec42.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                *ptr116.add(0).cast::<u8>() = (1i32) as u8;
+                                let vec121 = e;
+                                let len121 = vec121.len();
+                                let layout121 = _rt::alloc::Layout::from_size_align(
+                                        vec121.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
-                                let (result42, _cleanup42) = wit_bindgen::rt::Cleanup::new(
-                                    layout42,
+                                let (result121, _cleanup121) = wit_bindgen::rt::Cleanup::new(
+                                    layout121,
                                 );
-                                if let Some(cleanup) = _cleanup42 {
+                                if let Some(cleanup) = _cleanup121 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec42.into_iter().enumerate() {
-                                    let base = result42
+                                for (i, e) in vec121.into_iter().enumerate() {
+                                    let base = result121
                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         let PassedOver {
-                                            controller: controller39,
-                                            reason: reason39,
+                                            controller: controller118,
+                                            reason: reason118,
                                         } = e;
-                                        let vec40 = (controller39.into_bytes()).into_boxed_slice();
-                                        let ptr40 = vec40.as_ptr().cast::<u8>();
-                                        let len40 = vec40.len();
-                                        ::core::mem::forget(vec40);
+                                        let vec119 = (controller118.into_bytes())
+                                            .into_boxed_slice();
+                                        let ptr119 = vec119.as_ptr().cast::<u8>();
+                                        let len119 = vec119.len();
+                                        ::core::mem::forget(vec119);
                                         *base
                                             .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len40;
-                                        *base.add(0).cast::<*mut u8>() = ptr40.cast_mut();
-                                        let vec41 = (reason39.into_bytes()).into_boxed_slice();
-                                        let ptr41 = vec41.as_ptr().cast::<u8>();
-                                        let len41 = vec41.len();
-                                        ::core::mem::forget(vec41);
+                                            .cast::<usize>() = len119;
+                                        *base.add(0).cast::<*mut u8>() = ptr119.cast_mut();
+                                        let vec120 = (reason118.into_bytes()).into_boxed_slice();
+                                        let ptr120 = vec120.as_ptr().cast::<u8>();
+                                        let len120 = vec120.len();
+                                        ::core::mem::forget(vec120);
                                         *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len41;
+                                            .cast::<usize>() = len120;
                                         *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr41.cast_mut();
+                                            .cast::<*mut u8>() = ptr120.cast_mut();
                                     }
                                 }
-                                *ptr37
+                                *ptr116
                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len42;
-                                *ptr37
+                                    .cast::<usize>() = len121;
+                                *ptr116
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result42;
+                                    .cast::<*mut u8>() = result121;
                             }
                             Decision::Reject(e) => {
-                                *ptr37.add(0).cast::<u8>() = (2i32) as u8;
-                                let vec43 = (e.into_bytes()).into_boxed_slice();
-                                let ptr43 = vec43.as_ptr().cast::<u8>();
-                                let len43 = vec43.len();
-                                ::core::mem::forget(vec43);
-                                *ptr37
+                                *ptr116.add(0).cast::<u8>() = (2i32) as u8;
+                                let vec122 = (e.into_bytes()).into_boxed_slice();
+                                let ptr122 = vec122.as_ptr().cast::<u8>();
+                                let len122 = vec122.len();
+                                ::core::mem::forget(vec122);
+                                *ptr116
                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len43;
-                                *ptr37
+                                    .cast::<usize>() = len122;
+                                *ptr116
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = ptr43.cast_mut();
+                                    .cast::<*mut u8>() = ptr122.cast_mut();
                             }
                         }
-                        ptr37
+                        ptr116
                     }
                 }
                 #[doc(hidden)]
@@ -719,31 +1397,27 @@ pub mod exports {
                     ) -> Decision;
                 }
                 #[doc(hidden)]
-                macro_rules! __export_ipu_policy_placer_0_1_0_cabi {
+                macro_rules! __export_ipu_policy_placer_0_2_0_cabi {
                     ($ty:ident with_types_in $($path_to_types:tt)*) => {
                         const _ : () = { #[unsafe (export_name =
-                        "ipu:policy/placer@0.1.0#configure")] unsafe extern "C" fn
+                        "ipu:policy/placer@0.2.0#configure")] unsafe extern "C" fn
                         export_configure(arg0 : * mut u8, arg1 : usize,) -> * mut u8 {
                         unsafe { $($path_to_types)*:: _export_configure_cabi::<$ty >
                         (arg0, arg1) } } #[unsafe (export_name =
-                        "cabi_post_ipu:policy/placer@0.1.0#configure")] unsafe extern "C"
+                        "cabi_post_ipu:policy/placer@0.2.0#configure")] unsafe extern "C"
                         fn _post_return_configure(arg0 : * mut u8,) { unsafe {
                         $($path_to_types)*:: __post_return_configure::<$ty > (arg0) } }
-                        #[unsafe (export_name = "ipu:policy/placer@0.1.0#place")] unsafe
-                        extern "C" fn export_place(arg0 : * mut u8, arg1 : usize, arg2 :
-                        * mut u8, arg3 : usize, arg4 : i32, arg5 : i32, arg6 : i32, arg7
-                        : * mut u8, arg8 : usize, arg9 : * mut u8, arg10 : usize, arg11 :
-                        * mut u8, arg12 : usize,) -> * mut u8 { unsafe {
-                        $($path_to_types)*:: _export_place_cabi::<$ty > (arg0, arg1,
-                        arg2, arg3, arg4, arg5, arg6, arg7, arg8, arg9, arg10, arg11,
-                        arg12) } } #[unsafe (export_name =
-                        "cabi_post_ipu:policy/placer@0.1.0#place")] unsafe extern "C" fn
+                        #[unsafe (export_name = "ipu:policy/placer@0.2.0#place")] unsafe
+                        extern "C" fn export_place(arg0 : * mut u8,) -> * mut u8 { unsafe
+                        { $($path_to_types)*:: _export_place_cabi::<$ty > (arg0) } }
+                        #[unsafe (export_name =
+                        "cabi_post_ipu:policy/placer@0.2.0#place")] unsafe extern "C" fn
                         _post_return_place(arg0 : * mut u8,) { unsafe {
                         $($path_to_types)*:: __post_return_place::<$ty > (arg0) } } };
                     };
                 }
                 #[doc(hidden)]
-                pub(crate) use __export_ipu_policy_placer_0_1_0_cabi;
+                pub(crate) use __export_ipu_policy_placer_0_2_0_cabi;
                 #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
                 #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
                 struct _RetArea(
@@ -762,8 +1436,8 @@ pub mod exports {
 #[rustfmt::skip]
 mod _rt {
     #![allow(dead_code, unused_imports, clippy::all)]
-    pub use alloc_crate::string::String;
     pub use alloc_crate::vec::Vec;
+    pub use alloc_crate::string::String;
     #[cfg(target_arch = "wasm32")]
     pub fn run_ctors_once() {
         wit_bindgen::rt::run_ctors_once();
@@ -784,6 +1458,13 @@ mod _rt {
             alloc::dealloc(ptr, layout);
         }
     }
+    pub unsafe fn invalid_enum_discriminant<T>() -> T {
+        if cfg!(debug_assertions) {
+            panic!("invalid enum discriminant")
+        } else {
+            unsafe { core::hint::unreachable_unchecked() }
+        }
+    }
     pub unsafe fn bool_lift(val: u8) -> bool {
         if cfg!(debug_assertions) {
             match val {
@@ -793,13 +1474,6 @@ mod _rt {
             }
         } else {
             val != 0
-        }
-    }
-    pub unsafe fn invalid_enum_discriminant<T>() -> T {
-        if cfg!(debug_assertions) {
-            panic!("invalid enum discriminant")
-        } else {
-            unsafe { core::hint::unreachable_unchecked() }
         }
     }
     pub use alloc_crate::alloc;
@@ -829,7 +1503,7 @@ macro_rules! __export_placement_impl {
     };
     ($ty:ident with_types_in $($path_to_types_root:tt)*) => {
         $($path_to_types_root)*::
-        exports::ipu::policy::placer::__export_ipu_policy_placer_0_1_0_cabi!($ty
+        exports::ipu::policy::placer::__export_ipu_policy_placer_0_2_0_cabi!($ty
         with_types_in $($path_to_types_root)*:: exports::ipu::policy::placer);
     };
 }
@@ -838,27 +1512,43 @@ pub(crate) use __export_placement_impl as export;
 #[rustfmt::skip]
 #[cfg(target_arch = "wasm32")]
 #[unsafe(
-    link_section = "component-type:wit-bindgen:0.63.0:ipu:policy@0.1.0:placement:encoded world"
+    link_section = "component-type:wit-bindgen:0.63.0:ipu:policy@0.2.0:placement:encoded world"
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 744] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xe8\x04\x01A\x02\x01\
-A\x04\x01B\x04\x01m\x03\x05debug\x04info\x04warn\x04\0\x05level\x03\0\0\x01@\x02\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 1463] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xb7\x0a\x01A\x02\x01\
+A\x09\x01B\x04\x01m\x03\x05debug\x04info\x04warn\x04\0\x05level\x03\0\0\x01@\x02\
 \x05level\x01\x07messages\x01\0\x04\0\x05write\x01\x02\x03\0\x14ipu:policy/log@0\
-.1.0\x05\0\x01B\x17\x01o\x02ss\x01p\0\x01r\x06\x09namespaces\x05owners\x04sloty\x04\
-ipusy\x04gcdsy\x0dnode-selector\x01\x04\0\x07request\x03\0\x02\x01ks\x01r\x09\x04\
-names\x09label-keys\x0blabel-values\x09has-nodes\x7f\x09reachable\x7f\x12unreach\
-able-reason\x04\x0atotal-ipusy\x09used-ipusy\x0clargest-freey\x04\0\x0acontrolle\
-r\x03\0\x05\x01m\x02\x07refused\x0bunreachable\x04\0\x07outcome\x03\0\x07\x01r\x03\
-\x0acontrollers\x07outcome\x08\x06reasons\x04\0\x07attempt\x03\0\x09\x01r\x02\x0a\
-controllers\x06reasons\x04\0\x0bpassed-over\x03\0\x0b\x01p\x0c\x01q\x03\x03try\x01\
-s\0\x04wait\x01\x0d\0\x06reject\x01s\0\x04\0\x08decision\x03\0\x0e\x01j\0\x01s\x01\
-@\x01\x08settingss\0\x10\x04\0\x09configure\x01\x11\x01p\x06\x01p\x0a\x01@\x03\x07\
-request\x03\x0bcontrollers\x12\x08attempts\x13\0\x0f\x04\0\x05place\x01\x14\x04\0\
-\x17ipu:policy/placer@0.1.0\x05\x01\x04\0\x1aipu:policy/placement@0.1.0\x04\0\x0b\
-\x0f\x01\0\x09placement\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-c\
-omponent\x070.262.0\x10wit-bindgen-rust\x060.63.0";
+.2.0\x05\0\x01B\x13\x01o\x02ss\x01p\0\x04\0\x05pairs\x03\0\x01\x01r\x04\x04ipusy\
+\x0apartitionsy\x0cwaiting-ipusy\x12waiting-partitionsy\x04\0\x05usage\x03\0\x03\
+\x01k\x02\x01k\x04\x01r\x03\x04names\x06labels\x05\x05usage\x06\x04\0\x09namespa\
+ce\x03\0\x07\x01r\x02\x04names\x05usage\x04\x04\0\x0fnamespace-usage\x03\0\x09\x01\
+m\x02\x06create\x06update\x04\0\x09operation\x03\0\x0b\x01ps\x01r\x02\x04names\x06\
+groups\x0d\x04\0\x04user\x03\0\x0e\x01ks\x01r\x05\x09operation\x0c\x04user\x0f\x07\
+dry-run\x7f\x0csub-resource\x10\x09namespace\x08\x04\0\x09admission\x03\0\x11\x03\
+\0\x16ipu:policy/facts@0.2.0\x05\x01\x02\x03\0\x01\x09namespace\x02\x03\0\x01\x0f\
+namespace-usage\x02\x03\0\x01\x05pairs\x01B&\x02\x03\x02\x01\x02\x04\0\x09namesp\
+ace\x03\0\0\x02\x03\x02\x01\x03\x04\0\x0fnamespace-usage\x03\0\x02\x02\x03\x02\x01\
+\x04\x04\0\x05pairs\x03\0\x04\x01ks\x01r\x06\x0bapi-versions\x04kinds\x04names\x06\
+labels\x05\x0bannotations\x05\x0epriority-class\x06\x04\0\x05owner\x03\0\x07\x01\
+r\x02\x04sizey\x04heldy\x04\0\x04gang\x03\0\x09\x01k\x0a\x01ky\x01r\x05\x04gang\x0b\
+\x08replicas\x0c\x0ereconfigurable\x7f\x0brelocatable\x7f\x05stays\x7f\x04\0\x07\
+options\x03\0\x0d\x01r\x04\x0bis-question\x7f\x0casked-before\x7f\x0dplaced-befo\
+re\x7f\x0ewaited-secondsw\x04\0\x08progress\x03\0\x0f\x01p\x03\x01r\x09\x05owner\
+\x08\x09namespace\x01\x06others\x11\x04sloty\x04ipusy\x04gcdsy\x0dnode-selector\x05\
+\x07options\x0e\x08progress\x10\x04\0\x07request\x03\0\x12\x01r\x0a\x04names\x09\
+label-keys\x0blabel-values\x09has-nodes\x7f\x09reachable\x7f\x12unreachable-reas\
+on\x06\x0atotal-ipusy\x09used-ipusy\x0clargest-freey\x08failuresy\x04\0\x0acontr\
+oller\x03\0\x14\x01m\x02\x07refused\x0bunreachable\x04\0\x07outcome\x03\0\x16\x01\
+r\x03\x0acontrollers\x07outcome\x17\x06reasons\x04\0\x07attempt\x03\0\x18\x01r\x02\
+\x0acontrollers\x06reasons\x04\0\x0bpassed-over\x03\0\x1a\x01p\x1b\x01q\x03\x03t\
+ry\x01s\0\x04wait\x01\x1c\0\x06reject\x01s\0\x04\0\x08decision\x03\0\x1d\x01j\0\x01\
+s\x01@\x01\x08settingss\0\x1f\x04\0\x09configure\x01\x20\x01p\x15\x01p\x19\x01@\x03\
+\x07request\x13\x0bcontrollers!\x08attempts\"\0\x1e\x04\0\x05place\x01#\x04\0\x17\
+ipu:policy/placer@0.2.0\x05\x05\x04\0\x1aipu:policy/placement@0.2.0\x04\0\x0b\x0f\
+\x01\0\x09placement\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-compo\
+nent\x070.262.0\x10wit-bindgen-rust\x060.63.0";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

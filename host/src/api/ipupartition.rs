@@ -65,6 +65,9 @@ pub struct IPUPartitionSpec {
     /// What else is asked of the partition.
     #[serde(default)]
     pub options: PartitionOptions,
+    /// What a placement policy may know of the owner.
+    #[serde(default, skip_serializing_if = "AboutOwner::is_empty")]
+    pub about: AboutOwner,
     /// Raised by the owner to have the partition reset; `status.observedResetGeneration` follows.
     #[serde(default)]
     pub reset_generation: i64,
@@ -84,6 +87,27 @@ pub struct PartitionOwner {
     pub name: String,
     /// UID of the owner: another object of the same name is another owner.
     pub uid: String,
+}
+
+/// What a placement policy may know of an owner, as it was when it asked for the partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AboutOwner {
+    /// The owner's labels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// The owner's annotations, but for long ones.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Name of the PriorityClass of its Pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority_class_name: Option<String>,
+}
+
+impl AboutOwner {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What else is asked of a partition.

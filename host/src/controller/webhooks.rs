@@ -14,7 +14,8 @@ use crate::agent::explain;
 use crate::certificates::keep::Keeper;
 use crate::certificates::register::{RegisterError, Registration};
 use crate::certificates::serving::{AGAIN, LOOK, LOOKING, Serving, ServingError};
-use crate::wasm::Policies;
+use crate::namespaces::Namespaces;
+use crate::policy::guests::Guests;
 use crate::webhook::server::router;
 
 /// How long new connections are still taken at the end: an API server hears a little late that this
@@ -39,12 +40,12 @@ enum RoundError {
     Late,
 }
 
-/// Serves on `listener` until `stop`, then answers what is under way.
+/// Serves on `listener`, with these policies and what they are told of namespaces, until `stop`, then answers what is under way.
 pub async fn run(
     listener: TcpListener,
     keeper: Keeper,
     registration: Registration,
-    policies: Policies,
+    (guests, namespaces): (Guests, Namespaces),
     readiness: &Readiness,
     stop: &CancellationToken,
 ) -> io::Result<()> {
@@ -65,7 +66,7 @@ pub async fn run(
         tokio::time::sleep(LAME).await;
         handle.graceful_shutdown(Some(DRAIN));
     };
-    let served = server.serve(router(policies).into_make_service());
+    let served = server.serve(router(guests, namespaces).into_make_service());
     let (served, ()) = tokio::join!(served, ending);
     served
 }

@@ -1,5 +1,7 @@
 //! Pure: reads an IPUJob into a `ValidJob`, a form that cannot be wrong, or says what is wrong with it.
 
+use std::collections::BTreeMap;
+
 use guest_validation::rules::{self, Settings, Violation};
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -22,6 +24,10 @@ pub struct ValidJob {
     pub name: String,
     /// Namespace of the IPUJob.
     pub namespace: String,
+    /// Labels of the IPUJob.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the IPUJob.
+    pub annotations: BTreeMap<String, String>,
     /// UID of the IPUJob: another object of the same name is another job.
     pub uid: String,
     /// The `metadata.generation` that was read.
@@ -157,6 +163,8 @@ pub fn validate(object: &Value, max_ipus: u32) -> Result<ValidJob, ValidateError
     Ok(ValidJob {
         name: metadata.name.clone().unwrap_or_default(),
         namespace: metadata.namespace.clone().unwrap_or_default(),
+        labels: metadata.labels.clone().unwrap_or_default(),
+        annotations: metadata.annotations.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),
         generation: metadata.generation,
         instances: sizing.instances,

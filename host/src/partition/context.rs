@@ -12,7 +12,8 @@ use super::turns::Turns;
 use super::watched::Watched;
 use crate::events::Publisher;
 use crate::lease::Held;
-use crate::wasm::Policies;
+use crate::namespaces::Namespaces;
+use crate::policy::guests::Guests;
 
 /// What a replica has, whether it leads or not.
 #[derive(Clone)]
@@ -22,11 +23,13 @@ pub struct Shared {
     /// The V-IPU controllers.
     pub fleet: Arc<Fleet>,
     /// The placement policy.
-    pub policies: Policies,
+    pub guests: Guests,
     /// This installation and its times.
     pub settings: Settings,
     /// The IPUPartitions, as the watch last saw them.
     pub watched: Watched,
+    /// What is known of every namespace.
+    pub namespaces: Namespaces,
     /// Name of this process among its replicas.
     pub instance: Option<String>,
 }
@@ -38,11 +41,13 @@ pub struct Context {
     /// The V-IPU controllers.
     pub fleet: Arc<Fleet>,
     /// The placement policy.
-    pub policies: Policies,
+    pub guests: Guests,
     /// This installation and its times.
     pub settings: Settings,
     /// The IPUPartitions, as the watch last saw them.
     pub watched: Watched,
+    /// What is known of every namespace.
+    pub namespaces: Namespaces,
     /// That this replica leads.
     pub held: Arc<Held>,
     /// Writes events on IPUPartitions.
@@ -62,18 +67,20 @@ impl Context {
         let Shared {
             client,
             fleet,
-            policies,
+            guests,
             settings,
             watched,
+            namespaces,
             instance,
         } = shared;
         Context {
             publisher: Publisher::new(client.clone(), "ipu-operator-vipu-proxy", instance),
             client,
             fleet,
-            policies,
+            guests,
             settings,
             watched,
+            namespaces,
             held,
             given_back: Arc::default(),
             turns: Turns::new(),

@@ -93,7 +93,7 @@ impl Fleet {
                 .unwrap_or_default(),
             closure: closed.get(&report.controller.name).copied(),
             troubles: self.troubles(&report.controller.name),
-            view: view(report, &self.nodes),
+            view: self.view(report),
         });
         looks.collect()
     }
@@ -101,7 +101,7 @@ impl Fleet {
     /// What every controller of the list has now, in the list's order, as placement sees it.
     pub async fn views(&self) -> Vec<ControllerView> {
         let reports = self.reports().await.into_iter();
-        reports.map(|report| view(report, &self.nodes)).collect()
+        reports.map(|report| self.view(report)).collect()
     }
 
     /// What every controller of the list has now, in the list's order, with its version and its
@@ -135,6 +135,11 @@ impl Fleet {
         }
     }
 
+    fn view(&self, report: Report) -> ControllerView {
+        let troubles = self.troubles(&report.controller.name);
+        view(report, &self.nodes, &troubles)
+    }
+
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -150,7 +155,7 @@ impl Fleet {
     }
 }
 
-fn view(report: Report, nodes: &NodeLabels) -> ControllerView {
+fn view(report: Report, nodes: &NodeLabels, troubles: &Troubles) -> ControllerView {
     let (inventory, unreachable) = match report.inventory {
         Ok(inventory) => (inventory, None),
         Err(error) => (Default::default(), Some(shortened(&error.reason()))),
@@ -170,5 +175,6 @@ fn view(report: Report, nodes: &NodeLabels) -> ControllerView {
         total_ipus: inventory.total,
         used_ipus: inventory.used,
         largest_free: inventory.largest_free(),
+        failures: troubles.failed_partitions,
     }
 }

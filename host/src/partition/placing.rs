@@ -1,18 +1,31 @@
 //! Pure: what a placement policy is asked for an IPUPartition, and what its answer means.
 
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
 use crate::api::ipupartition::{
-    AttemptOutcome, ControllerRef, IPUPartition, IPUPartitionStatus, WaitingReason,
+    Attempt, AttemptOutcome, ControllerRef, IPUPartition, IPUPartitionSpec, IPUPartitionStatus,
+    PartitionOptions, WaitingReason,
 };
 use crate::vipu::closed::{Closed, Closure};
+use crate::wasm::facts::{self, Gang, NamespaceFacts, Options, Owner, PlaceFacts, Progress, Usage};
 use crate::wasm::model::{ControllerView, Decision, PlaceAttempt, PlaceOutcome, PlaceRequest};
 
 use super::knowledge::Answer;
+use super::record;
 
 /// Longest reason that a status keeps, in characters.
 const REASON_MAX: usize = 512;
 
-/// What the policy is asked.
-pub fn request(partition: &IPUPartition) -> PlaceRequest {
+/// What the policy is asked. `known` is what is known of the owner's namespace without this
+/// partition, and of the others; `held` partitions of the owner are there or being made.
+pub fn request(
+    partition: &IPUPartition,
+    known: (NamespaceFacts, BTreeMap<String, Usage>),
+    held: u32,
+    now: Timestamp,
+) -> PlaceRequest {
     let spec = &partition.spec;
     PlaceRequest {
         namespace: spec.owner.namespace.clone(),
@@ -21,6 +34,50 @@ pub fn request(partition: &IPUPartition) -> PlaceRequest {
         ipus: spec.ipus,
         gcds: spec.gcds,
         node_selector: spec.options.node_selector.clone(),
+        facts: PlaceFacts {
+            owner: owner(spec),
+            namespace: known.0,
+            others: known.1,
+            options: options(&spec.options, held),
+            progress: progress(partition, now),
+        },
+    }
+}
+
+fn owner(spec: &IPUPartitionSpec) -> Owner {
+    let about = &spec.about;
+    Owner {
+        api_version: spec.owner.api_version.clone(),
+        kind: spec.owner.kind.clone(),
+        labels: facts::labels_told(&about.labels),
+        annotations: facts::annotations_told(&about.annotations),
+        priority_class: about.priority_class_name.clone(),
+    }
+}
+
+fn options(options: &PartitionOptions, held: u32) -> Options {
+    Options {
+        gang: options.gang_size.map(|size| Gang { size, held }),
+        replicas: options.replicas,
+        reconfigurable: options.reconfigurable,
+        relocatable: options.relocatable,
+        stays: options.stays,
+    }
+}
+
+fn progress(partition: &IPUPartition, now: Timestamp) -> Progress {
+    let status = partition.status.as_ref();
+    let created = partition.metadata.creation_timestamp.as_ref();
+    let since = status
+        .and_then(record::not_ready_since)
+        .or(created.map(|created| created.0));
+    let waited = since.map_or(0, |since| now.duration_since(since).as_secs());
+    let is_removed = |attempt: &Attempt| attempt.outcome == AttemptOutcome::Removed;
+    Progress {
+        is_question: false,
+        asked_before: status.is_some_and(|status| !status.waiting.is_empty()),
+        placed_before: status.is_some_and(|status| status.attempts.iter().any(is_removed)),
+        waited_seconds: u64::try_from(waited).unwrap_or(0),
     }
 }
 

@@ -10,12 +10,19 @@ use super::knowledge::Answer;
 use super::line::{self, Room};
 use super::placing::{self, shortened};
 use super::surroundings::{self, Surroundings};
+use super::usage::Promise;
 use crate::api::ipupartition::{ControllerRef, IPUPartition, WaitingReason};
 use crate::vipu::closed::{Closed, Closure};
-use crate::wasm::model::ControllerView;
+use crate::wasm::model::{ControllerView, Decision, PlaceAttempt, Placed};
 
 /// What stands in the place of a controller's name where the reason is the same for all.
 const EVERY: &str = "every controller";
+
+/// How often in a row the policy is asked, where others are given IPUs in between each time.
+const ROUNDS: usize = 8;
+
+/// Why a partition waits that was overtaken each time.
+const OVERTAKEN: &str = "others were given IPUs while it was decided; asked again within seconds";
 
 /// Asks the placement policy where to make this partition.
 pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer {
@@ -26,10 +33,12 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
     let (shut, open): (Vec<_>, Vec<_>) = views
         .into_iter()
         .partition(|view| closed.contains_key(&view.name));
-    let room = room(context, partition, open, now);
-    context
-        .turns
-        .was_asked(&partition.uid().unwrap_or_default());
+    let held = held(context, partition, now);
+    let room = room(context, partition, open, held, now);
+    let uid = partition.uid().unwrap_or_default();
+    context.turns.was_asked(&uid);
+    // Whoever looks for a place has none, whatever it was promised before.
+    context.namespaces.withdraw(&uid);
     if let Some(why) = &room.too_small {
         return later(
             &room,
@@ -39,20 +48,32 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
             }],
         );
     }
-    let request = placing::request(partition);
     let tried = placing::tried(&status);
-    let placed = context.policies.place(&request, &room.views, &tried).await;
+    let Some(placed) = ask(context, partition, &room.views, &tried, held).await else {
+        return Answer::Later(vec![WaitingReason {
+            controller: EVERY.to_owned(),
+            reason: OVERTAKEN.to_owned(),
+        }]);
+    };
     if let Some(why) = &placed.overruled {
         tell_overruled(context, partition, why).await;
     }
     let controllers = context.fleet.controllers();
-    match placing::answer(placed.decision, &controllers) {
+    let answer = placing::answer(placed.decision, &controllers);
+    if !matches!(answer, Answer::Try(_)) {
+        context.namespaces.withdraw(&uid);
+    }
+    match answer {
         Answer::Wait(reasons) => {
             let mut reasons = line::explained(reasons, &room);
             reasons.extend(shut.iter().map(|view| placing::shut_out(view, &closed)));
             later(&room, reasons)
         }
-        Answer::Reject(_) if shut.iter().any(|view| view.total_ipus >= request.ipus) => {
+        Answer::Reject(_)
+            if shut
+                .iter()
+                .any(|view| view.total_ipus >= partition.spec.ipus) =>
+        {
             Answer::Wait(
                 shut.iter()
                     .map(|view| placing::shut_out(view, &closed))
@@ -61,6 +82,35 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
         }
         answer => answer,
     }
+}
+
+/// Asks the placement policy. Its "try" counts only if nobody else was given IPUs meanwhile: a
+/// quota is held by what the policy was told, which is no longer true then. None where that
+/// happened time and again.
+async fn ask(
+    context: &Context,
+    partition: &IPUPartition,
+    views: &[ControllerView],
+    tried: &[PlaceAttempt],
+    held: u32,
+) -> Option<Placed> {
+    let uid = partition.uid().unwrap_or_default();
+    let namespace = &partition.spec.owner.namespace;
+    let namespaces = &context.namespaces;
+    for _ in 0..ROUNDS {
+        let stamp = namespaces.stamp();
+        let known = (
+            namespaces.facts(namespace, &uid),
+            namespaces.others(namespace),
+        );
+        let request = placing::request(partition, known, held, Timestamp::now());
+        let placed = context.guests.place(&request, views, tried).await;
+        let is_given = matches!(placed.decision, Decision::Try(_));
+        if !is_given || namespaces.promise(Promise::to(partition), stamp) {
+            return Some(placed);
+        }
+    }
+    None
 }
 
 /// What surrounds this partition. Where its controller stays and it is of use by itself, nothing of
@@ -94,23 +144,28 @@ pub(super) async fn look_around(context: &Context, partition: &IPUPartition) -> 
     surroundings::of(partition, others, &closed, &open, now)
 }
 
+/// How many partitions of its owner are there or being made, where it is of use only with others.
+fn held(context: &Context, partition: &IPUPartition, now: Timestamp) -> u32 {
+    if partition.spec.options.gang_size.is_none() {
+        return 0;
+    }
+    let objects = context.watched.store().state();
+    let others = objects.iter().filter_map(|object| object.0.as_ref().ok());
+    surroundings::of(partition, others, &Closed::new(), &[], now).held
+}
+
 /// The room that those who have waited longer leave to this partition.
 fn room(
     context: &Context,
     partition: &IPUPartition,
     open: Vec<ControllerView>,
+    held: u32,
     now: Timestamp,
 ) -> Room {
     let store = context.watched.store();
     let line = context.turns.line(store, now);
     let me = line::waiter(partition, now);
     let limit = SignedDuration::try_from(context.settings.overtaking_limit);
-    let mut held = 0;
-    if partition.spec.options.gang_size.is_some() {
-        let objects = store.state();
-        let others = objects.iter().filter_map(|object| object.0.as_ref().ok());
-        held = surroundings::of(partition, others, &Closed::new(), &open, now).held;
-    }
     let limit = limit.unwrap_or(SignedDuration::MAX);
     line::room(&me, &line, held, open, limit, now)
 }

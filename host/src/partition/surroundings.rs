@@ -65,7 +65,7 @@ pub fn asked_for(partition: &IPUPartition) -> impl Iterator<Item = (&str, u32)> 
 }
 
 /// Whether this partition is there or being made.
-fn is_placed(status: &IPUPartitionStatus) -> bool {
+pub(super) fn is_placed(status: &IPUPartitionStatus) -> bool {
     status.partition_id.is_some() || status.attempts.iter().any(record::is_held)
 }
 
@@ -202,6 +202,7 @@ mod tests {
             total_ipus: 16,
             used_ipus: 16 - free,
             largest_free: free,
+            failures: 0,
         }]
     }
 

@@ -13,6 +13,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use super::reconcile::Guarded;
+use crate::namespaces::Namespaces;
 
 /// Changes that a slow listener may be behind before it is shown everything again.
 const BEHIND: usize = 4_096;
@@ -28,6 +29,7 @@ pub struct Watched {
 pub struct PartitionWatch {
     writer: Writer<Guarded>,
     changes: broadcast::Sender<Change>,
+    namespaces: Namespaces,
 }
 
 #[derive(Clone, Debug)]
@@ -38,13 +40,15 @@ enum Change {
     All,
 }
 
-/// IPUPartitions of which nothing is known until the watch is followed.
-pub fn watched() -> (Watched, PartitionWatch) {
+/// IPUPartitions of which nothing is known until the watch is followed. They are counted in
+/// `namespaces` as well.
+pub fn watched(namespaces: Namespaces) -> (Watched, PartitionWatch) {
     let (store, writer) = reflector::store();
     let changes = broadcast::Sender::new(BEHIND);
     let watch = PartitionWatch {
         writer,
         changes: changes.clone(),
+        namespaces,
     };
     (Watched { store, changes }, watch)
 }
@@ -76,13 +80,16 @@ impl Watched {
 impl PartitionWatch {
     /// Follows the IPUPartitions until `stop`.
     pub async fn follow(self, client: Client, stop: CancellationToken) {
-        let changes = self.changes;
+        let (changes, namespaces) = (self.changes, self.namespaces);
         let events = watcher(Api::<Guarded>::all(client), watcher::Config::default())
             .default_backoff()
             .modify(|object| object.meta_mut().managed_fields = None);
         reflector::reflector(self.writer, events)
             .take_until(stop.cancelled_owned())
             .for_each(async |event| {
+                if let Ok(event) = &event {
+                    namespaces.hear(event);
+                }
                 let change = match event {
                     Ok(watcher::Event::Apply(object) | watcher::Event::Delete(object)) => {
                         Change::Of(ObjectRef::from_obj(&object))

@@ -99,7 +99,7 @@ struct Replayed {
 
 fn replayed(trial: &Trial, settings: &str, question: &Question) -> Replayed {
     let asked = trial.ask(settings, question);
-    let verdict = json!(ruling(question, &asked.answer, trial.digest()));
+    let verdict = json!(ruling(question, &asked.answer));
     let answer = asked.answer.map_err(|error| explain(&error));
     let record = Record::of(question, &answer, trial.digest().clone());
     Replayed {

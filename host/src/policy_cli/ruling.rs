@@ -3,12 +3,15 @@
 use json_patch::Patch;
 use serde::Serialize;
 
-use crate::wasm::model::{Decision, ModuleDigest, Operation, Served, Violation};
-use crate::wasm::question::{Admission, Answer, Placing, Question};
+use crate::wasm::model::{Decision, Violation};
+use crate::wasm::question::{Answer, Placing, Question, Review};
 use crate::wasm::{GuestError, serial_walk};
-use crate::webhook::answer::{self, Decision as Admitted};
+use crate::webhook::answer::Decision as Admitted;
 use crate::webhook::request::{AdmissionRequest, ReviewVersion};
 use crate::webhook::{failure, mutate, validate};
+
+/// What is wrong with an answer of another world than its question.
+const MISFIT: &str = "it answers another question";
 
 /// What the host makes of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -51,25 +54,16 @@ pub(super) enum Ruling {
 }
 
 /// What the host makes of the answer to a question.
-pub(super) fn ruling(
-    question: &Question,
-    answer: &Result<Answer, GuestError>,
-    digest: &ModuleDigest,
-) -> Ruling {
+pub(super) fn ruling(question: &Question, answer: &Result<Answer, GuestError>) -> Ruling {
     match question {
         Question::Defaulting(admission) | Question::Validation(admission) => {
-            admitted(question, admission, answer, digest)
+            admitted(admission, answer)
         }
         Question::Placement(placing) => placed(placing, answer),
     }
 }
 
-fn admitted(
-    question: &Question,
-    admission: &Admission,
-    answer: &Result<Answer, GuestError>,
-    digest: &ModuleDigest,
-) -> Ruling {
+fn admitted(admission: &Review, answer: &Result<Answer, GuestError>) -> Ruling {
     let request = request(admission);
     if !request.concerns_policies() {
         return Ruling::NotAsked {
@@ -77,23 +71,18 @@ fn admitted(
                      an update that leaves the spec as it was",
         };
     }
-    let digest = digest.clone();
-    let answer = match answer {
-        Ok(Answer::Defaulted(defaulted)) => mutate::answer(
-            &request,
-            Served {
-                answer: defaulted.clone(),
-                digest,
-            },
-        ),
-        Ok(Answer::Verdict(verdict)) => validate::answer(Served {
-            answer: verdict.clone(),
-            digest,
-        }),
-        Ok(Answer::Decision(_)) => answer::Answer::failed("it is no answer to this question"),
-        Err(error) => failure::answer(question.slot(), error),
+    let decision = match answer {
+        Ok(Answer::Defaulted(defaulted)) => {
+            match mutate::checked(&request, &request.object, &defaulted.object) {
+                Ok(()) => mutate::decision(&request.object, &defaulted.object),
+                Err(overreach) => failed(&GuestError::BadAnswer(overreach.to_string())),
+            }
+        }
+        Ok(Answer::Verdict(verdict)) => validate::decision(verdict.clone()).0,
+        Ok(Answer::Decision(_)) => failed(&GuestError::BadAnswer(MISFIT.to_owned())),
+        Err(error) => failed(error),
     };
-    match answer.decision {
+    match decision {
         Admitted::Allowed => Ruling::Allowed,
         Admitted::Patched(patch) => Ruling::Patched { patch },
         Admitted::Refused(violations) => Ruling::Refused { violations },
@@ -101,30 +90,33 @@ fn admitted(
     }
 }
 
+/// What is decided where the policy gave no answer that can be used.
+fn failed(error: &GuestError) -> Admitted {
+    failure::answer("the policy", error).decision
+}
+
 /// The request as the webhook would have it.
-fn request(admission: &Admission) -> AdmissionRequest {
-    let metadata = |key: &str| {
-        let text = admission.object["metadata"][key].as_str();
-        text.unwrap_or_default().to_owned()
-    };
+fn request(review: &Review) -> AdmissionRequest {
+    let admission = review.admission();
+    let name = review.object["metadata"]["name"].as_str();
     AdmissionRequest {
         version: ReviewVersion::V1,
         uid: String::new(),
         operation: Some(admission.operation),
-        name: metadata("name"),
-        namespace: metadata("namespace"),
-        object: admission.object.clone(),
-        old_object: match admission.operation {
-            Operation::Create => None,
-            Operation::Update => admission.old_object.clone(),
-        },
+        name: name.unwrap_or_default().to_owned(),
+        namespace: admission.namespace,
+        user: admission.user,
+        dry_run: admission.dry_run,
+        sub_resource: admission.sub_resource,
+        object: review.object.clone(),
+        old_object: review.old_object.clone(),
     }
 }
 
 fn placed(placing: &Placing, answer: &Result<Answer, GuestError>) -> Ruling {
     let checked = match answer {
         Ok(Answer::Decision(decision)) => placing.disposed(decision.clone()),
-        Ok(_) => Err("it is no answer to this question".to_owned()),
+        Ok(_) => Err(MISFIT.to_owned()),
         Err(error) => Err(crate::agent::explain(error)),
     };
     match checked {
@@ -145,8 +137,7 @@ mod tests {
 
     fn ruled(slot: Slot, question: Value, answer: &Result<Answer, GuestError>) -> Value {
         let question = Question::parse(slot, question).unwrap();
-        let digest = ModuleDigest::new("sha256:77");
-        serde_json::to_value(ruling(&question, answer, &digest)).unwrap()
+        serde_json::to_value(ruling(&question, answer)).unwrap()
     }
 
     #[test]

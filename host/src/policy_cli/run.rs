@@ -63,7 +63,7 @@ fn report(trial: &Trial, question: &Question, asked: &Asked, fuel: Option<u64>) 
     let mut report = json!({
         "world": trial.slot(),
         "digest": trial.digest(),
-        "host": ruling(question, &asked.answer, trial.digest()),
+        "host": ruling(question, &asked.answer),
         "used": {
             "microseconds": u64::try_from(asked.time.as_micros()).unwrap_or(u64::MAX),
             "memoryBytes": asked.memory,

@@ -129,7 +129,7 @@ fn outcome(trial: &Trial, file: &Path) -> Outcome {
         }
     };
     let asked = trial.ask(&case.settings, &case.question);
-    let ruling = ruling(&case.question, &asked.answer, trial.digest());
+    let ruling = ruling(&case.question, &asked.answer);
     Outcome {
         name,
         time: asked.time,

@@ -19,8 +19,10 @@ use super::operation::{Answer, Operation, schema_of};
 use super::problem::{Kind, Problem};
 use super::question::{self, Question};
 use super::{limits, what_if};
+use crate::namespaces::Namespaces;
 use crate::partition::{self, Guarded, fleet::Fleet, placing};
-use crate::wasm::Policies;
+use crate::policy::guests::Guests;
+use crate::wasm::facts::PlaceFacts;
 
 /// What the answers are made from.
 #[derive(Clone)]
@@ -30,7 +32,9 @@ pub struct Sources {
     /// The V-IPU controllers, asked for each answer.
     pub fleet: Arc<Fleet>,
     /// The placement policy.
-    pub policies: Policies,
+    pub guests: Guests,
+    /// What is known of every namespace.
+    pub namespaces: Namespaces,
 }
 
 impl Sources {
@@ -150,6 +154,11 @@ async fn query(
     let body = limits::read(&headers, body, limits::QUESTION_MAX).await?;
     let question =
         question::read(&body).map_err(|fault| Problem::of_request(Kind::Malformed, vec![fault]))?;
+    let facts = PlaceFacts {
+        namespace: sources.namespaces.facts(&question.namespace, ""),
+        others: sources.namespaces.others(&question.namespace),
+        ..PlaceFacts::default()
+    };
     let closed = sources.fleet.closed();
     let (shut, open): (Vec<_>, Vec<_>) = sources
         .fleet
@@ -157,7 +166,7 @@ async fn query(
         .await
         .into_iter()
         .partition(|view| closed.contains_key(&view.name));
-    let mut answer = what_if::answer(&sources.policies, &question, &open).await;
+    let mut answer = what_if::answer(&sources.guests, &question, facts, &open).await;
     let shut = shut.iter().map(|view| placing::shut_out(view, &closed));
     answer.placement.passed_over.extend(shut);
     Ok(Json(answer))

@@ -18,6 +18,7 @@ use crate::partition::fleet::Look;
 use crate::vipu::closed::Closure;
 use crate::vipu::model::{ListedPartition, ReadyState};
 use crate::vipu::troubles::Troubles;
+use crate::wasm::facts::PlaceFacts;
 use crate::wasm::model::ControllerView;
 use fixture::{Ports, no_policies};
 
@@ -39,6 +40,7 @@ fn partition(namespace: &str, ipus: u32, outcome: AttemptOutcome) -> IPUPartitio
         ipus,
         gcds: 1,
         options: Default::default(),
+        about: Default::default(),
         reset_generation: 0,
     };
     let mut partition = IPUPartition::new("p", spec);
@@ -71,6 +73,7 @@ fn controller(total_ipus: u32, used_ipus: u32, unreachable: Option<&str>) -> Con
         total_ipus,
         used_ipus,
         largest_free: 0,
+        failures: 0,
     }
 }
 
@@ -236,7 +239,13 @@ async fn it_is_alive_at_once_and_ready_when_the_partitions_are_known() {
 async fn old_clients_find_their_three_keys_first_and_as_they_were() {
     let question = question::read(br#"{"size": 2}"#).unwrap();
     let views = [controller(16, 3, None)];
-    let answer = what_if::answer(&no_policies().await, &question, &views).await;
+    let answer = what_if::answer(
+        &no_policies().await,
+        &question,
+        PlaceFacts::default(),
+        &views,
+    )
+    .await;
     let text = serde_json::to_string(&answer).unwrap();
     let known = r#"{"available":true,"numOfPartitions":6,"message":"","#;
     assert!(text.starts_with(known), "{text}");
@@ -247,6 +256,7 @@ async fn a_question_is_answered_by_the_policy_with_the_reasons_of_those_before()
     let named = |name: &str, total, used, largest| ControllerView {
         name: name.to_owned(),
         largest_free: largest,
+        failures: 0,
         ..controller(total, used, None)
     };
     let down = controller(0, 0, Some("connection refused"));
@@ -259,7 +269,9 @@ async fn a_question_is_answered_by_the_policy_with_the_reasons_of_those_before()
     let policies = no_policies().await;
     let ask = async |body: &str, views: &[ControllerView]| {
         let question = question::read(body.as_bytes()).unwrap();
-        what_if::answer(&policies, &question, views).await.placement
+        let facts = PlaceFacts::default();
+        let answer = what_if::answer(&policies, &question, facts, views);
+        answer.await.placement
     };
     let tried = ask(r#"{"size": 16}"#, &views).await;
     assert_eq!(tried.controller.as_deref(), Some("free:8090"));
@@ -332,11 +344,18 @@ async fn what_many_controllers_have_is_asked_of_the_policy_in_a_moment() {
         .map(|number| ControllerView {
             name: format!("pod{number}:8090"),
             largest_free: if number == 255 { 64 } else { 0 },
+            failures: 0,
             ..controller(64, 64, None)
         })
         .collect();
     let question = question::read(br#"{"size": 64}"#).unwrap();
-    let answer = what_if::answer(&no_policies().await, &question, &views).await;
+    let answer = what_if::answer(
+        &no_policies().await,
+        &question,
+        PlaceFacts::default(),
+        &views,
+    )
+    .await;
     assert_eq!(answer.placement.controller.as_deref(), Some("pod255:8090"));
     assert_eq!(answer.placement.passed_over.len(), 255);
 }

@@ -6,7 +6,9 @@ use serde_json::{Map, Value};
 
 use super::problem::{Fault, Kind, Problem, shown};
 use super::strict;
-use crate::api::ipupartition::{IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner};
+use crate::api::ipupartition::{
+    AboutOwner, IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner,
+};
 use crate::names;
 use crate::object_names::{is_label, is_subdomain};
 
@@ -109,6 +111,7 @@ pub fn object(wanted: Wanted) -> IPUPartition {
         ipus: wanted.ipus,
         gcds: wanted.gcds,
         options: wanted.options,
+        about: AboutOwner::default(),
         reset_generation: 0,
     };
     let mut partition = IPUPartition::new(&name, spec);

@@ -1,75 +1,99 @@
-//! The wire types of the three worlds, and their conversion to plain values. They stop here.
+//! Where the wire types of the contract stop: which version of it a component speaks, what it may
+//! import, and calls with plain values.
 
-use wasmtime::component::{Component, HasSelf, Linker};
+mod v0_1;
+mod v0_2;
 
-use super::model::{
-    ControllerView, Decision, Operation, PassedOver, PlaceAttempt, PlaceOutcome, PlaceRequest,
-    Slot, Verdict, Violation,
-};
-use super::store::{CallState, LogLevel};
-use defaulting::exports::ipu::policy::defaulter;
-use defaulting::ipu::policy::log;
-use placement::exports::ipu::policy::placer;
-use validation::exports::ipu::policy::validator;
+use wasmtime::Store;
+use wasmtime::component::{Component, InstancePre, Linker};
 
-#[allow(missing_docs, unreachable_pub, clippy::pedantic)]
-mod defaulting {
-    wasmtime::component::bindgen!({ path: "../wit", world: "defaulting" });
+use super::call::GuestError;
+use super::facts::Admission;
+use super::model::{ControllerView, Decision, PlaceAttempt, PlaceRequest, Slot, Verdict};
+use super::store::CallState;
+
+/// What a call of a guest ends in: a trap or a broken answer; the guest's own no; its answer.
+pub(super) type Answered<T> = wasmtime::Result<Result<T, GuestError>>;
+
+/// What a defaulting policy answers, before its text is read.
+pub(super) struct DefaultedText {
+    /// The whole object as JSON.
+    pub(super) object: String,
+    /// Sentences for the user.
+    pub(super) warnings: Vec<String>,
 }
 
-#[allow(missing_docs, unreachable_pub, clippy::pedantic)]
-mod validation {
-    wasmtime::component::bindgen!({
-        path: "../wit",
-        world: "validation",
-        with: { "ipu:policy/log": super::defaulting::ipu::policy::log },
-    });
-}
-
-#[allow(missing_docs, unreachable_pub, clippy::pedantic)]
-mod placement {
-    wasmtime::component::bindgen!({
-        path: "../wit",
-        world: "placement",
-        with: { "ipu:policy/log": super::defaulting::ipu::policy::log },
-    });
-}
-
-/// The one interface that a policy may import.
-const LOG: &str = "ipu:policy/log@0.1.0";
-
-/// A component, linked and checked against the world of its slot. Cheap to clone.
+/// A component, linked and checked against the world of its slot, in the version that it speaks. Cheap
+/// to clone.
 #[derive(Clone)]
 pub(super) enum Linked {
-    /// A defaulting policy.
-    Defaulting(defaulting::DefaultingPre<CallState>),
-    /// A validation policy.
-    Validation(validation::ValidationPre<CallState>),
-    /// A placement policy.
-    Placement(placement::PlacementPre<CallState>),
+    /// `ipu:policy@0.1.0`: a guest of this version hears nothing of facts.
+    V0_1(v0_1::Linked),
+    /// `ipu:policy@0.2.0`.
+    V0_2(v0_2::Linked),
 }
 
 impl Linked {
     /// The slot whose world it was checked against.
     pub(super) fn slot(&self) -> Slot {
         match self {
-            Self::Defaulting(_) => Slot::Defaulting,
-            Self::Validation(_) => Slot::Validation,
-            Self::Placement(_) => Slot::Placement,
+            Self::V0_1(linked) => linked.slot(),
+            Self::V0_2(linked) => linked.slot(),
+        }
+    }
+
+    /// Asks a defaulting policy in a fresh instance.
+    pub(super) fn default_object(
+        &self,
+        store: &mut Store<CallState>,
+        settings: &str,
+        admission: &Admission,
+        object: String,
+        old_object: Option<String>,
+    ) -> Answered<DefaultedText> {
+        match self {
+            Self::V0_1(linked) => {
+                linked.default_object(store, settings, admission, object, old_object)
+            }
+            Self::V0_2(linked) => {
+                linked.default_object(store, settings, admission, object, old_object)
+            }
+        }
+    }
+
+    /// Asks a validation policy in a fresh instance.
+    pub(super) fn validate(
+        &self,
+        store: &mut Store<CallState>,
+        settings: &str,
+        admission: &Admission,
+        object: String,
+        old_object: Option<String>,
+    ) -> Answered<Verdict> {
+        match self {
+            Self::V0_1(linked) => linked.validate(store, settings, object, old_object),
+            Self::V0_2(linked) => linked.validate(store, settings, admission, object, old_object),
+        }
+    }
+
+    /// Asks a placement policy in a fresh instance.
+    pub(super) fn place(
+        &self,
+        store: &mut Store<CallState>,
+        settings: &str,
+        request: &PlaceRequest,
+        controllers: &[ControllerView],
+        attempts: &[PlaceAttempt],
+    ) -> Answered<Decision> {
+        match self {
+            Self::V0_1(linked) => linked.place(store, settings, request, controllers, attempts),
+            Self::V0_2(linked) => linked.place(store, settings, request, controllers, attempts),
         }
     }
 }
 
-impl log::Host for CallState {
-    fn write(&mut self, level: log::Level, message: String) {
-        let level = match level {
-            log::Level::Debug => LogLevel::Debug,
-            log::Level::Info => LogLevel::Info,
-            log::Level::Warn => LogLevel::Warn,
-        };
-        self.log(level, &message);
-    }
-}
+/// The interfaces of the contract that a policy may import, of every version that is spoken.
+const IMPORTS: [&str; 3] = [v0_1::LOG, v0_2::LOG, v0_2::FACTS];
 
 /// Names of what a component imports.
 pub(super) fn imports(component: &Component) -> Vec<String> {
@@ -89,7 +113,7 @@ pub(super) fn forbidden_imports(component: &Component) -> Vec<String> {
 
 /// Whether a policy may import what has this name.
 pub(super) fn is_allowed_import(name: &str) -> bool {
-    name == LOG
+    IMPORTS.contains(&name)
 }
 
 /// Names of what a component exports, in one line.
@@ -105,115 +129,31 @@ pub(super) fn exports(component: &Component) -> String {
     names.join(", ")
 }
 
-/// The slot whose interface a component exports.
+/// The slot whose interface a component exports, in any version that is spoken.
 pub(super) fn exported_slot(component: &Component) -> Option<Slot> {
-    let exports = |interface| component.get_export_index(None, interface).is_some();
-    [
-        (Slot::Defaulting, "ipu:policy/defaulter@0.1.0"),
-        (Slot::Validation, "ipu:policy/validator@0.1.0"),
-        (Slot::Placement, "ipu:policy/placer@0.1.0"),
-    ]
-    .into_iter()
-    .find_map(|(slot, interface)| exports(interface).then_some(slot))
+    let interfaces = v0_2::INTERFACES.into_iter().chain(v0_1::INTERFACES);
+    interfaces
+        .into_iter()
+        .find_map(|(slot, interface)| exports_interface(component, interface).then_some(slot))
 }
 
-/// Links a component to `log` and checks that it exports what the world of `slot` asks for.
+/// Links a component to what it may import, and checks that it exports what the world of `slot`
+/// asks for. One that exports nothing of any version is told what is missing of the newest.
 pub(super) fn link(component: &Component, slot: Slot) -> wasmtime::Result<Linked> {
     let mut linker = Linker::<CallState>::new(component.engine());
-    log::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
-    let instance = linker.instantiate_pre(component)?;
-    Ok(match slot {
-        Slot::Defaulting => Linked::Defaulting(defaulting::DefaultingPre::new(instance)?),
-        Slot::Validation => Linked::Validation(validation::ValidationPre::new(instance)?),
-        Slot::Placement => Linked::Placement(placement::PlacementPre::new(instance)?),
+    v0_1::add_to_linker(&mut linker)?;
+    v0_2::add_to_linker(&mut linker)?;
+    let instance: InstancePre<CallState> = linker.instantiate_pre(component)?;
+    let mut earlier = v0_1::INTERFACES.into_iter();
+    let is_earlier =
+        earlier.any(|(of, interface)| of == slot && exports_interface(component, interface));
+    Ok(if is_earlier {
+        Linked::V0_1(v0_1::Linked::new(instance, slot)?)
+    } else {
+        Linked::V0_2(v0_2::Linked::new(instance, slot)?)
     })
 }
 
-pub(super) fn defaulting_request(
-    operation: Operation,
-    object: String,
-    old_object: Option<String>,
-) -> defaulter::Request {
-    defaulter::Request {
-        operation: match operation {
-            Operation::Create => defaulter::Operation::Create,
-            Operation::Update => defaulter::Operation::Update,
-        },
-        object,
-        old_object,
-    }
-}
-
-pub(super) fn validation_request(object: String, old_object: Option<String>) -> validator::Request {
-    validator::Request { object, old_object }
-}
-
-pub(super) fn verdict(wire: validator::Verdict) -> Verdict {
-    Verdict {
-        violations: wire
-            .violations
-            .into_iter()
-            .map(|validator::Violation { field, message }| Violation { field, message })
-            .collect(),
-        warnings: wire.warnings,
-    }
-}
-
-pub(super) fn place_request(request: &PlaceRequest) -> placer::Request {
-    placer::Request {
-        namespace: request.namespace.clone(),
-        owner: request.owner.clone(),
-        slot: request.slot,
-        ipus: request.ipus,
-        gcds: request.gcds,
-        node_selector: request
-            .node_selector
-            .iter()
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect(),
-    }
-}
-
-pub(super) fn controllers(controllers: &[ControllerView]) -> Vec<placer::Controller> {
-    controllers
-        .iter()
-        .map(|controller| placer::Controller {
-            name: controller.name.clone(),
-            label_key: controller.label_key.clone(),
-            label_value: controller.label_value.clone(),
-            has_nodes: controller.has_nodes,
-            reachable: controller.unreachable.is_none(),
-            unreachable_reason: controller.unreachable.clone(),
-            total_ipus: controller.total_ipus,
-            used_ipus: controller.used_ipus,
-            largest_free: controller.largest_free,
-        })
-        .collect()
-}
-
-pub(super) fn attempts(attempts: &[PlaceAttempt]) -> Vec<placer::Attempt> {
-    attempts
-        .iter()
-        .map(|attempt| placer::Attempt {
-            controller: attempt.controller.clone(),
-            outcome: match attempt.outcome {
-                PlaceOutcome::Refused => placer::Outcome::Refused,
-                PlaceOutcome::Unreachable => placer::Outcome::Unreachable,
-            },
-            reason: attempt.reason.clone(),
-        })
-        .collect()
-}
-
-pub(super) fn decision(wire: placer::Decision) -> Decision {
-    match wire {
-        placer::Decision::Try(controller) => Decision::Try(controller),
-        placer::Decision::Wait(passed_over) => Decision::Wait(
-            passed_over
-                .into_iter()
-                .map(|placer::PassedOver { controller, reason }| PassedOver { controller, reason })
-                .collect(),
-        ),
-        placer::Decision::Reject(reason) => Decision::Reject(reason),
-    }
+fn exports_interface(component: &Component, interface: &str) -> bool {
+    component.get_export_index(None, interface).is_some()
 }

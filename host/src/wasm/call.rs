@@ -2,11 +2,12 @@
 
 use wasmtime::{Store, Trap};
 
-use super::bindings::{self, Linked};
+use super::bindings::{Answered, Linked};
 use super::engine::GuestEngine;
+use super::facts::Admission;
 use super::limits::Limits;
 use super::model::{
-    ControllerView, Decision, Defaulted, Operation, PlaceAttempt, PlaceRequest, Slot, Verdict,
+    ControllerView, Decision, Defaulted, PlaceAttempt, PlaceRequest, Slot, Verdict,
 };
 use super::store::{CallState, OverLimit};
 
@@ -16,6 +17,9 @@ pub enum GuestError {
     /// No module is loaded in this slot.
     #[error("no {0} policy is loaded")]
     Missing(Slot),
+    /// The guest is to be asked, and is not ready.
+    #[error("the policy is not ready: {0}")]
+    NotReady(String),
     /// All turns were taken for too long.
     #[error("the {slot} policy is busy: no turn came up within {waited:?}")]
     Busy {
@@ -55,6 +59,27 @@ pub enum GuestError {
     Call(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
+impl GuestError {
+    /// Whether this is the guest's own word on the request.
+    pub fn is_answer(&self) -> bool {
+        matches!(self, Self::Refused(_))
+    }
+
+    /// Whether the guest is to blame.
+    pub fn is_failure(&self) -> bool {
+        match self {
+            Self::Deadline(_)
+            | Self::Memory(_)
+            | Self::Trap(_)
+            | Self::OutputTooLarge { .. }
+            | Self::Settings(_)
+            | Self::BadAnswer(_)
+            | Self::Call(_) => true,
+            Self::Missing(_) | Self::NotReady(_) | Self::Busy { .. } | Self::Refused(_) => false,
+        }
+    }
+}
+
 /// A module that was checked against its world and can be called.
 pub(super) struct Callable {
     engine: GuestEngine,
@@ -91,22 +116,12 @@ impl Call<'_> {
     /// Asks a defaulting policy; objects are JSON.
     pub(super) fn default_object(
         &mut self,
-        operation: Operation,
+        admission: &Admission,
         object: String,
         old: Option<String>,
     ) -> Result<Defaulted, GuestError> {
-        let Linked::Defaulting(pre) = &self.callable.linked else {
-            return Err(GuestError::Missing(Slot::Defaulting));
-        };
-        let request = bindings::defaulting_request(operation, object, old);
-        let answer = self.run(|store, settings| {
-            let guest = pre.instantiate(&mut *store)?;
-            let guest = guest.ipu_policy_defaulter();
-            if let Err(reason) = guest.call_configure(&mut *store, settings)? {
-                return Ok(Err(GuestError::Settings(reason)));
-            }
-            let answer = guest.call_apply_defaults(store, &request)?;
-            Ok(answer.map_err(GuestError::Refused))
+        let answer = self.run(|linked, store, settings| {
+            linked.default_object(store, settings, admission, object, old)
         })?;
         let warnings = answer.warnings.iter().map(String::len).sum::<usize>();
         self.check_size(answer.object.len() + warnings)?;
@@ -121,20 +136,12 @@ impl Call<'_> {
     /// Asks a validation policy; objects are JSON.
     pub(super) fn validate(
         &mut self,
+        admission: &Admission,
         object: String,
         old: Option<String>,
     ) -> Result<Verdict, GuestError> {
-        let Linked::Validation(pre) = &self.callable.linked else {
-            return Err(GuestError::Missing(Slot::Validation));
-        };
-        let request = bindings::validation_request(object, old);
-        let verdict = self.run(|store, settings| {
-            let guest = pre.instantiate(&mut *store)?;
-            let guest = guest.ipu_policy_validator();
-            if let Err(reason) = guest.call_configure(&mut *store, settings)? {
-                return Ok(Err(GuestError::Settings(reason)));
-            }
-            Ok(Ok(bindings::verdict(guest.call_validate(store, &request)?)))
+        let verdict = self.run(|linked, store, settings| {
+            linked.validate(store, settings, admission, object, old)
         })?;
         let violations = verdict.violations.iter();
         let size = violations
@@ -152,20 +159,8 @@ impl Call<'_> {
         controllers: &[ControllerView],
         attempts: &[PlaceAttempt],
     ) -> Result<Decision, GuestError> {
-        let Linked::Placement(pre) = &self.callable.linked else {
-            return Err(GuestError::Missing(Slot::Placement));
-        };
-        let request = bindings::place_request(request);
-        let controllers = bindings::controllers(controllers);
-        let attempts = bindings::attempts(attempts);
-        let decision = self.run(|store, settings| {
-            let guest = pre.instantiate(&mut *store)?;
-            let guest = guest.ipu_policy_placer();
-            if let Err(reason) = guest.call_configure(&mut *store, settings)? {
-                return Ok(Err(GuestError::Settings(reason)));
-            }
-            let answer = guest.call_place(store, &request, &controllers, &attempts)?;
-            Ok(Ok(bindings::decision(answer)))
+        let decision = self.run(|linked, store, settings| {
+            linked.place(store, settings, request, controllers, attempts)
         })?;
         self.check_size(match &decision {
             Decision::Try(text) | Decision::Reject(text) => text.len(),
@@ -191,10 +186,15 @@ impl Call<'_> {
     /// Runs the guest, and tells by type why it ended badly.
     fn run<T>(
         &mut self,
-        call: impl FnOnce(&mut Store<CallState>, &str) -> wasmtime::Result<Result<T, GuestError>>,
+        call: impl FnOnce(&Linked, &mut Store<CallState>, &str) -> Answered<T>,
     ) -> Result<T, GuestError> {
-        let limits = &self.callable.engine.limits;
-        call(&mut self.store, &self.callable.settings)
+        let Callable {
+            engine,
+            linked,
+            settings,
+        } = self.callable;
+        let limits = &engine.limits;
+        call(linked, &mut self.store, settings)
             .unwrap_or_else(|error| Err(classified(error, limits)))
     }
 

@@ -13,7 +13,7 @@ use super::bindings;
 use super::call::{Callable, GuestError};
 use super::compile::{CompileError, Compiler};
 use super::engine::GuestEngine;
-use super::model::{ModuleDigest, Operation, Slot};
+use super::model::{ModuleDigest, Slot};
 use super::samples;
 
 /// Why a file does not become a policy.
@@ -32,10 +32,12 @@ pub enum LoadError {
     #[error("failed to compile the file as a WebAssembly component")]
     Compile(#[from] CompileError),
     /// It imports what no policy may have.
-    #[error("it imports {0}, and a policy may import nothing but ipu:policy/log@0.1.0")]
+    #[error(
+        "it imports {0}, and a policy may import nothing but ipu:policy/log and ipu:policy/facts, of 0.2.0 or 0.1.0"
+    )]
     Imports(String),
     /// It does not export what its world asks for.
-    #[error("it does not implement world {world} of package ipu:policy@0.1.0")]
+    #[error("it does not implement world {world} of package ipu:policy@0.2.0")]
     World {
         /// The world.
         world: &'static str,
@@ -43,6 +45,9 @@ pub enum LoadError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// Loading ended in a panic.
+    #[error("failed to wait for it to load")]
+    Panicked(#[source] tokio::task::JoinError),
     /// It failed on a sample request.
     #[error("it failed when it was tried on a sample request")]
     Tried(#[source] GuestError),
@@ -57,7 +62,7 @@ pub(super) struct Module {
 }
 
 /// Digest of a module's bytes.
-pub(super) fn digest(bytes: &[u8]) -> ModuleDigest {
+pub fn digest(bytes: &[u8]) -> ModuleDigest {
     let mut text = String::from("sha256:");
     for byte in Sha256::digest(bytes) {
         write!(text, "{byte:02x}").expect("writing to a string cannot fail");
@@ -110,8 +115,10 @@ fn try_out(callable: &Callable, slot: Slot) -> Result<(), GuestError> {
     let job = samples::job().to_string();
     let mut call = callable.begin();
     let outcome = match slot {
-        Slot::Defaulting => call.default_object(Operation::Create, job, None).map(drop),
-        Slot::Validation => call.validate(job, None).map(drop),
+        Slot::Defaulting => call
+            .default_object(&samples::admission(), job, None)
+            .map(drop),
+        Slot::Validation => call.validate(&samples::admission(), job, None).map(drop),
         Slot::Placement => call
             .place(&samples::place_request(), &samples::controllers(), &[])
             .map(drop),

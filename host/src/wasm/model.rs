@@ -7,6 +7,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use super::facts::PlaceFacts;
+
 /// One of the three places where a policy decides. Each holds exactly one module at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -138,7 +140,7 @@ pub struct Verdict {
 }
 
 /// The partition that is wanted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PlaceRequest {
     /// Namespace of the owner.
@@ -155,10 +157,13 @@ pub struct PlaceRequest {
     /// Node labels that the owner's Pods ask for.
     #[serde(default)]
     pub node_selector: BTreeMap<String, String>,
+    /// What else a policy may know.
+    #[serde(default)]
+    pub facts: PlaceFacts,
 }
 
 /// A V-IPU controller as the host last saw it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ControllerView {
     /// `host:port`; the name by which a decision refers to it.
@@ -181,6 +186,9 @@ pub struct ControllerView {
     pub used_ipus: u32,
     /// The largest partition that could be made now: an estimate.
     pub largest_free: u32,
+    /// How often a partition on it went to ERROR within the last day, as far as was seen.
+    #[serde(default)]
+    pub failures: u32,
 }
 
 /// Whether a controller whose nodes are not known counts as one that has some.
@@ -240,6 +248,8 @@ pub struct Placed {
     pub decision: Decision,
     /// The module that was asked; none where no module is loaded.
     pub digest: Option<ModuleDigest>,
+    /// Name of the IPUPolicy whose guest was asked, or `built-in`.
+    pub policy: String,
     /// Why the built-in walk decided instead of the module, for an event and the log.
     pub overruled: Option<String>,
 }

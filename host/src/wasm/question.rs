@@ -1,9 +1,10 @@
 //! Pure: one request to a policy and its answer as JSON, whichever world they are of.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::dispose;
+use super::facts::{Admission, NamespaceFacts, User};
 use super::model::{
     ControllerView, Decision, Defaulted, Operation, PlaceAttempt, PlaceRequest, Slot, Verdict,
 };
@@ -13,9 +14,9 @@ use super::model::{
 #[serde(untagged)]
 pub enum Question {
     /// To a defaulting policy.
-    Defaulting(Admission),
+    Defaulting(Review),
     /// To a validation policy.
-    Validation(Admission),
+    Validation(Review),
     /// To a placement policy.
     Placement(Placing),
 }
@@ -23,7 +24,7 @@ pub enum Question {
 /// What is asked about an object on its way into the API server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Admission {
+pub struct Review {
     /// What is being done.
     pub operation: Operation,
     /// The object as it shall be.
@@ -31,6 +32,54 @@ pub struct Admission {
     /// The object as it was, on an update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old_object: Option<Value>,
+    /// Who does it.
+    #[serde(default)]
+    pub user: User,
+    /// Whether nothing will be stored.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// The part of the object that is written; none for the object itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sub_resource: Option<String>,
+    /// Namespace of the object; by default the one that it names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// What is known of the namespace.
+    #[serde(default)]
+    pub facts: NamespaceFacts,
+}
+
+impl Review {
+    /// A question about an object that comes into the API server like this.
+    pub fn of(admission: Admission, object: Value, old_object: Option<Value>) -> Self {
+        Self {
+            operation: admission.operation,
+            object,
+            old_object,
+            user: admission.user,
+            dry_run: admission.dry_run,
+            sub_resource: admission.sub_resource,
+            namespace: Some(admission.namespace),
+            facts: admission.facts,
+        }
+    }
+
+    /// How the object comes into the API server.
+    pub fn admission(&self) -> Admission {
+        let named = || {
+            self.object["metadata"]["namespace"]
+                .as_str()
+                .map(str::to_owned)
+        };
+        Admission {
+            operation: self.operation,
+            user: self.user.clone(),
+            dry_run: self.dry_run,
+            sub_resource: self.sub_resource.clone(),
+            namespace: self.namespace.clone().or_else(named).unwrap_or_default(),
+            facts: self.facts.clone(),
+        }
+    }
 }
 
 /// What is asked about a wanted partition.
@@ -88,8 +137,8 @@ impl Question {
     /// API servers send it, is taken as well.
     pub fn parse(slot: Slot, value: Value) -> Result<Self, QuestionError> {
         Ok(match slot {
-            Slot::Defaulting => Self::Defaulting(admission(slot, value)?),
-            Slot::Validation => Self::Validation(admission(slot, value)?),
+            Slot::Defaulting => Self::Defaulting(review(slot, value)?),
+            Slot::Validation => Self::Validation(review(slot, value)?),
             Slot::Placement => Self::Placement(read(slot, value)?),
         })
     }
@@ -111,15 +160,15 @@ impl Placing {
     }
 }
 
-fn admission(slot: Slot, mut value: Value) -> Result<Admission, QuestionError> {
+fn review(slot: Slot, mut value: Value) -> Result<Review, QuestionError> {
     if value["kind"] == "AdmissionReview" {
         value = essentials(value["request"].take());
     }
-    let admission: Admission = read(slot, value)?;
-    if admission.old_object.is_some() != (admission.operation == Operation::Update) {
+    let review: Review = read(slot, value)?;
+    if review.old_object.is_some() != (review.operation == Operation::Update) {
         return Err(QuestionError::OldObject);
     }
-    Ok(admission)
+    Ok(review)
 }
 
 /// What a policy sees of the request in an AdmissionReview.
@@ -127,9 +176,24 @@ fn essentials(request: Value) -> Value {
     let Value::Object(mut request) = request else {
         return request;
     };
+    let user = request.remove("userInfo").unwrap_or_default();
     request.retain(|key, value| {
-        matches!(key.as_str(), "operation" | "object" | "oldObject") && !value.is_null()
+        let fields = [
+            "operation",
+            "object",
+            "oldObject",
+            "dryRun",
+            "subResource",
+            "namespace",
+        ];
+        fields.contains(&key.as_str()) && !value.is_null()
     });
+    let groups = user.get("groups").filter(|groups| groups.is_array());
+    let user = json!({
+        "name": user["username"].as_str().unwrap_or_default(),
+        "groups": groups.unwrap_or(&json!([])),
+    });
+    request.insert("user".to_owned(), user);
     Value::Object(request)
 }
 
@@ -149,8 +213,6 @@ fn read<T: serde::de::DeserializeOwned>(slot: Slot, value: Value) -> Result<T, Q
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::wasm::samples;
 

@@ -4,19 +4,16 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::facts::{Admission, NamespaceFacts, Owner, PlaceFacts, Usage, User};
 use super::model::{ControllerView, Operation, PlaceRequest, Slot};
-use super::question::{Admission, Placing, Question};
+use super::question::{Placing, Question, Review};
 
 /// The request that a policy of this slot is tried on.
 pub(super) fn question(slot: Slot) -> Question {
-    let admission = || Admission {
-        operation: Operation::Create,
-        object: job(),
-        old_object: None,
-    };
+    let review = || Review::of(admission(), job(), None);
     match slot {
-        Slot::Defaulting => Question::Defaulting(admission()),
-        Slot::Validation => Question::Validation(admission()),
+        Slot::Defaulting => Question::Defaulting(review()),
+        Slot::Validation => Question::Validation(review()),
         Slot::Placement => Question::Placement(Placing {
             request: place_request(),
             controllers: controllers(),
@@ -45,6 +42,30 @@ pub(super) fn job() -> Value {
     })
 }
 
+/// Somebody who makes a job in a namespace of which everything is known.
+pub(super) fn admission() -> Admission {
+    Admission {
+        user: User {
+            name: "jane".to_owned(),
+            groups: vec!["system:authenticated".to_owned()],
+        },
+        namespace: "default".to_owned(),
+        facts: namespace(),
+        ..Admission::of(Operation::Create)
+    }
+}
+
+fn namespace() -> NamespaceFacts {
+    let name = (
+        "kubernetes.io/metadata.name".to_owned(),
+        "default".to_owned(),
+    );
+    NamespaceFacts {
+        labels: Some(BTreeMap::from([name])),
+        usage: Some(Usage::default()),
+    }
+}
+
 /// A partition that one job waits for.
 pub(super) fn place_request() -> PlaceRequest {
     PlaceRequest {
@@ -54,6 +75,15 @@ pub(super) fn place_request() -> PlaceRequest {
         ipus: 4,
         gcds: 1,
         node_selector: BTreeMap::new(),
+        facts: PlaceFacts {
+            owner: Owner {
+                api_version: "graphcore.ai/v1alpha1".to_owned(),
+                kind: "IPUJob".to_owned(),
+                ..Owner::default()
+            },
+            namespace: namespace(),
+            ..PlaceFacts::default()
+        },
     }
 }
 
@@ -68,6 +98,7 @@ pub(super) fn controllers() -> Vec<ControllerView> {
         total_ipus: 16,
         used_ipus: used,
         largest_free: 16 - used,
+        failures: 0,
     };
     vec![
         controller("full", 16, None),

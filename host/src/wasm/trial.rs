@@ -12,7 +12,7 @@ use super::inspect::{InspectError, explained, no_world};
 use super::limits::Limits;
 use super::load::{self, LoadError};
 use super::model::{ModuleDigest, Slot};
-use super::question::{Admission, Answer, Question};
+use super::question::{Answer, Question, Review};
 use super::samples;
 
 /// What calls are measured and ended by.
@@ -128,19 +128,20 @@ fn asked(callable: &Callable, question: &Question) -> Asked {
 }
 
 fn answer(call: &mut Call<'_>, question: &Question) -> Result<Answer, GuestError> {
-    let texts = |value: &Admission| {
+    let texts = |value: &Review| {
         let old = value.old_object.as_ref().map(ToString::to_string);
         (value.object.to_string(), old)
     };
     match question {
-        Question::Defaulting(admission) => {
-            let (object, old) = texts(admission);
-            call.default_object(admission.operation, object, old)
+        Question::Defaulting(review) => {
+            let (object, old) = texts(review);
+            call.default_object(&review.admission(), object, old)
                 .map(Answer::Defaulted)
         }
-        Question::Validation(admission) => {
-            let (object, old) = texts(admission);
-            call.validate(object, old).map(Answer::Verdict)
+        Question::Validation(review) => {
+            let (object, old) = texts(review);
+            call.validate(&review.admission(), object, old)
+                .map(Answer::Verdict)
         }
         Question::Placement(placing) => call
             .place(&placing.request, &placing.controllers, &placing.attempts)

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::api;
+use crate::wasm::facts::{Admission, GROUPS_MAX, NamespaceFacts, User};
 use crate::wasm::model::Operation;
 
 /// Versions of AdmissionReview; the answer has that of the question.
@@ -41,6 +42,12 @@ pub struct AdmissionRequest {
     pub name: String,
     /// Namespace of the object.
     pub namespace: String,
+    /// Who asks; the first groups.
+    pub user: User,
+    /// Whether nothing will be stored.
+    pub dry_run: bool,
+    /// The part of the object that is written; none for the object itself.
+    pub sub_resource: Option<String>,
     /// The object as it shall be; null where it goes.
     pub object: Value,
     /// The object as it was.
@@ -48,6 +55,18 @@ pub struct AdmissionRequest {
 }
 
 impl AdmissionRequest {
+    /// What a policy is told of the request, with what is known of its namespace.
+    pub fn admission(&self, operation: Operation, facts: NamespaceFacts) -> Admission {
+        Admission {
+            operation,
+            user: self.user.clone(),
+            dry_run: self.dry_run,
+            sub_resource: self.sub_resource.clone(),
+            namespace: self.namespace.clone(),
+            facts,
+        }
+    }
+
     /// Whether a policy has anything to say: not of an object that is being deleted, nor of an
     /// update that leaves the spec as it was. The webhook configurations leave these out as well;
     /// it is checked here too, so that nobody is locked out by a configuration of their own.
@@ -135,9 +154,33 @@ struct Request {
     #[serde(default)]
     operation: String,
     #[serde(default)]
+    user_info: UserInfo,
+    #[serde(default)]
+    dry_run: Option<bool>,
+    #[serde(default)]
+    sub_resource: Option<String>,
+    #[serde(default)]
     object: Value,
     #[serde(default)]
     old_object: Value,
+}
+
+#[derive(Default, Deserialize)]
+struct UserInfo {
+    #[serde(default)]
+    username: String,
+    #[serde(default)]
+    groups: Option<Vec<String>>,
+}
+
+impl From<UserInfo> for User {
+    fn from(user: UserInfo) -> Self {
+        let groups = user.groups.into_iter().flatten();
+        Self {
+            name: user.username,
+            groups: groups.take(GROUPS_MAX).collect(),
+        }
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -211,6 +254,9 @@ fn check(version: ReviewVersion, request: Request) -> Result<AdmissionRequest, R
         operation,
         name: request.name.unwrap_or_default(),
         namespace: request.namespace.unwrap_or_default(),
+        user: request.user_info.into(),
+        dry_run: request.dry_run.unwrap_or_default(),
+        sub_resource: request.sub_resource.filter(|part| !part.is_empty()),
         object: request.object,
         old_object,
     })
@@ -287,6 +333,26 @@ pub(super) mod tests {
         let older = review(|review| review["apiVersion"] = json!("admission.k8s.io/v1beta1"));
         let older = parse(older.to_string().as_bytes()).unwrap();
         assert_eq!(older.version, ReviewVersion::V1Beta1);
+    }
+
+    #[test]
+    fn who_asks_is_read_and_bounded() {
+        let scaled = request(|r| {
+            r["userInfo"]["groups"] = json!(vec!["team"; 300]);
+            r["dryRun"] = json!(true);
+            r["subResource"] = json!("scale");
+        });
+        assert_eq!(scaled.user.name, "jane");
+        assert_eq!(scaled.user.groups.len(), 256);
+        assert!(scaled.dry_run);
+        assert_eq!(scaled.sub_resource.as_deref(), Some("scale"));
+        let plain = request(|r| {
+            r["userInfo"]["groups"] = json!(null);
+            r["dryRun"] = json!(null);
+            r["subResource"] = json!("");
+        });
+        assert_eq!(plain.user.groups, [""; 0]);
+        assert_eq!((plain.dry_run, plain.sub_resource), (false, None));
     }
 
     #[test]

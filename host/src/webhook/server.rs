@@ -13,9 +13,11 @@ use tracing::{info, warn};
 
 use super::answer::{Answer, Decision};
 use super::request::{AdmissionRequest, parse};
-use super::{MUTATE_PATH, VALIDATE_PATH, failure, mutate, validate};
-use crate::wasm::Policies;
-use crate::wasm::model::{Operation, Slot};
+use super::{MUTATE_PATH, VALIDATE_PATH};
+use crate::namespaces::Namespaces;
+use crate::policy::admission::Chain;
+use crate::policy::guests::Guests;
+use crate::wasm::model::Operation;
 
 /// Largest body that is read, in bytes. The API server takes objects of up to 3 MiB, and an update
 /// brings two of them.
@@ -24,57 +26,53 @@ pub const BODY_LIMIT: usize = 8 << 20;
 /// Longest time that a client may take to send its body.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
-/// The routes of both webhooks.
-pub fn router(policies: Policies) -> Router {
+/// What the answers are made from.
+#[derive(Clone)]
+struct Sources {
+    guests: Guests,
+    namespaces: Namespaces,
+}
+
+impl Sources {
+    fn chain<'a>(&'a self, operation: Operation, request: &'a AdmissionRequest) -> Chain<'a> {
+        let facts = self.namespaces.facts(&request.namespace, "");
+        Chain::new(&self.guests, request, request.admission(operation, facts))
+    }
+}
+
+/// The routes of both webhooks. Policies are told what is known of the namespaces.
+pub fn router(guests: Guests, namespaces: Namespaces) -> Router {
     Router::new()
         .route(MUTATE_PATH, post(mutating).fallback(wrong_method))
         .route(VALIDATE_PATH, post(validating).fallback(wrong_method))
         .fallback(wrong_path)
-        .with_state(policies)
+        .with_state(Sources { guests, namespaces })
 }
 
-async fn mutating(State(policies): State<Policies>, headers: HeaderMap, body: Body) -> Response {
+async fn mutating(State(sources): State<Sources>, headers: HeaderMap, body: Body) -> Response {
     let request = match read(&headers, body).await {
         Ok(request) => request,
         Err(refusal) => return refusal.into_response(),
     };
     let answer = match request.operation {
         Some(operation) if request.concerns_policies() => {
-            set_defaults(&policies, operation, &request).await
+            sources.chain(operation, &request).defaulted().await
         }
         _ => Answer::nothing_to_say(),
     };
     reply("defaulting", &request, &answer)
 }
 
-async fn set_defaults(
-    policies: &Policies,
-    operation: Operation,
-    request: &AdmissionRequest,
-) -> Answer {
-    let old = request.old_object.as_ref();
-    match policies
-        .default_object(operation, &request.object, old)
-        .await
-    {
-        Ok(served) => mutate::answer(request, served),
-        Err(error) => failure::answer(Slot::Defaulting, &error),
-    }
-}
-
-async fn validating(State(policies): State<Policies>, headers: HeaderMap, body: Body) -> Response {
+async fn validating(State(sources): State<Sources>, headers: HeaderMap, body: Body) -> Response {
     let request = match read(&headers, body).await {
         Ok(request) => request,
         Err(refusal) => return refusal.into_response(),
     };
-    let answer = if request.concerns_policies() {
-        let old = request.old_object.as_ref();
-        match policies.validate(&request.object, old).await {
-            Ok(served) => validate::answer(served),
-            Err(error) => failure::answer(Slot::Validation, &error),
+    let answer = match request.operation {
+        Some(operation) if request.concerns_policies() => {
+            sources.chain(operation, &request).validated().await
         }
-    } else {
-        Answer::nothing_to_say()
+        _ => Answer::nothing_to_say(),
     };
     reply("validation", &request, &answer)
 }
@@ -153,6 +151,7 @@ mod tests {
     use tower::ServiceExt;
 
     use super::{BODY_LIMIT, router};
+    use crate::policy::guests::Guests;
     use crate::wasm::{Limits, Policies, PolicyOptions};
     use crate::webhook::request::tests::{review, updating};
     use crate::webhook::{MUTATE_PATH, VALIDATE_PATH};
@@ -168,10 +167,9 @@ mod tests {
             slots: vec![],
             limits: Limits::default(),
         });
-        let response = router(policies.await.unwrap())
-            .oneshot(request)
-            .await
-            .unwrap();
+        let guests = Guests::new(policies.await.unwrap());
+        let namespaces = crate::namespaces::namespaces().0;
+        let response = router(guests, namespaces).oneshot(request).await.unwrap();
         let status = response.status();
         let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
         (status, String::from_utf8(body.to_vec()).unwrap())

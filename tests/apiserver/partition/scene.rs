@@ -215,6 +215,7 @@ impl Scene {
             ipus,
             gcds: 1,
             options,
+            about: Default::default(),
             reset_generation: 0,
         };
         let object = IPUPartition::new(&name, spec);

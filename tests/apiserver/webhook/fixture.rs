@@ -11,6 +11,8 @@ use ipu_operator::certificates::register::Registration;
 use ipu_operator::controller::probes::Readiness;
 use ipu_operator::controller::probes::Step;
 use ipu_operator::controller::webhooks;
+use ipu_operator::namespaces::namespaces;
+use ipu_operator::policy::guests::Guests;
 use ipu_operator::wasm::model::Slot;
 use ipu_operator::wasm::{Limits, Policies, PolicyOptions};
 use ipu_operator::webhook::{MUTATE_PATH, VALIDATE_PATH};
@@ -25,6 +27,8 @@ use tests::lab::control_plane::ControlPlane;
 use tests::wait::{Seen, eventually};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
+
+use crate::definitions::define;
 
 /// Name of both webhook configurations.
 pub(super) const CONFIGURATION: &str = "ipu-operator";
@@ -50,18 +54,23 @@ impl Webhooks {
     /// Those that tests share which leave them as they are, with a client for the calling test.
     pub(super) async fn shared() -> View {
         static SHARED: OnceCell<Webhooks> = OnceCell::const_new();
-        let webhooks = SHARED.get_or_init(Self::new).await;
+        let webhooks = SHARED.get_or_init(|| Self::new(None)).await;
         View::of(&webhooks.control_plane).await
     }
 
     /// Some of one's own.
     pub(super) async fn start() -> Owned {
-        let webhooks = Self::new().await;
+        Self::start_with(None).await
+    }
+
+    /// Some of one's own, with the policies of a folder.
+    pub(super) async fn start_with(policies_dir: Option<PathBuf>) -> Owned {
+        let webhooks = Self::new(policies_dir).await;
         let view = View::of(&webhooks.control_plane).await;
         Owned { view, webhooks }
     }
 
-    async fn new() -> Self {
+    async fn new(policies_dir: Option<PathBuf>) -> Self {
         // Before anything that has a bound: from nothing this takes minutes.
         let guests_dir = tokio::task::spawn_blocking(guests::build)
             .await
@@ -73,6 +82,7 @@ impl Webhooks {
         listener.set_nonblocking(true).unwrap();
         let port = listener.local_addr().unwrap().port();
         define_jobs(&client).await;
+        define(&client, &crd::ipupartition()).await;
         for kind in [
             "MutatingWebhookConfiguration",
             "ValidatingWebhookConfiguration",
@@ -82,7 +92,7 @@ impl Webhooks {
         let stop = CancellationToken::new();
         let readiness = Readiness::default();
         let thread = serve(
-            guests_dir,
+            (guests_dir, policies_dir),
             control_plane.kubeconfig(),
             listener,
             readiness.clone(),
@@ -180,7 +190,15 @@ impl View {
         self.client.clone()
     }
 
-    /// The jobs of the default namespace.
+    /// The same user in another namespace.
+    pub(super) fn in_namespace(&self, namespace: &str) -> Self {
+        Self {
+            client: self.client.clone(),
+            jobs: Api::namespaced(self.client.clone(), namespace),
+        }
+    }
+
+    /// The jobs of the namespace.
     pub(super) fn jobs(&self) -> Api<IPUJob> {
         self.jobs.clone()
     }
@@ -213,7 +231,7 @@ impl View {
 
 /// Serves the webhooks in a runtime of their own: that of a test ends with it.
 fn serve(
-    guests_dir: PathBuf,
+    (guests_dir, policies_dir): (PathBuf, Option<PathBuf>),
     kubeconfig: PathBuf,
     listener: TcpListener,
     readiness: Readiness,
@@ -224,14 +242,14 @@ fn serve(
         runtime.block_on(async {
             let policies = Policies::open(PolicyOptions {
                 guests_dir,
-                policies_dir: None,
+                policies_dir,
                 compile_cache_dir: None,
                 compiler: None,
                 settings: json!({ "maxIpusPerJob": 64 }),
                 slots: vec![Slot::Defaulting, Slot::Validation],
                 limits: Limits::default(),
             });
-            let policies = policies.await.unwrap();
+            let guests = Guests::new(policies.await.unwrap());
             readiness.reached(Step::PoliciesLoaded);
             let client = tests::lab::kubeconfig::client(&kubeconfig).await.unwrap();
             let registration = Registration {
@@ -239,10 +257,15 @@ fn serve(
                 namespace: "default".to_owned(),
                 configuration: CONFIGURATION.to_owned(),
             };
-            let keeper = keeper(client, "ipu-operator-admission");
-            webhooks::run(listener, keeper, registration, policies, &readiness, &stop)
-                .await
-                .unwrap();
+            let (namespaces, watch) = namespaces();
+            let asked = (guests, namespaces.clone());
+            let keeper = keeper(client.clone(), "ipu-operator-admission");
+            let (served, (), ()) = tokio::join!(
+                webhooks::run(listener, keeper, registration, asked, &readiness, &stop),
+                watch.follow(client.clone(), stop.clone()),
+                namespaces.follow_partitions(client.clone(), stop.clone()),
+            );
+            served.unwrap();
         });
     })
 }

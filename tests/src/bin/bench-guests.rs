@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, criterion_group, criterion_main};
+use ipu_operator::wasm::facts::Admission;
 use ipu_operator::wasm::model::{Operation, Slot};
-use ipu_operator::wasm::{Limits, Policies, PolicyOptions};
+use ipu_operator::wasm::{BUILT_IN, Limits, Policies, PolicyOptions};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -60,7 +61,7 @@ fn calls(criterion: &mut Criterion) {
     let guests = tests::guests::build().expect("the guests can be built");
     let slots = [Slot::Defaulting, Slot::Validation];
     let policies = Policies::open_blocking(options(&guests, &slots)).expect("the guests load");
-    let job = Arc::new(job());
+    let (job, admission) = (Arc::new(job()), Admission::of(Operation::Create));
 
     let mut group = criterion.benchmark_group("defaulting");
     native(&mut group, &runtime, &job, |job| {
@@ -70,7 +71,7 @@ fn calls(criterion: &mut Criterion) {
     });
     group.bench_function("guest", |bencher| {
         bencher.iter(|| {
-            let call = policies.default_object(Operation::Create, black_box(&job), None);
+            let call = policies.default_object(&BUILT_IN, &admission, black_box(&job), None);
             runtime.block_on(call).expect("an answer")
         });
     });
@@ -84,7 +85,7 @@ fn calls(criterion: &mut Criterion) {
     });
     group.bench_function("guest", |bencher| {
         bencher.iter(|| {
-            let call = policies.validate(black_box(&job), None);
+            let call = policies.validate(&BUILT_IN, &admission, black_box(&job), None);
             runtime.block_on(call).expect("an answer")
         });
     });
@@ -132,7 +133,12 @@ fn swap(criterion: &mut Criterion) {
             |()| {
                 runtime.block_on(policies.refresh());
                 runtime
-                    .block_on(policies.validate(&json!({}), None))
+                    .block_on(policies.validate(
+                        &BUILT_IN,
+                        &Admission::of(Operation::Create),
+                        &json!({}),
+                        None,
+                    ))
                     .expect("an answer")
             },
             BatchSize::PerIteration,

@@ -14,20 +14,20 @@ const MEMORY: &str = r#"
     (local.get $at))"#;
 
 /// A validation policy that runs `body` where the object has over 4,096 bytes of JSON, and answers
-/// well where it has less. The body leaves the address of the answer; memory is zero, so that
+/// well where it has less: the length stands at byte 80 of the request. The body leaves the address of the answer; memory is zero, so that
 /// address 16 holds an empty one.
 pub(crate) fn validation(body: &str) -> Vec<u8> {
     let text = format!(
         r#"(module
-          (import "ipu:policy/log@0.1.0" "write" (func $log (param i32 i32 i32)))
+          (import "ipu:policy/log@0.2.0" "write" (func $log (param i32 i32 i32)))
           {MEMORY}
-          (func (export "ipu:policy/validator@0.1.0#configure") (param i32 i32) (result i32)
+          (func (export "ipu:policy/validator@0.2.0#configure") (param i32 i32) (result i32)
             (i32.const 16))
           (func $recurse (param i32) (result i32)
             (i32.add (call $recurse (i32.add (local.get 0) (i32.const 1))) (i32.const 1)))
-          (func (export "ipu:policy/validator@0.1.0#validate")
-            (param i32 i32 i32 i32 i32) (result i32)
-            (if (i32.gt_u (local.get 1) (i32.const 4096)) (then {body}))
+          (func (export "ipu:policy/validator@0.2.0#validate")
+            (param i32) (result i32)
+            (if (i32.gt_u (i32.load offset=80 (local.get 0)) (i32.const 4096)) (then {body}))
             (i32.const 16)))"#
     );
     policy(&text, Slot::Validation)
@@ -41,10 +41,10 @@ pub(crate) fn placement() -> Vec<u8> {
           {MEMORY}
           (data (i32.const 64) "mars")
           (data (i32.const 36) "\40\00\00\00\04\00\00\00")
-          (func (export "ipu:policy/placer@0.1.0#configure") (param i32 i32) (result i32)
+          (func (export "ipu:policy/placer@0.2.0#configure") (param i32 i32) (result i32)
             (i32.const 16))
-          (func (export "ipu:policy/placer@0.1.0#place")
-            (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+          (func (export "ipu:policy/placer@0.2.0#place")
+            (param i32) (result i32)
             (i32.const 32)))"#
     );
     policy(&text, Slot::Placement)

@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 
 use guest_validation::rules;
+use ipu_operator::policy::guests::Guests;
+use ipu_operator::wasm::facts::PlaceFacts;
 use ipu_operator::wasm::model::{
-    ControllerView, Decision, Operation, PlaceAttempt, PlaceOutcome, PlaceRequest, Slot,
+    ControllerView, Decision, PlaceAttempt, PlaceOutcome, PlaceRequest, Slot,
 };
-use ipu_operator::wasm::{GuestError, serial_walk};
+use ipu_operator::wasm::{BUILT_IN, GuestError, serial_walk};
 use serde_json::{Value, json};
 
-use super::{open, options};
+use super::{create, open, options};
 
 const RULES: &str = include_str!("../../../guests/validation/src/rules/cases.json");
 const DEFAULTS: &str = include_str!("../../../guests/defaulting/src/defaults/cases.json");
@@ -30,7 +32,10 @@ async fn validation_answers_as_its_rules() {
             .get("old")
             .map(|change| merged(&table["valid"], change));
         let native = rules::check(&object, old.as_ref(), rules::Settings::default());
-        let served = policies.validate(&object, old.as_ref()).await.unwrap();
+        let served = policies
+            .validate(&BUILT_IN, &create(), &object, old.as_ref())
+            .await
+            .unwrap();
         let told: Vec<_> = served
             .answer
             .violations
@@ -57,7 +62,11 @@ async fn validation_knows_the_admins_limit() {
     for (limit, violations) in [(64, 1), (128, 0)] {
         let mut options = options(&[Slot::Validation]);
         options.settings = json!({ "maxIpusPerJob": limit });
-        let served = open(options).await.validate(&object, None).await.unwrap();
+        let served = open(options)
+            .await
+            .validate(&BUILT_IN, &create(), &object, None)
+            .await
+            .unwrap();
         assert_eq!(served.answer.violations.len(), violations, "limit {limit}");
     }
 }
@@ -70,7 +79,7 @@ async fn defaulting_answers_as_its_code() {
         let object = json!({"metadata": {"name": "mnist"}, "spec": case["spec"]});
         let native = guest_defaulting::defaults::apply(object.clone());
         let served = policies
-            .default_object(Operation::Create, &object, None)
+            .default_object(&BUILT_IN, &create(), &object, None)
             .await;
         match (served, native) {
             (Ok(served), Ok(native)) => {
@@ -125,12 +134,13 @@ fn view(name: &str, total: u32, state: State) -> ControllerView {
         total_ipus,
         used_ipus: used,
         largest_free: total_ipus.saturating_sub(used),
+        failures: 0,
     }
 }
 
 #[tokio::test]
 async fn the_serial_walk_answers_as_its_code() {
-    let policies = open(options(&[Slot::Placement])).await;
+    let guests = Guests::new(open(options(&[Slot::Placement])).await);
     let mut kinds = BTreeSet::new();
     for (first, second) in STATES.iter().flat_map(|a| STATES.map(|b| (*a, b))) {
         for (ipus, node) in [(8, None), (32, None), (128, None), (16, Some("pod2"))] {
@@ -144,6 +154,7 @@ async fn the_serial_walk_answers_as_its_code() {
                     .map(|node: &str| ("vipu".to_owned(), node.to_owned()))
                     .into_iter()
                     .collect(),
+                facts: PlaceFacts::default(),
             };
             let states = [("pod1", 16, first), ("pod2", 64, second)];
             let controllers = states.map(|(name, total, state)| view(name, total, state));
@@ -156,7 +167,7 @@ async fn the_serial_walk_answers_as_its_code() {
                     reason: "no IPUs stand together".to_owned(),
                 })
                 .collect();
-            let placed = policies.place(&request, &controllers, &attempts).await;
+            let placed = guests.place(&request, &controllers, &attempts).await;
             assert_eq!(placed.overruled, None);
             assert_eq!(
                 placed.decision,

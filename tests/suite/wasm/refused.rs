@@ -1,10 +1,10 @@
 //! Files that do not become policies: each is refused with its reason, and the one before stays.
 
 use ipu_operator::wasm::model::Slot;
-use ipu_operator::wasm::{Limits, OpenError, Policies};
+use ipu_operator::wasm::{BUILT_IN, Limits, OpenError, Policies};
 use serde_json::json;
 
-use super::{guests, hostile, open, options};
+use super::{create, guests, hostile, open, options};
 
 /// The reason why a file is refused in the place of the built-in validation, which then answers.
 async fn reason(bytes: &[u8]) -> String {
@@ -13,7 +13,10 @@ async fn reason(bytes: &[u8]) -> String {
     let mut options = options(&[Slot::Validation]);
     options.policies_dir = Some(folder.path().to_owned());
     let policies = open(options).await;
-    let served = policies.validate(&json!({}), None).await.unwrap();
+    let served = policies
+        .validate(&BUILT_IN, &create(), &json!({}), None)
+        .await
+        .unwrap();
     assert_eq!(served.answer.violations[0].field, "spec");
     let problem = policies.problems().pop().expect("the file is refused");
     assert_eq!(problem.source, folder.path().join("validation.wasm"));

@@ -3,9 +3,10 @@
 use kube::api::ObjectMeta;
 
 use super::labels;
-use crate::api::ipupartition::{IPUPartition, IPUPartitionSpec, PartitionOptions};
+use crate::api::ipupartition::{AboutOwner, IPUPartition, IPUPartitionSpec, PartitionOptions};
 use crate::job::validate::ValidJob;
 use crate::names;
+use crate::wasm::facts;
 
 /// The IPUPartition of an instance. It has no ownerReference, because it is cluster-scoped and must
 /// survive the job until nothing of it is left on any V-IPU controller.
@@ -34,6 +35,11 @@ pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
                 stays: job.launcher.is_some() && !job.restart.replaces_a_lost_run(),
                 relocatable: job.relocatable,
                 node_selector: job.template.spec.node_selector.clone().unwrap_or_default(),
+            },
+            about: AboutOwner {
+                labels: facts::labels_told(&job.labels),
+                annotations: facts::annotations_told(&job.annotations),
+                priority_class_name: job.template.spec.priority_class_name.clone(),
             },
             reset_generation: 0,
         },

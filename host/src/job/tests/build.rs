@@ -45,6 +45,26 @@ fn host_network_brings_dns_and_privilege_and_off_brings_neither() {
 }
 
 #[test]
+fn a_placement_policy_may_know_of_the_job_what_it_says_of_itself() {
+    let mut job = IPUJob::sample().template(&json!({"spec": {"priorityClassName": "urgent"}}));
+    job.metadata.labels = Some([("team".to_owned(), "vision".to_owned())].into());
+    job.metadata.annotations = Some(
+        [
+            ("cost-centre".to_owned(), "7".to_owned()),
+            ("long".to_owned(), "x".repeat(2048)),
+        ]
+        .into(),
+    );
+    let about = partitions::partition(&job.valid(), 0).spec.about;
+    assert_eq!(about.labels["team"], "vision");
+    assert_eq!(
+        about.annotations.keys().collect::<Vec<_>>(),
+        ["cost-centre"]
+    );
+    assert_eq!(about.priority_class_name.as_deref(), Some("urgent"));
+}
+
+#[test]
 fn annotations_ask_for_partitions_of_another_kind() {
     use crate::names::{RECONFIGURABLE_ANNOTATION, RELOCATABLE_ANNOTATION};
     let asked = |annotations: &[(&str, &str)]| {

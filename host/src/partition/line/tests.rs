@@ -39,6 +39,7 @@ fn pod(name: &str, total: u32, used: u32) -> ControllerView {
         total_ipus: total,
         used_ipus: used,
         largest_free: free.checked_ilog2().map_or(0, |exponent| 1 << exponent),
+        failures: 0,
     }
 }
 

@@ -271,6 +271,7 @@ impl Controller {
             total_ipus: inventory.total,
             used_ipus: inventory.used,
             largest_free: inventory.largest_free(),
+            failures: 0,
         }
     }
 }

@@ -95,7 +95,8 @@ pub(super) fn place(
     controllers: &[ControllerRef],
 ) -> Answer {
     let status = object.status.clone().unwrap_or_default();
-    let decision = wasm::serial_walk(&placing::request(object), views, &placing::tried(&status));
+    let request = placing::request(object, Default::default(), 0, Timestamp::UNIX_EPOCH);
+    let decision = wasm::serial_walk(&request, views, &placing::tried(&status));
     placing::answer(decision, controllers)
 }
 

@@ -143,6 +143,7 @@ fn spec((ipus, gcds, reset_generation): (u32, u32, i64)) -> IPUPartitionSpec {
         ipus,
         gcds,
         options: PartitionOptions::default(),
+        about: Default::default(),
         reset_generation,
     }
 }

@@ -114,6 +114,7 @@ impl Job {
                 gang_size: self.gang,
                 ..PartitionOptions::default()
             },
+            about: Default::default(),
             reset_generation: 0,
             owner,
         };

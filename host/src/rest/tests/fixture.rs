@@ -13,8 +13,10 @@ use kube::runtime::reflector::store::Writer;
 use serde_json::{Value, json};
 use tower::{BoxError, ServiceExt, service_fn};
 
+use crate::namespaces::namespaces;
 use crate::partition::node_labels::node_labels;
 use crate::partition::{Guarded, fleet::Fleet};
+use crate::policy::guests::Guests;
 use crate::rest::gate::Gate;
 use crate::rest::{Door, Sources, plain, secure};
 use crate::vipu::{Deadlines, Registry};
@@ -64,7 +66,8 @@ impl Ports {
         let sources = Sources {
             partitions,
             fleet: Arc::new(Fleet::new(registry, node_labels().0)),
-            policies: no_policies().await,
+            guests: no_policies().await,
+            namespaces: namespaces().0,
         };
         let client = fake(Arc::clone(&world));
         let door = Door {
@@ -111,7 +114,7 @@ impl Ports {
 }
 
 /// Policies without a module: the built-in walk decides.
-pub(super) async fn no_policies() -> Policies {
+pub(super) async fn no_policies() -> Guests {
     let options = PolicyOptions {
         guests_dir: "nowhere".into(),
         policies_dir: None,
@@ -121,7 +124,7 @@ pub(super) async fn no_policies() -> Policies {
         slots: Vec::new(),
         limits: Limits::default(),
     };
-    Policies::open(options).await.unwrap()
+    Guests::new(Policies::open(options).await.unwrap())
 }
 
 /// The body of a good `POST /partitions`.

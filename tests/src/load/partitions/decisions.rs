@@ -5,8 +5,10 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use ipu_operator::partition::line::{self, Waiter};
+use ipu_operator::policy::guests::Guests;
 use ipu_operator::rest::question::Question;
 use ipu_operator::rest::what_if;
+use ipu_operator::wasm::facts::PlaceFacts;
 use ipu_operator::wasm::model::{ControllerView, PlaceRequest, Slot};
 use ipu_operator::wasm::{self, Limits, Policies, PolicyOptions};
 use jiff::{SignedDuration, Timestamp};
@@ -56,6 +58,7 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
         ipus: WANTED,
         gcds: 1,
         node_selector: BTreeMap::new(),
+        facts: PlaceFacts::default(),
     };
     let question = Question {
         size: WANTED,
@@ -72,7 +75,9 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
             return Err(LoadError::Missing(format!("no answer of the guest: {why}")));
         }
         let begun = Instant::now();
-        black_box(what_if::answer(&guest, black_box(&question), &views).await);
+        black_box(
+            what_if::answer(&guest, black_box(&question), PlaceFacts::default(), &views).await,
+        );
         answered.push(begun.elapsed());
     }
     Ok(Decided {
@@ -102,7 +107,7 @@ fn room(elders: usize, views: &[ControllerView]) -> Duration {
 }
 
 /// The built-in guest for placement, as `make dist` leaves it.
-async fn placement_guest() -> Result<Policies, LoadError> {
+async fn placement_guest() -> Result<Guests, LoadError> {
     let options = PolicyOptions {
         guests_dir: Settings::from_env()?.checkout.join("dist/guests"),
         policies_dir: None,
@@ -112,7 +117,7 @@ async fn placement_guest() -> Result<Policies, LoadError> {
         slots: vec![Slot::Placement],
         limits: Limits::default(),
     };
-    Ok(Policies::open(options).await?)
+    Ok(Guests::new(Policies::open(options).await?))
 }
 
 fn timed<T>(decide: impl Fn() -> T) -> Duration {
@@ -143,6 +148,7 @@ fn view(index: usize, has_room: bool) -> ControllerView {
         total_ipus: TOTAL,
         used_ipus: TOTAL - free,
         largest_free: free,
+        failures: 0,
     }
 }
 

@@ -1,0 +1,261 @@
+//! Pure: how many IPUs every namespace has and wants, counted as IPUPartitions come and go.
+//!
+//! A placement policy that holds namespaces to a quota must not be raced: two partitions that are
+//! placed at the same moment would each be told of a namespace without the other. So what a policy
+//! was told carries a stamp, and its "try" counts at once (`promise`), unless somebody was given
+//! IPUs since the stamp: then the policy is asked again.
+
+use std::collections::{BTreeMap, HashMap};
+
+use kube::Resource;
+use kube::runtime::watcher::Event;
+
+use super::line;
+use super::reconcile::Guarded;
+use super::surroundings::is_placed;
+use crate::api::ipupartition::IPUPartition;
+use crate::wasm::facts::{OTHERS_MAX, Usage};
+
+/// What all namespaces have and want.
+#[derive(Debug, Default)]
+pub struct Tally {
+    is_known: bool,
+    /// The objects of a list that is under way.
+    listed: HashMap<String, Entry>,
+    partitions: HashMap<String, Entry>,
+    namespaces: BTreeMap<String, Usage>,
+    given: u64,
+}
+
+/// A moment of the tally: nobody was given IPUs between two that are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp(u64);
+
+/// A partition that a placement policy has just given a controller, before anything of it is
+/// written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Promise {
+    uid: String,
+    entry: Entry,
+}
+
+impl Promise {
+    /// The promise of IPUs to this partition.
+    pub fn to(partition: &IPUPartition) -> Self {
+        let mut entry = Entry::of(partition);
+        entry.promised = Some(entry.generation);
+        let uid = partition.meta().uid.clone().unwrap_or_default();
+        Self { uid, entry }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    namespace: String,
+    ipus: u32,
+    stand: Stand,
+    /// The `status.generation` that was seen: it grows when an attempt is written down.
+    generation: i64,
+    /// The `status.generation` at which IPUs were promised, until the watch shows a later one.
+    promised: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stand {
+    Held,
+    Waits,
+    Neither,
+}
+
+impl Entry {
+    fn of(partition: &IPUPartition) -> Self {
+        let status = partition.status.as_ref();
+        let stand = if status.is_some_and(is_placed) {
+            Stand::Held
+        } else if line::waits(partition) {
+            Stand::Waits
+        } else {
+            Stand::Neither
+        };
+        Self {
+            namespace: partition.spec.owner.namespace.clone(),
+            ipus: partition.spec.ipus,
+            stand,
+            generation: status.map_or(0, |status| status.generation),
+            promised: None,
+        }
+    }
+
+    /// The same as it is seen later; a promise holds until what came of it is seen.
+    fn after(mut self, before: Option<&Self>) -> Self {
+        let promised = before.and_then(|before| before.promised);
+        self.promised = promised.filter(|promised| self.generation <= *promised);
+        self
+    }
+
+    fn usage(&self) -> Usage {
+        let stand = match self.promised {
+            Some(_) => Stand::Held,
+            None => self.stand,
+        };
+        match stand {
+            Stand::Held => Usage {
+                ipus: self.ipus,
+                partitions: 1,
+                ..Usage::default()
+            },
+            Stand::Waits => Usage {
+                waiting_ipus: self.ipus,
+                waiting_partitions: 1,
+                ..Usage::default()
+            },
+            Stand::Neither => Usage::default(),
+        }
+    }
+}
+
+impl Tally {
+    /// Takes in what a watch of all IPUPartitions tells. One that cannot be read any more counts as
+    /// it was.
+    pub fn hear(&mut self, event: &Event<Guarded>) {
+        match event {
+            Event::Init => self.listed.clear(),
+            Event::InitApply(object) => {
+                if let Some((uid, entry)) = self.entry(object) {
+                    self.listed.insert(uid, entry);
+                }
+            }
+            Event::InitDone => self.replace(),
+            Event::Apply(object) => {
+                if let Some((uid, entry)) = self.entry(object) {
+                    self.put(uid, entry);
+                }
+            }
+            Event::Delete(object) => {
+                if let Some(uid) = &object.meta().uid {
+                    self.drop(uid);
+                }
+            }
+        }
+    }
+
+    /// Now, for `promise`.
+    pub fn stamp(&self) -> Stamp {
+        Stamp(self.given)
+    }
+
+    /// What a namespace has and wants, the partition of UID `but` not counted; none before the
+    /// partitions were listed.
+    pub fn of(&self, namespace: &str, but: &str) -> Option<Usage> {
+        if !self.is_known {
+            return None;
+        }
+        let mut usage = self.namespaces.get(namespace).copied().unwrap_or_default();
+        let own = self.partitions.get(but);
+        if let Some(own) = own.filter(|own| own.namespace == namespace) {
+            subtract(&mut usage, own.usage());
+        }
+        Some(usage)
+    }
+
+    /// What the other namespaces have and want: those with the most.
+    pub fn others(&self, namespace: &str) -> BTreeMap<String, Usage> {
+        let others = self.namespaces.iter();
+        let mut others: Vec<_> = others.filter(|(name, _)| *name != namespace).collect();
+        let most = |usage: &Usage| u64::from(usage.ipus) + u64::from(usage.waiting_ipus);
+        others.sort_by(|(one, has), (other, hers)| most(hers).cmp(&most(has)).then(one.cmp(other)));
+        others.truncate(OTHERS_MAX);
+        let pairs = others.into_iter();
+        pairs.map(|(name, usage)| (name.clone(), *usage)).collect()
+    }
+
+    /// Counts a partition as held from now on, if nobody was given IPUs since `stamp`. Whether it was.
+    pub fn promise(&mut self, promise: Promise, stamp: Stamp) -> bool {
+        if self.stamp() != stamp {
+            return false;
+        }
+        self.put(promise.uid, promise.entry);
+        true
+    }
+
+    /// Takes a promise back.
+    pub fn withdraw(&mut self, uid: &str) {
+        if let Some(mut entry) = self.partitions.get(uid).cloned() {
+            entry.promised = None;
+            self.put(uid.to_owned(), entry);
+        }
+    }
+
+    fn entry(&self, object: &Guarded) -> Option<(String, Entry)> {
+        let uid = object.meta().uid.clone()?;
+        let before = self.partitions.get(&uid);
+        let entry = match &object.0 {
+            Ok(partition) => Entry::of(partition).after(before),
+            Err(_) => before?.clone(),
+        };
+        Some((uid, entry))
+    }
+
+    fn replace(&mut self) {
+        let listed = std::mem::take(&mut self.listed);
+        let gone: Vec<_> = self.partitions.keys().cloned().collect();
+        for uid in gone.iter().filter(|uid| !listed.contains_key(*uid)) {
+            self.drop(uid);
+        }
+        for (uid, entry) in listed {
+            self.put(uid, entry);
+        }
+        self.is_known = true;
+    }
+
+    fn put(&mut self, uid: String, entry: Entry) {
+        let after = entry.usage();
+        let usage = self.namespaces.entry(entry.namespace.clone()).or_default();
+        add(usage, after);
+        let before = self.partitions.insert(uid, entry);
+        let had = before.as_ref().map(Entry::usage).unwrap_or_default();
+        if after.ipus > had.ipus {
+            self.given += 1;
+        }
+        if let Some(before) = before {
+            self.take_off(&before);
+        }
+    }
+
+    fn drop(&mut self, uid: &str) {
+        if let Some(before) = self.partitions.remove(uid) {
+            self.take_off(&before);
+        }
+    }
+
+    fn take_off(&mut self, entry: &Entry) {
+        let Some(usage) = self.namespaces.get_mut(&entry.namespace) else {
+            return;
+        };
+        subtract(usage, entry.usage());
+        if *usage == Usage::default() {
+            self.namespaces.remove(&entry.namespace);
+        }
+    }
+}
+
+fn add(usage: &mut Usage, more: Usage) {
+    usage.ipus = usage.ipus.saturating_add(more.ipus);
+    usage.partitions = usage.partitions.saturating_add(more.partitions);
+    usage.waiting_ipus = usage.waiting_ipus.saturating_add(more.waiting_ipus);
+    usage.waiting_partitions = usage
+        .waiting_partitions
+        .saturating_add(more.waiting_partitions);
+}
+
+fn subtract(usage: &mut Usage, less: Usage) {
+    usage.ipus = usage.ipus.saturating_sub(less.ipus);
+    usage.partitions = usage.partitions.saturating_sub(less.partitions);
+    usage.waiting_ipus = usage.waiting_ipus.saturating_sub(less.waiting_ipus);
+    usage.waiting_partitions = usage
+        .waiting_partitions
+        .saturating_sub(less.waiting_partitions);
+}
+
+#[cfg(test)]
+mod tests;

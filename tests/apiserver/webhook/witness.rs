@@ -1,0 +1,120 @@
+//! A policy is told of the namespace that it is asked about: a real API server, a real component.
+
+use ipu_operator::api::ipupartition::IPUPartition;
+use ipu_operator::names;
+use ipu_operator::wasm::componentize;
+use ipu_operator::wasm::model::Slot;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::json;
+use tests::wait::{Seen, eventually};
+
+use super::fixture::Webhooks;
+use super::job;
+
+/// A validation policy that refuses all in the namespace `default` (seven letters, from byte 36 of
+/// the request), by which it is seen to be asked, and warns elsewhere of what it is told: one sign for each IPU
+/// that the namespace has, then keys and values of the namespace's labels. In the request the labels
+/// begin at byte 48, and their number stands at 52, the IPUs at 60; a list of pairs of texts lies in
+/// memory as a list of twice as many texts.
+fn witness() -> Vec<u8> {
+    let text = format!(
+        r#"(module
+          (memory (export "memory") 2)
+          (data (i32.const 512) "{signs}")
+          (global $next (mut i32) (i32.const 1024))
+          (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+            (local $at i32)
+            (local.set $at (i32.and (i32.add (global.get $next) (i32.const 7)) (i32.const -8)))
+            (global.set $next (i32.add (local.get $at) (local.get 3)))
+            (local.get $at))
+          (func (export "ipu:policy/validator@0.2.0#configure") (param i32 i32) (result i32)
+            (i32.const 16))
+          (func (export "ipu:policy/validator@0.2.0#validate") (param i32) (result i32)
+            (if (i32.eq (i32.load offset=40 (local.get 0)) (i32.const 7)) (then
+              (i32.store (i32.const 32) (i32.const 99000))
+              (i32.store (i32.const 36) (i32.const 1))
+              (return (i32.const 32))))
+            (i32.store (i32.const 100000) (i32.const 512))
+            (i32.store (i32.const 100004) (i32.load offset=60 (local.get 0)))
+            (memory.copy (i32.const 100008) (i32.load offset=48 (local.get 0))
+              (i32.mul (i32.load offset=52 (local.get 0)) (i32.const 16)))
+            (i32.store (i32.const 40) (i32.const 100000))
+            (i32.store (i32.const 44)
+              (i32.add (i32.const 1) (i32.mul (i32.load offset=52 (local.get 0)) (i32.const 2))))
+            (i32.const 32)))"#,
+        signs = "=".repeat(64),
+    );
+    let core = wat::parse_str(text).unwrap();
+    componentize(&core, Some(Slot::Validation)).unwrap()
+}
+
+#[tokio::test]
+async fn a_policy_sees_the_labels_and_the_usage_of_its_namespace() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(Slot::Validation.file_name());
+    std::fs::write(&file, witness()).unwrap();
+    let webhooks = Webhooks::start_with(Some(folder.path().to_owned())).await;
+    let team: Namespace = serde_json::from_value(json!({
+        "metadata": {"name": "vision", "labels": {"tier": "gold"}},
+    }))
+    .unwrap();
+    let namespaces: Api<Namespace> = Api::all(webhooks.client());
+    let params = PostParams::default();
+    namespaces.create(&params, &team).await.unwrap();
+    for (name, namespace, ipus) in [("a", "vision", 4), ("b", "vision", 2), ("c", "other", 16)] {
+        hold(webhooks.client(), name, namespace, ipus).await;
+    }
+    let view = webhooks.in_namespace("vision");
+    let mut probe = job("told", |_| {});
+    if let Some(metadata) = probe["metadata"].as_object_mut() {
+        metadata.remove("namespace");
+    }
+    let expected = [
+        "======",
+        "kubernetes.io/metadata.name",
+        "vision",
+        "tier",
+        "gold",
+    ];
+    let mut round = 0;
+    eventually("the policy is told of the namespace", async || {
+        round += 1;
+        probe["metadata"]["name"] = json!(format!("told-{round}"));
+        let made = view.create(&probe).await.unwrap();
+        Seen::when(made.warnings, |warnings| {
+            let texts: Vec<_> = warnings.iter().map(|one| text(one)).collect();
+            texts == expected
+        })
+    })
+    .await;
+}
+
+/// The text within a line such as `299 - "text"`.
+fn text(warning: &str) -> &str {
+    warning.trim_start_matches("299 - ").trim_matches('"')
+}
+
+/// An IPUPartition that has its IPUs.
+async fn hold(client: kube::Client, name: &str, namespace: &str, ipus: u32) {
+    let partitions: Api<IPUPartition> = Api::all(client);
+    let partition: IPUPartition = serde_json::from_value(json!({
+        "apiVersion": "graphcore.ai/v1alpha1",
+        "kind": "IPUPartition",
+        "metadata": {"name": name, "finalizers": [names::PARTITION_FINALIZER]},
+        "spec": {
+            "owner": {
+                "apiVersion": "example.com/v1", "kind": "Notebook", "namespace": namespace,
+                "name": name, "uid": name,
+            },
+            "slot": 0, "ipus": ipus, "gcds": 1,
+        },
+    }))
+    .unwrap();
+    let params = PostParams::default();
+    partitions.create(&params, &partition).await.unwrap();
+    let status = json!({"status": {"phase": "Ready", "generation": 1, "partitionId": name}});
+    let (params, patch) = (PatchParams::default(), Patch::Merge(status));
+    let patched = partitions.patch_status(name, &params, &patch);
+    patched.await.unwrap();
+}
