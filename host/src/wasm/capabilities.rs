@@ -184,6 +184,7 @@ fn import(name: String) -> Import {
     let allowed = bindings::is_allowed_import(&name);
     let why = match (allowed, unversioned(&name)) {
         (true, "ipu:policy/log") => "writes to the operator's log",
+        (true, "ipu:policy/facts") => "is types alone, of what the operator tells with a request",
         (true, _) => "is answered by an empty one: no files, no network, no environment",
         (false, other) if other.starts_with("ipu:policy/") => {
             "is of another version of the contract; `ipu-operator policy contract` prints this one"
