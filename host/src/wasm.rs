@@ -6,6 +6,7 @@
 
 mod bindings;
 mod call;
+mod capabilities;
 mod compile;
 mod componentize;
 mod dispose;
@@ -18,21 +19,28 @@ mod limits;
 mod load;
 pub mod model;
 mod native;
+pub mod question;
+pub mod record;
+mod recorder;
 mod samples;
 mod slot_state;
 mod store;
+mod trial;
 mod watch;
 
 pub use call::GuestError;
+pub use capabilities::{Capabilities, CapabilitiesError, Export, Import, Lack, capabilities};
 pub use compile::{CompileError, compile_as_child};
 pub use componentize::{CONTRACT, ComponentizeError, componentize};
 pub use dispose::checked as checked_decision;
 pub use engine::EngineError;
 pub use guest::{BUILT_IN, Guest, Terms};
-pub use inspect::{InspectError, Inspection, inspect};
+pub use inspect::{Described, InspectError, Inspection, describe, inspect};
 pub use library::{OpenError, Policies, PolicyOptions};
 pub use limits::Limits;
 pub use load::{LoadError, digest as digest_of};
 pub use native::serial_walk;
+pub use recorder::Recorder;
 pub use slot_state::{ModuleInfo, Problem};
 pub use store::OverLimit;
+pub use trial::{Asked, Meter, Trial};
