@@ -20,6 +20,7 @@ mod native;
 mod samples;
 mod slot_state;
 mod store;
+mod wasi;
 mod watch;
 
 pub use call::GuestError;
@@ -33,3 +34,4 @@ pub use load::LoadError;
 pub use native::serial_walk;
 pub use slot_state::{ModuleInfo, Problem};
 pub use store::OverLimit;
+pub use wasi::NotThere;

@@ -2,11 +2,13 @@
 //! nobody notices.
 
 mod earlier;
+mod examples;
 mod hostile;
 mod limits;
 mod native;
 mod refused;
 mod swap;
+mod wasi;
 mod what_if;
 
 use std::path::{Path, PathBuf};

@@ -11,6 +11,7 @@ use super::call::GuestError;
 use super::facts::Admission;
 use super::model::{ControllerView, Decision, PlaceAttempt, PlaceRequest, Slot, Verdict};
 use super::store::CallState;
+use super::wasi;
 
 /// What a call of a guest ends in: a trap or a broken answer; the guest's own no; its answer.
 pub(super) type Answered<T> = wasmtime::Result<Result<T, GuestError>>;
@@ -105,7 +106,7 @@ pub(super) fn imports(component: &Component) -> Vec<String> {
 /// Names of the imports of a component that no policy may have.
 pub(super) fn forbidden_imports(component: &Component) -> Vec<String> {
     let mut names = imports(component);
-    names.retain(|name| !IMPORTS.contains(&name.as_str()));
+    names.retain(|name| !IMPORTS.contains(&name.as_str()) && wasi::known(name).is_none());
     names
 }
 
@@ -136,6 +137,7 @@ pub(super) fn link(component: &Component, slot: Slot) -> wasmtime::Result<Linked
     let mut linker = Linker::<CallState>::new(component.engine());
     v0_1::add_to_linker(&mut linker)?;
     v0_2::add_to_linker(&mut linker)?;
+    wasi::add_to_linker(&mut linker, component)?;
     let instance: InstancePre<CallState> = linker.instantiate_pre(component)?;
     let mut earlier = v0_1::INTERFACES.into_iter();
     let is_earlier =
