@@ -2,7 +2,6 @@
 // nodes carry the value `new`; others get the first controller with room.
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,28 +46,57 @@ static bool contradicts(const request_t *request, const controller_t *controller
     return false;
 }
 
+// A reason that is being written. There is no printf: it would import a file system.
+typedef struct {
+    char text[512];
+    size_t length;
+} reason_t;
+
+static void add(reason_t *reason, const void *text, size_t length) {
+    size_t room = sizeof(reason->text) - reason->length;
+    size_t added = length < room ? length : room;
+    memcpy(reason->text + reason->length, text, added);
+    reason->length += added;
+}
+
+static void add_text(reason_t *reason, const char *text) {
+    add(reason, text, strlen(text));
+}
+
+static void add_number(reason_t *reason, uint32_t number) {
+    char digits[10];
+    size_t first = sizeof(digits);
+    do {
+        digits[--first] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    add(reason, digits + first, sizeof(digits) - first);
+}
+
 // Why a controller is passed over, written into `reason`; false where it is not.
 static bool passed_over(const request_t *request, const controller_t *controller,
                         const exports_ipu_policy_placer_list_attempt_t *attempts,
-                        char *reason, size_t size) {
+                        reason_t *reason) {
     for (size_t i = 0; i < attempts->len; i++) {
         if (same(&attempts->ptr[i].controller, &controller->name)) {
-            snprintf(reason, size, "%.*s", (int)attempts->ptr[i].reason.len,
-                     (const char *)attempts->ptr[i].reason.ptr);
+            add(reason, attempts->ptr[i].reason.ptr, attempts->ptr[i].reason.len);
             return true;
         }
     }
     const placement_string_t *wanted = pool(request);
     if (wanted != NULL && !same(wanted, &controller->label_value)) {
-        snprintf(reason, size, "the namespace is labelled " LABEL "=%.*s, and this is another pool",
-                 (int)wanted->len, (const char *)wanted->ptr);
+        add_text(reason, "the namespace is labelled " LABEL "=");
+        add(reason, wanted->ptr, wanted->len);
+        add_text(reason, ", and this is another pool");
     } else if (!controller->reachable) {
-        snprintf(reason, size, "it does not answer");
+        add_text(reason, "it does not answer");
     } else if (!controller->has_nodes || contradicts(request, controller)) {
-        snprintf(reason, size, "no node that the Pods may run on reaches it");
+        add_text(reason, "no node that the Pods may run on reaches it");
     } else if (controller->largest_free < request->ipus) {
-        snprintf(reason, size, "%u of its %u IPUs are used", (unsigned)controller->used_ipus,
-                 (unsigned)controller->total_ipus);
+        add_number(reason, controller->used_ipus);
+        add_text(reason, " of its ");
+        add_number(reason, controller->total_ipus);
+        add_text(reason, " IPUs are used");
     } else {
         return false;
     }
@@ -94,8 +122,8 @@ void exports_ipu_policy_placer_place(request_t *request,
     }
     for (size_t i = 0; i < controllers->len; i++) {
         const controller_t *controller = &controllers->ptr[i];
-        char reason[512];
-        if (!passed_over(request, controller, attempts, reason, sizeof(reason))) {
+        reason_t reason = {.length = 0};
+        if (!passed_over(request, controller, attempts, &reason)) {
             decision->tag = EXPORTS_IPU_POLICY_PLACER_DECISION_TRY;
             placement_string_dup_n(&decision->val.try_, (const char *)controller->name.ptr,
                                    controller->name.len);
@@ -104,6 +132,6 @@ void exports_ipu_policy_placer_place(request_t *request,
         passed_over_t *passed = &decision->val.wait.ptr[i];
         placement_string_dup_n(&passed->controller, (const char *)controller->name.ptr,
                                controller->name.len);
-        placement_string_dup(&passed->reason, reason);
+        placement_string_dup_n(&passed->reason, reason.text, reason.length);
     }
 }
