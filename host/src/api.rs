@@ -4,6 +4,7 @@ pub mod crd;
 pub mod ipujob;
 pub mod ipujob_status;
 pub mod ipupartition;
+pub mod ipupolicy;
 pub mod pod_template;
 
 /// API group of every kind of this operator.

@@ -19,6 +19,8 @@ use crate::certificates::register::Registration;
 use crate::certificates::service_names;
 use crate::job::{self, JobSettings};
 use crate::namespaces::namespaces;
+use crate::policy::guests::Guests;
+use crate::policy::{self, Process};
 use crate::release::ReleaseOptions;
 use crate::wasm::model::Slot;
 use crate::wasm::{OpenError, Policies, PolicyOptions};
@@ -94,6 +96,7 @@ pub async fn run(options: ControllerOptions) -> Result<(), ControllerError> {
     let policies = Policies::open(policy_options(&options))
         .await
         .map_err(ControllerError::Policies)?;
+    let guests = Guests::new(policies.clone());
     readiness.reached(Step::PoliciesLoaded);
 
     let keeper = Keeper {
@@ -109,16 +112,23 @@ pub async fn run(options: ControllerOptions) -> Result<(), ControllerError> {
     };
     let (namespaces, namespace_watch) = namespaces();
     let webhooks = async {
-        let asked = (policies.clone(), namespaces.clone());
+        let asked = (guests.clone(), namespaces.clone());
         let serving = webhooks::run(listener, keeper, registration, asked, &readiness, &stop);
         let served = serving.await;
         stop.cancel();
         served
     };
-    let (served, (), (), (), ()) = tokio::join!(
+    let (served, (), (), (), (), ()) = tokio::join!(
         webhooks,
         run_jobs(&client, &options.jobs, &stop),
         policies.follow(stop.clone()),
+        Box::pin(policy::follow(
+            client.clone(),
+            &options.release,
+            Process::Controller,
+            guests.clone(),
+            stop.clone()
+        )),
         namespace_watch.follow(client.clone(), stop.clone()),
         namespaces.follow_partitions(client.clone(), stop.clone()),
     );

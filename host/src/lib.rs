@@ -25,6 +25,8 @@ pub mod object_names;
 #[cfg(feature = "operator")]
 pub mod partition;
 #[cfg(feature = "operator")]
+pub mod policy;
+#[cfg(feature = "operator")]
 pub mod policy_cli;
 #[cfg(feature = "operator")]
 pub mod proxy;

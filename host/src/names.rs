@@ -64,6 +64,9 @@ pub const MANAGED_BY: &str = "ipu-operator";
 /// Longest id that the operator gives a V-IPU partition, in characters.
 pub const PARTITION_ID_MAX: usize = 36;
 
+/// Length of the hash at the end of a partition id, in characters.
+const UNIQUE: usize = 10;
+
 /// Name of worker `index` of a job; the index counts over all instances.
 pub fn worker(job: &str, index: u32) -> String {
     format!("{job}-worker-{index}")
@@ -133,17 +136,30 @@ pub fn partition_id(
             request,
             &generation.to_string(),
         ],
-        10,
+        UNIQUE,
     );
+    format!("{}{unique}", partition_id_start(installation, owner))
+}
+
+/// Whether `id` has the form of those that `partition_id` gives for this owner.
+pub fn is_of_owner(id: &str, installation: &str, owner: &PartitionOwner) -> bool {
+    let unique = id.strip_prefix(&partition_id_start(installation, owner));
+    unique.is_some_and(|unique| {
+        unique.len() == UNIQUE && unique.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
+}
+
+/// All of a partition id but the hash at its end.
+fn partition_id_start(installation: &str, owner: &PartitionOwner) -> String {
     let tag = installation_tag(installation);
-    let room = PARTITION_ID_MAX - "p-".len() - tag.len() - unique.len() - 2;
+    let room = PARTITION_ID_MAX - "p-".len() - tag.len() - UNIQUE - 2;
     let readable: String = owner
         .name
         .chars()
         .map(|c| if c == '.' { '-' } else { c })
         .take(room)
         .collect();
-    format!("p-{}-{tag}-{unique}", readable.trim_end_matches('-'))
+    format!("p-{}-{tag}-", readable.trim_end_matches('-'))
 }
 
 /// Whether `id` is one that `partition_id` gave for this installation.
@@ -151,7 +167,7 @@ pub fn is_of_installation(id: &str, installation: &str) -> bool {
     let mut parts = id.rsplit('-');
     let unique = parts.next().unwrap_or_default();
     let tag = parts.next().unwrap_or_default();
-    id.starts_with("p-") && unique.len() == 10 && tag == installation_tag(installation)
+    id.starts_with("p-") && unique.len() == UNIQUE && tag == installation_tag(installation)
 }
 
 /// `name` where it fits into `max` characters, else its start and a hash of the whole.
@@ -192,6 +208,24 @@ mod tests {
             namespace: "default".to_owned(),
             name: name.to_owned(),
             uid: "beb81bbe-2309-494a-9e28-2a75a704be15".to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_id_tells_whose_it_is() {
+        let (mine, other) = (owner("mnist"), owner("mnist-1"));
+        let id = partition_id("here", &mine, 0, "uid", 1);
+        assert!(is_of_owner(&id, "here", &mine), "{id}");
+        assert!(!is_of_owner(&id, "there", &mine));
+        assert!(!is_of_owner(&id, "here", &other));
+        for odd in [
+            &format!("{id}x"),
+            &id[1..],
+            "",
+            "handmade",
+            "p-mnist-default-0",
+        ] {
+            assert!(!is_of_owner(odd, "here", &mine), "{odd}");
         }
     }
 

@@ -25,6 +25,7 @@ mod unreadable;
 pub mod usage;
 mod wanted;
 pub mod watched;
+mod written;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +40,6 @@ pub use context::{Context, Shared};
 pub use reconcile::Guarded;
 
 use crate::api::ipupartition::IPUPartition;
-use crate::vipu::closed::Closure;
 
 /// IPUPartitions that are worked on at the same time. One that forms holds its place for minutes.
 const CONCURRENCY: u16 = 64;
@@ -104,10 +104,8 @@ fn those_to_leave(context: &Context) -> Vec<ObjectRef<Guarded>> {
         return Vec::new();
     }
     let is_drained = |object: &&Arc<Guarded>| {
-        let partition = object.0.as_ref().ok();
-        let status = partition.and_then(|partition| partition.status.as_ref());
-        let controller = status.and_then(|status| status.controller.as_ref());
-        controller.is_some_and(|one| closed.get(&one.name) == Some(&Closure::Draining))
+        let partition = object.0.as_ref();
+        partition.is_ok_and(|partition| surroundings::is_drained(partition, &closed))
     };
     let objects = context.watched.store().state();
     let drained = objects.iter().filter(is_drained);

@@ -22,6 +22,8 @@ use crate::partition::step::Settings;
 use crate::partition::tracker::Tracker;
 use crate::partition::watched::watched;
 use crate::partition::{self, Context, Shared, sweep};
+use crate::policy::guests::Guests;
+use crate::policy::{self, Process};
 use crate::release::ReleaseOptions;
 use crate::rest::{self, Port, ServeError, Sources};
 use crate::vipu::access::AccessError;
@@ -170,16 +172,17 @@ pub async fn run_with(
     tracing::info!(installation = settings.installation, "starting");
     let (namespaces, namespace_watch) = namespaces();
     let (watched, watch) = watched(namespaces.clone());
+    let guests = Guests::new(policies.clone());
     let sources = Sources {
         partitions: watched.store().clone(),
         fleet: fleet.clone(),
-        policies: policies.clone(),
+        guests: guests.clone(),
         namespaces: namespaces.clone(),
     };
     let shared = Shared {
         client: client.clone(),
         fleet,
-        policies: policies.clone(),
+        guests: guests.clone(),
         settings,
         watched,
         namespaces,
@@ -198,6 +201,11 @@ pub async fn run_with(
     ));
     let following = stop.clone();
     tasks.spawn(async move { policies.follow(following).await });
+    let (asking, release, stopping) = (client.clone(), options.release.clone(), stop.clone());
+    tasks.spawn(async move {
+        let following = policy::follow(asking, &release, Process::VipuProxy, guests, stopping);
+        Box::pin(following).await;
+    });
     tasks.spawn(watch.follow(client.clone(), stop.clone()));
     tasks.spawn(lead_in_turn(shared, options.clone(), stop.clone()));
     let served = serve(&options, client, sources, &stop).await;
@@ -247,10 +255,7 @@ async fn follow_controllers(
 /// the process was killed: the next leader finds everything that matters written down.
 async fn lead_in_turn(shared: Shared, options: ProxyOptions, stop: CancellationToken) {
     let release = &options.release;
-    let me = release
-        .pod_name
-        .clone()
-        .unwrap_or_else(|| format!("process-{}", std::process::id()));
+    let me = release.replica_name();
     let elector = Elector::new(
         shared.client.clone(),
         &release.namespace,

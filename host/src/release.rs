@@ -32,6 +32,12 @@ pub struct ReleaseOptions {
 }
 
 impl ReleaseOptions {
+    /// By what this process is told from the other replicas.
+    pub fn replica_name(&self) -> String {
+        let unnamed = || format!("process-{}", std::process::id());
+        self.pod_name.clone().unwrap_or_else(unnamed)
+    }
+
     /// The policies that a process asks, and the settings that they are given.
     pub fn policies(&self, slots: &[Slot], settings: Value) -> PolicyOptions {
         PolicyOptions {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ipu_operator::wasm::facts::Admission;
 use ipu_operator::wasm::model::{Operation, Slot};
-use ipu_operator::wasm::{Limits, Policies, PolicyOptions, componentize};
+use ipu_operator::wasm::{BUILT_IN, Limits, Policies, PolicyOptions, componentize};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -84,7 +84,7 @@ impl Scene {
         assert_eq!(*source, self.folders.path().join("guests").join(FILE));
         let admission = Admission::of(Operation::Create);
         let object = json!({});
-        let answered = self.policies.validate(&admission, &object, None);
+        let answered = self.policies.validate(&BUILT_IN, &admission, &object, None);
         answered.await.unwrap();
         problem.reason
     }

@@ -16,6 +16,8 @@ mod late_watch;
 #[cfg(test)]
 mod lost_node;
 mod partition;
+#[cfg(test)]
+mod policy;
 mod rest;
 #[cfg(test)]
 mod stage;

@@ -1,5 +1,6 @@
 //! The vipu-proxy on a real API server and simulated V-IPU controllers: what becomes of IPUPartitions.
 
+mod calls;
 mod drain;
 mod edited;
 mod faults;

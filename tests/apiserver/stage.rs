@@ -56,7 +56,7 @@ impl Stage {
             proxy: JoinSet::new(),
             _turn: turn,
         };
-        for definition in [crd::ipujob(), crd::ipupartition()] {
+        for definition in crd::all() {
             define(&stage.client, &definition).await;
         }
         let namespace = Namespace {

@@ -1,6 +1,6 @@
 //! The webhooks as an API server calls them: over TLS, with our certificate and the real guests.
 
-mod fixture;
+pub(crate) mod fixture;
 mod witness;
 
 use std::path::Path;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ipu_operator::wasm::facts::{Admission, NamespaceFacts, PlaceFacts};
 use ipu_operator::wasm::model::{ControllerView, Decision, Operation, PlaceRequest, Slot};
-use ipu_operator::wasm::{Limits, Policies, PolicyOptions};
+use ipu_operator::wasm::{BUILT_IN, Limits, Policies, PolicyOptions};
 use serde_json::{Value, json};
 use tests::{guests, languages};
 
@@ -68,7 +68,10 @@ async fn javascript_requires_labels() {
     let admission = Admission::of(Operation::Create);
     let job = json!({"metadata": {"labels": {"team": "vision"}}, "spec": {}});
     let served = time("JavaScript", async || {
-        policies.validate(&admission, &job, None).await.unwrap()
+        policies
+            .validate(&BUILT_IN, &admission, &job, None)
+            .await
+            .unwrap()
     })
     .await;
     let violations = served.answer.violations;
@@ -85,7 +88,9 @@ async fn python_sets_an_image_pull_policy() {
     let containers = json!([{"name": "a"}, {"name": "b", "imagePullPolicy": "Always"}]);
     let job = json!({"spec": {"workers": {"template": {"spec": {"containers": containers}}}}});
     let served = time("Python", async || {
-        let answer = policies.default_object(&admission, &job, None).await;
+        let answer = policies
+            .default_object(&BUILT_IN, &admission, &job, None)
+            .await;
         answer.unwrap()
     })
     .await;
@@ -128,9 +133,8 @@ async fn c_steers_by_the_label_of_the_namespace() {
         ..PlaceRequest::default()
     };
     let place = async |request: &PlaceRequest| {
-        let placed = policies.place(request, &controllers, &[]).await;
-        assert_eq!(placed.overruled, None);
-        placed.decision
+        let placed = policies.place(&BUILT_IN, request, &controllers, &[]).await;
+        placed.unwrap().answer
     };
     let steered = request(Some("new"), 4);
     let decision = time("C", async || place(&steered).await).await;

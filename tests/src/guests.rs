@@ -2,6 +2,8 @@
 
 #[cfg(feature = "suites")]
 pub mod bindings;
+#[cfg(feature = "suites")]
+pub mod hostile;
 pub mod toolchain;
 
 use std::ffi::OsString;

@@ -14,6 +14,7 @@ pub struct Mutation {
 }
 
 const LEFTOVERS: &str = "host/src/partition/leftovers.rs";
+const LINE: &str = "host/src/partition/line.rs";
 const WANTED: &str = "host/src/partition/wanted.rs";
 const KNOWLEDGE: &str = "host/src/partition/knowledge.rs";
 const ORPHANS: &str = "host/src/partition/orphans.rs";
@@ -130,10 +131,50 @@ pub const MUTATIONS: &[Mutation] = &[
         instead: "SeenState::Busy if is_late && attempt.id.is_empty() =>",
     },
     Mutation {
+        name: "a reset that never ends is waited for",
+        file: WANTED,
+        text: "        SeenState::Busy if is_busy_for_long(status, now) => {
+            let message",
+        instead: "        SeenState::Busy if is_busy_for_long(status, now) && id.is_empty() => {
+            let message",
+    },
+    Mutation {
+        name: "a partition that stays busy under its users is waited for",
+        file: WANTED,
+        text: "        SeenState::Busy if is_busy_for_long(status, now) => {
+            let (id, on)",
+        instead: "        SeenState::Busy if is_busy_for_long(status, now) && settings.forming.is_zero() => {
+            let (id, on)",
+    },
+    Mutation {
+        name: "nothing is kept for whoever has waited its limit",
+        file: LINE,
+        text: "if count == 0 {",
+        instead: "if count < 1_000 {",
+    },
+    Mutation {
+        name: "whoever came last is served first",
+        file: LINE,
+        text: "one.place().cmp(&other.place())",
+        instead: "other.place().cmp(&one.place())",
+    },
+    Mutation {
+        name: "a gang holds what it has however long the rest is missing",
+        file: WANTED,
+        text: "if surroundings.held < gang && has_waited => Some(format!(",
+        instead: "if surroundings.held < gang && has_waited && gang == 1 => Some(format!(",
+    },
+    Mutation {
         name: "a partition in error is never removed by force",
         file: LEFTOVERS,
         text: "force: state == SeenState::Failed,",
         instead: "force: state == SeenState::Removing,",
+    },
+    Mutation {
+        name: "an id that somebody wrote by hand is taken for ours",
+        file: LEFTOVERS,
+        text: "is_claimed(attempt) && !is_ours",
+        instead: "is_claimed(attempt) && !is_ours && attempt.id.is_empty()",
     },
     Mutation {
         name: "the sweep takes what is not ours",

@@ -3,7 +3,6 @@
 
 mod earlier;
 mod examples;
-mod hostile;
 mod limits;
 mod native;
 mod refused;

@@ -168,8 +168,8 @@ pub struct IPUPartitionStatus {
     /// What happened last, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// By the Kubernetes API conventions: `Ready`, and `Leaving` while its owner is asked to end the
-    /// Pods that use it, since its controller is being drained.
+    /// By the Kubernetes API conventions: `Ready`; `Leaving` while its owner is asked to end the Pods
+    /// that use it, since its controller is being drained; `Busy` while its controller is at work on it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

@@ -15,7 +15,7 @@ use crate::certificates::keep::Keeper;
 use crate::certificates::register::{RegisterError, Registration};
 use crate::certificates::serving::{AGAIN, LOOK, LOOKING, Serving, ServingError};
 use crate::namespaces::Namespaces;
-use crate::wasm::Policies;
+use crate::policy::guests::Guests;
 use crate::webhook::server::router;
 
 /// How long new connections are still taken at the end: an API server hears a little late that this
@@ -45,7 +45,7 @@ pub async fn run(
     listener: TcpListener,
     keeper: Keeper,
     registration: Registration,
-    (policies, namespaces): (Policies, Namespaces),
+    (guests, namespaces): (Guests, Namespaces),
     readiness: &Readiness,
     stop: &CancellationToken,
 ) -> io::Result<()> {
@@ -66,7 +66,7 @@ pub async fn run(
         tokio::time::sleep(LAME).await;
         handle.graceful_shutdown(Some(DRAIN));
     };
-    let served = server.serve(router(policies, namespaces).into_make_service());
+    let served = server.serve(router(guests, namespaces).into_make_service());
     let (served, ()) = tokio::join!(served, ending);
     served
 }

@@ -34,6 +34,9 @@ pub async fn apply(
     for reset in &plan.reset_partitions {
         writes::reset(&partitions, reset, &views.partitions).await?;
     }
+    for binding in &plan.bind_partitions {
+        writes::bind(&partitions, binding, &views.partitions).await?;
+    }
     for partition in &plan.create_partitions {
         // The name holds the owner's UID: one that exists was made by us, for this job.
         let made = writes::create(&partitions, partition, owner, &views.partitions).await?;

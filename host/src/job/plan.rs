@@ -9,7 +9,7 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
-use super::build::{PodSettings, access, config};
+use super::build::{PodSettings, access, config, partitions};
 use super::facts::pod::Aftermath;
 use super::facts::{Facts, Instance, Owned};
 use super::phase::Phase;
@@ -29,6 +29,9 @@ pub struct Plan {
     pub end_pods: Vec<Deletion>,
     /// Partitions to have reset, now that no Pod uses them.
     pub reset_partitions: Vec<Reset>,
+    /// Partitions that may leave their controllers from now on, or may no more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bind_partitions: Vec<Binding>,
     /// Partitions to ask for.
     pub create_partitions: Vec<IPUPartition>,
     /// Objects to bring to this state; Pods mount and use them, so they come first.
@@ -85,6 +88,17 @@ pub struct Reset {
     pub generation: i64,
 }
 
+/// A partition whose owner may now be moved, or may no more, since its restart policy has changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Binding {
+    /// Name of the IPUPartition.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The `spec.options.stays` that it is to have.
+    pub stays: bool,
+}
+
 /// An object that is brought to a state, whatever state it was in.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
@@ -125,8 +139,26 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
             Applicable::RoleBinding(access::role_binding(job)),
         ];
     }
+    if !matches!(phase, Phase::Finished(_)) {
+        plan.bind_partitions = bindings(job, facts);
+    }
     plan.requeue = Some(facts.due.wake.map_or(RESYNC, |wake| wake.min(RESYNC)));
     plan
+}
+
+/// The partitions that were asked for under another restart policy.
+fn bindings(job: &ValidJob, facts: &Facts) -> Vec<Binding> {
+    let stays = partitions::stays(job);
+    let found = facts.all().map(|instance| (&instance.partition, instance));
+    let others = found.filter(|(owned, instance)| instance.stays != stays && !owned.leaving);
+    let bindings = others.filter_map(|(owned, _)| {
+        Some(Binding {
+            name: owned.name.clone(),
+            uid: owned.uid.clone()?,
+            stays,
+        })
+    });
+    bindings.collect()
 }
 
 /// Brings every wanted instance forward by whatever step it needs, and takes the surplus away.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::kept::OfJob;
-use super::plan::{Deletion, Reset};
+use super::plan::{Binding, Deletion, Reset};
 use super::raw::RawJob;
 use super::report::Obstacle;
 use super::watches::View;
@@ -199,6 +199,19 @@ pub async fn reset(
     });
     let action = "ask for a reset of";
     merge(partitions, &reset.name, &patch, action, view).await
+}
+
+/// Says whether a partition may leave its controller.
+pub async fn bind(
+    partitions: &Api<IPUPartition>,
+    binding: &Binding,
+    view: &View<IPUPartition>,
+) -> Result<(), WriteError> {
+    let patch = json!({
+        "metadata": {"uid": binding.uid},
+        "spec": {"options": {"stays": binding.stays}},
+    });
+    merge(partitions, &binding.name, &patch, "let move or stay", view).await
 }
 
 /// Merges into this object and no other of the same name. One that is gone needs it no more.

@@ -10,10 +10,11 @@ use super::fleet::Fleet;
 use super::step::Settings;
 use super::turns::Turns;
 use super::watched::Watched;
+use super::written::Written;
 use crate::events::Publisher;
 use crate::lease::Held;
 use crate::namespaces::Namespaces;
-use crate::wasm::Policies;
+use crate::policy::guests::Guests;
 
 /// What a replica has, whether it leads or not.
 #[derive(Clone)]
@@ -23,7 +24,7 @@ pub struct Shared {
     /// The V-IPU controllers.
     pub fleet: Arc<Fleet>,
     /// The placement policy.
-    pub policies: Policies,
+    pub guests: Guests,
     /// This installation and its times.
     pub settings: Settings,
     /// The IPUPartitions, as the watch last saw them.
@@ -41,7 +42,7 @@ pub struct Context {
     /// The V-IPU controllers.
     pub fleet: Arc<Fleet>,
     /// The placement policy.
-    pub policies: Policies,
+    pub guests: Guests,
     /// This installation and its times.
     pub settings: Settings,
     /// The IPUPartitions, as the watch last saw them.
@@ -56,6 +57,8 @@ pub struct Context {
     pub(super) given_back: Arc<Notify>,
     /// Who waits, and who of them is served first.
     pub(super) turns: Turns,
+    /// What was written last, so that nothing is decided on a copy from before.
+    pub(super) written: Written,
     rests: Mutex<HashMap<String, u32>>,
     /// What was told of an object last, by its UID.
     told: Mutex<HashMap<String, String>>,
@@ -67,7 +70,7 @@ impl Context {
         let Shared {
             client,
             fleet,
-            policies,
+            guests,
             settings,
             watched,
             namespaces,
@@ -77,13 +80,14 @@ impl Context {
             publisher: Publisher::new(client.clone(), "ipu-operator-vipu-proxy", instance),
             client,
             fleet,
-            policies,
+            guests,
             settings,
             watched,
             namespaces,
             held,
             given_back: Arc::default(),
             turns: Turns::new(),
+            written: Written::default(),
             rests: Mutex::default(),
             told: Mutex::default(),
         }
@@ -107,6 +111,7 @@ impl Context {
         rests.remove(uid);
         self.told().remove(uid);
         self.turns.forget(uid);
+        self.written.forget(uid);
     }
 
     /// Whether this was not what was told of an object last. What stays wrong is looked at again and

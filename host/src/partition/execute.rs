@@ -239,11 +239,14 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
         Ok(client) => client.create(&request).await,
         Err(error) => Err(error),
     };
+    let uid = partition.uid().unwrap_or_default();
     let Err(error) = result else {
         context.fleet.took(&attempt.controller, spec.ipus);
+        context.turns.has_asked(&uid);
         return Reply::Done;
     };
     context.fleet.changed(&attempt.controller);
+    context.turns.has_asked(&uid);
     let reason = shortened(&error.reason());
     tracing::warn!(
         id = attempt.id,
@@ -252,9 +255,10 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
         "create failed"
     );
     match error {
-        VipuError::Address { .. } | VipuError::Access { .. } | VipuError::Unreachable { .. } => {
-            Reply::NotSent(reason)
-        }
+        VipuError::Address { .. }
+        | VipuError::Misnamed { .. }
+        | VipuError::Access { .. }
+        | VipuError::Unreachable { .. } => Reply::NotSent(reason),
         VipuError::OutcomeUnknown { .. }
         | VipuError::Refused { .. }
         | VipuError::Denied { .. }
@@ -264,10 +268,17 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
 }
 
 async fn truth(context: &Context, partition: &IPUPartition, attempt: &Attempt) -> Truth {
-    match ask_truth(context, partition, attempt).await {
+    let truth = match ask_truth(context, partition, attempt).await {
         Ok(truth) => truth,
         Err(error) => Truth::Unreachable(shortened(&error.reason())),
+    };
+    if look::gives_room(attempt, &truth) {
+        // Before this reconcile can ask for anything itself: who has waited longer goes first.
+        context.fleet.changed(&attempt.controller);
+        context.turns.room_was_made();
+        context.given_back.notify_one();
     }
+    truth
 }
 
 /// A partition that has just become active and is not what was asked for counts as failed.

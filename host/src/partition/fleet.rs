@@ -6,8 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::node_labels::NodeLabels;
-use super::placing::shortened;
-use crate::api::ipupartition::ControllerRef;
+use super::placing::{self, shortened};
+use crate::api::ipupartition::{ControllerRef, WaitingReason};
 use crate::vipu::closed::{Closed, Closure};
 use crate::vipu::inventory::Report;
 use crate::vipu::model::ListedPartition;
@@ -32,6 +32,25 @@ pub struct Look {
     pub closure: Option<Closure>,
     /// What has gone wrong on it within the last day, as far as this process has seen.
     pub troubles: Troubles,
+}
+
+/// What the controllers of the list have, in its order: those that take something new, and those that
+/// the admin has closed.
+#[derive(Clone, Debug)]
+pub struct Divided {
+    /// Those that take something new.
+    pub open: Vec<ControllerView>,
+    /// Those that do not.
+    pub shut: Vec<ControllerView>,
+    closed: Closed,
+}
+
+impl Divided {
+    /// Why nothing is made on those that are shut.
+    pub fn shut_out(&self) -> impl Iterator<Item = WaitingReason> {
+        let shut = self.shut.iter();
+        shut.map(|view| placing::shut_out(view, &self.closed))
+    }
 }
 
 /// Every controller of the admin's list, and those that older attempts still name.
@@ -102,6 +121,14 @@ impl Fleet {
     pub async fn views(&self) -> Vec<ControllerView> {
         let reports = self.reports().await.into_iter();
         reports.map(|report| self.view(report)).collect()
+    }
+
+    /// The same, divided by whether the admin has closed them.
+    pub async fn divided(&self) -> Divided {
+        let closed = self.closed();
+        let views = self.views().await.into_iter();
+        let (shut, open) = views.partition(|view| closed.contains_key(&view.name));
+        Divided { open, shut, closed }
     }
 
     /// What every controller of the list has now, in the list's order, with its version and its

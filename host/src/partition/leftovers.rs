@@ -3,7 +3,10 @@
 use super::knowledge::{Intent, Knowledge, Reply, SeenState, Truth};
 use super::record;
 use super::step::Step;
-use crate::api::ipupartition::{Attempt, AttemptOutcome, IPUPartitionStatus, PartitionPhase};
+use crate::api::ipupartition::{
+    Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase,
+};
+use crate::names;
 
 /// How far the leftovers of one object are settled.
 #[derive(Debug, PartialEq)]
@@ -59,6 +62,30 @@ pub(super) fn settle(
         }
     }
     Settling::Done(obstacles)
+}
+
+/// The status without claims on ids that the operator cannot have given this object, where it makes
+/// any: somebody wrote them by hand, and what they name is not ours to reset or to remove.
+pub(super) fn disowned(
+    partition: &IPUPartition,
+    installation: &str,
+    now: jiff::Timestamp,
+) -> Option<IPUPartitionStatus> {
+    let status = partition.status.as_ref()?;
+    let is_claimed = |attempt: &Attempt| {
+        record::is_held(attempt) || status.partition_id.as_ref() == Some(&attempt.id)
+    };
+    let is_strange = |attempt: &&Attempt| {
+        let is_ours = names::is_of_owner(&attempt.id, installation, &partition.spec.owner);
+        is_claimed(attempt) && !is_ours
+    };
+    let strange: Vec<&Attempt> = status.attempts.iter().filter(is_strange).collect();
+    (!strange.is_empty()).then(|| {
+        let ids = strange.iter().map(|attempt| attempt.id.as_str());
+        ids.fold(status.clone(), |status, id| {
+            record::disowned(&status, id, now)
+        })
+    })
 }
 
 impl Obstacle {

@@ -6,13 +6,23 @@
 //! that are of use only together are asked for once there is room for all that are missing.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::ipupartition::{IPUPartition, IPUPartitionStatus, PartitionPhase, WaitingReason};
+use crate::vipu::model::largest_partition;
 use crate::wasm::model::ControllerView;
 
 use super::record;
+
+/// How long the younger let an elder go first after room was made. One that was not asked by then is
+/// held up by something else, and must not hold up others.
+const PRECEDENCE: Duration = Duration::from_secs(15);
+
+/// How long after it was asked last somebody counts as waiting for room, and for nothing else. It is
+/// asked every ten seconds or so.
+const ASKS: Duration = Duration::from_mins(1);
 
 /// A partition that waits for a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,10 +102,12 @@ pub fn in_order(waiters: &mut [Waiter]) {
 }
 
 /// The room for `me`, where `line` waits, in order, and `held` partitions of my owner are there or
-/// being made. `limit` is how long somebody is passed by smaller ones.
+/// being made. `taken` is what others were told to take of each controller (in IPUs) and is not made
+/// yet; `limit` is how long somebody is passed by smaller ones.
 pub fn room(
     me: &Waiter,
     line: &[Waiter],
+    taken: &[(String, u32)],
     held: u32,
     mut views: Vec<ControllerView>,
     limit: SignedDuration,
@@ -103,6 +115,12 @@ pub fn room(
 ) -> Room {
     let mut kept = BTreeMap::new();
     let mut is_promised = false;
+    for (name, ipus) in taken {
+        if let Some(view) = views.iter_mut().find(|view| view.name == *name) {
+            is_promised |= me.suits(view) && view.largest_free >= me.ipus;
+            use_up(view, *ipus);
+        }
+    }
     let elders = line.iter().take_while(|other| other.place() < me.place());
     let elders = elders.filter(|elder| elder.owner != me.owner && !elder.is_held_up);
     for elder in elders {
@@ -137,9 +155,44 @@ pub fn spared<'a>(
         }
     }
     for waiter in line {
-        promise(waiter, &mut views, &mut BTreeMap::new());
+        take(&mut views, waiter.ipus, &waiter.node_selector);
     }
     views
+}
+
+/// Why the partitions that `me` is of use with only together can never be had, where all controllers
+/// together are too small for them, whatever else is on them. As long as one of them does not tell
+/// what it has, nobody knows.
+pub fn never_fits<'a>(
+    me: &Waiter,
+    all: impl Iterator<Item = &'a ControllerView> + Clone,
+) -> Option<String> {
+    let reached: Vec<_> = all.clone().filter(|view| me.reaches(view)).collect();
+    let is_unknown = |view: &&ControllerView| view.unreachable.is_some() || view.total_ipus == 0;
+    if me.gang <= 1 || all.count() == 0 || reached.iter().any(is_unknown) {
+        return None;
+    }
+    let places = |view: &ControllerView| view.total_ipus.checked_div(me.ipus).unwrap_or(0);
+    let room = reached.iter().map(|view| places(view));
+    let room = room.fold(0, u32::saturating_add);
+    let each = reached.iter().map(|view| {
+        format!(
+            "{}: {} of {} IPUs",
+            view.name,
+            places(view),
+            view.total_ipus
+        )
+    });
+    (room < me.gang).then(|| {
+        format!(
+            "no V-IPU controllers can ever serve {} partitions of {} IPUs, which are of use only \
+             together: empty, all of them have room for {room} ({}); ask for fewer or smaller ones, \
+             or have more controllers listed",
+            me.gang,
+            me.ipus,
+            each.collect::<Vec<_>>().join("; ")
+        )
+    })
 }
 
 /// What the reasons of a policy mean once it is told what was kept.
@@ -153,6 +206,14 @@ pub fn explained(mut reasons: Vec<WaitingReason>, room: &Room) -> Vec<WaitingRea
 }
 
 impl Waiter {
+    /// Settles whether it goes first and whether it is held up, where it was asked `asked` ago, if
+    /// ever, and room was made `room_made` ago.
+    pub fn stand(&mut self, asked: Option<Duration>, room_made: Duration) {
+        let was_asked = asked.is_some_and(|asked| asked < room_made);
+        self.is_next = !was_asked && room_made < PRECEDENCE;
+        self.is_held_up = !self.is_next && asked.is_none_or(|asked| asked >= ASKS);
+    }
+
     /// Its place in the line: times have whole seconds, so that names settle the rest.
     fn place(&self) -> (Timestamp, &str) {
         (self.created, &self.name)
@@ -162,43 +223,50 @@ impl Waiter {
     fn suits(&self, view: &ControllerView) -> bool {
         suits(view, self.ipus, &self.node_selector)
     }
+
+    /// Whether its owner's Pods may go to the nodes there.
+    fn reaches(&self, view: &ControllerView) -> bool {
+        reaches(view, &self.node_selector)
+    }
 }
 
 fn suits(view: &ControllerView, ipus: u32, node_selector: &BTreeMap<String, String>) -> bool {
-    let asked = node_selector.get(&view.label_key);
-    asked.is_none_or(|value| *value == view.label_value)
+    reaches(view, node_selector)
         && view.unreachable.is_none()
         && view.has_nodes
         && view.total_ipus >= ipus
 }
 
-/// Takes the room for a partition whose owner's Pods ask for these nodes, on the first controller that
-/// has it, as in the serial walk. Answers whether there is one.
-pub fn take(
-    views: &mut [ControllerView],
-    ipus: u32,
-    node_selector: &BTreeMap<String, String>,
-) -> bool {
-    let fits =
-        |view: &&mut ControllerView| suits(view, ipus, node_selector) && view.largest_free >= ipus;
-    let found = views.iter_mut().find(fits);
-    found.map(|view| use_up(view, ipus)).is_some()
+fn reaches(view: &ControllerView, node_selector: &BTreeMap<String, String>) -> bool {
+    let asked = node_selector.get(&view.label_key);
+    asked.is_none_or(|value| *value == view.label_value)
 }
 
-/// Sets aside what `elder` is about to take: the first controller that has it, as in the serial walk.
-/// Answers whether there is one.
+/// Takes the room for a partition whose owner's Pods ask for these nodes, on the first controller that
+/// has it, as in the serial walk. Answers its name, where there is one.
+pub fn take<'a>(
+    views: &'a mut [ControllerView],
+    ipus: u32,
+    node_selector: &BTreeMap<String, String>,
+) -> Option<&'a str> {
+    let fits =
+        |view: &&mut ControllerView| suits(view, ipus, node_selector) && view.largest_free >= ipus;
+    let view = views.iter_mut().find(fits)?;
+    use_up(view, ipus);
+    Some(&view.name)
+}
+
+/// Sets aside what `elder` is about to take. Answers whether there is such room.
 fn promise(
     elder: &Waiter,
     views: &mut [ControllerView],
     kept: &mut BTreeMap<String, String>,
 ) -> bool {
-    let fits = |view: &&mut ControllerView| elder.suits(view) && view.largest_free >= elder.ipus;
-    let Some(view) = views.iter_mut().find(fits) else {
+    let Some(name) = take(views, elder.ipus, &elder.node_selector) else {
         return false;
     };
-    use_up(view, elder.ipus);
     let whom = format!("{}, which has waited longer", elder.owner_name);
-    kept.insert(view.name.clone(), whom);
+    kept.insert(name.to_owned(), whom);
     true
 }
 
@@ -232,7 +300,7 @@ fn keep(
     }
     let mut suited: Vec<&mut ControllerView> =
         views.iter_mut().filter(|view| elder.suits(view)).collect();
-    suited.sort_by_key(|view| std::cmp::Reverse(view.total_ipus.saturating_sub(view.used_ipus)));
+    suited.sort_by_key(|view| std::cmp::Reverse(view.free_ipus()));
     for view in suited.into_iter().take(count) {
         use_up(view, u32::MAX);
         kept.entry(view.name.clone()).or_insert_with(|| {
@@ -248,9 +316,7 @@ fn keep(
 
 fn use_up(view: &mut ControllerView, ipus: u32) {
     view.used_ipus = view.used_ipus.saturating_add(ipus).min(view.total_ipus);
-    let free = view.total_ipus - view.used_ipus;
-    let largest = free.checked_ilog2().map_or(0, |exponent| 1 << exponent);
-    view.largest_free = view.largest_free.min(largest);
+    view.largest_free = view.largest_free.min(largest_partition(view.free_ipus()));
 }
 
 /// Why the partitions that `me` is of use with only together have no room, where they have none.
@@ -259,10 +325,8 @@ fn too_small(me: &Waiter, held: u32, views: &[ControllerView]) -> Option<String>
     if missing <= 1 {
         return None;
     }
-    let fits = views.iter().filter(|view| me.suits(view)).map(|view| {
-        let free = view.total_ipus.saturating_sub(view.used_ipus);
-        free.checked_div(me.ipus).unwrap_or(0)
-    });
+    let suited = views.iter().filter(|view| me.suits(view));
+    let fits = suited.map(|view| view.free_ipus().checked_div(me.ipus).unwrap_or(0));
     let fits: u32 = fits.fold(0, u32::saturating_add);
     (fits < missing).then(|| {
         format!(

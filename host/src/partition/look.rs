@@ -1,7 +1,8 @@
 //! Pure: what the state that a controller reports means for an IPUPartition.
 
-use super::knowledge::{Seen, SeenState};
+use super::knowledge::{Seen, SeenState, Truth};
 use super::placing::shortened;
+use crate::api::ipupartition::{Attempt, AttemptOutcome};
 use crate::vipu::model::{OperationState, PartitionState, ReadyState};
 
 /// Errors of one partition that are kept.
@@ -19,6 +20,12 @@ pub(super) fn seen(state: &PartitionState) -> Seen {
             .collect(),
         auto_resets: state.auto_resets.clone(),
     }
+}
+
+/// Whether this truth says that what was made is gone, so that its room is free. A removal that was
+/// accepted takes its time: only now do those who wait find anything.
+pub(super) fn gives_room(attempt: &Attempt, truth: &Truth) -> bool {
+    attempt.outcome == AttemptOutcome::Created && *truth == Truth::Absent
 }
 
 /// An active partition can be used although an operation on it failed (a reset that was refused);

@@ -48,6 +48,15 @@ pub fn tell(
     orphans
 }
 
+/// Takes from the suspects what this IPUPartition answers for, as it is seen between two sweeps: what
+/// has an owner for a moment has a grace of its own once it has none again.
+pub fn spare(suspects: &mut BTreeMap<Place, Timestamp>, partition: &IPUPartition) {
+    if !suspects.is_empty() {
+        let held = held([partition]);
+        suspects.retain(|(_, id), _| !held.contains(id));
+    }
+}
+
 /// Every id that some IPUPartition still answers for.
 pub fn held<'a>(partitions: impl IntoIterator<Item = &'a IPUPartition>) -> BTreeSet<String> {
     partitions
@@ -57,4 +66,48 @@ pub fn held<'a>(partitions: impl IntoIterator<Item = &'a IPUPartition>) -> BTree
         .filter(|attempt| record::is_held(attempt))
         .map(|attempt| attempt.id.clone())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const GRACE: SignedDuration = SignedDuration::from_secs(30);
+
+    #[test]
+    fn what_was_owned_between_two_sweeps_has_a_new_grace() {
+        let id = format!("p-mnist-{}-0123456789", names::installation_tag("here"));
+        let found = [("pod1:8090".to_owned(), id.clone())];
+        let none = BTreeSet::new();
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let sweep = |suspects: &BTreeMap<Place, Timestamp>, second| {
+            tell(&found, &none, suspects, "here", GRACE, at(second))
+        };
+        let mut suspects = sweep(&BTreeMap::new(), 0).suspects;
+        assert_eq!(sweep(&suspects, 30).due, found, "nobody has owned it since");
+
+        let owner = |id: &str, outcome: &str| -> IPUPartition {
+            let controller = json!({
+                "name": "pod1:8090", "host": "pod1", "port": 8090, "labelKey": "a", "labelValue": "b",
+            });
+            serde_json::from_value(json!({
+                "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition", "metadata": {},
+                "spec": {
+                    "owner": {"apiVersion": "v1", "kind": "K", "namespace": "n", "name": "a", "uid": "u"},
+                    "slot": 0, "ipus": 4, "gcds": 1,
+                },
+                "status": {"attempts": [{"controller": controller, "id": id, "outcome": outcome}]},
+            }))
+            .unwrap()
+        };
+        spare(&mut suspects, &owner("p-other", "created"));
+        spare(&mut suspects, &owner(&id, "removed"));
+        assert_eq!(suspects.len(), 1);
+        spare(&mut suspects, &owner(&id, "created"));
+        let again = sweep(&suspects, 30);
+        assert_eq!(again.due, []);
+        assert_eq!(sweep(&again.suspects, 60).due, found);
+    }
 }

@@ -1,7 +1,7 @@
 //! One reconcile of one IPUPartition: steps until there is nothing to do for now.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -46,6 +46,14 @@ pub(super) async fn reconcile(
         }
     };
     let uid = partition.uid().unwrap_or_default();
+    let version = partition.resource_version();
+    if let Some(left) = context
+        .written
+        .behind(&uid, version.as_deref(), Instant::now())
+    {
+        // The watch brings what was written, and the object is looked at again then.
+        return Ok(Action::requeue(left));
+    }
     let mut knowledge = Knowledge::default();
     let mut has_worked = false;
     for _ in 0..STEPS_MAX {
@@ -55,6 +63,10 @@ pub(super) async fn reconcile(
             Outcome::Learned(fact) => knowledge.learn(fact),
             Outcome::Wrote(written, fact) => {
                 partition = *written;
+                let version = partition.resource_version();
+                context
+                    .written
+                    .note(&uid, version.as_deref(), Instant::now());
                 knowledge.learn(fact);
                 has_worked = true;
             }

@@ -17,6 +17,9 @@ pub const DISTURBED: &str = "Disturbed";
 /// Condition: the owner is asked to end the Pods that use the partition, so that it can move.
 pub const LEAVING: &str = "Leaving";
 
+/// Condition: the controller is at work on the partition, which cannot be used meanwhile.
+pub const BUSY: &str = "Busy";
+
 /// Reason of `Ready` while a controller makes the partition and nothing is in the way.
 pub const CREATING: &str = "Creating";
 
@@ -119,6 +122,29 @@ pub(super) fn as_seen(
     }
 }
 
+/// The partition is used or was reset, and its controller is at work on it. Since when is noted, as
+/// that may never end.
+pub(super) fn busy(status: &IPUPartitionStatus, now: Timestamp) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    if busy_since(status).is_none() {
+        let (id, on) = usable(status);
+        next.conditions.push(Condition {
+            type_: BUSY.to_owned(),
+            status: "True".to_owned(),
+            reason: "OperationUnderWay".to_owned(),
+            message: format!("{on} is at work on partition {id}"),
+            last_transition_time: Time(now),
+            observed_generation: None,
+        });
+    }
+    next
+}
+
+/// Since when the controller has been seen at work on the partition, where it is.
+pub(super) fn busy_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
+    time_of(status, |one| one.type_ == BUSY && one.status == "True")
+}
+
 /// The partition is in use, and its controller has nothing of it at this moment.
 pub(super) fn missed(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> IPUPartitionStatus {
     let (_, on) = usable(status);
@@ -181,6 +207,24 @@ pub(super) fn replaced(
     set_aside(&next, message, now)
 }
 
+/// The id is none that the operator gave this object: whatever it names is left alone.
+pub(super) fn disowned(
+    status: &IPUPartitionStatus,
+    id: &str,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let why = "left alone: the operator did not give this id to this object";
+    let next = with_outcome(status, id, AttemptOutcome::Removed, Some(why));
+    if status.partition_id.as_deref() != Some(id) {
+        return next;
+    }
+    let message = format!(
+        "status.partitionId is {id:?}, which is none that the operator gave this object; it is left \
+         alone, and another partition is made"
+    );
+    set_aside(&next, message, now)
+}
+
 fn set_aside(status: &IPUPartitionStatus, message: String, now: Timestamp) -> IPUPartitionStatus {
     let mut status = may_stay(status);
     status.partition_id = None;
@@ -227,9 +271,7 @@ pub(super) fn may_stay(status: &IPUPartitionStatus) -> IPUPartitionStatus {
 
 /// Since when the owner is asked to end the Pods that use the partition, where it is.
 pub fn leaving_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
-    let mut conditions = status.conditions.iter();
-    let leaving = conditions.find(|one| one.type_ == LEAVING && one.status == "True")?;
-    Some(leaving.last_transition_time.0)
+    time_of(status, |one| one.type_ == LEAVING && one.status == "True")
 }
 
 /// The reset that was written down is not begun, since the partition is in use after all.
@@ -308,25 +350,23 @@ pub(super) fn noted(status: &IPUPartitionStatus, message: String) -> IPUPartitio
 
 /// Since when the condition `Ready` has had this reason, where it has it.
 pub(super) fn since(status: &IPUPartitionStatus, reason: &str) -> Option<Timestamp> {
-    status
-        .conditions
-        .iter()
-        .find(|condition| condition.type_ == READY && condition.reason == reason)
-        .map(|condition| condition.last_transition_time.0)
+    time_of(status, |one| one.type_ == READY && one.reason == reason)
 }
 
 /// Since when the partition can be used, where it can.
 pub(super) fn ready_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
-    let mut conditions = status.conditions.iter();
-    let ready = conditions.find(|one| one.type_ == READY && one.status == "True")?;
-    Some(ready.last_transition_time.0)
+    time_of(status, |one| one.type_ == READY && one.status == "True")
 }
 
 /// Since when the partition cannot be used, where that was ever written.
 pub(super) fn not_ready_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
-    let mut conditions = status.conditions.iter();
-    let ready = conditions.find(|one| one.type_ == READY && one.status == "False")?;
-    Some(ready.last_transition_time.0)
+    time_of(status, |one| one.type_ == READY && one.status == "False")
+}
+
+/// When the condition came to be as it is that is so.
+fn time_of(status: &IPUPartitionStatus, is_so: impl Fn(&Condition) -> bool) -> Option<Timestamp> {
+    let found = status.conditions.iter().find(|one| is_so(one))?;
+    Some(found.last_transition_time.0)
 }
 
 /// What a controller says is wrong, in one line.
@@ -350,7 +390,8 @@ pub(super) fn usable(status: &IPUPartitionStatus) -> (&str, &str) {
 }
 
 /// Sets message and condition. The time of the condition moves only with its status, or the status
-/// of an object that rests would change for ever.
+/// of an object that rests would change for ever. Whatever the partition turns into, it is not the
+/// operation that was noted before.
 fn ready(
     mut status: IPUPartitionStatus,
     is_ready: bool,
@@ -372,7 +413,8 @@ fn ready(
         last_transition_time: kept.unwrap_or(Time(now)),
         observed_generation: None,
     };
-    status.conditions.retain(|other| other.type_ != READY);
+    let is_stale = |one: &Condition| one.type_ == READY || one.type_ == BUSY;
+    status.conditions.retain(|other| !is_stale(other));
     status.conditions.push(condition);
     status.message = Some(message);
     status

@@ -11,8 +11,7 @@ use super::line::{self, Room};
 use super::placing::{self, shortened};
 use super::surroundings::{self, Surroundings};
 use super::usage::Promise;
-use crate::api::ipupartition::{ControllerRef, IPUPartition, WaitingReason};
-use crate::vipu::closed::{Closed, Closure};
+use crate::api::ipupartition::{IPUPartition, WaitingReason};
 use crate::wasm::model::{ControllerView, Decision, PlaceAttempt, Placed};
 
 /// What stands in the place of a controller's name where the reason is the same for all.
@@ -28,18 +27,18 @@ const OVERTAKEN: &str = "others were given IPUs while it was decided; asked agai
 pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer {
     let now = Timestamp::now();
     let status = partition.status.clone().unwrap_or_default();
-    let closed = context.fleet.closed();
-    let views = context.fleet.views().await;
-    let (shut, open): (Vec<_>, Vec<_>) = views
-        .into_iter()
-        .partition(|view| closed.contains_key(&view.name));
-    let held = held(context, partition, now);
-    let room = room(context, partition, open, held, now);
+    let found = context.fleet.divided().await;
+    let held = held(context, partition);
+    let room = room(context, partition, found.open.clone(), held, now);
     let uid = partition.uid().unwrap_or_default();
-    context.turns.was_asked(&uid);
     // Whoever looks for a place has none, whatever it was promised before.
     context.namespaces.withdraw(&uid);
+    let all = found.open.iter().chain(&found.shut);
+    if let Some(why) = line::never_fits(&line::waiter(partition, now), all) {
+        return Answer::Reject(shortened(&why));
+    }
     if let Some(why) = &room.too_small {
+        context.turns.was_asked(&uid);
         return later(
             &room,
             vec![WaitingReason {
@@ -50,6 +49,7 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
     }
     let tried = placing::tried(&status);
     let Some(placed) = ask(context, partition, &room.views, &tried, held).await else {
+        context.turns.was_asked(&uid);
         return Answer::Later(vec![WaitingReason {
             controller: EVERY.to_owned(),
             reason: OVERTAKEN.to_owned(),
@@ -60,25 +60,28 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
     }
     let controllers = context.fleet.controllers();
     let answer = placing::answer(placed.decision, &controllers);
-    if !matches!(answer, Answer::Try(_)) {
-        context.namespaces.withdraw(&uid);
+    match &answer {
+        Answer::Try(controller) => {
+            let ipus = partition.spec.ipus;
+            context.turns.takes(&uid, &controller.name, ipus);
+        }
+        Answer::Wait(_) | Answer::Later(_) | Answer::Reject(_) => context.namespaces.withdraw(&uid),
     }
+    // Only now: as long as the policy thinks, the younger let it go first.
+    context.turns.was_asked(&uid);
     match answer {
         Answer::Wait(reasons) => {
             let mut reasons = line::explained(reasons, &room);
-            reasons.extend(shut.iter().map(|view| placing::shut_out(view, &closed)));
+            reasons.extend(found.shut_out());
             later(&room, reasons)
         }
         Answer::Reject(_)
-            if shut
+            if found
+                .shut
                 .iter()
                 .any(|view| view.total_ipus >= partition.spec.ipus) =>
         {
-            Answer::Wait(
-                shut.iter()
-                    .map(|view| placing::shut_out(view, &closed))
-                    .collect(),
-            )
+            Answer::Wait(found.shut_out().collect())
         }
         answer => answer,
     }
@@ -104,7 +107,7 @@ async fn ask(
             namespaces.others(namespace),
         );
         let request = placing::request(partition, known, held, Timestamp::now());
-        let placed = context.policies.place(&request, views, tried).await;
+        let placed = context.guests.place(&request, views, tried).await;
         let is_given = matches!(placed.decision, Decision::Try(_));
         if !is_given || namespaces.promise(Promise::to(partition), stamp) {
             return Some(placed);
@@ -117,19 +120,13 @@ async fn ask(
 /// that matters.
 pub(super) async fn look_around(context: &Context, partition: &IPUPartition) -> Surroundings {
     let closed = context.fleet.closed();
-    let controller = partition
-        .status
-        .as_ref()
-        .and_then(|status| status.controller.as_ref());
-    let drained = controller
-        .is_some_and(|ControllerRef { name, .. }| closed.get(name) == Some(&Closure::Draining));
+    let drained = surroundings::is_drained(partition, &closed);
     if !drained && partition.spec.options.gang_size.is_none() {
         return Surroundings::default();
     }
     let mut open = Vec::new();
     if drained {
-        open = context.fleet.views().await;
-        open.retain(|view| !closed.contains_key(&view.name));
+        open = context.fleet.divided().await.open;
     }
     let now = Timestamp::now();
     let store = context.watched.store();
@@ -145,13 +142,13 @@ pub(super) async fn look_around(context: &Context, partition: &IPUPartition) -> 
 }
 
 /// How many partitions of its owner are there or being made, where it is of use only with others.
-fn held(context: &Context, partition: &IPUPartition, now: Timestamp) -> u32 {
+fn held(context: &Context, partition: &IPUPartition) -> u32 {
     if partition.spec.options.gang_size.is_none() {
         return 0;
     }
     let objects = context.watched.store().state();
     let others = objects.iter().filter_map(|object| object.0.as_ref().ok());
-    surroundings::of(partition, others, &Closed::new(), &[], now).held
+    surroundings::held(partition, others)
 }
 
 /// The room that those who have waited longer leave to this partition.
@@ -167,7 +164,8 @@ fn room(
     let me = line::waiter(partition, now);
     let limit = SignedDuration::try_from(context.settings.overtaking_limit);
     let limit = limit.unwrap_or(SignedDuration::MAX);
-    line::room(&me, &line, held, open, limit, now)
+    let taken = context.turns.taken(&me.uid);
+    line::room(&me, &line, &taken, held, open, limit, now)
 }
 
 /// Where what is free was promised to others, an answer comes within seconds.

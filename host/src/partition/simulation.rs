@@ -13,6 +13,7 @@ mod api_server;
 mod chance;
 mod controllers;
 mod coverage;
+mod crowd;
 mod driver;
 mod evidence;
 mod executor;
@@ -26,6 +27,7 @@ mod scenario;
 mod sweeper;
 mod trace;
 mod trouble;
+mod waiting;
 mod world;
 
 use std::panic::{self, AssertUnwindSafe};

@@ -5,14 +5,15 @@
 //!
 //! Guarantees, whatever crashes, is late or is lost (`simulation.rs` tries them all):
 //! a controller is asked for an id only by the reconcile that wrote the id down; one slot never has
-//! two usable partitions; nothing is removed that a live Pod uses; the finalizer goes last.
+//! two usable partitions; nothing is removed that a live Pod uses; of an id that the operator did not
+//! give nothing is asked; the finalizer goes last.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::knowledge::{Intent, Knowledge};
-use super::{release, wanted};
+use super::{leftovers, release, wanted};
 use crate::api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
 use crate::names;
 
@@ -96,6 +97,9 @@ pub fn next(
         .iter()
         .flatten()
         .any(|name| name == names::PARTITION_FINALIZER);
+    if is_ours && let Some(status) = leftovers::disowned(partition, &settings.installation, now) {
+        return Step::Write(Box::new(status));
+    }
     match (metadata.deletion_timestamp.is_some(), is_ours) {
         (false, false) => Step::AddFinalizer,
         (false, true) => wanted::next(partition, knowledge, settings, now),

@@ -42,19 +42,24 @@ pub fn of<'a>(
     open: &[ControllerView],
     now: Timestamp,
 ) -> Surroundings {
-    let has_place = |one: &&IPUPartition| one.status.as_ref().is_some_and(is_placed);
-    let siblings = others
-        .clone()
-        .filter(|one| one.spec.owner.uid == me.spec.owner.uid && one.spec.slot != me.spec.slot);
-    let lacking = siblings.clone().filter(|one| !has_place(one));
+    let lacking = siblings(me, others.clone()).filter(|one| !has_place(one));
     let since = |one: &IPUPartition| one.status.as_ref().and_then(record::not_ready_since);
-    let lacking_since = lacking.filter_map(since).max();
-    let held = siblings.filter(has_place).count() + usize::from(has_place(&me));
     Surroundings {
-        lacking_since,
-        held: u32::try_from(held).unwrap_or(u32::MAX),
+        lacking_since: lacking.filter_map(since).max(),
+        held: held(me, others.clone()),
         leave: leave(me, others, closed, open, now),
     }
+}
+
+/// How many partitions the owner of `me` has, or is getting; `me` counts.
+pub fn held<'a>(me: &IPUPartition, others: impl Iterator<Item = &'a IPUPartition>) -> u32 {
+    let placed = siblings(me, others).filter(|one| has_place(one)).count();
+    u32::try_from(placed + usize::from(has_place(me))).unwrap_or(u32::MAX)
+}
+
+/// Whether the controller that has this partition is being drained.
+pub fn is_drained(one: &IPUPartition, closed: &Closed) -> bool {
+    controller(one).is_some_and(|name| closed.get(name) == Some(&Closure::Draining))
 }
 
 /// Where a partition is just being asked for, and how many IPUs.
@@ -62,6 +67,18 @@ pub fn asked_for(partition: &IPUPartition) -> impl Iterator<Item = (&str, u32)> 
     let attempts = partition.status.iter().flat_map(|status| &status.attempts);
     let asked = attempts.filter(|attempt| attempt.outcome == AttemptOutcome::Unknown);
     asked.map(|attempt| (attempt.controller.name.as_str(), partition.spec.ipus))
+}
+
+/// The other partitions of the owner of `me`.
+fn siblings<'a>(
+    me: &IPUPartition,
+    others: impl Iterator<Item = &'a IPUPartition>,
+) -> impl Iterator<Item = &'a IPUPartition> {
+    others.filter(|one| one.spec.owner.uid == me.spec.owner.uid && one.spec.slot != me.spec.slot)
+}
+
+fn has_place(one: &IPUPartition) -> bool {
+    one.status.as_ref().is_some_and(is_placed)
 }
 
 /// Whether this partition is there or being made.
@@ -78,8 +95,7 @@ fn leave<'a>(
     open: &[ControllerView],
     now: Timestamp,
 ) -> Leave {
-    let Some(name) = controller(me).filter(|name| closed.get(*name) == Some(&Closure::Draining))
-    else {
+    let Some(name) = controller(me).filter(|_| is_drained(me, closed)) else {
         return Leave::No;
     };
     if me.spec.options.stays {
@@ -138,15 +154,12 @@ fn all_have_room(
     name: &str,
     open: &[ControllerView],
 ) -> bool {
-    let siblings = others.iter().filter(|other| {
-        other.spec.owner.uid == one.spec.owner.uid
-            && other.spec.slot != one.spec.slot
-            && controller(other) == Some(name)
-    });
+    let siblings = siblings(one, others.iter().copied());
+    let siblings = siblings.filter(|other| controller(other) == Some(name));
     let mut open = open.to_vec();
-    std::iter::once(&one)
+    std::iter::once(one)
         .chain(siblings)
-        .all(|one| line::take(&mut open, one.spec.ipus, &one.spec.options.node_selector))
+        .all(|one| line::take(&mut open, one.spec.ipus, &one.spec.options.node_selector).is_some())
 }
 
 fn controller(one: &IPUPartition) -> Option<&str> {

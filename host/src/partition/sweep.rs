@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use futures::{Stream, StreamExt};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Preconditions};
@@ -14,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::context::Context;
 use super::execute::{self, ExecuteError};
 use super::orphans::{self, Place};
-use super::reconcile::chain;
+use super::reconcile::{Guarded, chain};
 use crate::api::ipujob::IPUJob;
 use crate::api::ipupartition::{ControllerRef, IPUPartition};
 use crate::object_names;
@@ -81,11 +82,24 @@ pub async fn run(context: Arc<Context>, times: Times, stop: CancellationToken) {
         } else {
             times.grace
         };
+        let seen = context.watched.objects();
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = stop.cancelled() => return,
+            () = spare(seen, &mut suspects) => {}
         }
     }
+}
+
+/// Takes from the suspects what is seen to have an owner, as long as anything is seen.
+async fn spare(seen: impl Stream<Item = Arc<Guarded>>, suspects: &mut BTreeMap<Place, Timestamp>) {
+    seen.for_each(|object| {
+        if let Ok(partition) = &object.0 {
+            orphans::spare(suspects, partition);
+        }
+        std::future::ready(())
+    })
+    .await;
 }
 
 /// One sweep. `suspects` is what the last one found, and the answer is what this one did.

@@ -13,13 +13,8 @@ use super::reconcile::Guarded;
 /// How old the line may be: to read it for each of thousands that wait would take too long.
 const AGE: Duration = Duration::from_millis(250);
 
-/// How long the younger let an elder go first after room was made. One that was not asked by then is
-/// held up by something else, and must not hold up others.
-const PRECEDENCE: Duration = Duration::from_secs(15);
-
-/// How long after it was asked last somebody counts as waiting for room, and for nothing else. It is
-/// asked every ten seconds or so.
-const ASKS: Duration = Duration::from_mins(1);
+/// How long after it was told somebody may still be about to ask for what it was told to take.
+const TAKING: Duration = Duration::from_secs(15);
 
 /// The line of those who wait.
 #[derive(Debug)]
@@ -33,6 +28,8 @@ struct State {
     /// When each was asked last where it fits, by the UID of its IPUPartition.
     asked: HashMap<String, Instant>,
     line: Option<(Instant, Arc<[Waiter]>)>,
+    /// What each was told to take and is not made yet, and when it was told, by its UID.
+    taking: HashMap<String, (Instant, String, u32)>,
 }
 
 impl Turns {
@@ -43,6 +40,7 @@ impl Turns {
                 room_made: Instant::now(),
                 asked: HashMap::new(),
                 line: None,
+                taking: HashMap::new(),
             }),
         }
     }
@@ -69,9 +67,34 @@ impl Turns {
         }
     }
 
+    /// The one of this UID was told to take so many IPUs of this controller: nobody else finds them
+    /// until they were asked for there.
+    pub(super) fn takes(&self, uid: &str, controller: &str, ipus: u32) {
+        let told = (Instant::now(), controller.to_owned(), ipus);
+        self.state().taking.insert(uid.to_owned(), told);
+    }
+
+    /// What the one of this UID was told to take was asked for: the controller tells what is left.
+    pub(super) fn has_asked(&self, uid: &str) {
+        self.state().taking.remove(uid);
+    }
+
+    /// What all but the one of this UID were told to take, and have not asked for yet.
+    pub(super) fn taken(&self, uid: &str) -> Vec<(String, u32)> {
+        let mut state = self.state();
+        // Whoever could not write it down begins anew, and may be told something else.
+        state.taking.retain(|_, (told, ..)| told.elapsed() < TAKING);
+        let others = state.taking.iter().filter(|(other, _)| *other != uid);
+        others
+            .map(|(_, (_, name, ipus))| (name.clone(), *ipus))
+            .collect()
+    }
+
     /// The one of this UID is gone.
     pub(super) fn forget(&self, uid: &str) {
-        self.state().asked.remove(uid);
+        let mut state = self.state();
+        state.asked.remove(uid);
+        state.taking.remove(uid);
     }
 
     /// Those who wait, in order.
@@ -88,9 +111,10 @@ impl Turns {
             .filter_map(|object| object.0.as_ref().ok().filter(|one| line::waits(one)))
             .map(|one| line::waiter(one, now))
             .collect();
+        let room_made = state.room_made.elapsed();
         for waiter in &mut line {
-            waiter.is_next = state.is_next(&waiter.uid);
-            waiter.is_held_up = !waiter.is_next && !state.asks(&waiter.uid);
+            let asked = state.asked.get(&waiter.uid).map(Instant::elapsed);
+            waiter.stand(asked, room_made);
         }
         line::in_order(&mut line);
         let line: Arc<[Waiter]> = line.into();
@@ -101,19 +125,6 @@ impl Turns {
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change of it is whole before the next one begins.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn asks(&self, uid: &str) -> bool {
-        let asked = self.asked.get(uid);
-        asked.is_some_and(|asked| asked.elapsed() < ASKS)
-    }
-
-    fn is_next(&self, uid: &str) -> bool {
-        let asked = self.asked.get(uid);
-        let was_asked = asked.is_some_and(|asked| *asked > self.room_made);
-        !was_asked && self.room_made.elapsed() < PRECEDENCE
     }
 }
 

@@ -1,5 +1,7 @@
 //! Pure: the life of a partition that is wanted: placed, formed, used, reset.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::knowledge::{Answer, Intent, Knowledge, Seen, SeenState, Truth};
@@ -11,6 +13,10 @@ use crate::api::ipupartition::{
     Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
 };
 use crate::names;
+
+/// How long a controller may be at work on a partition that was active once. A reset takes minutes at
+/// most, and the call for one is given up after five: what takes twice that does not end any more.
+const BUSY_LIMIT: Duration = Duration::from_mins(10);
 
 /// The next step for a partition that is wanted.
 pub(super) fn next(
@@ -161,8 +167,16 @@ fn serve(
             let current = record::as_seen(status, seen, now);
             look_around(partition, &current, knowledge, settings, now)
         }
+        SeenState::Busy if is_busy_for_long(status, now) => {
+            let (id, on) = record::usable(status);
+            let message = format!(
+                "partition {id} cannot be used: {on} has been at work on it for {} min without end",
+                BUSY_LIMIT.as_secs() / 60
+            );
+            write(record::failed(status, "InError", message, now))
+        }
         // Users' programs reset their own partitions: not active is no failure by itself.
-        SeenState::Busy => Step::Rest(Pace::Soon),
+        SeenState::Busy => write_or_rest(partition, record::busy(status, now), Pace::Soon),
         SeenState::Failed | SeenState::Removing => {
             let disturbed = record::as_seen(status, seen, now);
             if is_disturbed_for_long(status, settings, now) {
@@ -291,7 +305,14 @@ fn follow_reset(
     }
     match seen.state {
         SeenState::Active => write(record::as_seen(status, seen, now)),
-        SeenState::Busy => Step::Rest(Pace::Soon),
+        SeenState::Busy if is_busy_for_long(status, now) => {
+            let message = format!(
+                "the reset of partition {id} did not end within {} min; replacing it",
+                BUSY_LIMIT.as_secs() / 60
+            );
+            write(record::replaced(status, message, now))
+        }
+        SeenState::Busy => write_or_rest(partition, record::busy(status, now), Pace::Soon),
         SeenState::Failed | SeenState::Removing => {
             let message = format!("partition {id} is in error after a reset; replacing it");
             write(record::replaced(status, message, now))
@@ -402,7 +423,11 @@ fn is_disturbed_for_long(status: &IPUPartitionStatus, settings: &Settings, now: 
     since.is_some_and(|since| has_passed(since, settings.grace, now))
 }
 
-fn has_passed(since: Timestamp, limit: std::time::Duration, now: Timestamp) -> bool {
+fn is_busy_for_long(status: &IPUPartitionStatus, now: Timestamp) -> bool {
+    record::busy_since(status).is_some_and(|since| has_passed(since, BUSY_LIMIT, now))
+}
+
+fn has_passed(since: Timestamp, limit: Duration, now: Timestamp) -> bool {
     let limit = SignedDuration::try_from(limit).unwrap_or(SignedDuration::MAX);
     now.duration_since(since) >= limit
 }

@@ -103,7 +103,7 @@ fn free(controller: &ControllerView) -> u64 {
     if controller.unreachable.is_some() {
         return 0;
     }
-    u64::from(controller.total_ipus.saturating_sub(controller.used_ipus))
+    u64::from(controller.free_ipus())
 }
 
 /// IPUs that this object holds on any controller, as far as is known.

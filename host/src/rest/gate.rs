@@ -12,6 +12,7 @@ use k8s_openapi::api::authorization::v1::{
 use kube::Client;
 use kube::api::{Api, PostParams};
 use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
 
 use super::bearer;
 use super::limits::UserRate;
@@ -26,6 +27,13 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 
 /// Most tokens that are remembered.
 const REMEMBERED_MAX: usize = 256;
+
+/// Tokens that the API server is asked about at the same time. So many made-up ones cannot take all
+/// places of the port, nor more than a small part of what the API server does.
+const REVIEWS: usize = 16;
+
+/// How long somebody waits for a place among those.
+const TURN: Duration = Duration::from_secs(1);
 
 /// What may be done to IPUPartitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +65,7 @@ pub struct Gate {
     client: Client,
     audience: String,
     remembered: Mutex<Remembered>,
+    reviews: Semaphore,
     rate: UserRate,
 }
 
@@ -70,6 +79,7 @@ impl Gate {
             client,
             audience: audience.to_owned(),
             remembered: Mutex::default(),
+            reviews: Semaphore::new(REVIEWS),
             rate: UserRate::default(),
         }
     }
@@ -94,6 +104,13 @@ impl Gate {
     /// Whose token it is.
     async fn user(&self, token: &str) -> Result<UserInfo, Problem> {
         let key: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+        if let Some(user) = recall(&self.remembered(), &key, Instant::now()) {
+            return Ok(user);
+        }
+        let Ok(_place) = tokio::time::timeout(TURN, self.reviews.acquire()).await else {
+            return Err(busy());
+        };
+        // Somebody else may have come with it meanwhile.
         if let Some(user) = recall(&self.remembered(), &key, Instant::now()) {
             return Ok(user);
         }
@@ -193,6 +210,11 @@ fn asked_in_vain(action: &str, error: &kube::Error) -> Problem {
         faults: Vec::new(),
         ..Problem::new(Kind::Unavailable, problem.detail).with_header("retry-after", "1")
     }
+}
+
+fn busy() -> Problem {
+    let detail = format!("{REVIEWS} tokens are being checked already; try again");
+    Problem::new(Kind::Unavailable, detail).with_header("retry-after", "1")
 }
 
 fn forbidden(user: &str, verb: Verb) -> Problem {

@@ -1,5 +1,6 @@
 //! How much the REST takes on: the size and pace of requests, and how many are answered at once.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::error_handling::HandleErrorLayer;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Method, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::{BoxError, Router};
@@ -21,8 +22,9 @@ use super::problem::{Kind, Problem};
 /// Largest question that is read, in bytes. One has some twenty.
 pub(super) const QUESTION_MAX: usize = 4 << 10;
 
-/// Largest IPUPartition that is read, in bytes. One has some three hundred.
-pub(super) const CREATE_MAX: usize = 64 << 10;
+/// Largest IPUPartition that is read, in bytes. One has some three hundred. It is read before it is
+/// known who sends it, on as many connections as there may be.
+pub(super) const CREATE_MAX: usize = 16 << 10;
 
 /// Longest time that a client may take to send its body.
 const BODY: Duration = Duration::from_secs(10);
@@ -42,11 +44,19 @@ const USER_RATE: (NonZeroU32, NonZeroU32) = (not_zero(50), not_zero(100));
 /// Users whose pace is kept in mind before those that have rested are forgotten.
 const USERS_MAX: usize = 1_024;
 
-/// Puts pace, concurrency and deadline around every route of `router`.
-pub(super) fn bounded<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
+/// The largest body of a POST to each path that takes one, in bytes.
+pub(super) type BodyMax = BTreeMap<&'static str, usize>;
+
+/// Puts pace, concurrency and deadline around every route of `router`. A body is read before its
+/// request counts as one that is being answered: slow clients keep nobody else from an answer.
+pub(super) fn bounded<S: Clone + Send + Sync + 'static>(
+    router: Router<S>,
+    bodies: BodyMax,
+) -> Router<S> {
     let pace: Arc<DefaultDirectRateLimiter> = Arc::new(RateLimiter::direct(quota(PORT_RATE)));
     let limits = ServiceBuilder::new()
         .layer(middleware::from_fn_with_state(pace, keep_pace))
+        .layer(middleware::from_fn_with_state(Arc::new(bodies), gather))
         .layer(HandleErrorLayer::new(turned_away))
         .load_shed()
         .layer(tower::limit::GlobalConcurrencyLimitLayer::new(CONCURRENCY))
@@ -104,6 +114,19 @@ pub(super) async fn read(headers: &HeaderMap, body: Body, max: usize) -> Result<
             Problem::of_field(Kind::Malformed, "body", "broken off", &rule)
         }
     })
+}
+
+/// Reads the body where the path takes one.
+async fn gather(State(bodies): State<Arc<BodyMax>>, request: Request, next: Next) -> Response {
+    let max = bodies.get(request.uri().path()).copied();
+    let Some(max) = max.filter(|_| request.method() == Method::POST) else {
+        return next.run(request).await;
+    };
+    let (parts, body) = request.into_parts();
+    match read(&parts.headers, body, max).await {
+        Ok(body) => next.run(Request::from_parts(parts, body.into())).await,
+        Err(problem) => problem.into_response(),
+    }
 }
 
 async fn keep_pace(

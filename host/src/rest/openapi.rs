@@ -6,7 +6,7 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::operation::{Description, Parameter, schema_of};
+use super::operation::{Body, Description, Parameter, schema_of};
 use super::problem::{Kind, PlainError, ProblemDocument};
 
 /// Name of the way to show who one is.
@@ -90,7 +90,7 @@ fn describe(operation: &Description, manner: Manner, generator: &mut SchemaGener
         let parameters = operation.parameters.iter();
         described["parameters"] = parameters.map(|one| parameter(one, generator)).collect();
     }
-    if let Some(schema) = operation.body {
+    if let Some(Body { schema, .. }) = operation.body {
         described["requestBody"] = json!({
             "required": true,
             "content": { "application/json": { "schema": schema(generator) } },

@@ -4,6 +4,7 @@ use axum::Router;
 use axum::routing::MethodRouter;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
+use super::limits::BodyMax;
 use super::problem::Kind;
 
 /// What a program needs to know to ask.
@@ -22,7 +23,7 @@ pub(super) struct Description {
     /// What may stand in the path and after `?`.
     pub parameters: Vec<Parameter>,
     /// The body that is sent.
-    pub body: Option<SchemaOf>,
+    pub body: Option<Body>,
     /// The good answer.
     pub answer: Answer,
     /// An answer that is neither that nor a problem.
@@ -37,6 +38,15 @@ pub(super) struct Description {
 
 /// Writes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// A body that is sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Body {
+    /// What it may be.
+    pub schema: SchemaOf,
+    /// How long it may be, in bytes.
+    pub max: usize,
+}
 
 /// Something in the path or after `?`.
 #[derive(Clone, Copy, Debug)]
@@ -132,9 +142,12 @@ impl<S: Clone + Send + Sync + 'static> Operation<S> {
 /// The routes of these operations; `bound` puts limits around those that are bounded.
 pub(super) fn routes<S: Clone + Send + Sync + 'static>(
     operations: Vec<Operation<S>>,
-    bound: impl FnOnce(Router<S>) -> Router<S>,
+    bound: impl FnOnce(Router<S>, BodyMax) -> Router<S>,
 ) -> Router<S> {
     let (mut bounded, mut others) = (Router::new(), Router::new());
+    let described = operations.iter().map(|one| &one.description);
+    let bodies = described.filter_map(|what| Some((what.path, what.body?.max)));
+    let bodies = bodies.collect();
     for Operation { description, route } in operations {
         if description.is_bounded {
             bounded = bounded.route(description.path, route);
@@ -142,7 +155,7 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>(
             others = others.route(description.path, route);
         }
     }
-    bound(bounded).merge(others)
+    bound(bounded, bodies).merge(others)
 }
 
 /// The schema of `T`.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::Body;
+use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRef, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
@@ -16,7 +16,7 @@ use kube::{Client, ResourceExt};
 use serde_json::Value;
 
 use super::gate::{Gate, Verb};
-use super::operation::{Operation, Parameter, schema_of};
+use super::operation::{self, Operation, Parameter, schema_of};
 use super::page::{self, List, Question};
 use super::problem::{Kind, Problem};
 use super::reads::Sources;
@@ -84,7 +84,10 @@ pub(super) fn operations() -> Vec<Operation<Door>> {
             what.method = "post";
             what.details = "Asks for a partition by making an IPUPartition. What becomes of it is \
                 in its status: it may wait for room there.";
-            what.body = Some(schema_of::<Wanted>);
+            what.body = Some(operation::Body {
+                schema: schema_of::<Wanted>,
+                max: limits::CREATE_MAX,
+            });
             what.answer.status = 201;
             what.problems
                 .extend([Kind::Malformed, Kind::Slow, Kind::Conflict]);
@@ -154,11 +157,10 @@ async fn read(
 async fn create(
     State(door): State<Door>,
     headers: HeaderMap,
-    body: Body,
+    body: Bytes,
 ) -> Result<Response, Problem> {
     let user = door.gate.admit(&headers, Verb::Create, None).await?;
     is_json(&headers)?;
-    let body = limits::read(&headers, body, limits::CREATE_MAX).await?;
     let wanted = wanted::object(wanted::read(&body)?);
     let name = wanted.name_any();
     let made = door.create(wanted).await?;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::{FromRef, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use kube::runtime::reflector::Store;
@@ -15,13 +15,13 @@ use serde_json::{Map, Value};
 use super::answers::{self, Health, Stats};
 use super::controllers::{self, Controller};
 use super::openapi::{Manner, document};
-use super::operation::{Answer, Operation, schema_of};
+use super::operation::{self, Answer, Operation, schema_of};
 use super::problem::{Kind, Problem};
 use super::question::{self, Question};
 use super::{limits, what_if};
 use crate::namespaces::Namespaces;
-use crate::partition::{self, Guarded, fleet::Fleet, placing};
-use crate::wasm::Policies;
+use crate::partition::{self, Guarded, fleet::Fleet};
+use crate::policy::guests::Guests;
 use crate::wasm::facts::PlaceFacts;
 
 /// What the answers are made from.
@@ -32,7 +32,7 @@ pub struct Sources {
     /// The V-IPU controllers, asked for each answer.
     pub fleet: Arc<Fleet>,
     /// The placement policy.
-    pub policies: Policies,
+    pub guests: Guests,
     /// What is known of every namespace.
     pub namespaces: Namespaces,
 }
@@ -85,7 +85,10 @@ where
                 placement policy that is in use. `numOfPartitions` is an upper bound and \
                 `largestSize` an estimate: the controllers do not tell which IPUs can stand \
                 together. The body may come with any content type.";
-            what.body = Some(schema_of::<Question>);
+            what.body = Some(operation::Body {
+                schema: schema_of::<Question>,
+                max: limits::QUESTION_MAX,
+            });
             what.problems
                 .extend([Kind::Malformed, Kind::Slow, Kind::TooLarge]);
         }),
@@ -148,10 +151,8 @@ async fn stats(State(sources): State<Sources>) -> Json<AllStats> {
 
 async fn query(
     State(sources): State<Sources>,
-    headers: HeaderMap,
-    body: Body,
+    body: Bytes,
 ) -> Result<Json<what_if::Answer>, Problem> {
-    let body = limits::read(&headers, body, limits::QUESTION_MAX).await?;
     let question =
         question::read(&body).map_err(|fault| Problem::of_request(Kind::Malformed, vec![fault]))?;
     let facts = PlaceFacts {
@@ -159,16 +160,9 @@ async fn query(
         others: sources.namespaces.others(&question.namespace),
         ..PlaceFacts::default()
     };
-    let closed = sources.fleet.closed();
-    let (shut, open): (Vec<_>, Vec<_>) = sources
-        .fleet
-        .views()
-        .await
-        .into_iter()
-        .partition(|view| closed.contains_key(&view.name));
-    let mut answer = what_if::answer(&sources.policies, &question, facts, &open).await;
-    let shut = shut.iter().map(|view| placing::shut_out(view, &closed));
-    answer.placement.passed_over.extend(shut);
+    let found = sources.fleet.divided().await;
+    let mut answer = what_if::answer(&sources.guests, &question, facts, &found.open).await;
+    answer.placement.passed_over.extend(found.shut_out());
     Ok(Json(answer))
 }
 

@@ -4,6 +4,7 @@ mod document;
 mod door;
 mod fixture;
 mod fuzz;
+mod slow;
 
 use axum::body::Body;
 use kube::runtime::watcher::Event;

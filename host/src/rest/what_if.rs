@@ -9,7 +9,7 @@ use super::answers::{self, Room};
 use super::question::Question;
 use crate::api::ipupartition::WaitingReason;
 use crate::partition::placing::shortened;
-use crate::wasm::Policies;
+use crate::policy::guests::Guests;
 use crate::wasm::facts::PlaceFacts;
 use crate::wasm::model::{ControllerView, Decision, PassedOver, PlaceRequest};
 
@@ -66,13 +66,13 @@ pub enum Outcome {
 /// twice where controllers before the chosen one were passed over, and one by one for those only
 /// where the second answer does not say why.
 pub async fn answer(
-    policies: &Policies,
+    guests: &Guests,
     question: &Question,
     facts: PlaceFacts,
     controllers: &[ControllerView],
 ) -> Answer {
     let request = request(question, facts);
-    let placed = policies.place(&request, controllers, &[]).await;
+    let placed = guests.place(&request, controllers, &[]).await;
     let reachable = controllers.iter().filter(|one| one.unreachable.is_none());
     let mut placement = Placement {
         decision: Outcome::Wait,
@@ -87,7 +87,7 @@ pub async fn answer(
             let before = controllers.iter().take_while(|one| one.name != chosen);
             let before: Vec<_> = before.take(EXPLAINED_MAX).cloned().collect();
             placement.decision = Outcome::Try;
-            placement.passed_over = explain(policies, &request, &before, &chosen).await;
+            placement.passed_over = explain(guests, &request, &before, &chosen).await;
             placement.controller = Some(chosen);
         }
         Decision::Wait(passed) => {
@@ -106,7 +106,7 @@ pub async fn answer(
 
 /// Why each of the controllers before the chosen one was passed over.
 async fn explain(
-    policies: &Policies,
+    guests: &Guests,
     request: &PlaceRequest,
     before: &[ControllerView],
     chosen: &str,
@@ -114,14 +114,14 @@ async fn explain(
     if before.is_empty() {
         return Vec::new();
     }
-    if let Decision::Wait(passed) = policies.place(request, before, &[]).await.decision {
+    if let Decision::Wait(passed) = guests.place(request, before, &[]).await.decision {
         return passed.into_iter().take(EXPLAINED_MAX).map(told).collect();
     }
     let mut reasons = Vec::new();
     let one_by_one = async {
         for controller in before {
             let alone = std::slice::from_ref(controller);
-            let decision = policies.place(request, alone, &[]).await.decision;
+            let decision = guests.place(request, alone, &[]).await.decision;
             reasons.push(WaitingReason {
                 controller: controller.name.clone(),
                 reason: reason_alone(decision, chosen),

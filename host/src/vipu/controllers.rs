@@ -131,7 +131,8 @@ fn controller(entry: &str) -> Result<ControllerRef, String> {
     })
 }
 
-fn name(host: &str, port: u16) -> String {
+/// The name of the controller at this host and port.
+pub(super) fn name(host: &str, port: u16) -> String {
     if host.contains(':') {
         format!("[{host}]:{port}")
     } else {

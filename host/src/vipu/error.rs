@@ -24,6 +24,18 @@ pub enum VipuError {
         #[source]
         source: tonic::transport::Error,
     },
+    /// A status names a controller that is not in the admin's list, with another address than its name
+    /// has. Nothing was sent: what was written by hand must not lead the credentials elsewhere.
+    #[error(
+        "failed to trust V-IPU controller {controller:?}, which is not listed, with the address \
+         {address:?}"
+    )]
+    Misnamed {
+        /// The name of the controller in the status.
+        controller: String,
+        /// Host and port of the controller in the status.
+        address: String,
+    },
     /// The admin's certificates or credentials cannot be used. Nothing was sent; mend the file or the
     /// option that the source names.
     #[error("failed to speak to V-IPU controller {controller} as the admin wants it")]
@@ -150,6 +162,10 @@ impl VipuError {
             VipuError::Address { source, .. } => {
                 format!("its address is not valid: {}", root(source))
             }
+            VipuError::Misnamed { address, .. } => format!(
+                "the status gives it the address {address:?}, which is not its name, and it is not in \
+                 the admin's list; list it, or correct host and port in the status"
+            ),
             VipuError::Access { source, .. } => format!(
                 "the admin has to mend how it is spoken to: {}",
                 chain(&**source)

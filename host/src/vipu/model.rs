@@ -133,10 +133,13 @@ impl Inventory {
     /// The largest partition that may fit now: the free IPUs, down to a power of two. An estimate
     /// and an upper bound, since the controller does not tell which IPUs can form a partition.
     pub fn largest_free(&self) -> u32 {
-        self.free()
-            .checked_ilog2()
-            .map_or(0, |exponent| 1 << exponent)
+        largest_partition(self.free())
     }
+}
+
+/// The largest partition that so many free IPUs may hold: down to a power of two.
+pub fn largest_partition(free: u32) -> u32 {
+    free.checked_ilog2().map_or(0, |exponent| 1 << exponent)
 }
 
 /// How the process of one GCD attaches to its IPUs.

@@ -84,7 +84,7 @@ impl Registry {
     }
 
     /// The client of a controller, listed or not: what was made on one that has left the list is
-    /// still removed from it. Must be called within a tokio runtime.
+    /// still removed from it, at the address that its name has. Must be called within a tokio runtime.
     pub fn client(&self, controller: &ControllerRef) -> Result<VipuClient, VipuError> {
         // What somebody wrote into a status by hand leads no call elsewhere.
         let known = self.known();
@@ -92,6 +92,14 @@ impl Registry {
             .entries
             .iter()
             .find(|entry| entry.name == controller.name);
+        let address = controllers::name(&controller.host, controller.port);
+        if listed.is_none() && controller.name != address {
+            let controller = controller.name.clone();
+            return Err(VipuError::Misnamed {
+                controller,
+                address,
+            });
+        }
         let controller = listed.unwrap_or(controller);
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(&controller.name) {

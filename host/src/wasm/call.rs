@@ -18,6 +18,9 @@ pub enum GuestError {
     /// No module is loaded in this slot.
     #[error("no {0} policy is loaded")]
     Missing(Slot),
+    /// The guest is to be asked, and is not ready.
+    #[error("the policy is not ready: {0}")]
+    NotReady(String),
     /// All turns were taken for too long.
     #[error("the {slot} policy is busy: no turn came up within {waited:?}")]
     Busy {
@@ -58,6 +61,28 @@ pub enum GuestError {
     /// The host could not make the call, or not read its answer.
     #[error("failed to call the policy")]
     Call(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl GuestError {
+    /// Whether this is the guest's own word on the request.
+    pub fn is_answer(&self) -> bool {
+        matches!(self, Self::Refused(_))
+    }
+
+    /// Whether the guest is to blame.
+    pub fn is_failure(&self) -> bool {
+        match self {
+            Self::Deadline(_)
+            | Self::Memory(_)
+            | Self::Trap(_)
+            | Self::NotThere(_)
+            | Self::OutputTooLarge { .. }
+            | Self::Settings(_)
+            | Self::BadAnswer(_)
+            | Self::Call(_) => true,
+            Self::Missing(_) | Self::NotReady(_) | Self::Busy { .. } | Self::Refused(_) => false,
+        }
+    }
 }
 
 /// A module that was checked against its world and can be called.

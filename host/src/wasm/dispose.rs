@@ -3,7 +3,7 @@
 use super::model::{ControllerView, Decision, PlaceAttempt, PlaceRequest};
 
 /// The decision, if it is one that can be carried out; otherwise why not.
-pub(super) fn checked(
+pub fn checked(
     decision: Decision,
     request: &PlaceRequest,
     controllers: &[ControllerView],

@@ -77,6 +77,14 @@ impl GuestEngine {
         })
     }
 
+    /// The same engine for calls with other limits, none of which may be wider.
+    pub(super) fn within(&self, limits: Limits) -> Self {
+        Self {
+            limits,
+            ..self.clone()
+        }
+    }
+
     /// How many modules were found compiled in the cache so far.
     pub(super) fn cache_hits(&self) -> usize {
         self.cache.as_ref().map_or(0, Cache::cache_hits)

@@ -11,15 +11,14 @@ use tokio::task::spawn_blocking;
 
 use super::call::{Call, GuestError};
 use super::compile::Compiler;
-use super::dispose;
 use super::engine::{EngineError, GuestEngine};
 use super::facts::Admission;
+use super::guest::{Guest, Kind, Terms};
 use super::limits::Limits;
 use super::load::{self, LoadError, Module};
 use super::model::{
-    ControllerView, Defaulted, PlaceAttempt, PlaceRequest, Placed, Served, Slot, Verdict,
+    ControllerView, Decision, Defaulted, PlaceAttempt, PlaceRequest, Served, Slot, Verdict,
 };
-use super::native;
 use super::slot_state::{ModuleInfo, Problem, SlotState};
 
 /// Where policies come from and what they are told.
@@ -110,81 +109,65 @@ impl Policies {
         })
     }
 
-    /// Asks the defaulting policy for the object as it should be.
+    /// Makes a guest of a module, with its own settings and limits. Takes seconds; whatever is in use
+    /// goes on.
+    pub async fn prepare(
+        &self,
+        slot: Slot,
+        bytes: Vec<u8>,
+        terms: Terms,
+    ) -> Result<Guest, LoadError> {
+        let inner = Arc::clone(&self.inner);
+        let prepared = spawn_blocking(move || inner.prepare(slot, &bytes, &terms));
+        let module = prepared.await.map_err(LoadError::Panicked)??;
+        Ok(Guest(Kind::Module(Arc::new(module))))
+    }
+
+    /// Asks a defaulting guest for the object as it should be.
     pub async fn default_object(
         &self,
+        guest: &Guest,
         admission: &Admission,
         object: &Value,
         old: Option<&Value>,
     ) -> Result<Served<Defaulted>, GuestError> {
         let admission = admission.clone();
         let (object, old) = (object.to_string(), old.map(ToString::to_string));
-        self.call(Slot::Defaulting, move |call| {
+        self.call(guest, Slot::Defaulting, move |call| {
             call.default_object(&admission, object, old)
         })
         .await
     }
 
-    /// Asks the validation policy for every rule that the object breaks.
+    /// Asks a validation guest for every rule that the object breaks.
     pub async fn validate(
         &self,
+        guest: &Guest,
         admission: &Admission,
         object: &Value,
         old: Option<&Value>,
     ) -> Result<Served<Verdict>, GuestError> {
         let admission = admission.clone();
         let (object, old) = (object.to_string(), old.map(ToString::to_string));
-        self.call(Slot::Validation, move |call| {
+        self.call(guest, Slot::Validation, move |call| {
             call.validate(&admission, object, old)
         })
         .await
     }
 
-    /// Decides what to do next for a wanted partition. There always is a decision: where the policy
-    /// gives none that can be carried out, the built-in serial walk decides.
+    /// Asks a placement guest what to do next for a wanted partition.
     pub async fn place(
         &self,
+        guest: &Guest,
         request: &PlaceRequest,
         controllers: &[ControllerView],
         attempts: &[PlaceAttempt],
-    ) -> Placed {
+    ) -> Result<Served<Decision>, GuestError> {
         let asked = (request.clone(), controllers.to_vec(), attempts.to_vec());
-        let answer = self
-            .call(Slot::Placement, move |call| {
-                call.place(&asked.0, &asked.1, &asked.2)
-            })
-            .await;
-        let (digest, checked) = match answer {
-            Ok(served) => (
-                Some(served.digest),
-                dispose::checked(served.answer, request, controllers, attempts),
-            ),
-            Err(error) => (
-                self.current(Slot::Placement)
-                    .map(|module| module.digest.clone()),
-                Err(with_causes(&error)),
-            ),
-        };
-        match checked {
-            Ok(decision) => Placed {
-                decision,
-                digest,
-                overruled: None,
-            },
-            Err(reason) => {
-                tracing::warn!(
-                    policy = %Slot::Placement,
-                    owner = request.owner,
-                    namespace = request.namespace,
-                    "the built-in serial walk decides instead of the policy: {reason}"
-                );
-                Placed {
-                    decision: native::serial_walk(request, controllers, attempts),
-                    digest,
-                    overruled: Some(reason),
-                }
-            }
-        }
+        self.call(guest, Slot::Placement, move |call| {
+            call.place(&asked.0, &asked.1, &asked.2)
+        })
+        .await
     }
 
     /// The modules in use.
@@ -234,6 +217,7 @@ impl Policies {
     /// call's instance is gone, which whoever asked does not wait for.
     async fn call<T: Send + 'static>(
         &self,
+        guest: &Guest,
         slot: Slot,
         ask: impl FnOnce(&mut Call<'_>) -> Result<T, GuestError> + Send + 'static,
     ) -> Result<Served<T>, GuestError> {
@@ -247,7 +231,11 @@ impl Policies {
                 slot,
                 waited: queue,
             })?;
-        let module = self.current(slot).ok_or(GuestError::Missing(slot))?;
+        let module = match &guest.0 {
+            Kind::BuiltIn => self.current(slot).ok_or(GuestError::Missing(slot))?,
+            Kind::Module(module) => module.clone(),
+            Kind::Missing(reason) => return Err(GuestError::NotReady(reason.to_string())),
+        };
         let digest = module.digest.clone();
         let (answer, answered) = oneshot::channel();
         spawn_blocking(move || {
@@ -310,6 +298,21 @@ impl Inner {
             Ok(module) => state.adopt(module),
             Err(error) => state.refuse(path, Some(digest), with_causes(&error)),
         }
+    }
+
+    fn prepare(&self, slot: Slot, bytes: &[u8], terms: &Terms) -> Result<Module, LoadError> {
+        let limit = self.options.limits.module;
+        if bytes.len() as u64 > limit {
+            return Err(LoadError::TooLarge { limit });
+        }
+        let engine = self.engine.within(terms.limits(self.options.limits));
+        let callable = load::load(&engine, &self.compiler, slot, bytes, &terms.settings)?;
+        Ok(Module {
+            callable,
+            digest: load::digest(bytes),
+            since: Timestamp::now(),
+            source: PathBuf::from(&terms.name),
+        })
     }
 
     fn load(&self, slot: Slot, source: PathBuf, bytes: &[u8]) -> Result<Module, LoadError> {

@@ -47,6 +47,9 @@ pub enum LoadError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// Loading ended in a panic.
+    #[error("failed to wait for it to load")]
+    Panicked(#[source] tokio::task::JoinError),
     /// It failed on a sample request.
     #[error("it failed when it was tried on a sample request")]
     Tried(#[source] GuestError),
@@ -61,7 +64,7 @@ pub(super) struct Module {
 }
 
 /// Digest of a module's bytes.
-pub(super) fn digest(bytes: &[u8]) -> ModuleDigest {
+pub fn digest(bytes: &[u8]) -> ModuleDigest {
     let mut text = String::from("sha256:");
     for byte in Sha256::digest(bytes) {
         write!(text, "{byte:02x}").expect("writing to a string cannot fail");

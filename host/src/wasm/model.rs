@@ -171,6 +171,13 @@ pub struct ControllerView {
     pub failures: u32,
 }
 
+impl ControllerView {
+    /// IPUs in no partition, wherever they are.
+    pub fn free_ipus(&self) -> u32 {
+        self.total_ipus.saturating_sub(self.used_ipus)
+    }
+}
+
 /// How an earlier try of the same request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -221,6 +228,8 @@ pub struct Placed {
     pub decision: Decision,
     /// The module that was asked; none where no module is loaded.
     pub digest: Option<ModuleDigest>,
+    /// Name of the IPUPolicy whose guest was asked, or `built-in`.
+    pub policy: String,
     /// Why the built-in walk decided instead of the module, for an event and the log.
     pub overruled: Option<String>,
 }

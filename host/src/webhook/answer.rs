@@ -19,8 +19,10 @@ pub struct Answer {
     pub decision: Decision,
     /// Sentences for the user.
     pub warnings: Vec<String>,
-    /// The module that was asked, for the audit log; none where none was.
-    pub digest: Option<ModuleDigest>,
+    /// Who was asked, by name and module, for the audit log.
+    pub asked: Vec<(String, ModuleDigest)>,
+    /// Who gave no answer, and was passed over because its policy says so; for the audit log.
+    pub ignored: Vec<String>,
 }
 
 /// Whether an object is admitted.
@@ -51,7 +53,8 @@ impl Answer {
         Self {
             decision,
             warnings: Vec::new(),
-            digest: None,
+            asked: Vec::new(),
+            ignored: Vec::new(),
         }
     }
 
@@ -83,8 +86,12 @@ impl Answer {
                 .collect();
             response["warnings"] = json!(warnings);
         }
-        if let Some(digest) = &self.digest {
-            response["auditAnnotations"] = json!({ "policy": digest.as_str() });
+        if !self.asked.is_empty() {
+            let asked: Vec<String> = self.asked.iter().map(told).collect();
+            response["auditAnnotations"]["policy"] = json!(asked.join(", "));
+        }
+        if !self.ignored.is_empty() {
+            response["auditAnnotations"]["policy-ignored"] = json!(self.ignored.join(", "));
         }
         json!({
             "apiVersion": request.version.api_version(),
@@ -98,6 +105,15 @@ impl Answer {
             Decision::Allowed | Decision::Patched(_) => true,
             Decision::Refused(_) | Decision::Failed(_) => false,
         }
+    }
+}
+
+/// A module by its digest, and by its policy where it is none of our own.
+fn told((name, digest): &(String, ModuleDigest)) -> String {
+    if name == crate::api::ipupolicy::BUILT_IN {
+        digest.to_string()
+    } else {
+        format!("{name}@{digest}")
     }
 }
 
@@ -170,7 +186,11 @@ mod tests {
                 violation("spec.launcher", "excludes spec.interactive"),
             ]),
             warnings: vec!["careful".to_owned()],
-            digest: Some(ModuleDigest::new("sha256:77")),
+            asked: vec![
+                ("built-in".to_owned(), ModuleDigest::new("sha256:77")),
+                ("quota".to_owned(), ModuleDigest::new("sha256:88")),
+            ],
+            ignored: vec!["broken".to_owned()],
         };
         let expected = json!({
             "apiVersion": "admission.k8s.io/v1",
@@ -203,7 +223,10 @@ mod tests {
                     },
                 },
                 "warnings": ["careful"],
-                "auditAnnotations": { "policy": "sha256:77" },
+                "auditAnnotations": {
+                    "policy": "sha256:77, quota@sha256:88",
+                    "policy-ignored": "broken",
+                },
             },
         });
         assert_eq!(answer.render(&request(|_| {})), expected);

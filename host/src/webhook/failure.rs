@@ -3,11 +3,11 @@
 use super::answer::{Answer, Decision};
 use crate::agent::explain;
 use crate::wasm::GuestError;
-use crate::wasm::model::{Slot, Violation};
+use crate::wasm::model::Violation;
 
-/// The answer to a request that a policy failed on. A refusal is the policy's word to the user; all
+/// The answer to a request that a policy, called `who`, failed on. A refusal is the policy's word to the user; all
 /// else is no fault of the object, and says so.
-pub fn answer(slot: Slot, error: &GuestError) -> Answer {
+pub fn answer(who: &str, error: &GuestError) -> Answer {
     if let GuestError::Refused(text) = error {
         return Answer {
             decision: Decision::Refused(vec![violation(text)]),
@@ -15,7 +15,7 @@ pub fn answer(slot: Slot, error: &GuestError) -> Answer {
         };
     }
     Answer::failed(format!(
-        "the {slot} policy gave no answer: {}; nothing is known to be wrong with the object itself, \
+        "{who} gave no answer that can be used: {}; nothing is known to be wrong with the object itself, \
          so try again, and if that does not help ask an admin to look at the operator's log",
         explain(error)
     ))
@@ -40,7 +40,7 @@ mod tests {
 
     use super::answer;
     use crate::wasm::GuestError;
-    use crate::wasm::model::{Slot, Violation};
+    use crate::wasm::model::Violation;
     use crate::webhook::answer::Decision;
 
     #[test]
@@ -54,7 +54,10 @@ mod tests {
             ("not on Fridays: sorry", "spec", "not on Fridays: sorry"),
             ("", "spec", ""),
         ] {
-            let refused = answer(Slot::Defaulting, &GuestError::Refused(text.to_owned()));
+            let refused = answer(
+                "the defaulting policy",
+                &GuestError::Refused(text.to_owned()),
+            );
             let violation = Violation {
                 field: field.to_owned(),
                 message: message.to_owned(),
@@ -66,7 +69,7 @@ mod tests {
     #[test]
     fn a_late_policy_is_named_and_the_object_is_not_blamed() {
         let late = GuestError::Deadline(Duration::from_secs(1));
-        let Decision::Failed(message) = answer(Slot::Validation, &late).decision else {
+        let Decision::Failed(message) = answer("the validation policy", &late).decision else {
             panic!("it must not pass");
         };
         for part in [

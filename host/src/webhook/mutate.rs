@@ -4,12 +4,11 @@
 //! The finalizer is the controller's to add, as with the original: set here, every `kubectl apply`
 //! would print the API server's warning about a finalizer without a path.
 
-use json_patch::{Patch, PatchOperation, diff};
+use json_patch::{PatchOperation, diff};
 use serde_json::Value;
 
-use super::answer::{Answer, Decision};
+use super::answer::Decision;
 use super::request::AdmissionRequest;
-use crate::wasm::model::{Defaulted, Served};
 
 /// Where the Pod template stands: what is added to it makes Pods anew.
 const TEMPLATE: &str = "/spec/workers/template";
@@ -37,27 +36,23 @@ pub enum OverreachError {
     },
 }
 
-/// The answer to a request that the defaulting policy was asked about.
-pub fn answer(request: &AdmissionRequest, served: Served<Defaulted>) -> Answer {
-    let Served { answer, digest } = served;
-    let decision = match changes(request, &answer.object) {
-        Ok(patch) if patch.0.is_empty() => Decision::Allowed,
-        Ok(patch) => Decision::Patched(patch),
-        Err(overreach) => Decision::Failed(format!(
-            "the defaulting policy {digest} is not to be trusted: {overreach}; nothing is wrong \
-             with the object itself, so ask an admin to put another policy in its place"
-        )),
-    };
-    Answer {
-        decision,
-        warnings: answer.warnings,
-        digest: Some(digest),
+/// The changes that turn the object that the user sent into the one with all defaults.
+pub fn decision(sent: &Value, defaulted: &Value) -> Decision {
+    let patch = diff(sent, defaulted);
+    if patch.0.is_empty() {
+        Decision::Allowed
+    } else {
+        Decision::Patched(patch)
     }
 }
 
-/// The changes that turn the request's object into the one with defaults.
-fn changes(request: &AdmissionRequest, defaulted: &Value) -> Result<Patch, OverreachError> {
-    let patch = diff(&request.object, defaulted);
+/// Checks what one defaulting policy made of the object that it was given (`before`).
+pub fn checked(
+    request: &AdmissionRequest,
+    before: &Value,
+    defaulted: &Value,
+) -> Result<(), OverreachError> {
+    let patch = diff(before, defaulted);
     if let Some(operation) = patch.iter().find(|operation| !is_its_own(operation)) {
         return Err(OverreachError::NotItsOwn {
             path: match operation.path().to_string() {
@@ -68,12 +63,12 @@ fn changes(request: &AdmissionRequest, defaulted: &Value) -> Result<Patch, Overr
     }
     if let Some(old) = &request.old_object {
         let specs = |object: &Value| object.get("spec").cloned().unwrap_or_default();
-        let (old, object, new) = (specs(old), specs(&request.object), specs(defaulted));
+        let (old, object, new) = (specs(old), specs(before), specs(defaulted));
         if let Some(path) = overwritten("/spec", &old, &object, &new) {
             return Err(OverreachError::SetBefore { path });
         }
     }
-    Ok(patch)
+    Ok(())
 }
 
 fn is_its_own(operation: &PatchOperation) -> bool {
@@ -122,8 +117,7 @@ fn overwritten(path: &str, old: &Value, object: &Value, new: &Value) -> Option<S
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{OverreachError, answer, changes};
-    use crate::wasm::model::{Defaulted, ModuleDigest, Served};
+    use super::{OverreachError, checked, decision};
     use crate::webhook::answer::Decision;
     use crate::webhook::request::AdmissionRequest;
     use crate::webhook::request::tests::{request, updating};
@@ -136,9 +130,12 @@ mod tests {
 
     /// The object that the API server makes of the request and our patch.
     fn patched(request: &AdmissionRequest, change: impl FnOnce(&mut Value)) -> Value {
-        let patch = changes(request, &defaulted(request, change)).unwrap();
+        let defaulted = defaulted(request, change);
+        checked(request, &request.object, &defaulted).unwrap();
         let mut object = request.object.clone();
-        json_patch::patch(&mut object, &patch).unwrap();
+        if let Decision::Patched(patch) = decision(&request.object, &defaulted) {
+            json_patch::patch(&mut object, &patch).unwrap();
+        }
         object
     }
 
@@ -169,7 +166,7 @@ mod tests {
         let request = request(|_| {});
         for (change, path) in cases {
             assert_eq!(
-                changes(&request, &defaulted(&request, change)),
+                checked(&request, &request.object, &defaulted(&request, change)),
                 Err(OverreachError::NotItsOwn {
                     path: path.to_owned()
                 })
@@ -204,7 +201,7 @@ mod tests {
         ];
         for change in cases {
             let update = update();
-            assert!(changes(&update, &defaulted(&update, change)).is_ok());
+            assert!(checked(&update, &update.object, &defaulted(&update, change)).is_ok());
         }
     }
 
@@ -250,7 +247,7 @@ mod tests {
         for (change, path) in cases {
             let update = update();
             assert_eq!(
-                changes(&update, &defaulted(&update, change)),
+                checked(&update, &update.object, &defaulted(&update, change)),
                 Err(OverreachError::SetBefore {
                     path: path.to_owned()
                 })
@@ -259,34 +256,30 @@ mod tests {
     }
 
     #[test]
-    fn overreach_blames_the_policy_and_not_the_object() {
+    fn overreach_names_the_place() {
         let request = request(|_| {});
-        let served = Served {
-            answer: Defaulted {
-                object: defaulted(&request, |object| object["status"] = json!({})),
-                warnings: vec![],
-            },
-            digest: ModuleDigest::new("sha256:77"),
-        };
-        let Decision::Failed(message) = answer(&request, served).decision else {
-            panic!("it must not pass");
-        };
-        assert!(
-            message.contains("sha256:77") && message.contains("/status"),
-            "{message}"
-        );
+        let reached = defaulted(&request, |object| object["status"] = json!({}));
+        let error = checked(&request, &request.object, &reached).unwrap_err();
+        assert!(error.to_string().contains("/status"), "{error}");
     }
 
     #[test]
     fn no_change_is_no_patch() {
         let request = request(|_| {});
-        let served = Served {
-            answer: Defaulted {
-                object: request.object.clone(),
-                warnings: vec![],
-            },
-            digest: ModuleDigest::new("sha256:77"),
-        };
-        assert_eq!(answer(&request, served).decision, Decision::Allowed);
+        let same = request.object.clone();
+        assert_eq!(decision(&request.object, &same), Decision::Allowed);
+    }
+
+    #[test]
+    fn on_an_update_a_second_policy_may_change_what_the_first_one_set_and_nothing_of_the_users() {
+        let update = request(updating(|_| {}));
+        let first = defaulted(&update, |object| {
+            object["spec"]["cleanPodPolicy"] = json!("All")
+        });
+        let mut second = first.clone();
+        second["spec"]["cleanPodPolicy"] = json!("None");
+        assert_eq!(checked(&update, &first, &second), Ok(()));
+        second["spec"]["jobInstances"] = json!(7);
+        assert!(checked(&update, &first, &second).is_err());
     }
 }

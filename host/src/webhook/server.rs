@@ -13,10 +13,11 @@ use tracing::{info, warn};
 
 use super::answer::{Answer, Decision};
 use super::request::{AdmissionRequest, parse};
-use super::{MUTATE_PATH, VALIDATE_PATH, failure, mutate, validate};
+use super::{MUTATE_PATH, VALIDATE_PATH};
 use crate::namespaces::Namespaces;
-use crate::wasm::Policies;
-use crate::wasm::model::{Operation, Slot};
+use crate::policy::admission::Chain;
+use crate::policy::guests::Guests;
+use crate::wasm::model::Operation;
 
 /// Largest body that is read, in bytes. The API server takes objects of up to 3 MiB, and an update
 /// brings two of them.
@@ -28,20 +29,24 @@ const BODY_TIME: Duration = Duration::from_secs(10);
 /// What the answers are made from.
 #[derive(Clone)]
 struct Sources {
-    policies: Policies,
+    guests: Guests,
     namespaces: Namespaces,
 }
 
+impl Sources {
+    fn chain<'a>(&'a self, operation: Operation, request: &'a AdmissionRequest) -> Chain<'a> {
+        let facts = self.namespaces.facts(&request.namespace, "");
+        Chain::new(&self.guests, request, request.admission(operation, facts))
+    }
+}
+
 /// The routes of both webhooks. Policies are told what is known of the namespaces.
-pub fn router(policies: Policies, namespaces: Namespaces) -> Router {
+pub fn router(guests: Guests, namespaces: Namespaces) -> Router {
     Router::new()
         .route(MUTATE_PATH, post(mutating).fallback(wrong_method))
         .route(VALIDATE_PATH, post(validating).fallback(wrong_method))
         .fallback(wrong_path)
-        .with_state(Sources {
-            policies,
-            namespaces,
-        })
+        .with_state(Sources { guests, namespaces })
 }
 
 async fn mutating(State(sources): State<Sources>, headers: HeaderMap, body: Body) -> Response {
@@ -51,29 +56,11 @@ async fn mutating(State(sources): State<Sources>, headers: HeaderMap, body: Body
     };
     let answer = match request.operation {
         Some(operation) if request.concerns_policies() => {
-            set_defaults(&sources, operation, &request).await
+            sources.chain(operation, &request).defaulted().await
         }
         _ => Answer::nothing_to_say(),
     };
     reply("defaulting", &request, &answer)
-}
-
-async fn set_defaults(
-    sources: &Sources,
-    operation: Operation,
-    request: &AdmissionRequest,
-) -> Answer {
-    let old = request.old_object.as_ref();
-    let facts = sources.namespaces.facts(&request.namespace, "");
-    let admission = request.admission(operation, facts);
-    match sources
-        .policies
-        .default_object(&admission, &request.object, old)
-        .await
-    {
-        Ok(served) => mutate::answer(request, served),
-        Err(error) => failure::answer(Slot::Defaulting, &error),
-    }
 }
 
 async fn validating(State(sources): State<Sources>, headers: HeaderMap, body: Body) -> Response {
@@ -83,25 +70,11 @@ async fn validating(State(sources): State<Sources>, headers: HeaderMap, body: Bo
     };
     let answer = match request.operation {
         Some(operation) if request.concerns_policies() => {
-            check(&sources, operation, &request).await
+            sources.chain(operation, &request).validated().await
         }
         _ => Answer::nothing_to_say(),
     };
     reply("validation", &request, &answer)
-}
-
-async fn check(sources: &Sources, operation: Operation, request: &AdmissionRequest) -> Answer {
-    let old = request.old_object.as_ref();
-    let facts = sources.namespaces.facts(&request.namespace, "");
-    let admission = request.admission(operation, facts);
-    match sources
-        .policies
-        .validate(&admission, &request.object, old)
-        .await
-    {
-        Ok(served) => validate::answer(served),
-        Err(error) => failure::answer(Slot::Validation, &error),
-    }
 }
 
 fn reply(webhook: &str, request: &AdmissionRequest, answer: &Answer) -> Response {
@@ -178,6 +151,7 @@ mod tests {
     use tower::ServiceExt;
 
     use super::{BODY_LIMIT, router};
+    use crate::policy::guests::Guests;
     use crate::wasm::{Limits, Policies, PolicyOptions};
     use crate::webhook::request::tests::{review, updating};
     use crate::webhook::{MUTATE_PATH, VALIDATE_PATH};
@@ -193,10 +167,9 @@ mod tests {
             slots: vec![],
             limits: Limits::default(),
         });
-        let response = router(policies.await.unwrap(), crate::namespaces::namespaces().0)
-            .oneshot(request)
-            .await
-            .unwrap();
+        let guests = Guests::new(policies.await.unwrap());
+        let namespaces = crate::namespaces::namespaces().0;
+        let response = router(guests, namespaces).oneshot(request).await.unwrap();
         let status = response.status();
         let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
         (status, String::from_utf8(body.to_vec()).unwrap())

@@ -30,11 +30,15 @@ async fn the_spec_stays_as_it_was_asked_for() {
         let refused = scene.patch(&ready, change).await.unwrap_err().to_string();
         for part in [
             &format!("spec.{field}"),
-            &format!("{field} cannot change"),
+            "cannot change, because the partition was asked for with it",
             "delete the IPUPartition and create it again",
         ] {
             assert!(refused.contains(part), "{part}: {refused}");
         }
+    }
+    for stays in [true, false] {
+        let moved = json!({"spec": {"options": {"stays": stays}}});
+        scene.patch(&ready, moved).await.unwrap();
     }
     let raised = json!({"spec": {"resetGeneration": 3}});
     scene.patch(&ready, raised).await.unwrap();

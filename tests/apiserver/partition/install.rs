@@ -20,7 +20,7 @@ pub(super) fn raw_partitions(client: &Client) -> Api<DynamicObject> {
 /// Puts up the CRDs, the release's namespace and the service account that Pods need, and removes
 /// what a scene before has left.
 pub(super) async fn install(client: &Client) {
-    for definition in [crd::ipujob(), crd::ipupartition()] {
+    for definition in crd::all() {
         define(client, &definition).await;
     }
     let namespace = Namespace {

@@ -117,6 +117,27 @@ async fn a_gang_takes_nothing_before_there_is_room_for_all_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_gang_that_can_never_fit_is_rejected_until_more_controllers_are_listed() {
+    let mut scene = Scene::without_proxy(&[8, 4]).await;
+    scene.list_controllers(&[&scene.pods[0]]).await;
+    scene.start_proxy().await;
+    let gang = want_gang(&scene, "huge", 3, 4).await;
+    for one in &gang {
+        let said = message(&scene.once_in(one, PartitionPhase::Rejected).await);
+        assert!(
+            said.contains("can ever serve 3 partitions of 4 IPUs") && said.contains("room for 2"),
+            "{said}"
+        );
+    }
+    scene
+        .list_controllers(&scene.pods.iter().collect::<Vec<_>>())
+        .await;
+    for one in &gang {
+        scene.once_in(one, PartitionPhase::Ready).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_gang_that_cannot_be_completed_gives_back_what_it_holds() {
     let scene = Scene::start(&[16]).await;
     let gang = want_gang(&scene, "gang", 3, 4).await;

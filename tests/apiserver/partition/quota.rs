@@ -56,10 +56,9 @@ async fn a_quota_is_not_passed_by_asking_for_much_at_once() {
     assert_eq!(ids.iter().map(Vec::len).sum::<usize>(), 5, "{ids:?}");
     let mut ready = None;
     for one in &wanted {
-        let now = scene
-            .partitions()
-            .get(one.metadata.name.as_deref().unwrap());
-        let status = now.await.unwrap().status.unwrap_or_default();
+        let name = one.metadata.name.as_deref().unwrap();
+        let now = scene.partitions().get(name).await;
+        let status = now.unwrap().status.unwrap_or_default();
         if status.partition_id.is_some() {
             ready = Some(one);
         }

@@ -12,6 +12,9 @@ use ipu_operator::controller::probes::Readiness;
 use ipu_operator::controller::probes::Step;
 use ipu_operator::controller::webhooks;
 use ipu_operator::namespaces::namespaces;
+use ipu_operator::policy::guests::Guests;
+use ipu_operator::policy::{self, Process};
+use ipu_operator::release::ReleaseOptions;
 use ipu_operator::wasm::model::Slot;
 use ipu_operator::wasm::{Limits, Policies, PolicyOptions};
 use ipu_operator::webhook::{MUTATE_PATH, VALIDATE_PATH};
@@ -30,11 +33,11 @@ use tokio_util::sync::CancellationToken;
 use crate::definitions::define;
 
 /// Name of both webhook configurations.
-pub(super) const CONFIGURATION: &str = "ipu-operator";
+pub(crate) const CONFIGURATION: &str = "ipu-operator";
 
 /// What became of a create.
 #[derive(Debug)]
-pub(super) struct Created {
+pub(crate) struct Created {
     /// The object as the API server stored it.
     pub object: Value,
     /// The warnings that a user sees.
@@ -42,7 +45,7 @@ pub(super) struct Created {
 }
 
 /// A control plane and our webhooks, which run in a thread of their own.
-pub(super) struct Webhooks {
+pub(crate) struct Webhooks {
     client: Client,
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
@@ -51,19 +54,19 @@ pub(super) struct Webhooks {
 
 impl Webhooks {
     /// Those that tests share which leave them as they are, with a client for the calling test.
-    pub(super) async fn shared() -> View {
+    pub(crate) async fn shared() -> View {
         static SHARED: OnceCell<Webhooks> = OnceCell::const_new();
         let webhooks = SHARED.get_or_init(|| Self::new(None)).await;
         View::of(&webhooks.control_plane).await
     }
 
     /// Some of one's own.
-    pub(super) async fn start() -> Owned {
+    pub(crate) async fn start() -> Owned {
         Self::start_with(None).await
     }
 
     /// Some of one's own, with the policies of a folder.
-    pub(super) async fn start_with(policies_dir: Option<PathBuf>) -> Owned {
+    pub(crate) async fn start_with(policies_dir: Option<PathBuf>) -> Owned {
         let webhooks = Self::new(policies_dir).await;
         let view = View::of(&webhooks.control_plane).await;
         Owned { view, webhooks }
@@ -82,6 +85,7 @@ impl Webhooks {
         let port = listener.local_addr().unwrap().port();
         define_jobs(&client).await;
         define(&client, &crd::ipupartition()).await;
+        define(&client, &crd::ipupolicy()).await;
         for kind in [
             "MutatingWebhookConfiguration",
             "ValidatingWebhookConfiguration",
@@ -151,14 +155,14 @@ impl Drop for Webhooks {
 }
 
 /// Webhooks of one's own.
-pub(super) struct Owned {
+pub(crate) struct Owned {
     view: View,
     webhooks: Webhooks,
 }
 
 impl Owned {
     /// Ends the webhooks; the API server goes on.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.webhooks.stop();
     }
 }
@@ -172,7 +176,7 @@ impl std::ops::Deref for Owned {
 }
 
 /// A user of the API server.
-pub(super) struct View {
+pub(crate) struct View {
     client: Client,
     jobs: Api<IPUJob>,
 }
@@ -185,12 +189,12 @@ impl View {
     }
 
     /// A client with all rights.
-    pub(super) fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         self.client.clone()
     }
 
     /// The same user in another namespace.
-    pub(super) fn in_namespace(&self, namespace: &str) -> Self {
+    pub(crate) fn in_namespace(&self, namespace: &str) -> Self {
         Self {
             client: self.client.clone(),
             jobs: Api::namespaced(self.client.clone(), namespace),
@@ -198,17 +202,17 @@ impl View {
     }
 
     /// The jobs of the namespace.
-    pub(super) fn jobs(&self) -> Api<IPUJob> {
+    pub(crate) fn jobs(&self) -> Api<IPUJob> {
         self.jobs.clone()
     }
 
     /// A keeper as that of the webhooks, of another Secret.
-    pub(super) fn keeper(&self, secret: &str) -> Keeper {
+    pub(crate) fn keeper(&self, secret: &str) -> Keeper {
         keeper(self.client(), secret)
     }
 
     /// Creates a job as kubectl does, and keeps the warnings, which kube's `Api` drops.
-    pub(super) async fn create(&self, job: &Value) -> Result<Created, Status> {
+    pub(crate) async fn create(&self, job: &Value) -> Result<Created, Status> {
         let request = Request::new(self.jobs.resource_url())
             .create(&PostParams::default(), job.to_string().into_bytes())
             .unwrap();
@@ -240,7 +244,7 @@ fn serve(
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
             let policies = Policies::open(PolicyOptions {
-                guests_dir,
+                guests_dir: guests_dir.clone(),
                 policies_dir,
                 compile_cache_dir: None,
                 compiler: None,
@@ -248,7 +252,7 @@ fn serve(
                 slots: vec![Slot::Defaulting, Slot::Validation],
                 limits: Limits::default(),
             });
-            let policies = policies.await.unwrap();
+            let guests = Guests::new(policies.await.unwrap());
             readiness.reached(Step::PoliciesLoaded);
             let client = tests::lab::kubeconfig::client(&kubeconfig).await.unwrap();
             let registration = Registration {
@@ -257,16 +261,36 @@ fn serve(
                 configuration: CONFIGURATION.to_owned(),
             };
             let (namespaces, watch) = namespaces();
-            let asked = (policies, namespaces.clone());
+            let asked = (guests.clone(), namespaces.clone());
+            let release = release(guests_dir, "controller-0");
             let keeper = keeper(client.clone(), "ipu-operator-admission");
-            let (served, (), ()) = tokio::join!(
+            let (served, (), (), ()) = tokio::join!(
                 webhooks::run(listener, keeper, registration, asked, &readiness, &stop),
+                policy::follow(
+                    client.clone(),
+                    &release,
+                    Process::Controller,
+                    guests,
+                    stop.clone()
+                ),
                 watch.follow(client.clone(), stop.clone()),
                 namespaces.follow_partitions(client.clone(), stop.clone()),
             );
             served.unwrap();
         });
     })
+}
+
+/// A replica of this name in the namespace `default`.
+pub(crate) fn release(guests_dir: PathBuf, name: &str) -> ReleaseOptions {
+    ReleaseOptions {
+        namespace: "default".to_owned(),
+        fullname: "ipu-operator".to_owned(),
+        guests_dir,
+        policies_dir: None,
+        compile_cache_dir: None,
+        pod_name: Some(name.to_owned()),
+    }
 }
 
 fn keeper(client: Client, secret: &str) -> Keeper {

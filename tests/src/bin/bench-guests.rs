@@ -9,7 +9,7 @@ use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use ipu_operator::wasm::facts::Admission;
 use ipu_operator::wasm::model::{Operation, Slot};
-use ipu_operator::wasm::{Limits, Policies, PolicyOptions};
+use ipu_operator::wasm::{BUILT_IN, Limits, Policies, PolicyOptions};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -71,7 +71,7 @@ fn calls(criterion: &mut Criterion) {
     });
     group.bench_function("guest", |bencher| {
         bencher.iter(|| {
-            let call = policies.default_object(&admission, black_box(&job), None);
+            let call = policies.default_object(&BUILT_IN, &admission, black_box(&job), None);
             runtime.block_on(call).expect("an answer")
         });
     });
@@ -85,7 +85,7 @@ fn calls(criterion: &mut Criterion) {
     });
     group.bench_function("guest", |bencher| {
         bencher.iter(|| {
-            let call = policies.validate(&admission, black_box(&job), None);
+            let call = policies.validate(&BUILT_IN, &admission, black_box(&job), None);
             runtime.block_on(call).expect("an answer")
         });
     });
@@ -134,6 +134,7 @@ fn swap(criterion: &mut Criterion) {
                 runtime.block_on(policies.refresh());
                 runtime
                     .block_on(policies.validate(
+                        &BUILT_IN,
                         &Admission::of(Operation::Create),
                         &json!({}),
                         None,

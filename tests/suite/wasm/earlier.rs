@@ -1,5 +1,7 @@
 //! Components of `ipu:policy@0.1.0`, as they were built before there was a 0.2.0, are taken and asked.
 
+use ipu_operator::policy::guests::Guests;
+use ipu_operator::wasm::BUILT_IN;
 use std::path::{Path, PathBuf};
 
 use ipu_operator::wasm::Policies;
@@ -29,7 +31,9 @@ async fn earlier(slot: Slot) -> Policies {
 async fn a_defaulter_of_0_1_0_sets_what_it_always_set() {
     let policies = earlier(Slot::Defaulting).await;
     let (object, admission) = (json!({"spec": {}}), create());
-    let served = policies.default_object(&admission, &object, None).await;
+    let served = policies
+        .default_object(&BUILT_IN, &admission, &object, None)
+        .await;
     let answer = served.unwrap().answer;
     assert_eq!(answer.object["spec"]["cleanPodPolicy"], "None");
 }
@@ -40,7 +44,10 @@ async fn a_validator_of_0_1_0_is_told_of_no_facts_and_answers() {
     let mut admission = create();
     admission.facts.usage = Some(Usage::default());
     let object = json!({"spec": {"ipusPerJobInstance": "3"}});
-    let served = policies.validate(&admission, &object, None).await.unwrap();
+    let served = policies
+        .validate(&BUILT_IN, &admission, &object, None)
+        .await
+        .unwrap();
     let violations = served.answer.violations.iter();
     let fields: Vec<_> = violations.map(|one| one.field.as_str()).collect();
     assert!(fields.contains(&"spec.ipusPerJobInstance"), "{fields:?}");
@@ -72,7 +79,9 @@ async fn a_placer_of_0_1_0_is_told_of_no_facts_and_decides() {
         ..ControllerView::default()
     };
     let controllers = [view("full:8090", 0), view("free:8090", 16)];
-    let placed = policies.place(&request, &controllers, &[]).await;
+    let placed = Guests::new(policies)
+        .place(&request, &controllers, &[])
+        .await;
     assert_eq!(placed.overruled, None);
     assert_eq!(placed.decision, Decision::Try("free:8090".to_owned()));
 }

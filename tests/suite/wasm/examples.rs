@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use ipu_operator::wasm::Policies;
 use ipu_operator::wasm::facts::{Gang, NamespaceFacts, Options, PlaceFacts, Usage};
 use ipu_operator::wasm::model::{
     ControllerView, Decision, PlaceAttempt, PlaceOutcome, PlaceRequest, Slot,
 };
+use ipu_operator::wasm::{BUILT_IN, Policies};
 use serde_json::{Value, json};
 
 use super::{create, open, options};
@@ -85,9 +85,10 @@ async fn best_fit_packs_the_fullest_controller_that_has_room() {
         (16, vec![refused], "empty"),
     ] {
         let request = request(ipus, None);
-        let placed = policies.place(&request, &controllers, &attempts).await;
-        assert_eq!(placed.overruled, None);
-        assert_eq!(placed.decision, Decision::Try(expected.to_owned()));
+        let placed = policies
+            .place(&BUILT_IN, &request, &controllers, &attempts)
+            .await;
+        assert_eq!(placed.unwrap().answer, Decision::Try(expected.to_owned()));
     }
 }
 
@@ -106,9 +107,8 @@ async fn the_quota_is_held_at_placement() {
         (request(4, None), Err("not known yet")),
         (gang, Err("uses 8 IPUs and may have 16: 12 more")),
     ] {
-        let placed = policies.place(&request, &controllers, &[]).await;
-        assert_eq!(placed.overruled, None);
-        match (placed.decision, expected) {
+        let placed = policies.place(&BUILT_IN, &request, &controllers, &[]).await;
+        match (placed.unwrap().answer, expected) {
             (Decision::Try(name), Ok(expected)) => assert_eq!(name, expected),
             (Decision::Wait(why), Err(expected)) => {
                 assert!(why[0].reason.contains(expected), "{why:?}");
@@ -126,7 +126,10 @@ async fn the_quota_is_told_at_admission_and_refuses_nothing() {
     admission.facts = request(0, Some(12)).facts.namespace;
     for (ipus, is_warned) in [("4", false), ("8", true)] {
         let job = json!({"spec": {"jobInstances": 1, "ipusPerJobInstance": ipus}});
-        let served = policies.validate(&admission, &job, None).await.unwrap();
+        let served = policies
+            .validate(&BUILT_IN, &admission, &job, None)
+            .await
+            .unwrap();
         assert_eq!(served.answer.violations, []);
         assert_eq!(!served.answer.warnings.is_empty(), is_warned, "{ipus}");
     }

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use ipu_operator::wasm::model::Slot;
-use ipu_operator::wasm::{GuestError, Limits, Policies};
+use ipu_operator::wasm::{BUILT_IN, GuestError, Limits, Policies};
 use serde_json::{Value, json};
+use tests::guests::hostile;
 
-use super::{create, hostile, open, options};
+use super::{create, open, options};
 
 /// An object large enough for the hostile guests.
 fn large() -> Value {
@@ -42,11 +43,11 @@ async fn one_at_a_time() -> Policies {
 async fn failure(body: &str) -> GuestError {
     let policies = guest(body, Limits::default()).await;
     let error = policies
-        .validate(&create(), &large(), None)
+        .validate(&BUILT_IN, &create(), &large(), None)
         .await
         .unwrap_err();
     let next = policies
-        .validate(&create(), &json!({}), None)
+        .validate(&BUILT_IN, &create(), &json!({}), None)
         .await
         .unwrap();
     assert_eq!(next.answer.violations, []);
@@ -62,7 +63,7 @@ async fn an_endless_loop_ends_at_the_deadline() {
     let policies = guest("(loop (br 0))", limits).await;
     let begin = Instant::now();
     let error = policies
-        .validate(&create(), &large(), None)
+        .validate(&BUILT_IN, &create(), &large(), None)
         .await
         .unwrap_err();
     assert!(matches!(error, GuestError::Deadline(_)), "{error:?}");
@@ -74,12 +75,16 @@ async fn async_threads_go_on_while_a_guest_loops() {
     let policies = guest("(loop (br 0))", Limits::default()).await;
     let looping = tokio::spawn({
         let policies = policies.clone();
-        async move { policies.validate(&create(), &large(), None).await }
+        async move {
+            policies
+                .validate(&BUILT_IN, &create(), &large(), None)
+                .await
+        }
     });
     let mut answered = 0;
     while !looping.is_finished() {
         policies
-            .validate(&create(), &json!({}), None)
+            .validate(&BUILT_IN, &create(), &json!({}), None)
             .await
             .unwrap();
         answered += 1;
@@ -96,8 +101,8 @@ async fn turns_that_do_not_come_up_are_not_waited_for() {
     let policies = one_at_a_time().await;
     let (object, admission) = (large(), create());
     let (first, second) = tokio::join!(
-        policies.validate(&admission, &object, None),
-        policies.validate(&admission, &object, None)
+        policies.validate(&BUILT_IN, &admission, &object, None),
+        policies.validate(&BUILT_IN, &admission, &object, None)
     );
     assert!(matches!(first, Err(GuestError::Deadline(_))), "{first:?}");
     assert!(matches!(second, Err(GuestError::Busy { .. })), "{second:?}");
@@ -108,10 +113,12 @@ async fn a_call_that_nobody_waits_for_keeps_its_turn() {
     let policies = one_at_a_time().await;
     let (object, admission) = (large(), create());
     {
-        let mut given_up = std::pin::pin!(policies.validate(&admission, &object, None));
+        let mut given_up = std::pin::pin!(policies.validate(&BUILT_IN, &admission, &object, None));
         assert!(futures::poll!(&mut given_up).is_pending());
     }
-    let next = policies.validate(&create(), &json!({}), None).await;
+    let next = policies
+        .validate(&BUILT_IN, &create(), &json!({}), None)
+        .await;
     assert!(matches!(next, Err(GuestError::Busy { .. })), "{next:?}");
 }
 
@@ -169,6 +176,9 @@ async fn a_chatty_guest_is_cut_short_and_answers() {
           (local.set 0 (i32.add (local.get 0) (i32.const 1)))
           (br_if 0 (i32.lt_u (local.get 0) (i32.const 100))))";
     let policies = guest(body, Limits::default()).await;
-    let served = policies.validate(&create(), &large(), None).await.unwrap();
+    let served = policies
+        .validate(&BUILT_IN, &create(), &large(), None)
+        .await
+        .unwrap();
     assert_eq!(served.answer.violations, []);
 }

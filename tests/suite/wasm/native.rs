@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use guest_validation::rules;
+use ipu_operator::policy::guests::Guests;
 use ipu_operator::wasm::facts::PlaceFacts;
 use ipu_operator::wasm::model::{
     ControllerView, Decision, PlaceAttempt, PlaceOutcome, PlaceRequest, Slot,
 };
-use ipu_operator::wasm::{GuestError, serial_walk};
+use ipu_operator::wasm::{BUILT_IN, GuestError, serial_walk};
 use serde_json::{Value, json};
 
 use super::{create, open, options};
@@ -32,7 +33,7 @@ async fn validation_answers_as_its_rules() {
             .map(|change| merged(&table["valid"], change));
         let native = rules::check(&object, old.as_ref(), rules::Settings::default());
         let served = policies
-            .validate(&create(), &object, old.as_ref())
+            .validate(&BUILT_IN, &create(), &object, old.as_ref())
             .await
             .unwrap();
         let told: Vec<_> = served
@@ -63,7 +64,7 @@ async fn validation_knows_the_admins_limit() {
         options.settings = json!({ "maxIpusPerJob": limit });
         let served = open(options)
             .await
-            .validate(&create(), &object, None)
+            .validate(&BUILT_IN, &create(), &object, None)
             .await
             .unwrap();
         assert_eq!(served.answer.violations.len(), violations, "limit {limit}");
@@ -77,7 +78,9 @@ async fn defaulting_answers_as_its_code() {
     for case in table.as_array().unwrap() {
         let object = json!({"metadata": {"name": "mnist"}, "spec": case["spec"]});
         let native = guest_defaulting::defaults::apply(object.clone());
-        let served = policies.default_object(&create(), &object, None).await;
+        let served = policies
+            .default_object(&BUILT_IN, &create(), &object, None)
+            .await;
         match (served, native) {
             (Ok(served), Ok(native)) => {
                 assert_eq!(served.answer.object, native.object, "{}", case["name"]);
@@ -137,7 +140,7 @@ fn view(name: &str, total: u32, state: State) -> ControllerView {
 
 #[tokio::test]
 async fn the_serial_walk_answers_as_its_code() {
-    let policies = open(options(&[Slot::Placement])).await;
+    let guests = Guests::new(open(options(&[Slot::Placement])).await);
     let mut kinds = BTreeSet::new();
     for (first, second) in STATES.iter().flat_map(|a| STATES.map(|b| (*a, b))) {
         for (ipus, node) in [(8, None), (32, None), (128, None), (16, Some("pod2"))] {
@@ -164,7 +167,7 @@ async fn the_serial_walk_answers_as_its_code() {
                     reason: "no IPUs stand together".to_owned(),
                 })
                 .collect();
-            let placed = policies.place(&request, &controllers, &attempts).await;
+            let placed = guests.place(&request, &controllers, &attempts).await;
             assert_eq!(placed.overruled, None);
             assert_eq!(
                 placed.decision,

@@ -1,10 +1,11 @@
 //! Files that do not become policies: each is refused with its reason, and the one before stays.
 
 use ipu_operator::wasm::model::Slot;
-use ipu_operator::wasm::{Limits, OpenError, Policies};
+use ipu_operator::wasm::{BUILT_IN, Limits, OpenError, Policies};
 use serde_json::json;
+use tests::guests::hostile;
 
-use super::{create, guests, hostile, open, options};
+use super::{create, guests, open, options};
 
 /// The reason why a file is refused in the place of the built-in validation, which then answers.
 async fn reason(bytes: &[u8]) -> String {
@@ -14,7 +15,7 @@ async fn reason(bytes: &[u8]) -> String {
     options.policies_dir = Some(folder.path().to_owned());
     let policies = open(options).await;
     let served = policies
-        .validate(&create(), &json!({}), None)
+        .validate(&BUILT_IN, &create(), &json!({}), None)
         .await
         .unwrap();
     assert_eq!(served.answer.violations[0].field, "spec");

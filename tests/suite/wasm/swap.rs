@@ -1,5 +1,7 @@
 //! Policies change while they are in use: at once, without a failed call, without a restart.
 
+use ipu_operator::policy::guests::Guests;
+use ipu_operator::wasm::BUILT_IN;
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -11,10 +13,11 @@ use ipu_operator::wasm::facts::PlaceFacts;
 use ipu_operator::wasm::model::{ControllerView, Decision, PlaceRequest, Slot};
 use serde_json::json;
 use tempfile::TempDir;
+use tests::guests::hostile;
 use tests::wait::{Seen, eventually};
 use tokio_util::sync::CancellationToken;
 
-use super::{create, guests, hostile, open, options};
+use super::{create, guests, open, options};
 
 const FILE: &str = "defaulting.wasm";
 
@@ -72,7 +75,7 @@ async fn swaps_under_load_fail_no_call() {
                 let (object, admission) = (json!({"spec": {}}), create());
                 let (mut calls, mut digests) = (0, BTreeSet::new());
                 while !done.load(Ordering::Relaxed) {
-                    let served = policies.default_object(&admission, &object, None);
+                    let served = policies.default_object(&BUILT_IN, &admission, &object, None);
                     let served = served.await.expect("no call fails");
                     assert_eq!(served.answer.object["spec"]["cleanPodPolicy"], "None");
                     digests.insert(served.digest.to_string());
@@ -184,7 +187,9 @@ async fn a_placement_policy_that_answers_nonsense_is_overruled() {
         largest_free: 16,
         failures: 0,
     };
-    let placed = policies.place(&request, &[controller], &[]).await;
+    let placed = Guests::new(policies)
+        .place(&request, &[controller], &[])
+        .await;
     assert_eq!(placed.decision, Decision::Try("pod1:8090".to_owned()));
     let overruled = placed.overruled.expect("the answer was nonsense");
     assert!(

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use ipu_operator::wasm::model::{Slot, Verdict};
-use ipu_operator::wasm::{CONTRACT, GuestError, Limits};
+use ipu_operator::wasm::{BUILT_IN, CONTRACT, GuestError, Limits};
 use serde_json::json;
+use tests::guests::hostile;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-use super::{create, hostile, open, options};
+use super::{create, open, options};
 
 /// What the guests here import of WASI, as its packages say.
 const PACKAGES: [&str; 4] = [
@@ -112,7 +113,7 @@ async fn answer(body: &str) -> Result<Verdict, GuestError> {
     let policies = open(options).await;
     assert_eq!(policies.problems(), []);
     let large = json!({ "spec": "x".repeat(8192) });
-    let served = policies.validate(&create(), &large, None).await;
+    let served = policies.validate(&BUILT_IN, &create(), &large, None).await;
     served.map(|served| served.answer)
 }
 

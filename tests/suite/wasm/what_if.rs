@@ -1,7 +1,7 @@
 //! `/query` asks the placement guest that is in use, as a component.
 
+use ipu_operator::policy::guests::Guests;
 use ipu_operator::rest::{question, what_if};
-use ipu_operator::wasm::Policies;
 use ipu_operator::wasm::facts::PlaceFacts;
 use ipu_operator::wasm::model::{ControllerView, Slot};
 
@@ -23,19 +23,19 @@ fn crowded(count: usize) -> Vec<ControllerView> {
     controllers.collect()
 }
 
-async fn ask(policies: &Policies, body: &str, views: &[ControllerView]) -> what_if::Placement {
+async fn ask(guests: &Guests, body: &str, views: &[ControllerView]) -> what_if::Placement {
     let question = question::read(body.as_bytes()).unwrap();
-    what_if::answer(policies, &question, PlaceFacts::default(), views)
+    what_if::answer(guests, &question, PlaceFacts::default(), views)
         .await
         .placement
 }
 
 #[tokio::test]
 async fn the_guest_says_where_it_would_be_made_and_why_not_elsewhere() {
-    let policies = open(options(&[Slot::Placement])).await;
+    let guests = Guests::new(open(options(&[Slot::Placement])).await);
     for count in [1, 16, 256] {
         let views = crowded(count);
-        let placement = ask(&policies, r#"{"size": 64}"#, &views).await;
+        let placement = ask(&guests, r#"{"size": 64}"#, &views).await;
         assert_eq!(placement.overruled, None, "the guest itself decided");
         assert_eq!(placement.controller.as_ref(), Some(&views[count - 1].name));
         assert_eq!(placement.passed_over.len(), count - 1);
@@ -48,12 +48,12 @@ async fn the_guest_says_where_it_would_be_made_and_why_not_elsewhere() {
 
 #[tokio::test]
 async fn the_guest_says_why_it_waits_or_never_comes() {
-    let policies = open(options(&[Slot::Placement])).await;
+    let guests = Guests::new(open(options(&[Slot::Placement])).await);
     let full = &crowded(17)[..16];
-    let waits = ask(&policies, r#"{"size": 2}"#, full).await;
+    let waits = ask(&guests, r#"{"size": 2}"#, full).await;
     assert_eq!(waits.decision, what_if::Outcome::Wait);
     assert_eq!((waits.passed_over.len(), waits.largest_size), (16, 0));
-    let never = ask(&policies, r#"{"size": 128}"#, full).await;
+    let never = ask(&guests, r#"{"size": 128}"#, full).await;
     assert_eq!(never.decision, what_if::Outcome::Reject);
     assert!(never.reason.unwrap().contains("128 IPUs"));
 }

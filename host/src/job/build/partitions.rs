@@ -31,8 +31,7 @@ pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
                 reconfigurable: job.reconfigurable,
                 // The launcher starts once the workers of all instances are there.
                 gang_size: (job.launcher.is_some() && job.instances > 1).then_some(job.instances),
-                // What runs under it could not be started again elsewhere.
-                stays: job.launcher.is_some() && !job.restart.replaces_a_lost_run(),
+                stays: stays(job),
                 relocatable: job.relocatable,
                 node_selector: job.template.spec.node_selector.clone().unwrap_or_default(),
             },
@@ -45,4 +44,10 @@ pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
         },
         status: None,
     }
+}
+
+/// Whether the job's partitions stay where they are: what runs under them could not be started again
+/// elsewhere.
+pub fn stays(job: &ValidJob) -> bool {
+    job.launcher.is_some() && !job.restart.replaces_a_lost_run()
 }

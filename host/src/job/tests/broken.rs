@@ -132,6 +132,24 @@ fn instances_leave_a_drained_controller_and_come_back() {
 }
 
 #[test]
+fn a_partition_may_move_as_the_restart_policy_of_now_says() {
+    let once = parallel();
+    let again = parallel().restart(RestartPolicyType::OnFailure);
+    let (_, mut world) = running(&once);
+    for (job, stays) in [(&again, false), (&once, true), (&again, false)] {
+        world.step(&job.valid());
+        assert_eq!(world.observed.partitions[0].spec.options.stays, stays);
+    }
+    let (_, mut world) = running(&IPUJob::sample());
+    let plan = world.step(&IPUJob::sample().valid()).plan;
+    assert_eq!(
+        plan.bind_partitions,
+        [],
+        "a worker by itself is always moved"
+    );
+}
+
+#[test]
 fn a_run_leaves_a_drained_controller_only_where_another_may_follow() {
     let (job, mut world) = running(&parallel());
     assert!(world.observed.partitions[0].spec.options.stays);

@@ -267,6 +267,12 @@ impl World {
             partition.expect("it was seen").spec.reset_generation = reset.generation;
             self.resets.push(reset.name.clone());
         }
+        for binding in &plan.bind_partitions {
+            let mut partitions = self.observed.partitions.iter_mut();
+            let partition =
+                partitions.find(|found| found.metadata.uid.as_ref() == Some(&binding.uid));
+            partition.expect("it was seen").spec.options.stays = binding.stays;
+        }
         for partition in &plan.create_partitions {
             let mut partition = partition.clone();
             partition.metadata.uid = partition.metadata.name.clone();

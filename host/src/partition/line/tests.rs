@@ -38,7 +38,7 @@ fn pod(name: &str, total: u32, used: u32) -> ControllerView {
         unreachable: None,
         total_ipus: total,
         used_ipus: used,
-        largest_free: free.checked_ilog2().map_or(0, |exponent| 1 << exponent),
+        largest_free: largest_partition(free),
         failures: 0,
     }
 }
@@ -48,7 +48,7 @@ fn shown(me: &Waiter, others: &[Waiter], views: &[ControllerView]) -> Vec<u32> {
     let mut line = others.to_vec();
     line.push(me.clone());
     in_order(&mut line);
-    let room = room(me, &line, 0, views.to_vec(), LIMIT, now());
+    let room = room(me, &line, &[], 0, views.to_vec(), LIMIT, now());
     room.views.iter().map(|view| view.largest_free).collect()
 }
 
@@ -171,6 +171,7 @@ fn those_of_use_only_together_wait_until_all_that_are_missing_fit() {
         room(
             &me,
             std::slice::from_ref(&me),
+            &[],
             held,
             pods.to_vec(),
             LIMIT,
@@ -191,7 +192,7 @@ fn those_of_use_only_together_wait_until_all_that_are_missing_fit() {
 fn whoever_is_passed_over_reads_for_whom() {
     let me = one("small", 2, 0);
     let line = [one("big", 16, 12), me.clone()];
-    let room = room(&me, &line, 0, vec![pod("pod1", 16, 8)], LIMIT, now());
+    let room = room(&me, &line, &[], 0, vec![pod("pod1", 16, 8)], LIMIT, now());
     let reasons = vec![WaitingReason {
         controller: "pod1".to_owned(),
         reason: "full".to_owned(),
@@ -234,4 +235,50 @@ fn only_what_is_wanted_and_has_no_place_waits() {
     );
     let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T11:59:00Z"}});
     assert_eq!(read(deleted), None);
+}
+
+#[test]
+fn a_gang_that_is_larger_than_all_controllers_together_never_fits() {
+    let gang = |size, ipus| Waiter {
+        gang: size,
+        ..one("gang", ipus, 1)
+    };
+    // Whatever is used now, and whether a node is there.
+    let mut pods = [pod("pod1", 16, 16), pod("pod2", 8, 0), pod("pod3", 4, 4)];
+    pods[1].has_nodes = false;
+    let never = |me: &Waiter, pods: &[ControllerView]| never_fits(me, pods.iter());
+    assert_eq!(never(&gang(3, 8), &pods), None);
+    assert_eq!(
+        never(&gang(4, 8), &pods).unwrap(),
+        "no V-IPU controllers can ever serve 4 partitions of 8 IPUs, which are of use only together: \
+         empty, all of them have room for 3 (pod1: 2 of 16 IPUs; pod2: 1 of 8 IPUs; pod3: 0 of 4 \
+         IPUs); ask for fewer or smaller ones, or have more controllers listed"
+    );
+    assert_eq!(never(&gang(1, 64), &pods), None, "the policy decides");
+    assert_eq!(never(&gang(4, 8), &[]), None, "the list is empty for now");
+    let mut here = gang(2, 8);
+    here.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
+    assert!(never(&here, &pods).is_some());
+    let mut silent = pods.clone();
+    silent[2].unreachable = Some("it is down".to_owned());
+    assert_eq!(never(&gang(4, 8), &silent), None, "it may be a larger one");
+    assert!(never(&here, &silent).is_some(), "which would not matter");
+    let mut bare = pods.clone();
+    bare[2].total_ipus = 0;
+    assert_eq!(never(&gang(4, 8), &bare), None, "its agents may come");
+}
+
+#[test]
+fn what_somebody_was_told_to_take_is_taken_before_the_controller_knows() {
+    let me = one("me", 8, 1);
+    let pods = || vec![pod("pod1", 8, 0), pod("pod2", 16, 0)];
+    let after = |taken: &[(String, u32)]| {
+        let line = std::slice::from_ref(&me);
+        let room = room(&me, line, taken, 0, pods(), LIMIT, now());
+        let largest: Vec<u32> = room.views.iter().map(|view| view.largest_free).collect();
+        (largest, room.is_promised)
+    };
+    assert_eq!(after(&[]), (vec![8, 16], false));
+    let taken = [("pod1".to_owned(), 4), ("gone".to_owned(), 8)];
+    assert_eq!(after(&taken), (vec![4, 16], true));
 }

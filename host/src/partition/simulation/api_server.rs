@@ -50,7 +50,8 @@ pub(super) struct ApiServer {
     /// Objects that were taken out, to be restored from a backup.
     moved: BTreeMap<Key, Rc<IPUPartition>>,
     /// Names of objects that were taken out once. A sweep that finds a partition without its object
-    /// at two absences, and does not look in between, takes it for one long absence.
+    /// at two absences, and whose watch has not shown the object in between, takes it for one long
+    /// absence.
     ever_moved: BTreeSet<Key>,
     log: Vec<Change>,
     version: u64,

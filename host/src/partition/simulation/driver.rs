@@ -7,9 +7,10 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::api_server::Stored;
-use crate::api::ipupartition::{Attempt, ControllerRef, IPUPartition};
+use crate::api::ipupartition::{Attempt, ControllerRef, IPUPartition, WaitingReason};
 use crate::names;
 use crate::partition::knowledge::{Answer, Fact, Knowledge, Truth};
+use crate::partition::line::{self, Waiter};
 use crate::partition::orphans::{self, Orphans, Place};
 use crate::partition::reconcile::STEPS_MAX;
 use crate::partition::step::{self, Pace, Settings, Step};
@@ -79,8 +80,23 @@ pub(super) fn surroundings<'a>(
     now: Timestamp,
 ) -> Surroundings {
     let open = views.iter().filter(|view| !closed.contains_key(&view.name));
-    let open: Vec<ControllerView> = open.cloned().collect();
+    let asked = others.clone().flat_map(surroundings::asked_for);
+    let line = line(others.clone(), |_| {}, now);
+    let open = line::spared(&line, asked, open.cloned().collect());
     surroundings::of(object, others, closed, &open, now)
+}
+
+/// Those who wait, in order; `stand` says of each how it stands.
+pub(super) fn line<'a>(
+    objects: impl Iterator<Item = &'a IPUPartition>,
+    stand: impl Fn(&mut Waiter),
+    now: Timestamp,
+) -> Vec<Waiter> {
+    let waiting = objects.filter(|one| line::waits(one));
+    let mut line: Vec<Waiter> = waiting.map(|one| line::waiter(one, now)).collect();
+    line.iter_mut().for_each(stand);
+    line::in_order(&mut line);
+    line
 }
 
 /// What a reconcile learns from a state that a controller tells.
@@ -88,16 +104,70 @@ pub(super) fn truth(state: Option<&PartitionState>) -> Truth {
     state.map_or(Truth::Absent, |state| Truth::Present(look::seen(state)))
 }
 
-/// The answer of the built-in placement policy.
+/// What is known where an object looks for a controller.
+pub(super) struct Offer<'a> {
+    /// The controllers, open and closed, as they were read.
+    pub views: Vec<ControllerView>,
+    pub closed: &'a Closed,
+    pub line: &'a [Waiter],
+    /// What others were told to take of each controller, and is not made yet.
+    pub taken: &'a [(String, u32)],
+    /// How many partitions the object's owner has.
+    pub held: u32,
+    pub controllers: &'a [ControllerRef],
+}
+
+/// The answer of the line and of the built-in placement policy.
 pub(super) fn place(
     object: &IPUPartition,
-    views: &[ControllerView],
-    controllers: &[ControllerRef],
+    offer: Offer<'_>,
+    settings: &Settings,
+    now: Timestamp,
 ) -> Answer {
+    let me = line::waiter(object, now);
+    if let Some(why) = line::never_fits(&me, offer.views.iter()) {
+        return Answer::Reject(why);
+    }
+    let is_shut = |view: &ControllerView| offer.closed.contains_key(&view.name);
+    let (shut, open): (Vec<_>, Vec<_>) = offer.views.into_iter().partition(is_shut);
+    let limit = SignedDuration::try_from(settings.overtaking_limit).expect("a limit is short");
+    let room = line::room(&me, offer.line, offer.taken, offer.held, open, limit, now);
+    let later = |reasons| {
+        if room.is_promised {
+            Answer::Later(reasons)
+        } else {
+            Answer::Wait(reasons)
+        }
+    };
+    if let Some(why) = &room.too_small {
+        let (controller, reason) = ("every controller".to_owned(), why.clone());
+        return later(vec![WaitingReason { controller, reason }]);
+    }
     let status = object.status.clone().unwrap_or_default();
-    let request = placing::request(object, Default::default(), 0, Timestamp::UNIX_EPOCH);
-    let decision = wasm::serial_walk(&request, views, &placing::tried(&status));
-    placing::answer(decision, controllers)
+    let request = placing::request(object, Default::default(), offer.held, now);
+    let decision = wasm::serial_walk(&request, &room.views, &placing::tried(&status));
+    let shut_out = shut
+        .iter()
+        .map(|view| placing::shut_out(view, offer.closed));
+    match placing::answer(decision, offer.controllers) {
+        Answer::Wait(reasons) => {
+            let mut reasons = line::explained(reasons, &room);
+            reasons.extend(shut_out);
+            later(reasons)
+        }
+        Answer::Reject(_) if shut.iter().any(|view| view.total_ipus >= request.ipus) => {
+            Answer::Wait(shut_out.collect())
+        }
+        answer => answer,
+    }
+}
+
+/// How many partitions the owner of `object` has, or is getting.
+pub(super) fn held_by_owner<'a>(
+    object: &IPUPartition,
+    others: impl Iterator<Item = &'a IPUPartition>,
+) -> u32 {
+    surroundings::held(object, others)
 }
 
 /// How many milliseconds a reconcile rests; none where it waits for a change.
@@ -116,6 +186,11 @@ pub(super) fn orphans(
     orphans::tell(found, held, suspects, INSTALLATION, GRACE, now)
 }
 
+/// Takes from the suspects what this object, which a watch has shown, answers for.
+pub(super) fn spare(suspects: &mut BTreeMap<Place, Timestamp>, object: &IPUPartition) {
+    orphans::spare(suspects, object);
+}
+
 /// Every id that these objects answer for.
 pub(super) fn held<'a>(objects: impl IntoIterator<Item = &'a IPUPartition>) -> BTreeSet<String> {
     orphans::held(objects)
@@ -127,4 +202,14 @@ pub(super) fn is_held(attempt: &Attempt) -> bool {
 
 pub(super) fn is_ours(id: &str) -> bool {
     names::is_of_installation(id, INSTALLATION)
+}
+
+/// Whether the operator can have given this id to this object.
+pub(super) fn is_of(id: &str, object: &IPUPartition) -> bool {
+    names::is_of_owner(id, INSTALLATION, &object.spec.owner)
+}
+
+/// Whether this truth says that the room of what was made is free.
+pub(super) fn gives_room(attempt: &Attempt, truth: &Truth) -> bool {
+    look::gives_room(attempt, truth)
 }

@@ -131,7 +131,7 @@ impl World {
             }
             Step::Place => {
                 self.saw(Sight::Placed);
-                let answer = self.place(object);
+                let answer = self.place(ticket.who, object);
                 self.answer(ticket, Reply::Learned(Fact::Placed(answer)));
             }
         }
@@ -158,6 +158,9 @@ impl World {
         self.trace.say(self.agenda.now(), || {
             format!("    {} is {truth:?}", attempt.id)
         });
+        if driver::gives_room(&attempt, &truth) {
+            self.room_was_made(ticket.who);
+        }
         let id = attempt.id;
         self.answer(ticket, Reply::Learned(Fact::Truth { id, truth }));
     }

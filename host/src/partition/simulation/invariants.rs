@@ -26,6 +26,8 @@ pub(super) const NOTHING_LEFT: &str =
     "an object goes only when nothing of it is left on any controller";
 pub(super) const OURS_ONLY: &str = "what is not ours is never touched";
 pub(super) const OWNERLESS_ONLY: &str = "only what nobody owns is swept";
+pub(super) const BOUNDED: &str = "whoever has waited longest is passed by others for a time only";
+pub(super) const WHOLE: &str = "a gang is wholly served, or holds nothing beyond its patience";
 pub(super) const LIVENESS: &str = "once the trouble is over, everything comes to its end";
 
 /// What was written down and asked for in the whole run.
@@ -79,7 +81,8 @@ impl Ledger {
                 self.begun(written, attempt);
             }
         }
-        for attempt in before.attempts.iter().filter(|one| driver::is_held(one)) {
+        let held = before.attempts.iter().filter(|one| driver::is_held(one));
+        for attempt in held.filter(|one| driver::is_ours(&one.id)) {
             let mut now = after.attempts.iter().filter(|one| one.id == attempt.id);
             let is_kept = now.next().is_some_and(driver::is_held);
             demand(

@@ -9,7 +9,8 @@ use super::api_server::{self, Key, Stored, job_of};
 use super::driver;
 use super::invariants::{LIVENESS, OURS_ONLY, demand};
 use super::world::World;
-use crate::api::ipupartition::PartitionPhase;
+use crate::api::ipupartition::{IPUPartition, PartitionPhase};
+use crate::partition::line;
 
 /// Within so many milliseconds everything has come to its end. A call may be out for a minute and
 /// late by two, forming may take five, and pauses grow to one.
@@ -99,15 +100,7 @@ impl World {
         if api_server::is_deleted(object) {
             return Some(format!("it goes: {:?}", object.status));
         }
-        let can_be_served = object.spec.ipus.is_power_of_two()
-            && self
-                .controllers
-                .iter()
-                .any(|one| one.total >= object.spec.ipus);
-        let has_room = self
-            .controllers
-            .iter()
-            .any(|one| one.inventory().largest_free() >= object.spec.ipus);
+        let can_be_served = object.spec.ipus.is_power_of_two() && self.could_hold(object);
         let is_fine = match api_server::phase(object) {
             PartitionPhase::Ready => {
                 let id = object
@@ -117,13 +110,49 @@ impl World {
                 id.is_some_and(|id| self.exists(&id))
             }
             PartitionPhase::Rejected => !can_be_served,
-            PartitionPhase::Pending => !has_room,
+            PartitionPhase::Pending => !self.has_room(object) || self.is_kept_from(object),
             PartitionPhase::Creating
             | PartitionPhase::Resetting
             | PartitionPhase::Error
             | PartitionPhase::Releasing => false,
         };
         (!is_fine).then(|| format!("{:?}", object.status))
+    }
+
+    /// Whether the controllers, empty, could hold it with all that it is of use with.
+    fn could_hold(&self, object: &IPUPartition) -> bool {
+        let places = self.controllers.iter().map(|one| one.total);
+        count(object, places) >= object.spec.options.gang_size.unwrap_or(1)
+    }
+
+    /// Whether there is room for it and all that it is of use with and does not have yet.
+    fn has_room(&self, object: &IPUPartition) -> bool {
+        let gang = object.spec.options.gang_size.unwrap_or(1);
+        let others = self.api.list().map(|(_, stored)| stored.object.as_ref());
+        let held = driver::held_by_owner(object, others);
+        let controllers = self.controllers.iter();
+        let missing = gang.saturating_sub(held).max(1);
+        if missing > 1 {
+            let free = controllers.map(|one| one.inventory().free());
+            return count(object, free) >= missing;
+        }
+        let mut largest = controllers.map(|one| one.inventory().largest_free());
+        largest.any(|free| free >= object.spec.ipus)
+    }
+
+    /// Whether somebody who came before it has waited its limit, has no room, and could have some.
+    fn is_kept_from(&self, object: &IPUPartition) -> bool {
+        let (now, limit) = (self.timestamp(), self.settings.overtaking_limit);
+        let created = |one: &IPUPartition| one.metadata.creation_timestamp.clone();
+        let waits = |one: &IPUPartition| {
+            let since = line::waiter(one, now).since;
+            line::waits(one) && now.duration_since(since) >= limit.try_into().unwrap_or_default()
+        };
+        let mut others = self.api.list().map(|(_, stored)| stored.object.as_ref());
+        others.any(|one| {
+            let is_elder = created(one) <= created(object) && one.spec.owner != object.spec.owner;
+            is_elder && waits(one) && self.could_hold(one) && !self.has_room(one)
+        })
     }
 
     /// A partition of this installation that nobody answers for.
@@ -158,4 +187,10 @@ impl World {
         let job = self.jobs.iter().find(|job| job.is_there());
         job.map(|job| format!("job {} is there", job.name))
     }
+}
+
+/// How many partitions of its size so many IPUs on each controller hold.
+fn count(object: &IPUPartition, ipus: impl Iterator<Item = u32>) -> u32 {
+    ipus.map(|ipus| ipus.checked_div(object.spec.ipus).unwrap_or(0))
+        .sum()
 }

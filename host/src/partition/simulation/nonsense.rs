@@ -18,9 +18,11 @@ use crate::names;
 use crate::partition::knowledge::{Answer, Fact, Intent, Reply, Seen, SeenState, Truth};
 use crate::partition::step::Step;
 use crate::partition::surroundings::Surroundings;
+use crate::vipu::closed::Closed;
 
 /// Ids of this installation, of others, and none at all.
-const IDS: [&str; 6] = [
+const IDS: [&str; 7] = [
+    "p-other-lj2j-0000000004",
     "p-mnist-lj2j-0000000001",
     "p-mnist-lj2j-0000000002",
     "p-mnist-lj2j-0000000003",
@@ -282,6 +284,7 @@ impl Honest {
             Step::Remove { attempt, .. } => {
                 let id = attempt.id;
                 assert!(!self.in_use.contains(&id), "{id} is removed under a Pod");
+                assert!(driver::is_of(&id, object), "{id} is not its own");
                 if !self.refuses {
                     self.there.remove(&id);
                 }
@@ -290,6 +293,7 @@ impl Honest {
             Step::Reset(attempt) => {
                 let id = attempt.id;
                 assert!(!self.in_use.contains(&id), "{id} is reset under a Pod");
+                assert!(driver::is_of(&id, object), "{id} is not its own");
                 Fact::Reset { id, error: refusal }
             }
             Step::LookAround => Fact::Surroundings(Surroundings::default()),
@@ -297,7 +301,16 @@ impl Honest {
                 let all: Vec<Controller> = (0..3).map(|index| Controller::new(index, 4)).collect();
                 let views: Vec<_> = all.iter().map(|one| one.view(false)).collect();
                 let references: Vec<_> = all.into_iter().map(|one| one.reference).collect();
-                Fact::Placed(driver::place(object, &views, &references))
+                let offer = driver::Offer {
+                    views,
+                    closed: &Closed::new(),
+                    line: &[],
+                    taken: &[],
+                    held: 0,
+                    controllers: &references,
+                };
+                let (settings, now) = (driver::settings(), Timestamp::UNIX_EPOCH);
+                Fact::Placed(driver::place(object, offer, &settings, now))
             }
         })
     }
@@ -346,22 +359,48 @@ proptest! {
     }
 }
 
-#[test]
-fn no_attempt_follows_the_last_generation() {
+/// What becomes of a status that asks for a reset, where every controller does as it is told.
+fn rested(status: IPUPartitionStatus) -> IPUPartitionStatus {
+    let there = status.partition_id.iter().cloned();
     let mut honest = Honest {
         in_use: BTreeSet::new(),
-        there: BTreeMap::new(),
+        there: there.map(|id| (id, SeenState::Active)).collect(),
         unreachable: BTreeSet::new(),
         refuses: false,
     };
-    let mut object = IPUPartition::new("default.mnist-0", spec((4, 1, 0)));
+    let mut object = IPUPartition::new("default.mnist-0", spec((4, 1, 1)));
     object.metadata.finalizers = Some(vec![names::PARTITION_FINALIZER.to_owned()]);
-    object.status = Some(IPUPartitionStatus {
+    object.status = Some(status);
+    come_to_rest(&mut object, &mut honest, Vec::new(), Timestamp::UNIX_EPOCH);
+    object.status.unwrap()
+}
+
+#[test]
+fn a_partition_that_is_not_its_own_is_let_go_whatever_its_attempt_says() {
+    use AttemptOutcome::{Created, Refused, Removed, Unknown};
+    for outcome in [Created, Refused, Removed, Unknown] {
+        let status = rested(IPUPartitionStatus {
+            phase: PartitionPhase::Ready,
+            partition_id: Some("handmade".to_owned()),
+            attempts: vec![Attempt {
+                controller: Controller::new(0, 4).reference,
+                id: "handmade".to_owned(),
+                outcome,
+                reason: None,
+                started: None,
+            }],
+            ..IPUPartitionStatus::default()
+        });
+        assert_ne!(status.partition_id.as_deref(), Some("handmade"));
+    }
+}
+
+#[test]
+fn no_attempt_follows_the_last_generation() {
+    let status = rested(IPUPartitionStatus {
         generation: i64::MAX,
         ..IPUPartitionStatus::default()
     });
-    come_to_rest(&mut object, &mut honest, Vec::new(), Timestamp::UNIX_EPOCH);
-    let status = object.status.unwrap();
     assert_eq!(status.phase, PartitionPhase::Rejected);
     assert!(status.attempts.is_empty());
     let message = status.message.unwrap();

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::agenda::{Event, Fate};
-use super::api_server::{self, Key, SLOTS, key_of};
+use super::api_server::{self, Key, SLOTS, Stored, key_of};
 use super::coverage::Sight;
 use super::world::World;
 use crate::api::API_VERSION;
@@ -68,7 +68,7 @@ impl Job {
         self.stage != Stage::Away
     }
 
-    fn is_ending(&self) -> bool {
+    pub(super) fn is_ending(&self) -> bool {
         self.stage == Stage::Ending
     }
 
@@ -225,6 +225,7 @@ impl World {
             }
         }
         match state {
+            PartitionState::Held(_) if !self.is_whole(job) => {}
             PartitionState::Held(held) if pods.is_empty() => {
                 let use_key = held.use_key();
                 if self.jobs[job].used.get(&slot) == Some(&use_key) {
@@ -254,6 +255,14 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    /// Whether a job whose partitions are of use only together has all of them.
+    fn is_whole(&self, job: usize) -> bool {
+        let slots = 0..self.jobs[job].slots;
+        let mut objects = slots.map(|slot| self.api.get(key_of(job, slot)));
+        let is_offered = |stored: &Stored| api_server::offered(&stored.object).is_some();
+        self.jobs[job].gang.is_none() || objects.all(|found| found.is_some_and(is_offered))
     }
 
     /// Gives back one partition that is not wanted any more, once its Pods have ended.
@@ -299,6 +308,7 @@ impl World {
         );
         if ends {
             let most = self.chance.pick(&[5_000, 40_000, 40_000, 400_000]);
+            let most = most.min(self.longest_run);
             let time = self.chance.between(500, most);
             self.agenda.add(time, Event::PodEnds(pod));
         }
@@ -311,7 +321,7 @@ impl World {
         if !std::mem::replace(&mut found.is_ending, true) {
             // A node that is silent keeps its Pods for long.
             let is_silent = self.chance.permille(200);
-            let most = if is_silent { 400_000 } else { within };
+            let most = if is_silent { self.longest_run } else { within };
             let grace = self.chance.between(10, most);
             self.agenda.add(grace, Event::PodEnds(pod));
         }

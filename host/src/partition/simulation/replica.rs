@@ -10,6 +10,8 @@ use super::coverage::Sight;
 use super::driver::{self, Reconcile};
 use super::evidence::Evidence;
 use super::world::World;
+use crate::api::ipupartition::IPUPartition;
+use crate::partition::knowledge::Fact;
 use crate::partition::orphans::Place;
 use crate::partition::step::{Pace, Step};
 
@@ -28,6 +30,12 @@ pub(super) struct Replica {
     pub life: u64,
     pub suspects: BTreeMap<Place, Timestamp>,
     pub tasks: BTreeMap<Key, Task>,
+    /// When each object was asked last where it fits, by its UID.
+    pub asked: BTreeMap<String, u64>,
+    /// What each object was told to take and has not asked for, and when, by its UID.
+    pub taking: BTreeMap<String, (u64, String, u32)>,
+    /// When IPUs were given back last, as far as it knows.
+    pub room_made: u64,
     cache: BTreeMap<Key, Stored>,
     /// Changes of the log that its watch has delivered.
     position: usize,
@@ -48,6 +56,19 @@ pub(super) struct Task {
     has_worked: bool,
     /// Whether the object has changed since it began.
     again: bool,
+}
+
+impl Replica {
+    /// The objects, as its watch has shown them.
+    pub(super) fn objects(&self) -> impl Iterator<Item = (Key, &IPUPartition)> + Clone {
+        let cache = self.cache.iter();
+        cache.map(|(key, stored)| (*key, stored.object.as_ref()))
+    }
+
+    /// The same without their names.
+    pub(super) fn seen(&self) -> impl Iterator<Item = &IPUPartition> + Clone {
+        self.objects().map(|(_, object)| object)
+    }
 }
 
 impl World {
@@ -72,6 +93,7 @@ impl World {
         let replica = &mut self.replicas[who];
         replica.dead_until = 0;
         replica.position = self.api.log().len();
+        replica.room_made = self.agenda.now();
         replica.cache = self
             .api
             .list()
@@ -100,6 +122,7 @@ impl World {
             let key = change.key;
             let replica = &mut self.replicas[who];
             if let Some(stored) = &change.now {
+                driver::spare(&mut replica.suspects, &stored.object);
                 replica.cache.insert(key, stored.clone());
             } else {
                 replica.cache.remove(&key);
@@ -110,6 +133,14 @@ impl World {
             } else if replica.cache.contains_key(&key) {
                 self.trigger(who, key, 0);
             }
+        }
+    }
+
+    /// Has an object looked at in so many milliseconds, or again once that which is under way is done.
+    pub(super) fn look_again(&mut self, who: usize, key: Key, delay: u64) {
+        match self.replicas[who].tasks.get_mut(&key) {
+            Some(task) => task.again = true,
+            None => self.trigger(who, key, delay),
         }
     }
 
@@ -159,7 +190,10 @@ impl World {
         if self.replicas[who].acts {
             return;
         }
-        self.replicas[who].acts = true;
+        let replica = &mut self.replicas[who];
+        replica.acts = true;
+        replica.room_made = self.agenda.now();
+        replica.asked.clear();
         self.saw(Sight::TookOver);
         let keys: Vec<Key> = self.replicas[who].cache.keys().copied().collect();
         for key in keys {
@@ -209,6 +243,7 @@ impl World {
             }
             Reply::Released => {
                 self.finish(ticket, None);
+                self.room_was_made(ticket.who);
                 return;
             }
             Reply::Conflict => {
@@ -220,9 +255,18 @@ impl World {
                 return;
             }
         };
+        let has_asked = matches!(fact, Fact::Created { .. });
+        let uid = task.core.object.metadata.uid.clone().unwrap_or_default();
+        let makes_room = matches!(fact, Fact::Removed { .. });
         task.evidence.note(&fact);
         task.core.learn(fact);
+        if has_asked {
+            self.replicas[ticket.who].taking.remove(&uid);
+        }
         self.decide(ticket);
+        if makes_room {
+            self.room_was_made(ticket.who);
+        }
     }
 
     fn rest(&mut self, ticket: Ticket, pace: Pace) {

@@ -9,6 +9,7 @@ use super::coverage::Sight;
 use super::driver;
 use super::executor::Mishap;
 use super::world::World;
+use crate::api::ipupartition::{Attempt, AttemptOutcome};
 use crate::names;
 use crate::vipu::closed::Closure;
 use crate::vipu::model::{OperationState, ReadyState};
@@ -82,7 +83,7 @@ impl World {
         }
         let next = self.chance.between(1, 2 * self.weather.troubles);
         self.agenda.add(next, Event::Trouble);
-        match self.chance.below(19) {
+        match self.chance.below(20) {
             0 => self.controller_goes_down(),
             1 | 2 => self.partition_is_harmed(),
             3 => self.room_is_taken(),
@@ -98,6 +99,7 @@ impl World {
             13 => self.object_is_moved(),
             14 | 15 => self.partition_is_harmed(),
             16 => self.controller_is_closed(),
+            17 => self.status_is_edited(),
             _ => self.reset_is_asked(),
         }
     }
@@ -120,10 +122,11 @@ impl World {
         self.note(|| format!("controller {index} is down; lost its state: {loses_state}"));
     }
 
-    /// A partition of ours goes to ERROR, is removed by hand, or tells an odd state.
+    /// A partition of ours goes to ERROR, is removed by hand, is at work without end, or tells an odd
+    /// state.
     fn partition_is_harmed(&mut self) {
         let index = self.chance.below(self.controllers.len());
-        let kind = self.chance.below(4);
+        let kind = self.chance.below(5);
         let ours: Vec<String> = self.controllers[index]
             .made
             .keys()
@@ -147,6 +150,13 @@ impl World {
             1 => {
                 made.is_odd = !made.is_odd;
                 self.saw(Sight::OddState);
+            }
+            2 => {
+                if (made.ready, made.operation) == (ReadyState::Active, OperationState::Idle) {
+                    made.ready = ReadyState::Pending;
+                    made.operation = OperationState::Resetting;
+                    self.saw(Sight::StaysBusy);
+                }
             }
             _ => {
                 made.ready = ReadyState::Error;
@@ -206,6 +216,30 @@ impl World {
         self.closed.insert(name, closure);
         let pause = self.chance.between(10_000, 120_000);
         self.agenda.add(pause, Event::Repair(Repair::Opened(index)));
+    }
+
+    /// Somebody writes what others have made into a status, as if it were the object's own.
+    fn status_is_edited(&mut self) {
+        let (Some(key), Some((index, id))) = (self.some_object(), self.foreign.first().cloned())
+        else {
+            return;
+        };
+        self.saw(Sight::StatusEdited);
+        self.note(|| format!("{id} is written into the status of {}", self.name(key)));
+        let controller = self.controllers[index].reference.clone();
+        let outcome = self
+            .chance
+            .pick(&[AttemptOutcome::Created, AttemptOutcome::Unknown]);
+        self.api.update(key, |object| {
+            let status = object.status.get_or_insert_default();
+            status.attempts.push(Attempt {
+                controller,
+                id,
+                outcome,
+                reason: None,
+                started: None,
+            });
+        });
     }
 
     fn replica_dies(&mut self) {

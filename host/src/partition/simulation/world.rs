@@ -16,10 +16,8 @@ use super::owners::{Job, Pod};
 use super::replica::Replica;
 use super::trace::Trace;
 use super::trouble::Weather;
-use crate::api::ipupartition::{ControllerRef, IPUPartition};
-use crate::partition::knowledge::Answer;
+use crate::api::ipupartition::ControllerRef;
 use crate::partition::step::Settings;
-use crate::partition::surroundings::Surroundings;
 use crate::vipu::closed::Closed;
 use crate::vipu::model::OperationState;
 
@@ -58,6 +56,8 @@ pub(super) struct World {
     /// Whether nothing new goes wrong.
     pub is_over: bool,
     pub death: Option<Death>,
+    /// Longest time that a Pod runs or takes to end, in milliseconds.
+    pub longest_run: u64,
     /// Changes that the watches were told of.
     announced: usize,
 }
@@ -88,6 +88,7 @@ impl World {
             api_down_until: 0,
             is_over: false,
             death: None,
+            longest_run: 400_000,
             announced: 0,
         };
         world.replicas[0].acts = true;
@@ -255,6 +256,10 @@ impl World {
             Verb::Create { .. } => (Then::Formed, self.chance.pick(&[50, 2_000, 60_000])),
             Verb::Remove { .. } if fails => (Then::FailedToGo, 5_000),
             Verb::Remove { .. } => (Then::Gone, self.chance.pick(&[20, 1_000, 15_000])),
+            Verb::Reset if fails && self.chance.permille(300) => {
+                self.saw(Sight::ResetsNever);
+                return;
+            }
             Verb::Reset if fails => (Then::FailedToReset, 20_000),
             Verb::Reset => (Then::WasReset, self.chance.pick(&[20, 1_000, 15_000])),
         };
@@ -289,32 +294,6 @@ impl World {
             Then::FailedToGo => self.saw(Sight::RemoveFails),
             Then::WasReset | Then::Gone | Then::Healed => {}
         }
-    }
-
-    /// What the placement policy answers, on readings that may be old.
-    pub(super) fn place(&mut self, object: &IPUPartition) -> Answer {
-        let is_old = self.chance.permille(self.weather.calls);
-        let open = self
-            .controllers
-            .iter()
-            .filter(|one| !self.closed.contains_key(&one.reference.name));
-        let views: Vec<_> = open.map(|one| one.view(is_old)).collect();
-        let all: Vec<_> = self
-            .controllers
-            .iter()
-            .map(|one| one.reference.clone())
-            .collect();
-        driver::place(object, &views, &all)
-    }
-
-    /// What surrounds an object now.
-    pub(super) fn look_around(&mut self, object: &IPUPartition) -> Surroundings {
-        self.saw(Sight::LookedAround);
-        let views: Vec<_> = self.controllers.iter().map(|one| one.view(false)).collect();
-        let others = self.api.list().map(|(_, stored)| stored.object.as_ref());
-        let others: Vec<&IPUPartition> = others.collect();
-        let now = self.timestamp();
-        driver::surroundings(object, others.into_iter(), &views, &self.closed, now)
     }
 
     pub(super) fn controller_index(&self, reference: &ControllerRef) -> usize {

@@ -16,6 +16,7 @@ use tower::{BoxError, ServiceExt, service_fn};
 use crate::namespaces::namespaces;
 use crate::partition::node_labels::node_labels;
 use crate::partition::{Guarded, fleet::Fleet};
+use crate::policy::guests::Guests;
 use crate::rest::gate::Gate;
 use crate::rest::{Door, Sources, plain, secure};
 use crate::vipu::{Deadlines, Registry};
@@ -37,6 +38,8 @@ pub(super) struct World {
     pub(super) rights: Vec<Value>,
     /// Whether nobody answers.
     pub(super) is_down: bool,
+    /// Whether an answer never comes.
+    pub(super) is_silent: bool,
     /// What the API server answers to a create instead of making it.
     pub(super) refusal: Option<(u16, Value)>,
 }
@@ -65,7 +68,7 @@ impl Ports {
         let sources = Sources {
             partitions,
             fleet: Arc::new(Fleet::new(registry, node_labels().0)),
-            policies: no_policies().await,
+            guests: no_policies().await,
             namespaces: namespaces().0,
         };
         let client = fake(Arc::clone(&world));
@@ -113,7 +116,7 @@ impl Ports {
 }
 
 /// Policies without a module: the built-in walk decides.
-pub(super) async fn no_policies() -> Policies {
+pub(super) async fn no_policies() -> Guests {
     let options = PolicyOptions {
         guests_dir: "nowhere".into(),
         policies_dir: None,
@@ -123,7 +126,7 @@ pub(super) async fn no_policies() -> Policies {
         slots: Vec::new(),
         limits: Limits::default(),
     };
-    Policies::open(options).await.unwrap()
+    Guests::new(Policies::open(options).await.unwrap())
 }
 
 /// The body of a good `POST /partitions`.
@@ -231,9 +234,16 @@ fn fake(world: Arc<Mutex<World>>) -> Client {
             let (parts, body) = request.into_parts();
             let body = body.collect_bytes().await?;
             let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-            let mut world = world.lock().unwrap();
             let path = parts.uri.path();
-            world.asked.push(format!("{} {path}", parts.method));
+            let is_silent = {
+                let mut world = world.lock().unwrap();
+                world.asked.push(format!("{} {path}", parts.method));
+                world.is_silent
+            };
+            if is_silent {
+                std::future::pending::<()>().await;
+            }
+            let mut world = world.lock().unwrap();
             if world.is_down {
                 return Err::<_, BoxError>("connection refused".into());
             }

@@ -113,3 +113,36 @@ async fn a_controller_keeps_its_client_and_one_that_has_left_the_list_still_has_
     registry.follow(apply("pod2:8090:ipunode=pod2")).await;
     assert_eq!(registry.client(&pod1).unwrap().name(), "pod1:8090");
 }
+
+#[tokio::test]
+async fn credentials_go_only_where_the_name_of_a_controller_says() {
+    let registry = Registry::new(Deadlines::default());
+    let list = listed("pod1:8090:ipunode=pod1");
+    let events = futures::stream::iter([Ok(Event::Apply(list))]);
+    registry.follow(events).await;
+    let pod1 = registry.known().entries[0].clone();
+    let named = |name: &str, host: &str, port| ControllerRef {
+        name: name.to_owned(),
+        host: host.to_owned(),
+        port,
+        ..pod1.clone()
+    };
+    let listed = named("pod1:8090", "evil.example.org", 1);
+    let client = registry.client(&listed).unwrap();
+    assert!(Arc::ptr_eq(
+        &client.inner,
+        &registry.client(&pod1).unwrap().inner
+    ));
+    assert!(registry.client(&named("[fd00::1]:7", "fd00::1", 7)).is_ok());
+    for (name, host, port) in [
+        ("pod9:8090", "evil.example.org", 8090),
+        ("pod9:8090", "pod9", 1),
+        ("pod9", "pod9", 8090),
+        ("", "pod9", 8090),
+    ] {
+        let error = registry.client(&named(name, host, port)).unwrap_err();
+        assert!(matches!(error, VipuError::Misnamed { .. }), "{error:?}");
+        let reason = error.reason();
+        assert!(reason.contains(&format!("{host}:{port}")), "{reason}");
+    }
+}

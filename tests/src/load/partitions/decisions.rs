@@ -5,6 +5,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use ipu_operator::partition::line::{self, Waiter};
+use ipu_operator::policy::guests::Guests;
 use ipu_operator::rest::question::Question;
 use ipu_operator::rest::what_if;
 use ipu_operator::wasm::facts::PlaceFacts;
@@ -102,11 +103,11 @@ fn room(elders: usize, views: &[ControllerView]) -> Duration {
         .collect();
     line.push(me.clone());
     line::in_order(&mut line);
-    timed(|| line::room(black_box(&me), &line, 0, views.to_vec(), limit, now))
+    timed(|| line::room(black_box(&me), &line, &[], 0, views.to_vec(), limit, now))
 }
 
 /// The built-in guest for placement, as `make dist` leaves it.
-async fn placement_guest() -> Result<Policies, LoadError> {
+async fn placement_guest() -> Result<Guests, LoadError> {
     let options = PolicyOptions {
         guests_dir: Settings::from_env()?.checkout.join("dist/guests"),
         policies_dir: None,
@@ -116,7 +117,7 @@ async fn placement_guest() -> Result<Policies, LoadError> {
         slots: vec![Slot::Placement],
         limits: Limits::default(),
     };
-    Ok(Policies::open(options).await?)
+    Ok(Guests::new(Policies::open(options).await?))
 }
 
 fn timed<T>(decide: impl Fn() -> T) -> Duration {

@@ -16,7 +16,7 @@ const MEMORY: &str = r#"
 /// A validation policy that runs `body` where the object has over 4,096 bytes of JSON, and answers
 /// well where it has less: the length stands at byte 80 of the request. The body leaves the address of the answer; memory is zero, so that
 /// address 16 holds an empty one.
-pub(super) fn validation(body: &str) -> Vec<u8> {
+pub fn validation(body: &str) -> Vec<u8> {
     let text = format!(
         r#"(module
           (import "ipu:policy/log@0.2.0" "write" (func $log (param i32 i32 i32)))
@@ -35,7 +35,7 @@ pub(super) fn validation(body: &str) -> Vec<u8> {
 
 /// A placement policy that chooses the controller `mars`, whatever there is: decision `try` (0) with
 /// the four bytes at address 64 as the name.
-pub(super) fn placement() -> Vec<u8> {
+pub fn placement() -> Vec<u8> {
     let text = format!(
         r#"(module
           {MEMORY}
@@ -55,7 +55,7 @@ fn policy(text: &str, slot: Slot) -> Vec<u8> {
 }
 
 /// The body of an answer with one warning of `length` bytes of zero at address 65,536.
-pub(super) fn warning(length: u32) -> String {
+pub fn warning(length: u32) -> String {
     let pages = length / 65_536 + 1;
     format!(
         "(drop (memory.grow (i32.const {pages})))
@@ -68,6 +68,6 @@ pub(super) fn warning(length: u32) -> String {
 }
 
 /// A component or a module given as text.
-pub(super) fn component(text: &str) -> Vec<u8> {
+pub fn component(text: &str) -> Vec<u8> {
     wat::parse_str(text).expect("the text is WebAssembly")
 }

@@ -1,0 +1,136 @@
+//! A run in which nothing goes wrong but that there is too little room: many small jobs come and go,
+//! and large ones and gangs among them are to be served all the same.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::api_server::{Key, key_of};
+use super::chance::Chance;
+use super::coverage::{Coverage, Sight};
+use super::driver;
+use super::invariants::{BOUNDED, WHOLE, demand};
+use super::owners::Job;
+use super::trace::Trace;
+use super::world::World;
+
+/// Small jobs, so many that some always wait.
+const SMALL: usize = 90;
+
+/// When the last of them comes, in milliseconds.
+const COMING: u64 = 700_000;
+
+/// Longest time that a Pod runs, in milliseconds.
+const RUNS: u64 = 30_000;
+
+/// How long somebody who waits is passed by smaller ones, and how long a gang holds what is of no use.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// How long the eldest may wait, in milliseconds: its limit for each of two controllers, then all that
+/// is on them is formed (a minute at most), used and removed, and the same again for itself.
+const WAITS: u64 = 300_000;
+
+/// How long a gang may hold a part of what it needs, in milliseconds: the last of it is formed, seen
+/// at the next regular look, held for its limit, and removed.
+const HOLDS: u64 = 200_000;
+
+/// Between two looks, in milliseconds.
+const LOOK: u64 = 5_000;
+
+/// Runs the seed. A broken invariant is a panic.
+pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
+    let mut chance = Chance::new(seed);
+    let sizes: &[u32] = chance.pick(&[&[8][..], &[8, 8], &[16]]);
+    let mut world = World::calm(seed, sizes, trace);
+    world.settings.overtaking_limit = LIMIT;
+    world.settings.gang_patience = LIMIT;
+    world.longest_run = RUNS;
+    let largest = sizes.iter().copied().max().unwrap_or_default();
+    for number in 0..SMALL {
+        let ipus = chance.pick(&[2, 4, 4]);
+        come(
+            &mut world,
+            &mut chance,
+            Job::new(format!("small-{number}"), String::new(), ipus, 1),
+        );
+    }
+    for number in 0..3 {
+        let job = Job::new(format!("large-{number}"), String::new(), largest, 1);
+        come(&mut world, &mut chance, job);
+        let mut gang = Job::new(format!("gang-{number}"), String::new(), 4, 2);
+        gang.gang = Some(2);
+        come(&mut world, &mut chance, gang);
+    }
+    let mut watch = Watch::default();
+    while world.agenda.now() < COMING + WAITS {
+        let next = world.agenda.now() + LOOK;
+        world.run_until(next);
+        watch.look(&mut world);
+    }
+    world.settle();
+    world.end();
+    world.coverage
+}
+
+fn come(world: &mut World, chance: &mut Chance, mut job: Job) {
+    job.runs = Some(0);
+    world.add_job_later(job, chance.between(0, COMING));
+}
+
+/// Since when something is so that must not stay so.
+#[derive(Default)]
+struct Watch {
+    eldest: Option<(Key, u64)>,
+    parts: BTreeMap<usize, u64>,
+}
+
+impl Watch {
+    fn look(&mut self, world: &mut World) {
+        let now = world.agenda.now();
+        let eldest = eldest(world);
+        let since = self.eldest.filter(|(key, _)| Some(*key) == eldest);
+        self.eldest = eldest.map(|key| (key, since.map_or(now, |(_, since)| since)));
+        if let Some((key, since)) = self.eldest {
+            demand(now - since < WAITS, BOUNDED, || {
+                format!("{} is the eldest since {since}", world.name(key))
+            });
+        }
+        for job in 0..world.jobs.len() {
+            if !holds_a_part(world, job) {
+                self.parts.remove(&job);
+                continue;
+            }
+            world.saw(Sight::HeldInPart);
+            let since = *self.parts.entry(job).or_insert(now);
+            demand(now - since < HOLDS, WHOLE, || {
+                format!("{} since {since}", world.jobs[job].name)
+            });
+        }
+    }
+}
+
+/// Who waits and came before all others who wait.
+fn eldest(world: &World) -> Option<Key> {
+    let objects = world.api.list();
+    let found = driver::line(
+        objects.map(|(_, stored)| stored.object.as_ref()),
+        |_| {},
+        world.timestamp(),
+    );
+    let uid = &found.first()?.uid;
+    let mut objects = world.api.list();
+    let it = objects.find(|(_, stored)| stored.object.metadata.uid.as_ref() == Some(uid));
+    it.map(|(key, _)| key)
+}
+
+/// Whether a gang that is wanted has some of its partitions, and not all.
+fn holds_a_part(world: &World, job: usize) -> bool {
+    let Some(gang) = world.jobs[job].gang.filter(|_| world.jobs[job].is_there()) else {
+        return false;
+    };
+    let Some(first) = world.api.get(key_of(job, 0)) else {
+        return false;
+    };
+    let objects = world.api.list().map(|(_, stored)| stored.object.as_ref());
+    let held = driver::held_by_owner(&first.object, objects);
+    held > 0 && held < gang && !world.jobs[job].is_ending()
+}

@@ -1,0 +1,95 @@
+//! Those who wait, as a replica sees them: in which order they are served, and when they are asked.
+
+use std::time::Duration;
+
+use super::api_server::Key;
+use super::coverage::Sight;
+use super::driver::{self, Offer};
+use super::world::World;
+use crate::api::ipupartition::{ControllerRef, IPUPartition};
+use crate::partition::knowledge::Answer;
+use crate::partition::line::{self, Waiter};
+use crate::partition::surroundings::Surroundings;
+
+/// How long things given back are gathered before those who wait are looked at, in milliseconds.
+const GATHERING: u64 = 200;
+
+/// How long somebody may be about to ask for what it was told to take, in milliseconds.
+const TAKING: u64 = 15_000;
+
+impl World {
+    /// Where a replica would make the partition of this object: by the line as it sees it, on readings
+    /// that may be old.
+    pub(super) fn place(&mut self, who: usize, object: &IPUPartition) -> Answer {
+        let is_old = self.chance.permille(self.weather.calls);
+        let now = self.timestamp();
+        let views = self.controllers.iter().map(|one| one.view(is_old));
+        let controllers: Vec<ControllerRef> = self
+            .controllers
+            .iter()
+            .map(|one| one.reference.clone())
+            .collect();
+        let replica = &self.replicas[who];
+        let line = driver::line(replica.seen(), |waiter| self.stand(who, waiter), now);
+        let uid = object.metadata.uid.clone().unwrap_or_default();
+        let asked = self.agenda.now();
+        let taking = replica
+            .taking
+            .iter()
+            .filter(|(other, (told, ..))| **other != uid && asked - told < TAKING);
+        let taken: Vec<(String, u32)> = taking
+            .map(|(_, (_, name, ipus))| (name.clone(), *ipus))
+            .collect();
+        let offer = Offer {
+            taken: &taken,
+            views: views.collect(),
+            closed: &self.closed,
+            line: &line,
+            held: driver::held_by_owner(object, replica.seen()),
+            controllers: &controllers,
+        };
+        let answer = driver::place(object, offer, &self.settings, now);
+        if let Answer::Try(controller) = &answer {
+            let told = (asked, controller.name.clone(), object.spec.ipus);
+            self.replicas[who].taking.insert(uid.clone(), told);
+        }
+        self.replicas[who].asked.insert(uid, asked);
+        if matches!(answer, Answer::Later(_)) {
+            self.saw(Sight::LetGoFirst);
+        }
+        answer
+    }
+
+    /// IPUs were given back: all who wait are looked at again.
+    pub(super) fn room_was_made(&mut self, who: usize) {
+        if !self.replicas[who].acts {
+            return;
+        }
+        self.replicas[who].room_made = self.agenda.now();
+        let seen = self.replicas[who].objects();
+        let waiting: Vec<Key> = seen
+            .filter(|(_, object)| line::waits(object))
+            .map(|(key, _)| key)
+            .collect();
+        for key in waiting {
+            self.look_again(who, key, GATHERING);
+        }
+    }
+
+    /// What surrounds an object now.
+    pub(super) fn look_around(&mut self, object: &IPUPartition) -> Surroundings {
+        self.saw(Sight::LookedAround);
+        let views: Vec<_> = self.controllers.iter().map(|one| one.view(false)).collect();
+        let others = self.api.list().map(|(_, stored)| stored.object.as_ref());
+        let others: Vec<&IPUPartition> = others.collect();
+        let now = self.timestamp();
+        driver::surroundings(object, others.into_iter(), &views, &self.closed, now)
+    }
+
+    fn stand(&self, who: usize, waiter: &mut Waiter) {
+        let ago = |time: u64| Duration::from_millis(self.agenda.now() - time);
+        let replica = &self.replicas[who];
+        let asked = replica.asked.get(&waiter.uid).copied();
+        waiter.stand(asked.map(ago), ago(replica.room_made));
+    }
+}

@@ -1,0 +1,93 @@
+//! Remembers which version of each IPUPartition this process wrote last, so that nothing is decided on
+//! a copy from before: the watch is behind what was written for a moment.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long the watch is waited for. Versions can go back when an admin restores the API server's
+/// data from a backup: then an older copy is all there will ever be, and a write on it is refused
+/// where it is too old after all.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The version of each object that was written last, and when, by its UID.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    versions: Mutex<HashMap<String, (u128, Instant)>>,
+}
+
+impl Written {
+    /// The object of this UID was written, and has this version now. One that is no number cannot be
+    /// compared, and is not remembered.
+    pub(super) fn note(&self, uid: &str, version: Option<&str>, now: Instant) {
+        let mut versions = self.versions();
+        match version.and_then(number) {
+            Some(version) => versions.insert(uid.to_owned(), (version, now)),
+            None => versions.remove(uid),
+        };
+    }
+
+    /// How much longer to wait for the watch, where it has shown an older version than was written.
+    pub(super) fn behind(&self, uid: &str, seen: Option<&str>, now: Instant) -> Option<Duration> {
+        let (written, since) = *self.versions().get(uid)?;
+        let is_older = seen.and_then(number)? < written;
+        let left = PATIENCE.saturating_sub(now.duration_since(since));
+        (is_older && !left.is_zero()).then_some(left)
+    }
+
+    /// The object of this UID is gone.
+    pub(super) fn forget(&self, uid: &str) {
+        self.versions().remove(uid);
+    }
+
+    fn versions(&self) -> MutexGuard<'_, HashMap<String, (u128, Instant)>> {
+        // Every change of it is whole before the next one begins.
+        self.versions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A version as the number that Kubernetes promises it to be for its own kinds and for those of CRDs,
+/// so that two of one kind can be compared (KEP 5504, Kubernetes 1.35).
+fn number(version: &str) -> Option<u128> {
+    let is_plain = version.bytes().all(|byte| byte.is_ascii_digit()) && !version.starts_with('0');
+    is_plain.then(|| version.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_copy_than_was_written_is_waited_for_and_not_for_ever() {
+        let (written, now) = (Written::default(), Instant::now());
+        let behind = |seen, after| written.behind("uid", seen, now + Duration::from_secs(after));
+        assert_eq!(behind(Some("1"), 0), None, "nothing was written");
+        written.note("uid", Some("100"), now);
+        assert_eq!(behind(Some("99"), 1), Some(Duration::from_secs(4)));
+        assert_eq!(behind(Some("99"), 5), None);
+        assert_eq!(behind(Some("100"), 1), None);
+        assert_eq!(behind(Some("1000"), 1), None);
+        assert_eq!(written.behind("other", Some("1"), now), None);
+        written.forget("uid");
+        assert_eq!(behind(Some("99"), 0), None);
+    }
+
+    #[test]
+    fn what_is_no_number_is_not_compared() {
+        let (written, now) = (Written::default(), Instant::now());
+        let huge = "9".repeat(60);
+        for odd in [
+            None,
+            Some(""),
+            Some("07"),
+            Some("+7"),
+            Some("x"),
+            Some(huge.as_str()),
+        ] {
+            written.note("uid", Some("100"), now);
+            assert_eq!(written.behind("uid", odd, now), None, "{odd:?}");
+            written.note("uid", odd, now);
+            assert_eq!(written.behind("uid", Some("7"), now), None, "{odd:?}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! IPUPolicies: guests that admins put in the place of the built-in ones, or beside them, while the
+//! operator runs.
+//!
+//! Every replica has ready what it is to ask and says so (`replica`, `shelf`, `board`); one of them sees
+//! that all are ready and puts the new version in force in the policy's status (`coordinator`,
+//! `commit`); every replica follows that status (`lineup`, `guests`), so that all change at nearly the
+//! same moment. `admission` and `placement` ask the guests.
+
+pub mod admission;
+pub mod board;
+pub mod commit;
+pub mod compare;
+pub mod coordinator;
+pub mod guests;
+pub mod lineup;
+pub mod matching;
+pub mod meter;
+mod placement;
+pub mod replica;
+pub mod report;
+pub mod shelf;
+pub mod source;
+pub mod watch;
+
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::ipupolicy::Hook;
+use crate::lease::{Elector, TTL};
+use crate::release::ReleaseOptions;
+
+/// One of the two processes of a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Process {
+    /// Asks at admission, and puts versions in force.
+    Controller,
+    /// Asks where a partition is made.
+    VipuProxy,
+}
+
+impl Process {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Controller => "controller",
+            Self::VipuProxy => "vipu-proxy",
+        }
+    }
+
+    fn hooks(self) -> &'static [Hook] {
+        match self {
+            Self::Controller => &[Hook::Defaulting, Hook::Validation],
+            Self::VipuProxy => &[Hook::Placement],
+        }
+    }
+}
+
+/// Follows the IPUPolicies for one process until `stop`. Where their definition is missing the
+/// built-in guests go on.
+pub async fn follow(
+    client: Client,
+    release: &ReleaseOptions,
+    process: Process,
+    guests: guests::Guests,
+    stop: CancellationToken,
+) {
+    let name = release.replica_name();
+    let (store, watch) = watch::policies();
+    let replica = board::Replica {
+        namespace: release.namespace.clone(),
+        fullname: release.fullname.clone(),
+        process: process.name(),
+        name: name.clone(),
+    };
+    let kept_dir = release.compile_cache_dir.as_ref();
+    let sources = source::Sources {
+        client: client.clone(),
+        namespace: release.namespace.clone(),
+        guests_dir: release.guests_dir.clone(),
+        kept_dir: kept_dir.map(|folder| folder.join("modules")),
+    };
+    let following = replica::run(
+        client.clone(),
+        replica,
+        process.hooks(),
+        guests,
+        sources,
+        store.clone(),
+        stop.clone(),
+    );
+    let coordinating = async {
+        if process == Process::Controller {
+            let lease = format!("{}-policies", release.fullname);
+            let namespace = &release.namespace;
+            let elector = Elector::new(client.clone(), namespace, &lease, &name, TTL);
+            let run = coordinator::run(client.clone(), elector, namespace, store, stop.clone());
+            Box::pin(run).await;
+        }
+    };
+    futures::join!(
+        watch.follow(client.clone(), stop.clone()),
+        following,
+        coordinating
+    );
+}

@@ -1,0 +1,196 @@
+//! The guests that this process asks now: for each hook one line-up, exchanged as a whole, so that one
+//! request is served wholly by one version of all of them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tokio::sync::Semaphore;
+
+use super::matching::{JudgeError, Matching, Subject};
+use super::meter::Meter;
+use crate::api::ipupolicy::{BUILT_IN, Hook, OnError};
+use crate::wasm::model::Slot;
+use crate::wasm::{self, Guest, Policies};
+
+/// Comparisons that are under way at once: they must not take the turns of answers that count.
+const COMPARED_AT_ONCE: usize = 2;
+
+/// The guests that this process asks now. Cheap to clone; all clones ask the same.
+#[derive(Clone)]
+pub struct Guests {
+    policies: Policies,
+    rosters: Arc<RwLock<HashMap<Hook, Arc<Roster>>>>,
+    comparing: Arc<Semaphore>,
+}
+
+/// Who is asked at one hook.
+#[derive(Debug, Default)]
+pub struct Roster {
+    /// In this order: the first of each seat that the request concerns.
+    pub seats: Vec<Vec<Entry>>,
+    /// Whose answers are compared.
+    pub trials: Vec<Tried>,
+}
+
+/// A guest with what its policy says of when it is asked.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Name of the IPUPolicy, or [`BUILT_IN`].
+    pub name: Arc<str>,
+    /// The guest.
+    pub guest: Guest,
+    /// Which requests concern it.
+    pub matching: Arc<Matching>,
+    /// What happens where it gives no answer.
+    pub on_error: OnError,
+    /// Counts what becomes of its calls.
+    pub meter: Arc<Meter>,
+}
+
+/// A guest whose answers are compared.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    /// The guest.
+    pub entry: Entry,
+    /// The seat in which the answer comes about that it is compared with; none where it would have a
+    /// seat of its own, after so many others.
+    pub seat: Result<usize, usize>,
+    /// Share of the requests, in percent.
+    pub share: u32,
+}
+
+impl Guests {
+    /// The built-in guests alone.
+    pub fn new(policies: Policies) -> Self {
+        Self {
+            policies,
+            rosters: Arc::default(),
+            comparing: Arc::new(Semaphore::new(COMPARED_AT_ONCE)),
+        }
+    }
+
+    /// Puts another line-up in the place of the one before; requests under way keep theirs.
+    pub fn put(&self, hook: Hook, roster: Roster) {
+        let mut rosters = self.rosters.write().unwrap_or_else(PoisonError::into_inner);
+        rosters.insert(hook, Arc::new(roster));
+    }
+
+    /// Who is asked at a hook.
+    pub fn roster(&self, hook: Hook) -> Arc<Roster> {
+        let rosters = self.rosters.read().unwrap_or_else(PoisonError::into_inner);
+        let found = rosters.get(&hook).cloned();
+        found.unwrap_or_else(|| {
+            Arc::new(Roster {
+                seats: vec![vec![Entry::built_in(hook)]],
+                trials: Vec::new(),
+            })
+        })
+    }
+
+    /// Where modules are loaded and called.
+    pub fn policies(&self) -> &Policies {
+        &self.policies
+    }
+
+    /// Room for comparisons.
+    pub(super) fn comparing(&self) -> &Arc<Semaphore> {
+        &self.comparing
+    }
+}
+
+impl Entry {
+    /// The built-in guest of a hook.
+    pub fn built_in(hook: Hook) -> Self {
+        Self {
+            name: BUILT_IN.into(),
+            guest: wasm::BUILT_IN.clone(),
+            matching: Arc::default(),
+            on_error: match hook {
+                Hook::Defaulting | Hook::Validation => OnError::Fail,
+                Hook::Placement => OnError::Fallback,
+            },
+            meter: Arc::default(),
+        }
+    }
+}
+
+/// The first of a seat's guests that the request concerns. Where that cannot be said of one, that one
+/// is named: what then happens is its `onError`.
+pub fn concerned<'a>(
+    seat: &'a [Entry],
+    subject: &Subject<'_>,
+) -> Option<(&'a Entry, Result<(), JudgeError>)> {
+    seat.iter()
+        .find_map(|entry| match entry.matching.concerns(subject) {
+            Ok(true) => Some((entry, Ok(()))),
+            Ok(false) => None,
+            Err(error) => Some((entry, Err(error))),
+        })
+}
+
+/// Whether a request is in the share that is compared: chosen by what it is called, so that it is the
+/// same in every replica.
+pub fn is_in_share(share: u32, request: &str) -> bool {
+    use sha2::{Digest, Sha256};
+    let digest = Sha256::digest(request);
+    let number = u32::from(digest[0]) << 8 | u32::from(digest[1]);
+    number % 100 < share
+}
+
+impl From<Hook> for Slot {
+    fn from(hook: Hook) -> Self {
+        match hook {
+            Hook::Defaulting => Self::Defaulting,
+            Hook::Validation => Self::Validation,
+            Hook::Placement => Self::Placement,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn entry(name: &str, expression: Option<&str>) -> Entry {
+        let conditions = expression.map(|text| json!([{"name": "c", "expression": text}]));
+        let wanted = json!({"matchConditions": conditions.unwrap_or(json!([]))});
+        let matching = Matching::new(Some(&serde_json::from_value(wanted).unwrap()));
+        Entry {
+            name: name.into(),
+            matching: Arc::new(matching.unwrap()),
+            ..Entry::built_in(Hook::Validation)
+        }
+    }
+
+    #[test]
+    fn what_does_not_concern_a_guest_is_left_to_the_one_whose_place_it_has() {
+        let subject = Subject {
+            namespace_labels: None,
+            object: None,
+            old_object: None,
+            request: &Value::Null,
+        };
+        let seat = [entry("new", Some("false")), entry("old", None)];
+        let (found, judged) = concerned(&seat, &subject).unwrap();
+        assert_eq!((&*found.name, judged), ("old", Ok(())));
+        let seat = [entry("broken", Some("object.x.y")), entry("old", None)];
+        let (found, judged) = concerned(&seat, &subject).unwrap();
+        assert_eq!(&*found.name, "broken");
+        assert!(judged.is_err());
+        assert!(concerned(&[entry("new", Some("false"))], &subject).is_none());
+    }
+
+    #[test]
+    fn a_share_is_about_as_large_as_it_says() {
+        let chosen = |share| {
+            let requests = 0..10_000;
+            let chosen = requests.filter(|number| is_in_share(share, &format!("uid-{number}")));
+            chosen.count()
+        };
+        assert_eq!((chosen(100), chosen(0)), (10_000, 0));
+        let tenth = chosen(10);
+        assert!((800..1_200).contains(&tenth), "{tenth}");
+    }
+}

@@ -1,0 +1,259 @@
+//! The versions that one replica has ready, and what keeps it from others.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use tokio::time::Instant;
+
+use super::guests::{Entry, Roster, Tried};
+use super::lineup::{Lineup, Member};
+use super::matching::Matching;
+use super::meter::Meter;
+use super::report::{Asked, Problem, Report, Said, Wanted};
+use crate::api::ipupolicy::{BUILT_IN, Hook, IPUPolicy, OnError};
+use crate::wasm::Guest;
+
+/// How long until a source that failed is asked again; twice as long after each failure.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// The longest of these pauses.
+const AGAIN_MOST: Duration = Duration::from_mins(1);
+
+/// A version of a policy: its UID and the generation of its spec.
+pub type Version = (String, i64);
+
+/// What one replica has ready.
+#[derive(Debug, Default)]
+pub struct Shelf {
+    versions: BTreeMap<Version, Slot>,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Preparing,
+    Ready(Ready),
+    Failed {
+        problem: Problem,
+        tries: u32,
+        again: Option<Instant>,
+    },
+}
+
+/// A version that can be asked.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// The guest.
+    pub guest: Guest,
+    /// Digest of its module.
+    pub digest: String,
+    /// Which requests concern it.
+    pub matching: Arc<Matching>,
+    /// What happens where it gives no answer.
+    pub on_error: OnError,
+    /// Counts what becomes of its calls.
+    pub meter: Arc<Meter>,
+    /// Since when it is asked; none where it is not.
+    pub asked_since: Option<Timestamp>,
+}
+
+/// Why a version cannot be made ready.
+#[derive(Debug)]
+pub struct Failure {
+    /// In a sentence.
+    pub reason: String,
+    /// Whether nothing but another version helps.
+    pub is_final: bool,
+}
+
+impl Shelf {
+    /// Forgets all but these, and answers those that are to be made ready now; from then on they are
+    /// being made ready.
+    pub fn begin(&mut self, wanted: Vec<Wanted>, now: Instant) -> Vec<Wanted> {
+        let key = |wanted: &Wanted| (wanted.uid.clone(), wanted.generation);
+        self.versions
+            .retain(|version, _| wanted.iter().any(|wanted| key(wanted) == *version));
+        let is_due = |slot: &Slot| match slot {
+            Slot::Preparing | Slot::Ready(_) => false,
+            Slot::Failed { again, .. } => again.is_some_and(|again| again <= now),
+        };
+        let mut due = wanted;
+        due.retain(|wanted| self.versions.get(&key(wanted)).is_none_or(is_due));
+        for wanted in &due {
+            let slot = self.versions.entry(key(wanted)).or_insert(Slot::Preparing);
+            // What failed before keeps saying so until it is ready.
+            if let Slot::Failed { again, .. } = slot {
+                *again = None;
+            }
+        }
+        due
+    }
+
+    /// Takes in how making a version ready ended. What is no longer wanted is forgotten.
+    pub fn end(&mut self, version: &Version, outcome: Result<Ready, Failure>, now: Instant) {
+        let Some(slot) = self.versions.get_mut(version) else {
+            return;
+        };
+        *slot = match outcome {
+            Ok(ready) => Slot::Ready(ready),
+            Err(failure) => {
+                let before = match slot {
+                    Slot::Failed { tries, .. } => *tries,
+                    Slot::Preparing | Slot::Ready(_) => 0,
+                };
+                let pause = AGAIN.saturating_mul(1 << before.min(6)).min(AGAIN_MOST);
+                Slot::Failed {
+                    tries: before + 1,
+                    again: (!failure.is_final).then(|| now + pause),
+                    problem: Problem {
+                        reason: failure.reason,
+                        is_final: failure.is_final,
+                    },
+                }
+            }
+        };
+    }
+
+    /// When the next source is to be asked again.
+    pub fn next(&self) -> Option<Instant> {
+        let again = self.versions.values().filter_map(|slot| match slot {
+            Slot::Failed { again, .. } => *again,
+            Slot::Preparing | Slot::Ready(_) => None,
+        });
+        again.min()
+    }
+
+    /// Who is asked at a hook, and marks them as asked since `now` where they were not.
+    pub fn roster(
+        &mut self,
+        lineup: &Lineup,
+        members: &[Member],
+        hook: Hook,
+        now: Timestamp,
+    ) -> Roster {
+        let mut entry = |name: &String| -> Option<Entry> {
+            if name == BUILT_IN {
+                return Some(Entry::built_in(hook));
+            }
+            let member = members.iter().find(|member| member.name == *name)?;
+            Some(self.entry(member, now))
+        };
+        let seats: Vec<Vec<Entry>> = lineup
+            .seats
+            .iter()
+            .map(|seat| seat.guests.iter().filter_map(&mut entry).collect())
+            .collect();
+        let trials = lineup.trials.iter().filter_map(|trial| {
+            let member = members.iter().find(|member| member.name == trial.guest)?;
+            let is_against = |seat: &Vec<String>| {
+                trial
+                    .against
+                    .as_ref()
+                    .is_some_and(|against| seat.contains(against))
+            };
+            let seat = lineup
+                .seats
+                .iter()
+                .position(|seat| is_against(&seat.guests));
+            let after = lineup
+                .seats
+                .partition_point(|seat| seat.order <= trial.order);
+            Some(Tried {
+                entry: entry(&trial.guest)?,
+                seat: seat.ok_or(after),
+                share: member
+                    .spec
+                    .shadow
+                    .and_then(|shadow| shadow.share_percent)
+                    .unwrap_or(100),
+            })
+        });
+        let trials = trials.collect();
+        Roster { seats, trials }
+    }
+
+    fn entry(&mut self, member: &Member, now: Timestamp) -> Entry {
+        let version = (member.uid.clone(), member.generation);
+        match self.versions.get_mut(&version) {
+            Some(Slot::Ready(ready)) => {
+                ready.asked_since.get_or_insert(now);
+                Entry {
+                    name: member.name.as_str().into(),
+                    guest: ready.guest.clone(),
+                    matching: ready.matching.clone(),
+                    on_error: ready.on_error,
+                    meter: ready.meter.clone(),
+                }
+            }
+            slot => {
+                let reason = match slot {
+                    Some(Slot::Failed { problem, .. }) => problem.reason.clone(),
+                    _ => "its module is being loaded".to_owned(),
+                };
+                Entry {
+                    name: member.name.as_str().into(),
+                    guest: Guest::missing(&reason),
+                    // What it concerns is known before its module is: nobody else is held up.
+                    matching: Arc::new(
+                        Matching::new(member.spec.match_.as_ref()).unwrap_or_default(),
+                    ),
+                    on_error: member.spec.on_error(),
+                    meter: Arc::default(),
+                }
+            }
+        }
+    }
+
+    /// Ends being asked for all versions but those in force.
+    pub fn asked_are(&mut self, members: &[Member]) {
+        for (version, slot) in &mut self.versions {
+            let is_member = members
+                .iter()
+                .any(|member| (&member.uid, member.generation) == (&version.0, version.1));
+            if let (Slot::Ready(ready), false) = (slot, is_member) {
+                // A version that comes back begins to count anew.
+                ready.asked_since = None;
+                ready.meter = Arc::default();
+            }
+        }
+    }
+
+    /// What this replica says of all policies.
+    pub fn report(&self, replica: &str, hooks: &[Hook], policies: &[IPUPolicy]) -> Report {
+        let of = |policy: &IPUPolicy| {
+            let uid = policy.uid()?;
+            let mut said = Said::default();
+            let range = (uid.clone(), i64::MIN)..=(uid.clone(), i64::MAX);
+            for ((_, generation), slot) in self.versions.range(range) {
+                match slot {
+                    Slot::Preparing => {}
+                    Slot::Failed { problem, .. } => {
+                        said.problems.insert(*generation, problem.clone());
+                    }
+                    Slot::Ready(ready) => {
+                        said.prepared.insert(*generation, ready.digest.clone());
+                        if let Some(since) = ready.asked_since {
+                            said.counts = ready.meter.counts();
+                            said.asks = Some(Asked {
+                                generation: *generation,
+                                digest: ready.digest.clone(),
+                                since,
+                            });
+                        }
+                    }
+                }
+            }
+            Some((uid, said))
+        };
+        let mine = policies
+            .iter()
+            .filter(|policy| hooks.contains(&policy.spec.hook));
+        Report {
+            replica: replica.to_owned(),
+            hooks: hooks.to_vec(),
+            policies: mine.filter_map(of).collect(),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Follows the IPUPolicies, for the replica that asks them and the one that puts them in force.
+
+use futures::StreamExt;
+use kube::Client;
+use kube::api::Api;
+use kube::core::DeserializeGuard;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{self, Store};
+use kube::runtime::{WatchStreamExt, watcher};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::ipupolicy::IPUPolicy;
+
+/// One that cannot be read must not hide the others.
+type Guarded = DeserializeGuard<IPUPolicy>;
+
+/// The IPUPolicies, as the watch last saw them. Cheap to clone.
+#[derive(Clone)]
+pub struct PolicyStore {
+    store: Store<Guarded>,
+    version: watch::Receiver<u64>,
+}
+
+/// What keeps a [`PolicyStore`] up to date.
+pub struct PolicyWatch {
+    writer: Writer<Guarded>,
+    version: watch::Sender<u64>,
+}
+
+/// IPUPolicies of which nothing is known until the watch is followed.
+pub fn policies() -> (PolicyStore, PolicyWatch) {
+    let (store, writer) = reflector::store();
+    let (sender, version) = watch::channel(0);
+    let watch = PolicyWatch {
+        writer,
+        version: sender,
+    };
+    (PolicyStore { store, version }, watch)
+}
+
+impl PolicyStore {
+    /// All that can be read.
+    pub fn all(&self) -> Vec<IPUPolicy> {
+        let all = self.store.state();
+        let readable = all.iter().filter_map(|object| object.0.as_ref().ok());
+        readable.cloned().collect()
+    }
+
+    /// Waits until all are known.
+    pub async fn known(&self) {
+        // It fails where the watch has ended, with the process.
+        let _ = self.store.wait_until_ready().await;
+    }
+
+    /// Changes whenever one of them does.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.version.clone()
+    }
+}
+
+impl PolicyWatch {
+    /// Follows the IPUPolicies until `stop`. Where their definition is missing there are none.
+    pub async fn follow(self, client: Client, stop: CancellationToken) {
+        let version = self.version;
+        let mut complained = false;
+        let events = watcher(Api::<Guarded>::all(client), watcher::Config::default())
+            .default_backoff()
+            .modify(|object| kube::ResourceExt::managed_fields_mut(object).clear());
+        let mut events =
+            Box::pin(reflector::reflector(self.writer, events).take_until(stop.cancelled_owned()));
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(_) => {
+                    complained = false;
+                    version.send_modify(|version| *version += 1);
+                }
+                Err(error) if !complained => {
+                    complained = true;
+                    tracing::warn!(%error, "failed to watch IPUPolicies; trying again, and what is in force goes on");
+                }
+                Err(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! How much is asked of the controllers for one partition.
+
+use ipu_operator::api::ipupartition::PartitionPhase;
+use tests::simulator::faults::Method;
+
+use super::scene::Scene;
+
+/// Partitions that are asked for.
+const WANTED: usize = 32;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_asked_of_a_controller_on_a_copy_that_was_read_before_the_last_write() {
+    let scene = Scene::start(&[64]).await;
+    let mut wanted = Vec::new();
+    for number in 0..WANTED {
+        wanted.push(scene.want(&format!("calls-{number}"), 1).await);
+    }
+    for partition in &wanted {
+        scene.once_in(partition, PartitionPhase::Ready).await;
+    }
+    let count = |method| scene.calls(0, method);
+    assert_eq!(count(Method::CreatePartition), WANTED);
+    assert_eq!(
+        count(Method::GetPartitionIpuofConfig),
+        WANTED,
+        "each is looked at once, when it has become active; {} GetPartitionStatus",
+        count(Method::GetPartitionStatus)
+    );
+    for partition in &wanted {
+        scene.delete(partition).await;
+    }
+    for partition in &wanted {
+        scene.once_gone(partition).await;
+    }
+}

@@ -1,0 +1,441 @@
+//! IPUPolicies on a real API server: put in force, exchanged, refused, tried, taken back and deleted
+//! while requests come in.
+
+use std::collections::BTreeMap;
+
+use ipu_operator::api::ipupolicy::{IPUPolicy, IPUPolicyStatus, PolicyPhase};
+use ipu_operator::policy::guests::Guests;
+use ipu_operator::policy::{self, Process};
+use ipu_operator::wasm::model::Slot;
+use ipu_operator::wasm::{Policies, digest_of};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Client;
+use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use tests::guests::{self, hostile};
+use tests::wait::{Seen, eventually};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::webhook::fixture::{Owned, Webhooks, release};
+
+/// Webhooks of one's own, whose process follows IPUPolicies, and a user who writes them.
+struct Scene {
+    webhooks: Owned,
+    client: Client,
+}
+
+impl Scene {
+    async fn start() -> Self {
+        let webhooks = Webhooks::start().await;
+        let client = webhooks.client();
+        Self { webhooks, client }
+    }
+
+    fn policies(&self) -> Api<IPUPolicy> {
+        Api::all(self.client.clone())
+    }
+
+    /// Puts modules into the ConfigMap `modules`, and answers the digest of each.
+    async fn modules(&self, modules: &[(&str, Vec<u8>)]) -> Vec<String> {
+        let of = |(name, bytes): &(&str, Vec<u8>)| ((*name).to_owned(), ByteString(bytes.clone()));
+        let map = ConfigMap {
+            metadata: ObjectMeta {
+                name: Some("modules".to_owned()),
+                ..ObjectMeta::default()
+            },
+            binary_data: Some(modules.iter().map(of).collect::<BTreeMap<_, _>>()),
+            ..ConfigMap::default()
+        };
+        let api = Api::<ConfigMap>::default_namespaced(self.client.clone());
+        let at_once = DeleteParams::default();
+        if api.get_opt("modules").await.unwrap().is_some() {
+            api.delete("modules", &at_once).await.unwrap();
+        }
+        api.create(&PostParams::default(), &map).await.unwrap();
+        let digests = modules
+            .iter()
+            .map(|(_, bytes)| digest_of(bytes).to_string());
+        digests.collect()
+    }
+
+    async fn apply(&self, name: &str, spec: Value) -> Result<IPUPolicy, kube::Error> {
+        let policy = json!({
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPolicy",
+            "metadata": {"name": name}, "spec": spec,
+        });
+        let force = PatchParams::apply("an-admin").force();
+        self.policies()
+            .patch(name, &force, &Patch::Apply(&policy))
+            .await
+    }
+
+    /// The status once `is_so`.
+    async fn once(
+        &self,
+        name: &str,
+        what: &str,
+        is_so: impl Fn(&IPUPolicyStatus) -> bool,
+    ) -> IPUPolicyStatus {
+        eventually(&format!("the IPUPolicy {name} is {what}"), async || {
+            let policy = self.policies().get(name).await.unwrap();
+            Seen::when(policy.status.unwrap_or_default(), &is_so)
+        })
+        .await
+    }
+
+    /// The status once the version that is wished has this phase.
+    async fn once_in(&self, name: &str, phase: PolicyPhase) -> IPUPolicyStatus {
+        let generation = self.policies().get(name).await.unwrap().metadata.generation;
+        self.once(name, &format!("{phase:?}"), |status| {
+            status.phase == phase && Some(status.observed_generation) == generation
+        })
+        .await
+    }
+
+    /// What becomes of a job of so many IPUs, in a dry run.
+    async fn ask(&self, ipus: u32) -> Result<Vec<String>, String> {
+        let made = self.webhooks.create(&job(ipus)).await;
+        let name = format!("of-{ipus}");
+        if made.is_ok() {
+            let jobs = self.webhooks.jobs();
+            jobs.delete(&name, &DeleteParams::default()).await.unwrap();
+        }
+        made.map(|made| made.warnings)
+            .map_err(|status| status.message)
+    }
+
+    /// Waits until a job of so many IPUs is refused with these words, or admitted.
+    async fn once_told(&self, ipus: u32, words: Option<&str>) {
+        let what = format!("a job of {ipus} IPUs is told {words:?}");
+        eventually(&what, async || {
+            Seen::when(self.ask(ipus).await, |asked| match (asked, words) {
+                (Err(told), Some(words)) => told.contains(words),
+                (asked, words) => asked.is_ok() && words.is_none(),
+            })
+        })
+        .await;
+    }
+}
+
+fn job(ipus: u32) -> Value {
+    json!({
+        "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob",
+        "metadata": {"name": format!("of-{ipus}")},
+        "spec": {
+            "jobInstances": 1, "ipusPerJobInstance": ipus.to_string(),
+            "workers": {"template": {"spec": {"containers": [{"name": "x", "image": "x"}]}}},
+        },
+    })
+}
+
+fn built_in(file: &str) -> Vec<u8> {
+    std::fs::read(guests::build().unwrap().join(file)).unwrap()
+}
+
+/// The validation guest of our own with another limit.
+fn at_most(ipus: u32) -> Value {
+    json!({
+        "hook": "Validation",
+        "module": {"image": {"file": "validation.wasm"}},
+        "settings": {"maxIpusPerJob": ipus},
+    })
+}
+
+fn of_map(hook: &str, key: &str, digest: &str) -> Value {
+    json!({
+        "hook": hook,
+        "module": {"configMap": {"name": "modules", "key": key}, "digest": digest},
+    })
+}
+
+/// Another replica of the controller, which serves nobody.
+struct Other {
+    task: JoinHandle<()>,
+    stop: CancellationToken,
+}
+
+impl Other {
+    async fn start(client: Client, name: &'static str) -> Self {
+        let dir = tokio::task::spawn_blocking(guests::build).await.unwrap();
+        let release = release(dir.unwrap(), name);
+        let slots = [Slot::Defaulting, Slot::Validation];
+        let policies = Policies::open(release.policies(&slots, json!({}))).await;
+        let guests = Guests::new(policies.unwrap());
+        let stop = CancellationToken::new();
+        let stopping = stop.clone();
+        let task = tokio::spawn(async move {
+            policy::follow(client, &release, Process::Controller, guests, stopping).await;
+        });
+        Self { task, stop }
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_decides_beside_the_built_in_one_is_exchanged_and_goes() {
+    let scene = Scene::start().await;
+    scene.apply("small", at_most(4)).await.unwrap();
+    let active = scene.once_in("small", PolicyPhase::Active).await;
+    let module = built_in("validation.wasm");
+    assert_eq!(active.digest_in_force, Some(digest_of(&module).to_string()));
+    scene.once_told(8, Some("8")).await;
+    scene.once_told(4, None).await;
+    let ready = |status: &IPUPolicyStatus| {
+        let mut conditions = status.conditions.iter();
+        conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    };
+    let status = scene.once("small", "ready", ready).await;
+    assert_eq!(status.replicas[0].name, "controller-0");
+
+    scene.apply("small", at_most(16)).await.unwrap();
+    scene.once_told(8, None).await;
+    scene.once_told(32, Some("32")).await;
+    scene.once_told(128, Some("128")).await;
+
+    let params = DeleteParams::default();
+    scene.policies().delete("small", &params).await.unwrap();
+    scene.once_told(32, None).await;
+    scene.once_told(128, Some("128")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_loaded_is_refused_with_the_reason_and_what_is_in_force_goes_on() {
+    let scene = Scene::start().await;
+    let trap = hostile::validation("(unreachable)");
+    let modules = [
+        ("good.wasm", built_in("validation.wasm")),
+        ("walk.wasm", built_in("serial-walk.wasm")),
+        ("text.wasm", b"no module".to_vec()),
+        ("core.wasm", b"\0asm\x01\0\0\0".to_vec()),
+        ("trap.wasm", trap),
+    ];
+    let digests = scene.modules(&modules).await;
+    let mut good = of_map("Validation", "good.wasm", &digests[0]);
+    good["settings"] = json!({"maxIpusPerJob": 4});
+    scene.apply("limit", good.clone()).await.unwrap();
+    scene.once_told(8, Some("8")).await;
+
+    let mut unsettled = good.clone();
+    unsettled["settings"] = json!({"maxIpusPerJob": "many"});
+    let mut unjudged = good.clone();
+    unjudged["match"] =
+        json!({"matchConditions": [{"name": "half", "expression": "object.spec =="}]});
+    for (spec, words) in [
+        (of_map("Validation", "walk.wasm", &digests[1]), "validation"),
+        (of_map("Validation", "text.wasm", &digests[2]), "component"),
+        (of_map("Validation", "core.wasm", &digests[3]), "component"),
+        (unsettled, "settings"),
+        (unjudged, "half is no CEL expression"),
+    ] {
+        scene.apply("limit", spec).await.unwrap();
+        let refused = scene.once_in("limit", PolicyPhase::Refused).await;
+        assert!(refused.message.contains(words), "{}", refused.message);
+        assert!(refused.message.contains("the version before goes on"));
+        assert_eq!(
+            refused.digest_in_force.as_deref(),
+            Some(digests[0].as_str())
+        );
+        scene.once_told(8, Some("8")).await;
+    }
+    // Not there yet, or not what was meant: it is waited for.
+    let other = format!("sha256:{}", "0".repeat(64));
+    for (spec, words) in [
+        (
+            of_map("Validation", "good.wasm", &other),
+            "set spec.module.digest",
+        ),
+        (
+            of_map("Validation", "none.wasm", &digests[0]),
+            "has no key \"none.wasm\"",
+        ),
+    ] {
+        scene.apply("limit", spec).await.unwrap();
+        let waits = |status: &IPUPolicyStatus| {
+            status.phase == PolicyPhase::Loading && status.message.contains(words)
+        };
+        scene.once("limit", words, waits).await;
+        scene.once_told(8, Some("8")).await;
+    }
+    // The ConfigMap goes while its module is in force.
+    scene.apply("limit", good).await.unwrap();
+    scene.once_in("limit", PolicyPhase::Active).await;
+    let maps = Api::<ConfigMap>::default_namespaced(scene.client.clone());
+    maps.delete("modules", &DeleteParams::default())
+        .await
+        .unwrap();
+    scene.once_told(8, Some("8")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_comes_into_force_once_every_living_replica_has_it() {
+    let scene = Scene::start().await;
+    let other = Other::start(scene.client.clone(), "controller-1").await;
+    scene.apply("small", at_most(4)).await.unwrap();
+    let both = |status: &IPUPolicyStatus| {
+        status.replicas.len() == 2 && status.replicas.iter().all(|one| one.digest.is_some())
+    };
+    let status = scene.once("small", "asked by both", both).await;
+    let times: Vec<_> = status
+        .replicas
+        .iter()
+        .filter_map(|one| one.since.clone())
+        .collect();
+    let apart = times[0].0.duration_since(times[1].0).abs();
+    assert!(apart < jiff::SignedDuration::from_secs(5), "{apart:?}");
+    other.stop().await;
+    let alone = |status: &IPUPolicyStatus| status.replicas.len() == 1;
+    scene.once("small", "asked by one", alone).await;
+    scene.apply("small", at_most(16)).await.unwrap();
+    scene.once_told(8, None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_that_traps_blocks_or_is_passed_over_as_its_on_error_says() {
+    let scene = Scene::start().await;
+    // It answers well where it is tried, and traps where an object is large.
+    let digests = scene
+        .modules(&[("trap.wasm", hostile::validation("(unreachable)"))])
+        .await;
+    let mut spec = of_map("Validation", "trap.wasm", &digests[0]);
+    spec["onError"] = json!("Fail");
+    scene.apply("trap", spec.clone()).await.unwrap();
+    scene.once_in("trap", PolicyPhase::Active).await;
+    let mut large = job(2);
+    large["metadata"]["annotations"] = json!({"long": "x".repeat(5_000)});
+    let refused = eventually("a large job meets the trap", async || {
+        Seen::when(scene.webhooks.create(&large).await, Result::is_err)
+    });
+    let message = refused.await.unwrap_err().message;
+    assert!(
+        message.contains("the IPUPolicy trap (validation)"),
+        "{message}"
+    );
+    assert!(
+        message.contains("nothing is known to be wrong with the object"),
+        "{message}"
+    );
+    spec["onError"] = json!("Ignore");
+    scene.apply("trap", spec).await.unwrap();
+    eventually("a large job is admitted without it", async || {
+        Seen::when(scene.webhooks.create(&large).await, Result::is_ok)
+    })
+    .await
+    .unwrap();
+    let counted = |status: &IPUPolicyStatus| status.calls.failed > 0;
+    scene.once("trap", "counted as failing", counted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tried_guest_changes_nothing_and_is_promoted_by_equal_answers() {
+    let scene = Scene::start().await;
+    let mut spec = at_most(4);
+    spec["mode"] = json!("Shadow");
+    scene.apply("small", spec.clone()).await.unwrap();
+    scene.once_in("small", PolicyPhase::Shadow).await;
+    let differs = |status: &IPUPolicyStatus| {
+        let shadow = status.shadow.clone().unwrap_or_default();
+        shadow.different > 0 && !shadow.samples.is_empty()
+    };
+    let shown = eventually("the difference is shown", async || {
+        scene.ask(8).await.unwrap();
+        let policy = scene.policies().get("small").await.unwrap();
+        Seen::when(policy.status.unwrap_or_default(), differs)
+    });
+    let shown = shown.await.shadow.unwrap();
+    assert!(
+        shown.samples[0].contains("it would have been refused for spec.ipusPerJobInstance"),
+        "{:?}",
+        shown.samples
+    );
+
+    spec["settings"] = json!({"maxIpusPerJob": 64});
+    spec["replaces"] = json!("built-in");
+    spec["shadow"] = json!({"promoteAfter": {"equal": 3}});
+    scene.apply("small", spec).await.unwrap();
+    let promoted = eventually("it is promoted", async || {
+        scene.ask(8).await.unwrap();
+        let policy = scene.policies().get("small").await.unwrap();
+        Seen::when(policy.status.unwrap_or_default(), |status| {
+            status.phase == PolicyPhase::Active
+        })
+    });
+    assert!(promoted.await.in_force.unwrap().promoted);
+    scene.once_told(128, Some("64")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_definition_refuses_what_no_policy_can_mean() {
+    let scene = Scene::start().await;
+    let digest = format!("sha256:{}", "a".repeat(64));
+    let image = json!({"image": {"file": "validation.wasm"}});
+    let cases = [
+        (json!({"hook": "Other", "module": image}), "hook"),
+        (
+            json!({"hook": "Validation", "module": {}}),
+            "exactly one of",
+        ),
+        (
+            json!({"hook": "Validation", "module": {"digest": digest, "image": {"file": "a.wasm"},
+                "configMap": {"name": "a", "key": "b"}}}),
+            "exactly one of",
+        ),
+        (
+            json!({"hook": "Validation", "module": {"configMap": {"name": "a", "key": "b"}}}),
+            "module.digest is missing",
+        ),
+        (
+            json!({"hook": "Validation", "module": {"digest": "sha256:1", "image": {"file": "a"}}}),
+            "digest",
+        ),
+        (
+            json!({"hook": "Validation", "module": {"image": {"file": "../etc/passwd"}}}),
+            "file",
+        ),
+        (
+            json!({"hook": "Placement", "module": image, "onError": "Fail"}),
+            "onError",
+        ),
+        (
+            json!({"hook": "Validation", "module": image, "onError": "Fallback"}),
+            "onError",
+        ),
+        (
+            json!({"hook": "Placement", "module": image, "match": {"objectSelector": {}}}),
+            "objectSelector",
+        ),
+        (
+            json!({"hook": "Validation", "module": image, "shadow": {"sharePercent": 5}}),
+            "mode",
+        ),
+        (
+            json!({"hook": "Validation", "module": image, "order": 5000}),
+            "order",
+        ),
+    ];
+    for (spec, words) in cases {
+        let refused = scene
+            .apply("bad", spec.clone())
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains(words), "{spec}: {refused}");
+    }
+    let refused = scene.apply("built-in", at_most(4)).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("give it another name"),
+        "{refused}"
+    );
+    scene.apply("mine", at_most(4)).await.unwrap();
+    let moved = json!({"hook": "Defaulting", "module": image});
+    let refused = scene.apply("mine", moved).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("hook cannot change"),
+        "{refused}"
+    );
+}
