@@ -46,6 +46,7 @@ test: ## everything there is, with one end-to-end run on real nodes
 	cargo test --locked --workspace --test e2e
 
 test-full: test bench ## what a release needs: every test, long ones too, and every figure of BENCHMARKS.md
+	cargo test --locked --workspace --test languages
 	IPU_OPERATOR_E2E=full cargo test --locked --workspace --test e2e -- autoscaler
 	IPU_OPERATOR_E2E=full cargo test --locked --workspace --test e2e -- silent
 

@@ -26,6 +26,7 @@ mod samples;
 mod slot_state;
 mod store;
 mod trial;
+mod wasi;
 mod watch;
 
 pub use call::GuestError;
@@ -44,3 +45,4 @@ pub use recorder::Recorder;
 pub use slot_state::{ModuleInfo, Problem};
 pub use store::OverLimit;
 pub use trial::{Asked, Meter, Trial};
+pub use wasi::NotThere;

@@ -311,15 +311,16 @@ async fn rights_are_enough_and_no_more() {
         &admin,
         &[("controller-manager", "watch", "secrets", "", false)],
     );
-    // Policies are told the labels of namespaces.
+    check_rest_rights(&admin);
+    check_rights_on_namespaces(&admin);
+}
+
+/// Policies are told the labels of namespaces.
+fn check_rights_on_namespaces(admin: &Admin) {
     for account in ["controller-manager", "vipu-proxy"] {
         let watch = (account, "watch", "namespaces", "", true);
-        check_rights(
-            &admin,
-            &[watch, (account, "patch", "namespaces", "", false)],
-        );
+        check_rights(admin, &[watch, (account, "patch", "namespaces", "", false)]);
     }
-    check_rest_rights(&admin);
 }
 
 /// What the proxy's port with TLS needs: its own certificate, and to ask who somebody is.

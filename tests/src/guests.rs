@@ -27,27 +27,53 @@ use toolchain::{TARGET, ToolchainError, WasmToolchain};
 /// the rest of the call.
 const STACK: usize = 256 << 10;
 
-/// A guest of this repository.
+/// A guest of this repository, written in Rust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guest {
-    /// Its folder under `guests`, and the name of its component.
+    /// The name of its component, and of its folder.
     pub name: &'static str,
+    /// The folder of its folder.
+    pub folder: &'static str,
+    /// The name of its package.
+    pub package: &'static str,
     /// Where it decides.
     pub slot: Slot,
 }
 
-/// Every guest of this repository.
+/// Every example policy that is written in Rust.
+pub const EXAMPLES: [Guest; 2] = [
+    Guest {
+        name: "best-fit",
+        folder: "examples/policies",
+        package: "best-fit",
+        slot: Slot::Placement,
+    },
+    Guest {
+        name: "namespace-quota",
+        folder: "examples/policies",
+        package: "namespace-quota",
+        slot: Slot::Placement,
+    },
+];
+
+/// Every built-in guest.
 pub const GUESTS: [Guest; 3] = [
     Guest {
         name: "defaulting",
+        folder: "guests",
+        package: "guest-defaulting",
         slot: Slot::Defaulting,
     },
     Guest {
         name: "validation",
+        folder: "guests",
+        package: "guest-validation",
         slot: Slot::Validation,
     },
     Guest {
         name: "serial-walk",
+        folder: "guests",
+        package: "guest-serial-walk",
         slot: Slot::Placement,
     },
 ];
@@ -99,19 +125,28 @@ pub fn checkout() -> &'static Path {
     tests.parent().unwrap_or(tests)
 }
 
-/// Builds all guests into `dist/guests` of this checkout and answers that folder. Quick where
+/// Builds all built-in guests into `dist/guests` of this checkout and answers that folder. Quick where
 /// nothing has changed. What it makes depends on nothing but the sources and the compiler.
 pub fn build() -> Result<PathBuf, BuildError> {
+    build_into("dist/guests", &GUESTS)
+}
+
+/// Builds the example policies that are written in Rust into `dist/policies`, in the same way.
+pub fn build_examples() -> Result<PathBuf, BuildError> {
+    build_into("dist/policies", &EXAMPLES)
+}
+
+fn build_into(dist: &str, guests: &[Guest]) -> Result<PathBuf, BuildError> {
     let toolchain = toolchain::find(&cache()?)?;
-    for guest in GUESTS {
+    for &guest in guests {
         command::run(&mut rustc(guest, &toolchain)).map_err(|source| BuildError::Compile {
             guest: guest.name,
             source,
         })?;
     }
-    let dist = checkout().join("dist/guests");
+    let dist = checkout().join(dist);
     make_dir(&dist)?;
-    for guest in GUESTS {
+    for &guest in guests {
         let core = core_module(guest);
         let core = fs::read(&core).at("read", &core)?;
         let component = componentize(&core, None).map_err(|source| BuildError::Componentize {
@@ -125,7 +160,7 @@ pub fn build() -> Result<PathBuf, BuildError> {
 
 /// The core module of a guest, as the compiler leaves it; `build` makes it.
 pub fn core_module(guest: Guest) -> PathBuf {
-    let file = format!("guest_{}.wasm", guest.name.replace('-', "_"));
+    let file = format!("{}.wasm", guest.package.replace('-', "_"));
     target_dir().join(TARGET).join("guest").join(file)
 }
 
@@ -187,7 +222,7 @@ fn rustc(guest: Guest, toolchain: &WasmToolchain) -> Command {
             "--lib",
             "--crate-type=cdylib",
         ])
-        .arg(format!("--package=guest-{}", guest.name))
+        .arg(format!("--package={}", guest.package))
         .env("CARGO_TARGET_DIR", target_dir())
         .env("CARGO_ENCODED_RUSTFLAGS", flags)
         .env_remove("RUSTFLAGS")
@@ -201,7 +236,7 @@ fn rustc(guest: Guest, toolchain: &WasmToolchain) -> Command {
 }
 
 /// The folder for what is downloaded, kept between builds.
-fn cache() -> Result<PathBuf, BuildError> {
+pub(crate) fn cache() -> Result<PathBuf, BuildError> {
     if let Some(cache) = std::env::var_os("IPU_OPERATOR_CACHE") {
         return Ok(PathBuf::from(cache));
     }

@@ -6,6 +6,8 @@ pub mod figures;
 pub mod guests;
 pub mod http;
 pub mod lab;
+#[cfg(feature = "suites")]
+pub mod languages;
 pub mod load;
 pub mod mutations;
 pub mod operator_process;

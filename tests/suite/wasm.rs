@@ -2,10 +2,12 @@
 //! nobody notices.
 
 mod earlier;
+mod examples;
 mod limits;
 mod native;
 mod refused;
 mod swap;
+mod wasi;
 mod what_if;
 
 use std::path::{Path, PathBuf};

@@ -11,6 +11,7 @@ use super::call::GuestError;
 use super::facts::Admission;
 use super::model::{ControllerView, Decision, PlaceAttempt, PlaceRequest, Slot, Verdict};
 use super::store::CallState;
+use super::wasi;
 
 /// What a call of a guest ends in: a trap or a broken answer; the guest's own no; its answer.
 pub(super) type Answered<T> = wasmtime::Result<Result<T, GuestError>>;
@@ -113,7 +114,7 @@ pub(super) fn forbidden_imports(component: &Component) -> Vec<String> {
 
 /// Whether a policy may import what has this name.
 pub(super) fn is_allowed_import(name: &str) -> bool {
-    IMPORTS.contains(&name)
+    IMPORTS.contains(&name) || wasi::known(name).is_some()
 }
 
 /// Names of what a component exports, in one line.
@@ -143,6 +144,7 @@ pub(super) fn link(component: &Component, slot: Slot) -> wasmtime::Result<Linked
     let mut linker = Linker::<CallState>::new(component.engine());
     v0_1::add_to_linker(&mut linker)?;
     v0_2::add_to_linker(&mut linker)?;
+    wasi::add_to_linker(&mut linker, component)?;
     let instance: InstancePre<CallState> = linker.instantiate_pre(component)?;
     let mut earlier = v0_1::INTERFACES.into_iter();
     let is_earlier =

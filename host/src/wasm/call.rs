@@ -10,6 +10,7 @@ use super::model::{
     ControllerView, Decision, Defaulted, PlaceAttempt, PlaceRequest, Slot, Verdict,
 };
 use super::store::{CallState, OverLimit};
+use super::wasi::NotThere;
 
 /// Why a policy gave no answer that can be used.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +38,9 @@ pub enum GuestError {
     /// The guest's code trapped.
     #[error("the policy trapped: {0}")]
     Trap(Trap),
+    /// The guest called something of WASI that no policy has.
+    #[error("the policy has no files, no network and no way out")]
+    NotThere(#[source] NotThere),
     /// The answer is larger than allowed.
     #[error("the policy's answer has {size} bytes, more than the {limit} allowed")]
     OutputTooLarge {
@@ -71,6 +75,7 @@ impl GuestError {
             Self::Deadline(_)
             | Self::Memory(_)
             | Self::Trap(_)
+            | Self::NotThere(_)
             | Self::OutputTooLarge { .. }
             | Self::Settings(_)
             | Self::BadAnswer(_)
@@ -210,6 +215,9 @@ impl Call<'_> {
 fn classified(error: wasmtime::Error, limits: &Limits) -> GuestError {
     if let Some(over) = error.downcast_ref::<OverLimit>() {
         return GuestError::Memory(*over);
+    }
+    if let Some(nothing) = error.downcast_ref::<NotThere>() {
+        return GuestError::NotThere(nothing.clone());
     }
     match error.downcast_ref::<Trap>() {
         Some(Trap::Interrupt) => GuestError::Deadline(limits.deadline),

@@ -17,6 +17,9 @@ const TICK: Duration = Duration::from_millis(10);
 /// Core instances of one component; guests of interpreted languages are made of dozens.
 const CORE_INSTANCES: u32 = 48;
 
+/// Memories of one component; what replaces WASI by stubs brings some of its own.
+const MEMORIES: u32 = 4;
+
 /// Modules that are tried at once while calls go on.
 const TRIED_AT_ONCE: u32 = 2;
 
@@ -142,8 +145,8 @@ fn pool(limits: &Limits) -> PoolingAllocationConfig {
         .max_core_instances_per_component(CORE_INSTANCES)
         .max_core_instance_size(1 << 20)
         .max_component_instance_size(1 << 20)
-        .total_memories(calls * 2)
-        .max_memories_per_component(2)
+        .total_memories(calls * MEMORIES)
+        .max_memories_per_component(MEMORIES)
         .max_memory_size(limits.memory)
         .total_tables(calls * 8)
         .max_tables_per_component(8)

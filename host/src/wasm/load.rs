@@ -33,7 +33,9 @@ pub enum LoadError {
     Compile(#[from] CompileError),
     /// It imports what no policy may have.
     #[error(
-        "it imports {0}, and a policy may import nothing but ipu:policy/log and ipu:policy/facts, of 0.2.0 or 0.1.0"
+        "it imports {0}, and a policy may import nothing but ipu:policy/log, ipu:policy/facts and \
+         the empty interfaces of WASI 0.2 that wit/README.md lists; leave it out, or have the \
+         tool that makes the component replace it by a stub"
     )]
     Imports(String),
     /// It does not export what its world asks for.

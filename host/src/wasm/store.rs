@@ -4,6 +4,7 @@ use wasmtime::{ResourceLimiter, Store};
 
 use super::engine::GuestEngine;
 use super::model::Slot;
+use super::wasi::{Numbers, Printed};
 
 /// Lines of one call that reach the log.
 const LOG_LINES: usize = 16;
@@ -38,6 +39,9 @@ pub(super) struct CallState {
     memory_limit: usize,
     table_limit: usize,
     lines: usize,
+    printed: Printed,
+    /// What looks random to the guest.
+    pub(super) numbers: Numbers,
 }
 
 impl CallState {
@@ -49,6 +53,8 @@ impl CallState {
             memory_limit: engine.limits.memory,
             table_limit: engine.limits.table_elements,
             lines: 0,
+            printed: Printed::default(),
+            numbers: Numbers::default(),
         };
         let mut store = Store::new(&engine.engine, state);
         store.limiter(|state| state);
@@ -67,6 +73,13 @@ impl CallState {
         self.memory
     }
 
+    /// Takes in what the policy prints; every whole line goes to the log.
+    pub(super) fn print(&mut self, stream: u32, bytes: &[u8]) {
+        for line in self.printed.print(stream, bytes) {
+            self.log(Printed::level(stream), &line);
+        }
+    }
+
     /// Writes one line of the policy to the operator's log, within the limits.
     pub(super) fn log(&mut self, level: LogLevel, message: &str) {
         self.lines += 1;
@@ -79,6 +92,15 @@ impl CallState {
             LogLevel::Debug => tracing::debug!(policy, "{line}"),
             LogLevel::Info => tracing::info!(policy, "{line}"),
             LogLevel::Warn => tracing::warn!(policy, "{line}"),
+        }
+    }
+}
+
+/// A line that was begun is told when the call is over.
+impl Drop for CallState {
+    fn drop(&mut self) {
+        for (stream, line) in self.printed.rest() {
+            self.log(Printed::level(stream), &line);
         }
     }
 }

@@ -13,6 +13,7 @@ use ipu_operator::proxy::{self, ProxyOptions, SecureOptions, Times};
 use ipu_operator::release::ReleaseOptions;
 use ipu_operator::vipu::AccessOptions;
 use ipu_operator::wasm::Policies;
+use ipu_operator::wasm::model::Slot;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Namespace, Pod, PodSpec};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
@@ -47,6 +48,8 @@ pub(crate) struct Scene {
     pub(crate) port: u16,
     /// How long somebody who waits is passed by smaller ones, in seconds; read when a proxy starts.
     pub(crate) overtaking_limit: u64,
+    /// The placement policy's folder and settings; read when a proxy starts. None: the built-in walk.
+    pub(crate) policy: Option<(PathBuf, serde_json::Value)>,
     proxy: Option<Replica>,
     pub(crate) secure_port: u16,
     _stage: MutexGuard<'static, ()>,
@@ -79,6 +82,7 @@ impl Scene {
             pods,
             port: free_port(),
             overtaking_limit: 600,
+            policy: None,
             secure_port: free_port(),
             proxy: None,
             _stage: stage,
@@ -135,7 +139,7 @@ impl Scene {
                 namespace: NAMESPACE.to_owned(),
                 fullname: "ipu-operator".to_owned(),
                 guests_dir: PathBuf::from("/nonexistent"),
-                policies_dir: None,
+                policies_dir: self.policy.as_ref().map(|(folder, _)| folder.clone()),
                 compile_cache_dir: None,
             },
             port,
@@ -159,7 +163,16 @@ impl Scene {
             },
         };
         // Without a placement module the built-in walk decides, which is the same code.
-        let policies = Policies::open(options.release.policies(&[], serde_json::json!({})));
+        let settings = self.policy.as_ref().map(|(_, settings)| settings.clone());
+        let slots: &[_] = match settings {
+            Some(_) => &[Slot::Placement],
+            None => &[],
+        };
+        let settings = settings.unwrap_or_default();
+        let mut asked = options.release.policies(slots, settings);
+        // The program of the tests compiles no policies.
+        asked.compiler = None;
+        let policies = Policies::open(asked);
         let policies = policies.await.unwrap();
         let client = self.client.clone();
         let stop = CancellationToken::new();

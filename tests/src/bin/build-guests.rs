@@ -1,7 +1,7 @@
 //! Builds the guests into `dist/guests`; with `--bindings`, generates their bindings anew instead.
 
 use anyhow::{Context, Result, bail};
-use tests::guests::{GUESTS, bindings, build, checkout};
+use tests::guests::{bindings, build};
 
 fn main() -> Result<()> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
@@ -17,10 +17,9 @@ fn main() -> Result<()> {
 }
 
 fn write_bindings() -> Result<()> {
-    for guest in GUESTS {
-        let source = bindings::generate(&checkout().join("wit"), guest.slot.world())?;
-        let file = bindings::file(guest);
-        std::fs::write(&file, source)
+    for bindings in bindings::all() {
+        let (file, source) = (&bindings.file, bindings::generate(&bindings)?);
+        std::fs::write(file, source)
             .with_context(|| format!("failed to write {}", file.display()))?;
     }
     Ok(())

@@ -53,9 +53,10 @@ async fn what_is_no_policy_is_refused_with_its_reason() {
             hostile::component(
                 r#"(component
                   (import "wasi:filesystem/types@0.2.0" (instance))
-                  (import "wasi:sockets/tcp@0.2.0" (instance)))"#,
+                  (import "wasi:http/outgoing-handler@0.2.0" (instance))
+                  (import "wasi:filesystem/types@0.3.0" (instance)))"#,
             ),
-            "it imports wasi:filesystem/types@0.2.0, wasi:sockets/tcp@0.2.0",
+            "it imports wasi:http/outgoing-handler@0.2.0, wasi:filesystem/types@0.3.0, and",
         ),
         (
             "traps on every request",

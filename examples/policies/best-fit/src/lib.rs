@@ -1,0 +1,75 @@
+//! Best fit: the fullest V-IPU controller that has room, so that large partitions find room later.
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code, missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]
+#[allow(unused_imports, clippy::unwrap_used, clippy::panic)]
+#[rustfmt::skip]
+mod bindings;
+pub mod fit;
+
+use bindings::exports::ipu::policy::placer::{
+    Attempt, Controller, Decision, Guest, PassedOver, Request,
+};
+
+/// The component: conversions, and the decision in `fit`.
+struct Component;
+
+impl Guest for Component {
+    fn configure(_settings: String) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn place(request: Request, controllers: Vec<Controller>, attempts: Vec<Attempt>) -> Decision {
+        let refused = |name: &str| {
+            let attempt = attempts.iter().find(|attempt| attempt.controller == name);
+            attempt.map(|attempt| attempt.reason.clone())
+        };
+        let candidates: Vec<_> = controllers
+            .into_iter()
+            .map(|controller| fit::Candidate {
+                obstacle: obstacle(&request, &controller).or_else(|| refused(&controller.name)),
+                name: controller.name,
+                total: controller.total_ipus,
+                used: controller.used_ipus,
+                largest_free: controller.largest_free,
+            })
+            .collect();
+        match fit::choose(request.ipus, &candidates) {
+            fit::Choice::Try(name) => Decision::Try(name),
+            fit::Choice::Wait(reasons) => Decision::Wait(
+                reasons
+                    .into_iter()
+                    .map(|(controller, reason)| PassedOver { controller, reason })
+                    .collect(),
+            ),
+            fit::Choice::Reject(reason) => Decision::Reject(reason),
+        }
+    }
+}
+
+/// Why a controller cannot serve the request whatever room it has.
+fn obstacle(request: &Request, controller: &Controller) -> Option<String> {
+    if !controller.reachable {
+        let reason = controller.unreachable_reason.as_deref();
+        return Some(format!(
+            "it does not answer: {}",
+            reason.unwrap_or("no reason is known")
+        ));
+    }
+    if !controller.has_nodes {
+        return Some("no node reaches it".to_owned());
+    }
+    let mut wanted = request.node_selector.iter();
+    let wanted = wanted.find(|(key, _)| *key == controller.label_key);
+    let wanted = wanted.filter(|(_, value)| *value != controller.label_value);
+    wanted.map(|(key, value)| format!("the Pods ask for nodes with {key}={value}"))
+}
+
+/// The exported functions; their unsafe code is generated, like that of the bindings.
+#[cfg(target_family = "wasm")]
+#[allow(unsafe_code)]
+mod exports {
+    use super::Component;
+
+    crate::bindings::export!(Component with_types_in crate::bindings);
+}

@@ -1,0 +1,126 @@
+//! Namespace quota: no more than N IPUs in a namespace. Held at placement, where it cannot be raced;
+//! told at admission by a warning. One component for both worlds.
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code, missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]
+#[allow(unused_imports, clippy::unwrap_used, clippy::panic)]
+#[rustfmt::skip]
+mod placement;
+pub mod quota;
+#[allow(unsafe_code, missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]
+#[allow(unused_imports, clippy::unwrap_used, clippy::panic)]
+#[rustfmt::skip]
+mod validation;
+
+use std::sync::OnceLock;
+
+use placement::exports::ipu::policy::placer::{self, Decision, PassedOver};
+use quota::Settings;
+use validation::exports::ipu::policy::validator::{self, Verdict};
+
+/// What the admin has set; written by `configure`, the first call to an instance.
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+
+/// The component: conversions, and the decisions in `quota`.
+struct Component;
+
+impl placer::Guest for Component {
+    fn configure(settings: String) -> Result<(), String> {
+        configure(&settings)
+    }
+
+    fn place(
+        request: placer::Request,
+        controllers: Vec<placer::Controller>,
+        attempts: Vec<placer::Attempt>,
+    ) -> Decision {
+        let gang = request.options.gang.map(|gang| (gang.size, gang.held));
+        let wanted = quota::wanted(request.ipus, gang);
+        let namespace = &request.namespace;
+        let limit = limit(namespace.labels.as_deref());
+        let used = namespace.usage.map(|usage| usage.ipus);
+        if let Err(why) = quota::allowed(&namespace.name, limit, used, wanted) {
+            let every = PassedOver {
+                controller: "every controller".to_owned(),
+                reason: why,
+            };
+            return Decision::Wait(vec![every]);
+        }
+        first_fit(&request, controllers, &attempts)
+    }
+}
+
+impl validator::Guest for Component {
+    fn configure(settings: String) -> Result<(), String> {
+        configure(&settings)
+    }
+
+    fn validate(request: validator::Request) -> Verdict {
+        let namespace = &request.admission.namespace;
+        let limit = limit(namespace.labels.as_deref());
+        let used = namespace.usage.map(|usage| usage.ipus);
+        let object = serde_json::from_str(&request.object).unwrap_or_default();
+        let old = request.old_object.as_deref();
+        let old = old.and_then(|old| serde_json::from_str(old).ok());
+        let more = quota::of_job(&object).saturating_sub(old.as_ref().map_or(0, quota::of_job));
+        let told = quota::allowed(&namespace.name, limit, used, more);
+        Verdict {
+            violations: Vec::new(),
+            warnings: told.err().into_iter().collect(),
+        }
+    }
+}
+
+fn configure(settings: &str) -> Result<(), String> {
+    let settings = Settings::parse(settings)?;
+    SETTINGS
+        .set(settings)
+        .map_err(|_| "configure was called twice on one instance".to_owned())
+}
+
+fn limit(labels: Option<&[(String, String)]>) -> Option<u32> {
+    SETTINGS.get()?.limit(labels)
+}
+
+/// The first controller with room.
+fn first_fit(
+    request: &placer::Request,
+    controllers: Vec<placer::Controller>,
+    attempts: &[placer::Attempt],
+) -> Decision {
+    let mut passed_over = Vec::new();
+    for controller in controllers {
+        let asks = request.node_selector.iter();
+        let contradicts = asks
+            .filter(|(key, _)| *key == controller.label_key)
+            .any(|(_, value)| *value != controller.label_value);
+        let tried = attempts
+            .iter()
+            .find(|one| one.controller == controller.name);
+        let reason = if let Some(tried) = tried {
+            tried.reason.clone()
+        } else if !controller.reachable {
+            "it does not answer".to_owned()
+        } else if !controller.has_nodes || contradicts {
+            "no node that the Pods may run on reaches it".to_owned()
+        } else if controller.largest_free < request.ipus {
+            let (used, total) = (controller.used_ipus, controller.total_ipus);
+            format!("{used} of its {total} IPUs are used")
+        } else {
+            return Decision::Try(controller.name);
+        };
+        let controller = controller.name;
+        passed_over.push(PassedOver { controller, reason });
+    }
+    Decision::Wait(passed_over)
+}
+
+/// The exported functions; their unsafe code is generated, like that of the bindings.
+#[cfg(target_family = "wasm")]
+#[allow(unsafe_code)]
+mod exports {
+    use super::Component;
+
+    crate::placement::export!(Component with_types_in crate::placement);
+    crate::validation::export!(Component with_types_in crate::validation);
+}

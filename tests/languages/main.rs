@@ -1,0 +1,149 @@
+//! The example policies in JavaScript, Python and C: built by their own tools, loaded as the operator
+//! loads them, and asked. Needs npm, Python with pip, and Debian's packages.
+#![allow(
+    clippy::unwrap_used,
+    reason = "what a test's helper cannot do fails the test"
+)]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ipu_operator::wasm::facts::{Admission, NamespaceFacts, PlaceFacts};
+use ipu_operator::wasm::model::{ControllerView, Decision, Operation, PlaceRequest, Slot};
+use ipu_operator::wasm::{BUILT_IN, Limits, Policies, PolicyOptions};
+use serde_json::{Value, json};
+use tests::{guests, languages};
+
+/// Calls that are timed.
+const CALLS: u32 = 50;
+
+/// The component in the place of the built-in guest. How long that took is printed: an interpreter is
+/// compiled with its language.
+async fn open(component: &Path, slot: Slot, settings: Value) -> Policies {
+    let guests_dir = tokio::task::spawn_blocking(|| guests::build().unwrap());
+    let guests_dir = guests_dir.await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(component, folder.path().join(slot.file_name())).unwrap();
+    let begin = Instant::now();
+    let policies = Policies::open(PolicyOptions {
+        guests_dir,
+        policies_dir: Some(folder.path().to_owned()),
+        compile_cache_dir: None,
+        compiler: None,
+        settings,
+        slots: vec![slot],
+        limits: Limits {
+            // The tests' profile compiles slowly, and other tests run beside this one.
+            deadline: Duration::from_secs(30),
+            ..Limits::default()
+        },
+    });
+    let policies = policies.await.unwrap();
+    assert_eq!(policies.problems(), []);
+    let size = std::fs::metadata(component).unwrap().len();
+    let loaded = begin.elapsed();
+    println!(
+        "{}: {size} bytes, loaded in {loaded:.1?}",
+        component.display()
+    );
+    policies
+}
+
+/// Times calls, each of which meets a fresh instance.
+async fn time<T>(what: &str, mut call: impl AsyncFnMut() -> T) -> T {
+    let mut last = call().await;
+    let begin = Instant::now();
+    for _ in 0..CALLS {
+        last = call().await;
+    }
+    println!("{what}: {:.1?} a call", begin.elapsed() / CALLS);
+    last
+}
+
+#[tokio::test]
+async fn javascript_requires_labels() {
+    let component = languages::javascript().unwrap();
+    let settings = json!({"requireLabels": ["team", "cost-centre"]});
+    let policies = open(&component, Slot::Validation, settings).await;
+    let admission = Admission::of(Operation::Create);
+    let job = json!({"metadata": {"labels": {"team": "vision"}}, "spec": {}});
+    let served = time("JavaScript", async || {
+        policies
+            .validate(&BUILT_IN, &admission, &job, None)
+            .await
+            .unwrap()
+    })
+    .await;
+    let violations = served.answer.violations;
+    assert_eq!(violations.len(), 1, "{violations:?}");
+    assert_eq!(violations[0].field, "metadata.labels[cost-centre]");
+}
+
+#[tokio::test]
+async fn python_sets_an_image_pull_policy() {
+    let component = languages::python().unwrap();
+    let settings = json!({"imagePullPolicy": "Never"});
+    let policies = open(&component, Slot::Defaulting, settings).await;
+    let admission = Admission::of(Operation::Create);
+    let containers = json!([{"name": "a"}, {"name": "b", "imagePullPolicy": "Always"}]);
+    let job = json!({"spec": {"workers": {"template": {"spec": {"containers": containers}}}}});
+    let served = time("Python", async || {
+        let answer = policies
+            .default_object(&BUILT_IN, &admission, &job, None)
+            .await;
+        answer.unwrap()
+    })
+    .await;
+    let found = served
+        .answer
+        .object
+        .pointer("/spec/workers/template/spec/containers");
+    let expected = json!([
+        {"name": "a", "imagePullPolicy": "Never"}, {"name": "b", "imagePullPolicy": "Always"},
+    ]);
+    assert_eq!(found, Some(&expected));
+}
+
+#[tokio::test]
+async fn c_steers_by_the_label_of_the_namespace() {
+    let component = languages::c().unwrap();
+    let policies = open(&component, Slot::Placement, json!({})).await;
+    let view = |name: &str, used| ControllerView {
+        name: name.to_owned(),
+        label_key: "ipunode".to_owned(),
+        label_value: name.to_owned(),
+        has_nodes: true,
+        total_ipus: 16,
+        used_ipus: used,
+        largest_free: 16 - used,
+        ..ControllerView::default()
+    };
+    let controllers = [view("old", 0), view("new", 8)];
+    let request = |pool: Option<&str>, ipus| PlaceRequest {
+        namespace: "vision".to_owned(),
+        ipus,
+        gcds: 1,
+        facts: PlaceFacts {
+            namespace: NamespaceFacts {
+                labels: pool.map(|pool| [("ipu-pool".to_owned(), pool.to_owned())].into()),
+                usage: None,
+            },
+            ..PlaceFacts::default()
+        },
+        ..PlaceRequest::default()
+    };
+    let place = async |request: &PlaceRequest| {
+        let placed = policies.place(&BUILT_IN, request, &controllers, &[]).await;
+        placed.unwrap().answer
+    };
+    let steered = request(Some("new"), 4);
+    let decision = time("C", async || place(&steered).await).await;
+    assert_eq!(decision, Decision::Try("new".to_owned()));
+    let free = place(&request(None, 4)).await;
+    assert_eq!(free, Decision::Try("old".to_owned()));
+    let Decision::Wait(why) = place(&request(Some("new"), 16)).await else {
+        panic!("there is no room in the pool");
+    };
+    assert!(why[0].reason.contains("ipu-pool"), "{why:?}");
+    assert!(why[1].reason.contains("8 of its 16"), "{why:?}");
+}

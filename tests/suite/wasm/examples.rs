@@ -1,0 +1,136 @@
+//! The example policies that are written in Rust decide as their READMEs say, as components.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use ipu_operator::wasm::facts::{Gang, NamespaceFacts, Options, PlaceFacts, Usage};
+use ipu_operator::wasm::model::{
+    ControllerView, Decision, PlaceAttempt, PlaceOutcome, PlaceRequest, Slot,
+};
+use ipu_operator::wasm::{BUILT_IN, Policies};
+use serde_json::{Value, json};
+
+use super::{create, open, options};
+
+fn built() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| tests::guests::build_examples().expect("the examples can be built"))
+}
+
+/// The example of this name in the place of the built-in guest.
+async fn policy(name: &str, slot: Slot, settings: Value) -> Policies {
+    let folder = tempfile::tempdir().unwrap();
+    let file = built().join(format!("{name}.wasm"));
+    std::fs::copy(file, folder.path().join(slot.file_name())).unwrap();
+    let mut options = options(&[slot]);
+    options.policies_dir = Some(folder.path().to_owned());
+    options.settings = settings;
+    let policies = open(options).await;
+    assert_eq!(policies.problems(), []);
+    policies
+}
+
+fn view(name: &str, total: u32, used: u32) -> ControllerView {
+    ControllerView {
+        name: name.to_owned(),
+        has_nodes: true,
+        total_ipus: total,
+        used_ipus: used,
+        largest_free: total - used,
+        ..ControllerView::default()
+    }
+}
+
+fn request(ipus: u32, used: Option<u32>) -> PlaceRequest {
+    let usage = used.map(|ipus| Usage {
+        ipus,
+        ..Usage::default()
+    });
+    PlaceRequest {
+        namespace: "vision".to_owned(),
+        owner: "mnist".to_owned(),
+        ipus,
+        gcds: 1,
+        facts: PlaceFacts {
+            namespace: NamespaceFacts {
+                labels: Some([("ipus".to_owned(), "16".to_owned())].into()),
+                usage,
+            },
+            ..PlaceFacts::default()
+        },
+        ..PlaceRequest::default()
+    }
+}
+
+fn quota() -> Value {
+    json!({ "quota": { "ipus": 4, "namespaceLabel": "ipus" } })
+}
+
+#[tokio::test]
+async fn best_fit_packs_the_fullest_controller_that_has_room() {
+    let policies = policy("best-fit", Slot::Placement, json!({})).await;
+    let controllers = [
+        view("empty", 64, 0),
+        view("half", 64, 32),
+        view("full", 64, 60),
+    ];
+    let refused = PlaceAttempt {
+        controller: "half".to_owned(),
+        outcome: PlaceOutcome::Refused,
+        reason: "no IPUs stand together".to_owned(),
+    };
+    for (ipus, attempts, expected) in [
+        (4, vec![], "full"),
+        (16, vec![], "half"),
+        (16, vec![refused], "empty"),
+    ] {
+        let request = request(ipus, None);
+        let placed = policies
+            .place(&BUILT_IN, &request, &controllers, &attempts)
+            .await;
+        assert_eq!(placed.unwrap().answer, Decision::Try(expected.to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn the_quota_is_held_at_placement() {
+    let policies = policy("namespace-quota", Slot::Placement, quota()).await;
+    let controllers = [view("full", 16, 16), view("free", 64, 0)];
+    let mut gang = request(4, Some(8));
+    gang.facts.options = Options {
+        gang: Some(Gang { size: 4, held: 1 }),
+        ..Options::default()
+    };
+    for (request, expected) in [
+        (request(4, Some(12)), Ok("free")),
+        (request(8, Some(12)), Err("uses 12 IPUs and may have 16")),
+        (request(4, None), Err("not known yet")),
+        (gang, Err("uses 8 IPUs and may have 16: 12 more")),
+    ] {
+        let placed = policies.place(&BUILT_IN, &request, &controllers, &[]).await;
+        match (placed.unwrap().answer, expected) {
+            (Decision::Try(name), Ok(expected)) => assert_eq!(name, expected),
+            (Decision::Wait(why), Err(expected)) => {
+                assert!(why[0].reason.contains(expected), "{why:?}");
+            }
+            (decision, expected) => panic!("{decision:?} but {expected:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_quota_is_told_at_admission_and_refuses_nothing() {
+    let policies = policy("namespace-quota", Slot::Validation, quota()).await;
+    let mut admission = create();
+    admission.namespace = "vision".to_owned();
+    admission.facts = request(0, Some(12)).facts.namespace;
+    for (ipus, is_warned) in [("4", false), ("8", true)] {
+        let job = json!({"spec": {"jobInstances": 1, "ipusPerJobInstance": ipus}});
+        let served = policies
+            .validate(&BUILT_IN, &admission, &job, None)
+            .await
+            .unwrap();
+        assert_eq!(served.answer.violations, []);
+        assert_eq!(!served.answer.warnings.is_empty(), is_warned, "{ipus}");
+    }
+}

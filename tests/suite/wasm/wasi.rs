@@ -1,0 +1,158 @@
+//! The empty WASI: nothing waits, nothing differs between two calls, and there is no way out.
+
+use std::path::Path;
+use std::time::Duration;
+
+use ipu_operator::wasm::model::{Slot, Verdict};
+use ipu_operator::wasm::{BUILT_IN, CONTRACT, GuestError, Limits};
+use serde_json::json;
+use tests::guests::hostile;
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
+
+use super::{create, open, options};
+
+/// What the guests here import of WASI, as its packages say.
+const PACKAGES: [&str; 4] = [
+    "package wasi:io@0.2.3;
+     interface poll { resource pollable { block: func(); } }",
+    "package wasi:clocks@0.2.3;
+     interface monotonic-clock {
+       use wasi:io/poll@0.2.3.{pollable};
+       now: func() -> u64;
+       subscribe-duration: func(when: u64) -> pollable;
+     }",
+    "package wasi:random@0.2.3;
+     interface random {
+       get-random-bytes: func(len: u64) -> list<u8>;
+       get-random-u64: func() -> u64;
+     }",
+    "package wasi:sockets@0.2.3;
+     interface network { resource network; }
+     interface instance-network {
+       use network.{network};
+       instance-network: func() -> network;
+     }",
+];
+
+const WORLD: &str = "package test:guest;
+    world guest {
+      import wasi:io/poll@0.2.3;
+      import wasi:clocks/monotonic-clock@0.2.3;
+      import wasi:random/random@0.2.3;
+      import wasi:sockets/instance-network@0.2.3;
+      include ipu:policy/validation@0.2.0;
+    }";
+
+/// A validation policy that runs `body` and then answers with one warning: the eight bytes at 512.
+fn guest(body: &str) -> Vec<u8> {
+    let text = format!(
+        r#"(module
+          (import "wasi:io/poll@0.2.3" "[method]pollable.block" (func $block (param i32)))
+          (import "wasi:clocks/monotonic-clock@0.2.3" "now" (func $now (result i64)))
+          (import "wasi:clocks/monotonic-clock@0.2.3" "subscribe-duration"
+            (func $sleep (param i64) (result i32)))
+          (import "wasi:random/random@0.2.3" "get-random-u64" (func $random (result i64)))
+          (import "wasi:random/random@0.2.3" "get-random-bytes"
+            (func $bytes (param i64 i32)))
+          (import "wasi:sockets/instance-network@0.2.3" "instance-network"
+            (func $network (result i32)))
+          (memory (export "memory") 2)
+          (data (i32.const 512) "whatever")
+          (global $next (mut i32) (i32.const 1024))
+          (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+            (local $at i32)
+            (local.set $at (i32.and (i32.add (global.get $next) (i32.const 7)) (i32.const -8)))
+            (global.set $next (i32.add (local.get $at) (local.get 3)))
+            (local.get $at))
+          (func (export "ipu:policy/validator@0.2.0#configure") (param i32 i32) (result i32)
+            (i32.const 16))
+          (func (export "ipu:policy/validator@0.2.0#validate") (param i32) (result i32)
+            (if (i32.gt_u (i32.load offset=80 (local.get 0)) (i32.const 4096)) (then {body}))
+            (i32.store (i32.const 40) (i32.const 48))
+            (i32.store (i32.const 44) (i32.const 1))
+            (i32.store (i32.const 48) (i32.const 512))
+            (i32.store (i32.const 52) (i32.const 8))
+            (i32.const 32)))"#
+    );
+    let mut core = hostile::component(&text);
+    let mut resolve = Resolve::default();
+    resolve
+        .push_str(Path::new("policy.wit"), CONTRACT)
+        .expect("the contract parses");
+    for package in PACKAGES {
+        resolve
+            .push_str(Path::new("wasi.wit"), package)
+            .expect("the packages parse");
+    }
+    let package = resolve
+        .push_str(Path::new("guest.wit"), WORLD)
+        .expect("the world parses");
+    let world = resolve
+        .select_world(&[package], Some("guest"))
+        .expect("the world is there");
+    embed_component_metadata(&mut core, &resolve, world, StringEncoding::UTF8)
+        .expect("the world can be written into the module");
+    let mut encoder = ComponentEncoder::default();
+    let encoded = encoder.module(&core).and_then(|encoder| encoder.encode());
+    encoded.expect("the module fits its world")
+}
+
+/// What the guest answers when its body runs, each time in a process of its own as it were.
+async fn answer(body: &str) -> Result<Verdict, GuestError> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join(Slot::Validation.file_name());
+    std::fs::write(file, guest(body)).expect("a file");
+    let mut options = options(&[Slot::Validation]);
+    options.policies_dir = Some(folder.path().to_owned());
+    // So long that a guest which sleeps for an hour would be noticed, and a slow machine is not.
+    options.limits = Limits {
+        deadline: Duration::from_mins(1),
+        ..Limits::default()
+    };
+    let policies = open(options).await;
+    assert_eq!(policies.problems(), []);
+    let large = json!({ "spec": "x".repeat(8192) });
+    let served = policies.validate(&BUILT_IN, &create(), &large, None).await;
+    served.map(|served| served.answer)
+}
+
+#[tokio::test]
+async fn a_pause_of_a_century_is_over_at_once() {
+    let pause = "(call $block (call $sleep (i64.const 3155760000000000000)))
+        (call $block (call $sleep (i64.const -1)))";
+    let asked = tokio::time::timeout(Duration::from_mins(2), answer(pause));
+    let verdict = asked.await.expect("it does not wait").unwrap();
+    assert_eq!(verdict.warnings, ["whatever"]);
+}
+
+#[tokio::test]
+async fn time_stands_still_and_chance_is_the_same_in_every_call() {
+    // Eight letters, one for the lower half of each byte.
+    let letters = |number: &str| {
+        format!(
+            "(i64.store (i32.const 512) (i64.add (i64.const 0x6161616161616161)
+               (i64.and (i64.const 0x0f0f0f0f0f0f0f0f) {number})))"
+        )
+    };
+    let time = answer(&letters("(call $now)")).await.unwrap();
+    assert_eq!(time.warnings, ["aaaaaaaa"]);
+    let first = answer(&letters("(call $random)")).await.unwrap();
+    let again = answer(&letters("(call $random)")).await.unwrap();
+    assert_eq!(first, again);
+    let second = letters("(block (result i64) (drop (call $random)) (call $random))");
+    assert_ne!(first, answer(&second).await.unwrap());
+}
+
+#[tokio::test]
+async fn there_is_no_network_and_no_flood_of_chance() {
+    let error = answer("(drop (call $network))").await.unwrap_err();
+    let GuestError::NotThere(what) = &error else {
+        panic!("{error:?}");
+    };
+    let what = what.to_string();
+    assert!(what.contains("instance-network#instance-network"), "{what}");
+    let flood = "(call $bytes (i64.const 0x7fffffffffffffff) (i32.const 600))";
+    let error = answer(flood).await.unwrap_err();
+    assert!(matches!(error, GuestError::Memory(_)), "{error:?}");
+}
