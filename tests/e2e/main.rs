@@ -10,6 +10,7 @@ mod killed;
 mod life;
 mod lost_node;
 mod parallel;
+mod policies;
 mod scene;
 mod service;
 mod session;
@@ -23,7 +24,7 @@ use tests::lab::interrupt::{self, First};
 
 /// The trials, in the order in which they run.
 type Check = fn(&Scene) -> Result<(), Failed>;
-const TRIALS: [(&str, Check); 18] = [
+const TRIALS: [(&str, Check); 19] = [
     ("three_jobs_from_apply_to_completed", scene::demo),
     (
         "proxy_killed_after_the_partition_was_formed_and_before_it_was_recorded",
@@ -86,6 +87,7 @@ const TRIALS: [(&str, Check); 18] = [
         "session_ends_as_completed_when_its_time_is_over",
         session::ends_by_itself,
     ),
+    ("guests_of_policies_decide_and_go", policies::decide_and_go),
     (
         "bad_line_in_the_list_of_controllers",
         broken_list::the_rest_goes_on,

@@ -1,0 +1,119 @@
+//! Guests that an admin puts in force while everything runs.
+
+use ipu_operator::api::ipupolicy::{IPUPolicy, PolicyPhase};
+use ipu_operator::wasm::digest_of;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use libtest_mimic::Failed;
+use serde_json::{Value, json};
+use tests::lab::operator::NAMESPACE;
+use tests::wait::{Seen, until};
+
+use crate::scene::{PATIENCE, Scene};
+
+/// A placement guest from a ConfigMap decides in every replica of the proxy, and a limit holds for the
+/// namespaces that it is for; both go, and what was there before decides again.
+pub(crate) fn decide_and_go(scene: &Scene) -> Result<(), Failed> {
+    scene.block_on(async {
+        let module = scene
+            .operated
+            .repository
+            .join("dist/guests/serial-walk.wasm");
+        let digest = digest_of(&std::fs::read(&module)?).to_string();
+        let from_file = format!("--from-file=walk.wasm={}", module.display());
+        let create = [
+            "create",
+            "configmap",
+            "guests",
+            "--namespace",
+            NAMESPACE,
+            &from_file,
+        ];
+        scene.kubectl(&create).await?;
+        let walk = json!({
+            "hook": "Placement",
+            "module": {"configMap": {"name": "guests", "key": "walk.wasm"}, "digest": digest},
+        });
+        apply(scene, "walk", walk).await?;
+        let status = once_active(scene, "walk").await?;
+        assert_eq!(status.status.unwrap_or_default().replicas.len(), 2);
+        let job = scene.apply("01-single-worker.yaml").await?;
+        scene.facts().completed(&job, PATIENCE).await?;
+        let asked = until("the guest to have been asked", PATIENCE, || async {
+            let calls = policies(scene)
+                .get("walk")
+                .await?
+                .status
+                .unwrap_or_default()
+                .calls;
+            Ok::<_, kube::Error>(Seen::when(calls, |calls| calls.answered > 0))
+        });
+        assert_eq!(asked.await?.failed, 0);
+        scene
+            .delete_and_leave_nothing("01-single-worker.yaml")
+            .await?;
+
+        let limit = scene
+            .operated
+            .repository
+            .join("examples/policies/limit.yaml");
+        scene.operated.kubectl.apply(&limit).await?;
+        once_active(scene, "trial-limit").await?;
+        let label = |change| ["label", "--overwrite", "namespace", "default", change];
+        scene.kubectl(&label("tier=trial")).await?;
+        let mut large = scene.example("01-single-worker.yaml")?;
+        large.spec.ipus_per_job_instance = "32".to_owned();
+        let refused = until("the limit to hold", PATIENCE, || async {
+            Ok::<_, kube::Error>(match scene.create(&large).await {
+                Err(kube::Error::Api(status)) if status.code == 422 => Seen::Yes(status.message),
+                other => Seen::NotYet(format!("{other:?}")),
+            })
+        });
+        let refused = refused.await?;
+        assert!(refused.contains("spec.ipusPerJobInstance"), "{refused}");
+        scene.kubectl(&label("tier-")).await?;
+        scene
+            .kubectl(&["delete", "ipupolicy", "walk", "trial-limit"])
+            .await?;
+        scene
+            .kubectl(&["delete", "configmap", "guests", "--namespace", NAMESPACE])
+            .await?;
+        let job = scene.apply("01-single-worker.yaml").await?;
+        scene.facts().completed(&job, PATIENCE).await?;
+        scene
+            .delete_and_leave_nothing("01-single-worker.yaml")
+            .await
+    })
+}
+
+fn policies(scene: &Scene) -> Api<IPUPolicy> {
+    Api::all(scene.operated.client.clone())
+}
+
+async fn apply(scene: &Scene, name: &str, spec: Value) -> Result<(), kube::Error> {
+    let policy = json!({
+        "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPolicy",
+        "metadata": {"name": name}, "spec": spec,
+    });
+    let params = PatchParams::apply("an-admin");
+    let patch = Patch::Apply(&policy);
+    policies(scene).patch(name, &params, &patch).await?;
+    Ok(())
+}
+
+/// The policy once every replica asks what it wishes.
+async fn once_active(scene: &Scene, name: &str) -> Result<IPUPolicy, Failed> {
+    let what = format!("the IPUPolicy {name} to be in force everywhere");
+    let found = until(what, PATIENCE, || async {
+        let policy = policies(scene).get(name).await?;
+        let is_ready = |policy: &IPUPolicy| {
+            policy.status.as_ref().is_some_and(|status| {
+                let mut conditions = status.conditions.iter();
+                status.phase == PolicyPhase::Active
+                    && conditions.any(|found| found.type_ == "Ready" && found.status == "True")
+            })
+        };
+        Ok::<_, kube::Error>(Seen::when(policy, is_ready))
+    });
+    Ok(found.await?)
+}
