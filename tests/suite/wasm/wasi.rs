@@ -94,7 +94,7 @@ fn guest(body: &str) -> Vec<u8> {
     embed_component_metadata(&mut core, &resolve, world, StringEncoding::UTF8)
         .expect("the world can be written into the module");
     let mut encoder = ComponentEncoder::default();
-    let encoded = encoder.module(&core).and_then(|encoder| encoder.encode());
+    let encoded = encoder.module(&core).and_then(ComponentEncoder::encode);
     encoded.expect("the module fits its world")
 }
 

@@ -6,7 +6,7 @@ use wasmtime::component::LinkerInstance;
 use crate::wasm::store::{CallState, OverLimit};
 
 /// Most bytes that are given at once.
-const AT_ONCE: u64 = 64 << 10;
+const AT_ONCE: usize = 64 << 10;
 
 /// Where every call begins.
 const SEED: u64 = 0x6970_753a_706f_6c69;
@@ -32,10 +32,10 @@ impl Numbers {
 
     fn bytes(&mut self, length: u64) -> Result<Vec<u8>, OverLimit> {
         let wanted = usize::try_from(length).unwrap_or(usize::MAX);
-        if length > AT_ONCE {
+        if wanted > AT_ONCE {
             return Err(OverLimit {
                 wanted,
-                limit: AT_ONCE as usize,
+                limit: AT_ONCE,
                 unit: "random bytes at once",
             });
         }
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(first.len(), 20);
         let mut numbers = Numbers::default();
         assert_ne!(numbers.next(), numbers.next());
-        assert!(numbers.bytes(AT_ONCE).is_ok());
+        assert!(numbers.bytes(AT_ONCE as u64).is_ok());
         assert_eq!(numbers.bytes(u64::MAX).unwrap_err().limit, 65_536);
     }
 }
