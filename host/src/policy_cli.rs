@@ -1,16 +1,35 @@
 //! `ipu-operator policy`: tools for the authors of policies, and the process that compiles them.
+//!
+//! One file for each subcommand; what it prints is told apart from what it finds out, and goes to
+//! the writer that it is given.
+
+mod bench;
+mod case;
+mod check;
+mod compile;
+mod componentize;
+mod diff;
+mod document;
+mod inspect;
+mod junit;
+mod new;
+mod replay;
+mod request;
+mod ruling;
+mod run;
+mod settings;
+mod test;
+mod world;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
-use crate::wasm::model::Slot;
-use crate::wasm::{
-    CONTRACT, CompileError, ComponentizeError, InspectError, Inspection, Limits, compile_as_child,
-    componentize, inspect,
-};
+use crate::wasm::question::QuestionError;
+use crate::wasm::record::RecordError;
+use crate::wasm::{CONTRACT, CompileError, ComponentizeError, GuestError, InspectError};
+pub use document::DocumentError;
 
 /// Options of `ipu-operator policy`.
 #[derive(Args, Clone, Debug)]
@@ -22,66 +41,29 @@ pub struct PolicyArgs {
 /// What an author wants to do with a policy.
 #[derive(Subcommand, Clone, Debug)]
 enum PolicyCommand {
+    /// Begin a policy: a folder with a contract, a decision, tests and cases.
+    New(new::NewArgs),
     /// Check a file as the operator would: world, imports, and an answer to a sample request.
-    Check {
-        /// The component, such as my-placement.wasm.
-        file: PathBuf,
-        /// The world that it should implement; by default the one that its exports tell.
-        #[arg(long)]
-        world: Option<World>,
-        /// Settings to try it with, as a JSON object.
-        #[arg(long, default_value = "{}")]
-        settings: String,
-    },
+    Check(check::CheckArgs),
+    /// Print what a file imports and exports, also of one that the operator would refuse.
+    Inspect(inspect::InspectArgs),
+    /// Ask it one request, and print the answer and what the operator would make of it.
+    Run(run::RunArgs),
+    /// Run a folder of cases, and fail where one does.
+    Test(test::TestArgs),
+    /// Measure what a call takes, beside the built-in component or another one.
+    Bench(bench::BenchArgs),
+    /// Ask two components the same recorded requests, and print what would have differed.
+    Replay(replay::ReplayArgs),
+    /// Print what one component imports and exports that another does not.
+    Diff(diff::DiffArgs),
     /// Turn a core module, as compilers make them, into a component.
-    Componentize {
-        /// The core module, such as target/wasm32-unknown-unknown/release/my_placement.wasm.
-        file: PathBuf,
-        /// The world to write into it; not needed for modules that were made with wit-bindgen.
-        #[arg(long)]
-        world: Option<World>,
-        /// Where the component is written.
-        #[arg(long, short)]
-        output: PathBuf,
-    },
+    Componentize(componentize::ComponentizeArgs),
     /// Print the plug-in contract that policies are written against (WIT).
     Contract,
     /// Compile a component into a folder of compiled modules, within limits (run by the operator).
     #[command(hide = true)]
-    Compile {
-        /// The component.
-        file: PathBuf,
-        /// The folder.
-        #[arg(long)]
-        compile_cache_dir: PathBuf,
-        /// Most processor time that it may take, in seconds.
-        #[arg(long)]
-        seconds: u64,
-        /// Most memory that it may take, in bytes.
-        #[arg(long)]
-        memory: u64,
-    },
-}
-
-/// The worlds of package `ipu:policy`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum World {
-    /// Fills in what the user of an IPUJob left open.
-    Defaulting,
-    /// Says what is wrong with an IPUJob.
-    Validation,
-    /// Decides on which V-IPU controller a partition is made.
-    Placement,
-}
-
-impl From<World> for Slot {
-    fn from(world: World) -> Self {
-        match world {
-            World::Defaulting => Self::Defaulting,
-            World::Validation => Self::Validation,
-            World::Placement => Self::Placement,
-        }
-    }
+    Compile(compile::CompileArgs),
 }
 
 /// Why a subcommand of `ipu-operator policy` failed.
@@ -123,6 +105,63 @@ pub enum PolicyCliError {
         #[source]
         source: ComponentizeError,
     },
+    /// A document cannot be read.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    /// A document is no request.
+    #[error("{file} is no request")]
+    Request {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: QuestionError,
+    },
+    /// The policy gave no answer.
+    #[error("{file} gave no answer")]
+    NoAnswer {
+        /// The component.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: GuestError,
+    },
+    /// Cases did not pass.
+    #[error("{failed} of {cases} cases failed")]
+    CasesFailed {
+        /// How many failed.
+        failed: usize,
+        /// How many there are.
+        cases: usize,
+    },
+    /// There is nothing to test with.
+    #[error("there is no case in {0}: a case is a file whose name ends in .yaml, .yml or .json")]
+    NoCases(PathBuf),
+    /// A line is no record.
+    #[error("line {line} of {file} cannot be replayed")]
+    Record {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// Why.
+        #[source]
+        source: RecordError,
+    },
+    /// Two components answer differently, and that was to be a failure.
+    #[error("{0} answers differ")]
+    AnswersDiffer(usize),
+    /// Two components are for different things, and that was to be a failure.
+    #[error("{a} and {b} do not import and export the same")]
+    Differ {
+        /// The first one.
+        a: PathBuf,
+        /// The second one.
+        b: PathBuf,
+    },
+    /// There is something where a project is to be made.
+    #[error("{0} exists already, and nothing of it was changed; choose another name or folder")]
+    Exists(PathBuf),
     /// The module cannot be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
@@ -134,73 +173,28 @@ pub enum PolicyCliError {
 /// Runs a subcommand; what is for the user goes to `out`.
 pub fn run(args: PolicyArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
     match args.command {
-        PolicyCommand::Check {
-            file,
-            world,
-            settings,
-        } => {
-            let inspection = inspect(&file, world.map(Slot::from), &settings)
-                .map_err(|source| PolicyCliError::Check { file, source })?;
-            out.write_all(report(&inspection).as_bytes())?;
-            Ok(())
-        }
-        PolicyCommand::Componentize {
-            file,
-            world,
-            output,
-        } => componentize_file(file, world.map(Slot::from), &output),
+        PolicyCommand::New(args) => new::run(&args, out),
+        PolicyCommand::Check(args) => check::run(&args, out),
+        PolicyCommand::Inspect(args) => inspect::run(&args, out),
+        PolicyCommand::Run(args) => run::run(&args, out),
+        PolicyCommand::Test(args) => test::run(&args, out),
+        PolicyCommand::Bench(args) => bench::run(&args, out),
+        PolicyCommand::Replay(args) => replay::run(&args, out),
+        PolicyCommand::Diff(args) => diff::run(&args, out),
+        PolicyCommand::Componentize(args) => componentize::run(args),
         PolicyCommand::Contract => Ok(out.write_all(CONTRACT.as_bytes())?),
-        PolicyCommand::Compile {
-            file,
-            compile_cache_dir,
-            seconds,
-            memory,
-        } => {
-            let limits = Limits {
-                compile_time: Duration::from_secs(seconds),
-                compile_memory: memory,
-                ..Limits::default()
-            };
-            Ok(compile_as_child(&file, &compile_cache_dir, limits)?)
-        }
+        PolicyCommand::Compile(args) => compile::run(&args),
     }
 }
 
-/// What `policy check` says of a file that is a policy.
-fn report(inspection: &Inspection) -> String {
-    let imports = if inspection.imports.is_empty() {
-        "nothing".to_owned()
-    } else {
-        inspection.imports.join(", ")
-    };
-    format!(
-        "world    {world}\n\
-         imports  {imports}\n\
-         size     {size} bytes\n\
-         digest   {digest}\n\
-         loaded   in {load_time:.1?}, and answered a sample request\n\
-         To use it, name the file {file} in the folder of policies.\n",
-        world = inspection.slot.world(),
-        size = inspection.size,
-        digest = inspection.digest,
-        load_time = inspection.load_time,
-        file = inspection.slot.file_name(),
-    )
+/// The error of a file that is no policy.
+fn no_policy(file: &Path) -> impl FnOnce(InspectError) -> PolicyCliError {
+    let file = file.to_owned();
+    |source| PolicyCliError::Check { file, source }
 }
 
-fn componentize_file(
-    file: PathBuf,
-    slot: Option<Slot>,
-    output: &Path,
-) -> Result<(), PolicyCliError> {
-    let core = match std::fs::read(&file) {
-        Ok(core) => core,
-        Err(source) => return Err(PolicyCliError::Read { file, source }),
-    };
-    let component = componentize(&core, slot)
-        .map_err(|source| PolicyCliError::Componentize { file, source })?;
-    std::fs::write(output, component).map_err(|source| PolicyCliError::Write {
-        file: output.to_owned(),
-        source,
-    })
+/// Writes a value as JSON that people can read.
+fn write_json(value: &impl serde::Serialize, out: &mut impl io::Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    writeln!(out)
 }

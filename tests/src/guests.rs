@@ -4,6 +4,8 @@
 pub mod bindings;
 #[cfg(feature = "suites")]
 pub mod hostile;
+#[cfg(feature = "suites")]
+pub mod project;
 pub mod toolchain;
 
 use std::ffi::OsString;

@@ -1,10 +1,18 @@
 //! What `ipu-operator policy` tells the authors of policies, with the guests of this repository.
 
-use std::path::Path;
+mod cases;
+mod compare;
+mod inspect;
+mod new;
+mod replay;
+mod run;
+
+use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use ipu_operator::cli::{Arguments, Task};
 use ipu_operator::policy_cli::{self, PolicyCliError};
+use tempfile::TempDir;
 use tests::guests::{GUESTS, checkout, core_module};
 
 use crate::wasm::guests;
@@ -30,12 +38,27 @@ fn run(arguments: &[&str], out: &mut impl std::io::Write) -> Result<(), PolicyCl
 
 /// The error with its causes, as the program prints it.
 fn complaint(arguments: &[&str]) -> String {
-    let error = policy(arguments).expect_err("it fails");
-    format!("{:?}", anyhow::Error::from(error))
+    failing(arguments).1
+}
+
+/// What a command that fails has printed before, and its error with the causes.
+fn failing(arguments: &[&str]) -> (String, String) {
+    let mut printed = Vec::new();
+    let error = run(arguments, &mut printed).expect_err("it fails");
+    let error = format!("{:?}", anyhow::Error::from(error));
+    (String::from_utf8(printed).unwrap(), error)
 }
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+/// A file with these bytes, in a folder that goes when it is dropped.
+fn written(name: &str, bytes: &[u8]) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(name);
+    std::fs::write(&file, bytes).unwrap();
+    (folder, file)
 }
 
 /// Asserts that the error of each command says these things.
@@ -112,8 +135,7 @@ fn check_names_what_is_wrong() {
             &["check", text(&garbage)],
             &[
                 "a.wasm is no policy",
-                "the operator would refuse this file",
-                "no valid component",
+                "text and not WebAssembly (it begins with \"<html>404</html>\")",
             ],
         ),
         (
@@ -126,7 +148,10 @@ fn check_names_what_is_wrong() {
         ),
         (
             &["check", text(&placement), "--world", "validation"],
-            &["it does not implement world validation"],
+            &[
+                "it does not implement world validation",
+                "asks for `validate: func(request: request) -> verdict` in ipu:policy/validator@",
+            ],
         ),
         (
             &[

@@ -75,12 +75,17 @@ type Remembered = HashMap<[u8; 32], (UserInfo, Instant)>;
 impl Gate {
     /// A gate for tokens of this audience.
     pub fn new(client: Client, audience: &str) -> Self {
+        Self::with_rate(client, audience, UserRate::default())
+    }
+
+    /// As `new`, with another pace of each user.
+    pub(super) fn with_rate(client: Client, audience: &str, rate: UserRate) -> Self {
         Self {
             client,
             audience: audience.to_owned(),
             remembered: Mutex::default(),
             reviews: Semaphore::new(REVIEWS),
-            rate: UserRate::default(),
+            rate,
         }
     }
 

@@ -74,6 +74,14 @@ impl Default for UserRate {
 }
 
 impl UserRate {
+    /// One request in a whole hour, which no machine is too slow to exceed.
+    #[cfg(test)]
+    pub(super) fn of_an_hour() -> Self {
+        let hour =
+            Quota::with_period(Duration::from_hours(1)).expect("an hour is longer than nothing");
+        Self(RateLimiter::keyed(hour))
+    }
+
     /// Counts one request of this user.
     pub(super) fn check(&self, user: &str) -> Result<(), Problem> {
         if self.0.len() > USERS_MAX {

@@ -24,7 +24,9 @@ pub(super) struct DefaultedText {
     pub(super) warnings: Vec<String>,
 }
 
-/// A component, linked and checked against the world of its slot, in the version that it speaks.
+/// A component, linked and checked against the world of its slot, in the version that it speaks. Cheap
+/// to clone.
+#[derive(Clone)]
 pub(super) enum Linked {
     /// `ipu:policy@0.1.0`: a guest of this version hears nothing of facts.
     V0_1(v0_1::Linked),
@@ -106,8 +108,13 @@ pub(super) fn imports(component: &Component) -> Vec<String> {
 /// Names of the imports of a component that no policy may have.
 pub(super) fn forbidden_imports(component: &Component) -> Vec<String> {
     let mut names = imports(component);
-    names.retain(|name| !IMPORTS.contains(&name.as_str()) && wasi::known(name).is_none());
+    names.retain(|name| !is_allowed_import(name));
     names
+}
+
+/// Whether a policy may import what has this name.
+pub(super) fn is_allowed_import(name: &str) -> bool {
+    IMPORTS.contains(&name) || wasi::known(name).is_some()
 }
 
 /// Names of what a component exports, in one line.

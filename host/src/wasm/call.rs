@@ -177,6 +177,17 @@ impl Call<'_> {
         Ok(decision)
     }
 
+    /// Most memory that the instance has had so far, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.store.data().memory()
+    }
+
+    /// Fuel that was spent so far, where the engine counts it.
+    pub(super) fn fuel(&self) -> Option<u64> {
+        let budget = self.callable.engine.fuel?;
+        Some(budget.saturating_sub(self.store.get_fuel().ok()?))
+    }
+
     /// Runs the guest, and tells by type why it ended badly.
     fn run<T>(
         &mut self,

@@ -51,6 +51,8 @@ pub enum EngineError {
 pub(super) struct GuestEngine {
     pub(super) engine: Engine,
     pub(super) limits: Limits,
+    /// What each call may spend, where instructions are counted.
+    pub(super) fuel: Option<u64>,
     cache: Option<Cache>,
 }
 
@@ -58,10 +60,25 @@ impl GuestEngine {
     /// Makes an engine. Compiled modules are kept in `cache_dir`, which nobody else may write to:
     /// what lies there is run as machine code.
     pub(super) fn new(limits: Limits, cache_dir: Option<&Path>) -> Result<Self, EngineError> {
+        Self::make(limits, cache_dir, None)
+    }
+
+    /// Makes an engine that counts instructions and ends a call that has spent `fuel` of them. Its
+    /// code is slower: it is for measuring, and for ends that are the same on every machine.
+    pub(super) fn metered(limits: Limits, fuel: u64) -> Result<Self, EngineError> {
+        Self::make(limits, None, Some(fuel))
+    }
+
+    fn make(
+        limits: Limits,
+        cache_dir: Option<&Path>,
+        fuel: Option<u64>,
+    ) -> Result<Self, EngineError> {
         let cache = cache_dir.map(open_cache).transpose()?;
         let mut config = Config::new();
         config
             .epoch_interruption(true)
+            .consume_fuel(fuel.is_some())
             .max_wasm_stack(STACK)
             .cranelift_nan_canonicalization(true)
             .relaxed_simd_deterministic(true)
@@ -73,6 +90,7 @@ impl GuestEngine {
         Ok(Self {
             engine,
             limits,
+            fuel,
             cache,
         })
     }
@@ -141,11 +159,12 @@ fn pool(limits: &Limits) -> PoolingAllocationConfig {
 }
 
 /// Starts the thread that moves the engine's epoch on. It holds the engine weakly and ends with it.
+/// Its stack is as large as any thread's: what it does is little, but the allocator, when a thread
+/// first meets it, may want more than 64 KiB.
 fn start_clock(engine: &Engine) -> std::io::Result<()> {
     let engine = engine.weak();
     thread::Builder::new()
         .name("policy-clock".to_owned())
-        .stack_size(64 << 10)
         .spawn(move || {
             while let Some(engine) = engine.upgrade() {
                 engine.increment_epoch();

@@ -3,15 +3,17 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use wasmtime::component::Component;
+
 use super::bindings;
+use super::capabilities::{
+    Capabilities, CapabilitiesError, Lack, capabilities, contract, recognize,
+};
 use super::compile::Compiler;
 use super::engine::{EngineError, GuestEngine};
 use super::limits::Limits;
 use super::load::{self, LoadError};
 use super::model::{ModuleDigest, Slot};
-
-/// How every core module begins; a component has another version there.
-const CORE_MODULE: &[u8] = b"\0asm\x01\0\0\0";
 
 /// What the operator makes of a file that is a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,15 +39,49 @@ pub enum InspectError {
     /// The operator would refuse it.
     #[error("the operator would refuse this file")]
     Refused(#[from] LoadError),
-    /// It is what compilers make, and no component yet.
-    #[error("it is a core module; make a component of it with `ipu-operator policy componentize`")]
-    CoreModule,
+    /// It is no component.
+    #[error(transparent)]
+    NoComponent(#[from] CapabilitiesError),
     /// It exports none of the three interfaces.
+    #[error("it exports none of {} (it exports {exports})", wanted.join(", "))]
+    NoWorld {
+        /// The interfaces, one for each world.
+        wanted: Vec<String>,
+        /// What it exports instead.
+        exports: String,
+    },
+    /// It does not export what its world asks for.
     #[error(
-        "it exports none of ipu:policy/defaulter@0.2.0, ipu:policy/validator@0.2.0 and \
-         ipu:policy/placer@0.2.0, nor one of them in 0.1.0 (it exports {0})"
+        "it does not implement world {world}: {}",
+        lacks.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     )]
-    NoWorld(String),
+    Lacks {
+        /// The world.
+        world: &'static str,
+        /// What is missing or different.
+        lacks: Vec<Lack>,
+    },
+}
+
+/// A file as it stands: not compiled, not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Described {
+    /// Digest of the file.
+    pub digest: ModuleDigest,
+    /// Size of the file, in bytes.
+    pub size: usize,
+    /// What it imports and exports.
+    pub capabilities: Capabilities,
+}
+
+/// Reads what a file imports and exports, also of one that the operator would refuse.
+pub fn describe(file: &Path) -> Result<Described, InspectError> {
+    let bytes = load::read(file, Limits::default().module)?;
+    Ok(Described {
+        capabilities: capabilities(&bytes)?,
+        digest: load::digest(&bytes),
+        size: bytes.len(),
+    })
 }
 
 /// Loads the file as the operator would and tries it on a sample request. Without a slot, the
@@ -58,17 +94,16 @@ pub fn inspect(
     let limits = Limits::default();
     let engine = GuestEngine::new(limits, None)?;
     let bytes = load::read(file, limits.module)?;
-    if bytes.starts_with(CORE_MODULE) {
-        return Err(InspectError::CoreModule);
-    }
+    recognize(&bytes)?;
     let component = Compiler::Here
         .compile(&engine, &bytes)
         .map_err(LoadError::from)?;
     let Some(slot) = slot.or_else(|| bindings::exported_slot(&component)) else {
-        return Err(InspectError::NoWorld(bindings::exports(&component)));
+        return Err(no_world(&component));
     };
     let begin = Instant::now();
-    load::load(&engine, &Compiler::Here, slot, &bytes, settings)?;
+    load::load(&engine, &Compiler::Here, slot, &bytes, settings)
+        .map_err(|error| explained(error, slot, &bytes))?;
     Ok(Inspection {
         slot,
         digest: load::digest(&bytes),
@@ -76,4 +111,28 @@ pub fn inspect(
         imports: bindings::imports(&component),
         load_time: begin.elapsed(),
     })
+}
+
+/// The error of a component that is for no slot.
+pub(super) fn no_world(component: &Component) -> InspectError {
+    let worlds = Slot::ALL.into_iter().flat_map(contract);
+    InspectError::NoWorld {
+        wanted: worlds.map(|interface| interface.name).collect(),
+        exports: bindings::exports(component),
+    }
+}
+
+/// Where a file does not implement its world, says by which functions.
+pub(super) fn explained(error: LoadError, slot: Slot, bytes: &[u8]) -> InspectError {
+    let lacks = match (&error, capabilities(bytes)) {
+        (LoadError::World { .. }, Ok(found)) => found.lacks(slot),
+        _ => Vec::new(),
+    };
+    if lacks.is_empty() {
+        return InspectError::Refused(error);
+    }
+    InspectError::Lacks {
+        world: slot.world(),
+        lacks,
+    }
 }

@@ -101,7 +101,7 @@ pub(super) fn load(
 }
 
 /// Checks imports and exports against the world of the slot.
-fn check(component: &Component, slot: Slot) -> Result<bindings::Linked, LoadError> {
+pub(super) fn check(component: &Component, slot: Slot) -> Result<bindings::Linked, LoadError> {
     let forbidden = bindings::forbidden_imports(component);
     if !forbidden.is_empty() {
         return Err(LoadError::Imports(forbidden.join(", ")));

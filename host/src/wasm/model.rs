@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use super::facts::PlaceFacts;
 
 /// One of the three places where a policy decides. Each holds exactly one module at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Slot {
     /// Sets what the user of an IPUJob left open.
@@ -65,6 +65,12 @@ impl Serialize for ModuleDigest {
     }
 }
 
+impl<'de> Deserialize<'de> for ModuleDigest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::new)
+    }
+}
+
 impl ModuleDigest {
     /// The digest that is written like this.
     pub fn new(text: impl Into<Arc<str>>) -> Self {
@@ -97,13 +103,15 @@ pub struct Served<T> {
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
     /// It is being made.
+    #[serde(alias = "CREATE")]
     Create,
     /// It is being changed.
+    #[serde(alias = "UPDATE")]
     Update,
 }
 
 /// The answer of a defaulting policy.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Defaulted {
     /// The whole object as it should be; not yet compared with what came in.
     pub object: Value,
@@ -112,7 +120,8 @@ pub struct Defaulted {
 }
 
 /// One rule that an object breaks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Violation {
     /// Path of the field, such as `spec.ipusPerJobInstance`.
     pub field: String,
@@ -121,7 +130,8 @@ pub struct Violation {
 }
 
 /// The answer of a validation policy.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Verdict {
     /// Every rule that is broken; none means that the object is admitted.
     pub violations: Vec<Violation>,
@@ -130,36 +140,45 @@ pub struct Verdict {
 }
 
 /// The partition that is wanted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PlaceRequest {
     /// Namespace of the owner.
     pub namespace: String,
     /// Name of the owner, an IPUJob for example.
     pub owner: String,
     /// Which of the owner's partitions this is, from 0.
+    #[serde(default)]
     pub slot: u32,
     /// IPUs wanted: a power of two.
     pub ipus: u32,
     /// GCDs wanted: how many Pods share the partition.
     pub gcds: u32,
     /// Node labels that the owner's Pods ask for.
+    #[serde(default)]
     pub node_selector: BTreeMap<String, String>,
     /// What else a policy may know.
+    #[serde(default)]
     pub facts: PlaceFacts,
 }
 
 /// A V-IPU controller as the host last saw it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ControllerView {
     /// `host:port`; the name by which a decision refers to it.
     pub name: String,
     /// Key of the label of the nodes that reach it.
+    #[serde(default)]
     pub label_key: String,
     /// Value of that label.
+    #[serde(default)]
     pub label_value: String,
     /// Whether a node carries that label now; true where that is not known.
+    #[serde(default = "not_known")]
     pub has_nodes: bool,
     /// Why the controller does not answer; none where it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreachable: Option<String>,
     /// IPUs that it has, used or not. 0 where it has never answered.
     pub total_ipus: u32,
@@ -168,6 +187,7 @@ pub struct ControllerView {
     /// The largest partition that could be made now: an estimate.
     pub largest_free: u32,
     /// How often a partition on it went to ERROR within the last day, as far as was seen.
+    #[serde(default)]
     pub failures: u32,
 }
 
@@ -178,8 +198,13 @@ impl ControllerView {
     }
 }
 
+/// Whether a controller whose nodes are not known counts as one that has some.
+const fn not_known() -> bool {
+    true
+}
+
 /// How an earlier try of the same request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PlaceOutcome {
     /// The controller said no, and nothing of the try is left on it.
@@ -189,7 +214,8 @@ pub enum PlaceOutcome {
 }
 
 /// One earlier try of the same request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PlaceAttempt {
     /// Name of the controller.
     pub controller: String,
@@ -200,7 +226,8 @@ pub struct PlaceAttempt {
 }
 
 /// Why one controller was passed over.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PassedOver {
     /// Name of the controller.
     pub controller: String,
@@ -209,7 +236,7 @@ pub struct PassedOver {
 }
 
 /// What is to be done next for a wanted partition.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
     /// Make it on the controller of this name.

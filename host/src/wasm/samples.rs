@@ -5,7 +5,22 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::facts::{Admission, NamespaceFacts, Owner, PlaceFacts, Usage, User};
-use super::model::{ControllerView, Operation, PlaceRequest};
+use super::model::{ControllerView, Operation, PlaceRequest, Slot};
+use super::question::{Placing, Question, Review};
+
+/// The request that a policy of this slot is tried on.
+pub(super) fn question(slot: Slot) -> Question {
+    let review = || Review::of(admission(), job(), None);
+    match slot {
+        Slot::Defaulting => Question::Defaulting(review()),
+        Slot::Validation => Question::Validation(review()),
+        Slot::Placement => Question::Placement(Placing {
+            request: place_request(),
+            controllers: controllers(),
+            attempts: Vec::new(),
+        }),
+    }
+}
 
 /// A parallel job as a user writes it, with nothing defaulted.
 pub(super) fn job() -> Value {

@@ -59,6 +59,11 @@ impl CallState {
         let mut store = Store::new(&engine.engine, state);
         store.limiter(|state| state);
         store.set_epoch_deadline(engine.deadline_ticks());
+        if let Some(budget) = engine.fuel {
+            store
+                .set_fuel(budget)
+                .expect("the engine was made to count fuel");
+        }
         store.set_hostcall_fuel(engine.limits.output.saturating_mul(2));
         store
     }
@@ -68,6 +73,11 @@ impl CallState {
         for line in self.printed.print(stream, bytes) {
             self.log(Printed::level(stream), &line);
         }
+    }
+
+    /// Most memory that the call's instance has had, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.memory
     }
 
     /// Writes one line of the policy to the operator's log, within the limits.

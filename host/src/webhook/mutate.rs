@@ -274,7 +274,7 @@ mod tests {
     fn on_an_update_a_second_policy_may_change_what_the_first_one_set_and_nothing_of_the_users() {
         let update = request(updating(|_| {}));
         let first = defaulted(&update, |object| {
-            object["spec"]["cleanPodPolicy"] = json!("All")
+            object["spec"]["cleanPodPolicy"] = json!("All");
         });
         let mut second = first.clone();
         second["spec"]["cleanPodPolicy"] = json!("None");

@@ -18,6 +18,7 @@ use crate::partition::node_labels::node_labels;
 use crate::partition::{Guarded, fleet::Fleet};
 use crate::policy::guests::Guests;
 use crate::rest::gate::Gate;
+use crate::rest::limits::UserRate;
 use crate::rest::{Door, Sources, plain, secure};
 use crate::vipu::{Deadlines, Registry};
 use crate::wasm::{Limits, Policies, PolicyOptions};
@@ -62,6 +63,11 @@ pub(super) struct Ports {
 
 impl Ports {
     pub(super) async fn open() -> Self {
+        Self::open_at(UserRate::default()).await
+    }
+
+    /// With another pace of each user.
+    pub(super) async fn open_at(rate: UserRate) -> Self {
         let world: Arc<Mutex<World>> = Arc::default();
         let (partitions, writer) = reflector::store();
         let registry = Arc::new(Registry::new(Deadlines::default()));
@@ -74,7 +80,7 @@ impl Ports {
         let client = fake(Arc::clone(&world));
         let door = Door {
             sources: sources.clone(),
-            gate: Arc::new(Gate::new(client.clone(), AUDIENCE)),
+            gate: Arc::new(Gate::with_rate(client.clone(), AUDIENCE, rate)),
             client,
         };
         Self {

@@ -50,6 +50,7 @@ pub(super) const INTERFACES: [(Slot, &str); 3] = [
 ];
 
 /// A component of this version.
+#[derive(Clone)]
 pub(in crate::wasm) enum Linked {
     /// A defaulting policy.
     Defaulting(defaulting::DefaultingPre<CallState>),

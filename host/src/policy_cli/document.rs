@@ -1,0 +1,89 @@
+//! Reads the JSON and YAML files that authors write.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// Largest document that is read, in bytes: twice what an API server takes, as updates have two
+/// objects.
+const LIMIT: u64 = 8 << 20;
+
+/// Why a document cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum DocumentError {
+    /// The file cannot be read.
+    #[error("failed to read {file}")]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is too large.
+    #[error("{file} has more than the {LIMIT} bytes that are read of a document")]
+    TooLarge {
+        /// The file.
+        file: PathBuf,
+    },
+    /// It is not JSON.
+    #[error("{file} is not JSON")]
+    Json {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// It is not YAML.
+    #[error("{file} is not YAML: {reason}")]
+    Yaml {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Whether the name of a file says that it is YAML.
+pub(super) fn is_yaml(file: &Path) -> bool {
+    file.extension()
+        .is_some_and(|extension| extension == "yaml" || extension == "yml")
+}
+
+/// Reads a text, but not more than a document may have.
+pub(super) fn text(file: &Path) -> Result<String, DocumentError> {
+    let failed = |source| DocumentError::Read {
+        file: file.to_owned(),
+        source,
+    };
+    let mut text = String::new();
+    File::open(file)
+        .map_err(failed)?
+        .take(LIMIT + 1)
+        .read_to_string(&mut text)
+        .map_err(failed)?;
+    if text.len() as u64 > LIMIT {
+        return Err(DocumentError::TooLarge {
+            file: file.to_owned(),
+        });
+    }
+    Ok(text)
+}
+
+/// Reads a document: YAML where the file's name says so, otherwise JSON.
+pub(super) fn document(file: &Path) -> Result<Value, DocumentError> {
+    let text = text(file)?;
+    if is_yaml(file) {
+        return serde_saphyr::from_str(&text).map_err(|error| DocumentError::Yaml {
+            file: file.to_owned(),
+            reason: error.to_string(),
+        });
+    }
+    serde_json::from_str(&text).map_err(|source| DocumentError::Json {
+        file: file.to_owned(),
+        source,
+    })
+}

@@ -1,0 +1,80 @@
+//! The component: conversions between the contract and the decision in `policy`.
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code, unused, clippy::all)]
+#[rustfmt::skip]
+mod bindings;
+mod policy;
+
+use bindings::exports::ipu::policy::placer::{
+    Attempt, Controller, Decision, Guest, PassedOver, Request,
+};
+
+struct Component;
+
+impl Guest for Component {
+    fn configure(settings: String) -> Result<(), String> {
+        match serde_json::from_str(&settings) {
+            Ok(serde_json::Value::Object(_)) => Ok(()),
+            _ => Err("the settings are not a JSON object".to_owned()),
+        }
+    }
+
+    fn place(request: Request, controllers: Vec<Controller>, attempts: Vec<Attempt>) -> Decision {
+        let seen: Vec<_> = controllers
+            .into_iter()
+            .map(|controller| seen(controller, &request, &attempts))
+            .collect();
+        match policy::choose(request.ipus, &seen) {
+            policy::Choice::Try(name) => Decision::Try(name),
+            policy::Choice::Wait(passed) => Decision::Wait(
+                passed
+                    .into_iter()
+                    .map(|(controller, reason)| PassedOver { controller, reason })
+                    .collect(),
+            ),
+            policy::Choice::Reject(reason) => Decision::Reject(reason),
+        }
+    }
+}
+
+/// A controller as the decision reads it. The host would overrule the choice of one that does not
+/// answer, was tried already, or whose nodes are not those that the Pods ask for.
+fn seen(controller: Controller, request: &Request, attempts: &[Attempt]) -> policy::Seen {
+    let Controller {
+        label_key,
+        label_value,
+        ..
+    } = &controller;
+    let asked = request
+        .node_selector
+        .iter()
+        .find(|(key, _)| key == label_key);
+    let tried = attempts
+        .iter()
+        .find(|attempt| attempt.controller == controller.name);
+    let closed = if asked.is_some_and(|(_, value)| value != label_value) {
+        Some("its nodes are not those that the Pods ask for".to_owned())
+    } else if !controller.reachable {
+        Some("it does not answer".to_owned())
+    } else if !controller.has_nodes {
+        Some(format!("no node is labelled {label_key}={label_value}"))
+    } else {
+        tried.map(|attempt| format!("was tried: {}", attempt.reason))
+    };
+    policy::Seen {
+        name: controller.name,
+        closed,
+        total: controller.total_ipus,
+        largest_free: controller.largest_free,
+    }
+}
+
+/// The exported functions; their unsafe code is generated, like that of the bindings.
+#[cfg(target_family = "wasm")]
+#[allow(unsafe_code)]
+mod exports {
+    use super::Component;
+
+    crate::bindings::export!(Component with_types_in crate::bindings);
+}

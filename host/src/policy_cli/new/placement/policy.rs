@@ -1,0 +1,71 @@
+//! The decision: of the controllers where the partition fits, the one with the least room left.
+
+/// A controller as the decision reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub name: String,
+    /// Why it cannot be tried now; none where it can.
+    pub closed: Option<String>,
+    /// IPUs that it has, used or not.
+    pub total: u32,
+    /// The largest partition that could be made now.
+    pub largest_free: u32,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Choice {
+    Try(String),
+    /// Each controller, and why it was passed over.
+    Wait(Vec<(String, String)>),
+    Reject(String),
+}
+
+/// Chooses a controller for a partition of so many IPUs.
+pub fn choose(ipus: u32, controllers: &[Seen]) -> Choice {
+    let fits = |one: &&Seen| one.closed.is_none() && one.largest_free >= ipus;
+    let fullest = controllers
+        .iter()
+        .filter(fits)
+        .min_by_key(|one| one.largest_free);
+    if let Some(chosen) = fullest {
+        return Choice::Try(chosen.name.clone());
+    }
+    let known = controllers.iter().all(|one| one.total > 0);
+    if known && controllers.iter().all(|one| one.total < ipus) {
+        return Choice::Reject(format!("no controller has {ipus} IPUs"));
+    }
+    let passed = controllers.iter().map(|one| {
+        let full = || format!("its largest free partition has {} IPUs", one.largest_free);
+        (one.name.clone(), one.closed.clone().unwrap_or_else(full))
+    });
+    Choice::Wait(passed.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(name: &str, largest_free: u32) -> Seen {
+        Seen {
+            name: name.to_owned(),
+            closed: None,
+            total: 16,
+            largest_free,
+        }
+    }
+
+    #[test]
+    fn the_fullest_that_fits_is_chosen() {
+        let controllers = [seen("empty", 16), seen("half", 8), seen("full", 0)];
+        assert_eq!(choose(4, &controllers), Choice::Try("half".to_owned()));
+        assert_eq!(choose(16, &controllers), Choice::Try("empty".to_owned()));
+    }
+
+    #[test]
+    fn what_has_no_room_waits_and_what_never_will_is_rejected() {
+        let full = [seen("full", 0)];
+        assert!(matches!(choose(4, &full), Choice::Wait(passed) if passed[0].0 == "full"));
+        assert!(matches!(choose(32, &full), Choice::Reject(_)));
+    }
+}

@@ -1,0 +1,302 @@
+//! Pure: the record of a request and its answer, one JSON object for each line, without the values
+//! of environment variables.
+//!
+//! Labels and annotations stay, since policies decide by them; so do command lines. What kubectl
+//! keeps of the whole object in an annotation is gone through like the object itself. Values are
+//! numbered in the place where they stood, so that a record still tells which of them were the same.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::model::{ModuleDigest, Slot};
+use super::question::{Answer, Question, QuestionError};
+
+/// What stands in the place of a text that cannot be gone through.
+const REDACTED: &str = "(redacted)";
+
+/// Where kubectl keeps the object as it was applied.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Shortest value, in bytes, that is looked for in sentences: `1` or `true` are no secrets, and a
+/// message without its numbers says nothing.
+const TOLD: usize = 6;
+
+/// One request to a policy, and what it answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// Where the policy decides.
+    pub hook: Slot,
+    /// The request, redacted; of the form that the hook's requests have.
+    pub request: Value,
+    /// What came of it.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// The component that was asked.
+    pub digest: ModuleDigest,
+}
+
+/// What a policy made of a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// Its answer, redacted.
+    Answer(Value),
+    /// Why it gave none, redacted.
+    Error(String),
+}
+
+/// Why a line is no record.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// It is no record.
+    #[error("it is no record, which has hook, request, answer or error, and digest")]
+    Form(#[source] serde_json::Error),
+    /// Its request is none.
+    #[error(transparent)]
+    Request(#[from] QuestionError),
+}
+
+impl Record {
+    /// The record of a request and its answer; the error is told with its causes.
+    pub fn of(question: &Question, answer: &Result<Answer, String>, digest: ModuleDigest) -> Self {
+        let mut request = json!(question);
+        let mut values = Values::default();
+        redact(&mut request, &mut values);
+        Self {
+            hook: question.slot(),
+            request,
+            outcome: outcome(answer, &mut values),
+            digest,
+        }
+    }
+
+    /// Reads a line.
+    pub fn parse(line: &str) -> Result<(Self, Question), RecordError> {
+        let record: Self = serde_json::from_str(line).map_err(RecordError::Form)?;
+        let question = Question::parse(record.hook, record.request.clone())?;
+        Ok((record, question))
+    }
+
+    /// The record as a line, with its end.
+    pub fn line(&self) -> String {
+        let mut line = json!(self).to_string();
+        line.push('\n');
+        line
+    }
+}
+
+/// The values that were redacted in one record, each once, in the order in which they were met.
+#[derive(Default)]
+struct Values(Vec<String>);
+
+impl Values {
+    /// What stands in the place of a value.
+    fn hidden(&mut self, value: &str) -> String {
+        let known = self.0.iter().position(|one| one == value);
+        let at = known.unwrap_or_else(|| {
+            self.0.push(value.to_owned());
+            self.0.len() - 1
+        });
+        placeholder(at)
+    }
+
+    /// A sentence of the policy without the values that were redacted, the longest first: one may
+    /// be part of another.
+    fn told(&self, text: &str) -> String {
+        let values = self.0.iter().enumerate();
+        let mut values: Vec<_> = values.filter(|(_, value)| value.len() >= TOLD).collect();
+        values.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
+        values
+            .into_iter()
+            .fold(text.to_owned(), |text, (at, value)| {
+                text.replace(value.as_str(), &placeholder(at))
+            })
+    }
+}
+
+fn placeholder(at: usize) -> String {
+    format!("(redacted {})", at + 1)
+}
+
+/// What is recorded of an answer; `values` are those that were redacted in its request.
+fn outcome(answer: &Result<Answer, String>, values: &mut Values) -> Outcome {
+    match answer {
+        Ok(Answer::Defaulted(defaulted)) => {
+            let mut object = defaulted.object.clone();
+            redact(&mut object, values);
+            let warnings = defaulted.warnings.iter();
+            let warnings: Vec<_> = warnings.map(|text| values.told(text)).collect();
+            Outcome::Answer(json!({ "object": object, "warnings": warnings }))
+        }
+        Ok(Answer::Verdict(verdict)) => {
+            let mut verdict = verdict.clone();
+            for violation in &mut verdict.violations {
+                violation.message = values.told(&violation.message);
+            }
+            for warning in &mut verdict.warnings {
+                *warning = values.told(warning);
+            }
+            Outcome::Answer(json!(verdict))
+        }
+        Ok(Answer::Decision(decision)) => Outcome::Answer(json!(decision)),
+        Err(error) => Outcome::Error(values.told(error)),
+    }
+}
+
+/// Takes the values of environment variables out of an object, and notes them.
+fn redact(value: &mut Value, values: &mut Values) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| redact(item, values)),
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                match (key.as_str(), field) {
+                    ("env", Value::Array(variables)) => variables
+                        .iter_mut()
+                        .for_each(|variable| redact_variable(variable, values)),
+                    (LAST_APPLIED, applied) => redact_applied(applied, values),
+                    (_, field) => redact(field, values),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn redact_variable(variable: &mut Value, values: &mut Values) {
+    match variable.get_mut("value") {
+        Some(Value::String(text)) => *text = values.hidden(text),
+        Some(other) => *other = json!(values.hidden(&other.to_string())),
+        None => redact(variable, values),
+    }
+}
+
+fn redact_applied(applied: &mut Value, values: &mut Values) {
+    let text = applied.as_str().unwrap_or_default();
+    *applied = match serde_json::from_str::<Value>(text) {
+        Ok(mut object) => {
+            redact(&mut object, values);
+            json!(object.to_string())
+        }
+        Err(_) => json!(REDACTED),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wasm::model::{Defaulted, Verdict, Violation};
+    use crate::wasm::samples;
+
+    const SECRET: &str = "hunter2-hunter2";
+
+    fn object() -> Value {
+        let env = json!([
+            {"name": "TOKEN", "value": SECRET},
+            {"name": "LEVEL", "value": "3"},
+            {"name": "FROM", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+            SECRET.len(),
+        ]);
+        let template = json!({"spec": {"containers": [{"name": "worker", "env": env}]}});
+        let mut object = json!({
+            "metadata": {"labels": {"team": "vision"}, "annotations": {"note": "stays"}},
+            "spec": {"workers": {"template": template}},
+        });
+        let applied = object.to_string();
+        object["metadata"]["annotations"][LAST_APPLIED] = json!(applied);
+        object
+    }
+
+    fn question(slot: Slot) -> Question {
+        let request = json!({"operation": "update", "object": object(), "oldObject": object()});
+        Question::parse(slot, request).unwrap()
+    }
+
+    fn digest() -> ModuleDigest {
+        ModuleDigest::new("sha256:77")
+    }
+
+    #[test]
+    fn no_value_of_an_environment_variable_is_recorded() {
+        let violation = Violation {
+            field: "spec".to_owned(),
+            message: format!("the token {SECRET} is weak at level 3"),
+        };
+        let answers = [
+            Ok(Answer::Verdict(Verdict {
+                violations: vec![violation],
+                warnings: vec![SECRET.to_owned()],
+            })),
+            Ok(Answer::Defaulted(Defaulted {
+                object: object(),
+                warnings: vec![format!("see {SECRET}")],
+            })),
+            Err(format!("no {SECRET}")),
+        ];
+        for answer in answers {
+            let record = Record::of(&question(Slot::Validation), &answer, digest());
+            let line = record.line();
+            assert!(!line.contains(SECRET), "{line}");
+            assert!(
+                line.contains("secretKeyRef") && line.contains("vision"),
+                "{line}"
+            );
+            assert!(line.contains("stays"), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_changed_value_is_still_a_change() {
+        let mut changed = object();
+        changed["spec"]["workers"]["template"]["spec"]["containers"][0]["env"][1]["value"] =
+            json!("4");
+        let request = json!({"operation": "update", "object": changed, "oldObject": object()});
+        let asked = Question::parse(Slot::Validation, request).unwrap();
+        let record = Record::of(&asked, &Err(String::new()), digest());
+        assert_ne!(
+            record.request["object"]["spec"],
+            record.request["oldObject"]["spec"]
+        );
+    }
+
+    #[test]
+    fn a_broken_copy_of_the_object_is_left_out_whole() {
+        let mut broken = question(Slot::Defaulting);
+        let Question::Defaulting(admission) = &mut broken else {
+            panic!("it is for defaulting");
+        };
+        admission.object["metadata"]["annotations"][LAST_APPLIED] = json!(format!("{{{SECRET}"));
+        let record = Record::of(&broken, &Err(String::new()), digest());
+        assert!(!record.line().contains(SECRET));
+        insta::assert_json_snapshot!(record);
+    }
+
+    #[test]
+    fn a_record_reads_back_and_changes_no_more() {
+        for slot in Slot::ALL {
+            let question = samples::question(slot);
+            let record = Record::of(&question, &Err("late".to_owned()), digest());
+            let (read, asked) = Record::parse(&record.line()).unwrap();
+            assert_eq!((&read, &asked), (&record, &question));
+        }
+        let once = Record::of(&question(Slot::Validation), &Err(String::new()), digest());
+        let (_, redacted) = Record::parse(&once.line()).unwrap();
+        let twice = Record::of(&redacted, &Err(String::new()), digest());
+        assert_eq!(once, twice);
+    }
+
+    #[test]
+    fn what_is_no_record_is_told_why() {
+        for (line, expected) in [
+            ("", "it is no record"),
+            ("{}", "it is no record"),
+            (
+                r#"{"hook":"placement","request":{},"answer":{},"digest":"sha256:1"}"#,
+                "no request to a placement policy",
+            ),
+        ] {
+            let error = Record::parse(line).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

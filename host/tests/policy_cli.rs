@@ -1,0 +1,52 @@
+//! The built operator as the tool of a policy's author: the real program, with its own allocator and
+//! its threads' own stacks, which tests inside a process do not have.
+#![cfg(feature = "operator")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "what a test's helper cannot do fails the test"
+)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use ipu_operator::wasm::componentize;
+use ipu_operator::wasm::model::Slot;
+
+/// A validation policy that finds nothing wrong, of about the size that real ones have: threads that
+/// begin after it was compiled find the allocator with nothing at hand.
+fn policy() -> Vec<u8> {
+    let function = "(func (param i32) (result i32) local.get 0 i32.const 7 i32.mul)";
+    let functions = function.repeat(2000);
+    let text = r#"(module FUNCTIONS
+      (memory (export "memory") 2)
+      (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024))
+      (func (export "ipu:policy/validator@0.2.0#configure") (param i32 i32) (result i32)
+        (i32.const 16))
+      (func (export "ipu:policy/validator@0.2.0#validate")
+        (param i32) (result i32)
+        (i32.const 16)))"#
+        .replace("FUNCTIONS", &functions);
+    componentize(&wat::parse_str(text).unwrap(), Some(Slot::Validation)).unwrap()
+}
+
+fn run(arguments: &[&str], file: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ipu-operator"))
+        .arg("policy")
+        .args(arguments)
+        .arg(file)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn every_subcommand_that_calls_a_policy_ends_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("calm.wasm");
+    std::fs::write(&file, policy()).unwrap();
+    for arguments in [&["check"][..], &["run"], &["bench", "--calls", "200"]] {
+        let output = run(arguments, &file);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
+        assert!(!output.stdout.is_empty(), "{arguments:?} says nothing");
+    }
+}

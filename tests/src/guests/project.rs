@@ -1,0 +1,50 @@
+//! Builds a project of `ipu-operator policy new` as its README says, with the compiler and the crates
+//! that the guests of this repository are built with.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::toolchain::{self, TARGET};
+use super::{cache, checkout, target_dir};
+use crate::lab::cargo::cargo;
+use crate::lab::command;
+
+/// Runs the project's own tests, compiles it for wasm32, and answers its core module.
+pub fn build(folder: &Path) -> Result<PathBuf> {
+    let lock = checkout().join("Cargo.lock");
+    fs::copy(&lock, folder.join("Cargo.lock")).context("failed to lend the project our lock")?;
+    command::run(project(folder).arg("test")).context("the project's tests fail")?;
+    let toolchain = toolchain::find(&cache()?)?;
+    let mut build = project(folder);
+    build.args(["build", "--release", "--target", TARGET]);
+    if let Some(own) = &toolchain.own {
+        build
+            .env("RUSTC", &own.rustc)
+            .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", &own.linker);
+    }
+    command::run(&mut build).context("the project does not compile")?;
+    let name = folder.file_name().context("a project has a name")?;
+    let file = format!("{}.wasm", name.to_string_lossy().replace('-', "_"));
+    Ok(projects().join(TARGET).join("release").join(file))
+}
+
+/// Cargo in the project. What it needs is in the lock that was lent, and so on this machine.
+fn project(folder: &Path) -> Command {
+    let mut command = cargo();
+    command
+        .current_dir(folder)
+        .args(["--offline", "--quiet"])
+        .env("CARGO_TARGET_DIR", projects())
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env_remove("RUSTFLAGS")
+        .env_remove("RUSTC_WRAPPER");
+    command
+}
+
+/// One folder for all, so that the crates that they share are compiled once.
+fn projects() -> PathBuf {
+    target_dir().join("projects")
+}
