@@ -106,7 +106,7 @@ fn new_imports_and_exports_are_told() {
         &hostile::component(
             r#"(component
               (import "acme:a/a@1.0.0" (instance))
-              (import "wasi:sockets/tcp@0.2.0" (instance)))"#,
+              (import "wasi:http/outgoing-handler@0.2.0" (instance)))"#,
         ),
     );
     let printed = policy(&["diff", text(&a), text(&b)]).unwrap();

@@ -28,7 +28,7 @@ fn a_guest_that_fits_is_shown_with_its_functions() {
 fn what_stands_in_the_way_is_named() {
     let wrong = hostile::component(
         r#"(component
-          (import "wasi:sockets/tcp@0.2.0" (instance))
+          (import "wasi:http/outgoing-handler@0.2.0" (instance))
           (import "acme:database/sql@1.0.0" (instance)))"#,
     );
     assert_snapshot!(inspected("wrong.wasm", &wrong));
