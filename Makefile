@@ -34,7 +34,7 @@ check: ## formatting, lints and the tests that need no server: the quick half, f
 	@sh tests/preflight.sh check
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
-	INSTA_UPDATE=no cargo test --locked --workspace --lib --bins --test agent --test compile --test suite
+	INSTA_UPDATE=no cargo test --locked --workspace --lib --bins --test agent --test compile --test policy_cli --test suite
 
 test: ## everything there is, with one end-to-end run on real nodes
 	@sh tests/preflight.sh test

@@ -116,8 +116,11 @@ pub fn room(
     let mut kept = BTreeMap::new();
     let mut is_promised = false;
     for (name, ipus) in taken {
-        if let Some(view) = views.iter_mut().find(|view| view.name == *name) {
-            is_promised |= me.suits(view) && view.largest_free >= me.ipus;
+        // Where I do not fit anyway I am told what is used, not what is about to be.
+        let fits = |view: &&mut ControllerView| me.suits(view) && view.largest_free >= me.ipus;
+        let view = views.iter_mut().find(|view| view.name == *name);
+        if let Some(view) = view.filter(fits) {
+            is_promised = true;
             use_up(view, *ipus);
         }
     }

@@ -324,7 +324,7 @@ mod tests {
         let found = of(r#"(component
               (import "ipu:policy/log@0.1.0" (instance))
               (import "ipu:policy/log@7.0.0" (instance))
-              (import "wasi:sockets/tcp@0.2.0" (instance))
+              (import "wasi:http/outgoing-handler@0.2.0" (instance))
               (import "acme:database/sql@1.0.0" (instance)))"#)
         .unwrap();
         let marks: Vec<_> = found

@@ -68,16 +68,16 @@ impl CallState {
         store
     }
 
+    /// Most memory that the call's instance has had, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.memory
+    }
+
     /// Takes in what the policy prints; every whole line goes to the log.
     pub(super) fn print(&mut self, stream: u32, bytes: &[u8]) {
         for line in self.printed.print(stream, bytes) {
             self.log(Printed::level(stream), &line);
         }
-    }
-
-    /// Most memory that the call's instance has had, in bytes.
-    pub(super) fn memory(&self) -> usize {
-        self.memory
     }
 
     /// Writes one line of the policy to the operator's log, within the limits.

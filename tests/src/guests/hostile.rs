@@ -68,6 +68,9 @@ pub fn warning(length: u32) -> String {
 }
 
 /// A component or a module given as text.
+///
+/// # Panics
+/// Where the text is none.
 pub fn component(text: &str) -> Vec<u8> {
     wat::parse_str(text).expect("the text is WebAssembly")
 }

@@ -279,6 +279,12 @@ fn what_somebody_was_told_to_take_is_taken_before_the_controller_knows() {
         (largest, room.is_promised)
     };
     assert_eq!(after(&[]), (vec![8, 16], false));
-    let taken = [("pod1".to_owned(), 4), ("gone".to_owned(), 8)];
-    assert_eq!(after(&taken), (vec![4, 16], true));
+    let told = |ipus| ("pod1".to_owned(), ipus);
+    let gone = ("gone".to_owned(), 8);
+    assert_eq!(after(&[told(4), gone]), (vec![4, 16], true));
+    assert_eq!(
+        after(&[told(4), told(2)]),
+        (vec![4, 16], true),
+        "it is full"
+    );
 }

@@ -14,10 +14,10 @@ use super::trace::Trace;
 use super::world::World;
 
 /// Small jobs, so many that some always wait.
-const SMALL: usize = 90;
+const SMALL: usize = 60;
 
 /// When the last of them comes, in milliseconds.
-const COMING: u64 = 700_000;
+const COMING: u64 = 450_000;
 
 /// Longest time that a Pod runs, in milliseconds.
 const RUNS: u64 = 30_000;

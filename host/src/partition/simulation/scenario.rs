@@ -17,7 +17,7 @@ const JOBS: usize = 10;
 const COMING: u64 = 120_000;
 
 /// One of so many seeds is a crowd in which nothing goes wrong.
-const CROWDS: u64 = 24;
+const CROWDS: u64 = 40;
 
 /// Runs the seed. A broken invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
