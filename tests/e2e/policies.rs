@@ -62,7 +62,7 @@ pub(crate) fn decide_and_go(scene: &Scene) -> Result<(), Failed> {
         let label = |change| ["label", "--overwrite", "namespace", "default", change];
         scene.kubectl(&label("tier=trial")).await?;
         let mut large = scene.example("01-single-worker.yaml")?;
-        large.spec.ipus_per_job_instance = "32".to_owned();
+        large.spec.ipus_per_job_instance = 32.to_string();
         let refused = until("the limit to hold", PATIENCE, || async {
             Ok::<_, kube::Error>(match scene.create(&large).await {
                 Err(kube::Error::Api(status)) if status.code == 422 => Seen::Yes(status.message),
