@@ -7,6 +7,16 @@ use serde_json::Value;
 
 use crate::api::ipupolicy::{Labels, Match, MatchCondition};
 
+/// Brackets in one another, `!` and `-` in a row, and operators of all kinds that an expression may
+/// have: the library reads and evaluates what is in one another on the stack, and a stack that
+/// overflows ends the process.
+const BRACKETS: usize = 16;
+const SIGNS: usize = 4;
+const OPERATORS: usize = 150;
+
+/// Bytes of the stack on which an expression is read and judged; only what is used of it is ever there.
+const LARGE_STACK: usize = 256 << 20;
+
 /// Why `spec.match` means nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum MatchError {
@@ -96,6 +106,13 @@ impl Matching {
         if !is_selected || self.conditions.is_empty() {
             return Ok(is_selected);
         }
+        on_a_large_stack(|| self.judged(subject)).unwrap_or_else(|reason| {
+            let name = self.conditions[0].0.clone();
+            Err(JudgeError { name, reason })
+        })
+    }
+
+    fn judged(&self, subject: &Subject<'_>) -> Result<bool, JudgeError> {
         let mut failed = None;
         let context = context(subject).map_err(|reason| JudgeError {
             name: self.conditions[0].0.clone(),
@@ -125,13 +142,56 @@ fn selector(
 
 fn compiled(condition: &MatchCondition) -> Result<(String, Program), MatchError> {
     let name = condition.name.clone();
-    match Program::compile(&condition.expression) {
-        Ok(program) => Ok((name, program)),
-        Err(error) => Err(MatchError::Condition {
-            name,
-            reason: error.to_string(),
-        }),
+    if nests_too_deep(&condition.expression) {
+        let reason = format!(
+            "it nests deeper than {BRACKETS} brackets or {SIGNS} signs in a row, or has more than \
+             {OPERATORS} operators; use several conditions"
+        );
+        return Err(MatchError::Condition { name, reason });
     }
+    match read(&condition.expression) {
+        Ok(program) => Ok((name, program)),
+        Err(reason) => Err(MatchError::Condition { name, reason }),
+    }
+}
+
+fn read(expression: &str) -> Result<Program, String> {
+    on_a_large_stack(|| Program::compile(expression))?.map_err(|error| error.to_string())
+}
+
+/// Runs the library where what nests in an expression cannot overflow the stack.
+fn on_a_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
+    std::thread::scope(|scope| {
+        let working = std::thread::Builder::new()
+            .stack_size(LARGE_STACK)
+            .spawn_scoped(scope, work);
+        let worked = working.map_err(|error| error.to_string())?.join();
+        worked.map_err(|_| "the library that reads and judges it panicked".to_owned())
+    })
+}
+
+/// Judged by the characters alone, those in texts counted as well: an expression that is refused for
+/// what it quotes can be written in two.
+fn nests_too_deep(expression: &str) -> bool {
+    let (mut open, mut deepest, mut signs, mut most, mut operators) = (0_usize, 0, 0, 0, 0);
+    for character in expression.chars().filter(|c| !c.is_whitespace()) {
+        match character {
+            '(' | '[' | '{' => open += 1,
+            ')' | ']' | '}' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(open);
+        signs = if matches!(character, '!' | '-') {
+            signs + 1
+        } else {
+            0
+        };
+        most = most.max(signs);
+        if !character.is_alphanumeric() && !matches!(character, '_' | '"' | '\'' | ',') {
+            operators += 1;
+        }
+    }
+    deepest > BRACKETS || most > SIGNS || operators > OPERATORS
 }
 
 fn context<'a>(subject: &Subject<'_>) -> Result<Context<'a, 'a>, String> {
@@ -227,5 +287,45 @@ mod tests {
             error.to_string().contains("c is no CEL expression"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn an_expression_as_deep_as_it_may_be_ends_nothing_but_itself() {
+        let nested = |open: &str, close: &str, times: usize| {
+            format!("{}true{}", open.repeat(times), close.repeat(times))
+        };
+        for (deep, is_read) in [
+            (nested("(", ")", 510), false),
+            (nested("!", "", 1_020), false),
+            (nested("[", "]", 510), false),
+            ("1+".repeat(500) + "1 > 0", false),
+            ("object".to_owned() + &".a".repeat(500), false),
+            (nested("(", ")", BRACKETS), true),
+            (nested("!", "", SIGNS), true),
+            ("1+".repeat(OPERATORS - 1) + "1 > 0", true),
+            ("object".to_owned() + &".a".repeat(OPERATORS), true),
+            ("true ? true : ".repeat(OPERATORS / 3) + "true", true),
+            (
+                "[1].all(x, ".repeat(BRACKETS) + "true" + &")".repeat(BRACKETS),
+                true,
+            ),
+        ] {
+            assert!(deep.len() <= 1_024);
+            // In a thread whose stack is as small as those of the operator.
+            let judged = std::thread::Builder::new()
+                .stack_size(2 << 20)
+                .spawn(move || {
+                    let matching = matching(condition(&deep)).ok()?;
+                    let subject = Subject {
+                        namespace_labels: None,
+                        object: Some(&Value::Null),
+                        old_object: None,
+                        request: &Value::Null,
+                    };
+                    Some(matching.concerns(&subject).is_ok())
+                });
+            let judged = judged.unwrap().join().expect("it is judged");
+            assert_eq!(judged.is_some(), is_read);
+        }
     }
 }
