@@ -50,10 +50,11 @@ test-full: test bench ## what a release needs: every test, long ones too, and ev
 	IPU_OPERATOR_E2E=full cargo test --locked --workspace --test e2e -- autoscaler
 	IPU_OPERATOR_E2E=full cargo test --locked --workspace --test e2e -- silent
 
-bench: ## the figures of BENCHMARKS.md: calls of guests, many jobs beside mpi-operator, many partitions, the operator on real nodes
+bench: ## the figures of BENCHMARKS.md: calls of guests, the policy plane, many jobs beside mpi-operator, many partitions, the operator on real nodes
 	@sh tests/preflight.sh bench
 	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --bin bench-guests -- --bench
 	@$(LAB) dist
+	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --bin bench-policies
 	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --no-default-features --bin bench-jobs
 	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --no-default-features --bin bench-partitions
 	@$(LAB) bench

@@ -1,5 +1,6 @@
 //! The Kubernetes API of the operator: group `graphcore.ai`, version `v1alpha1`.
 
+pub(crate) mod condition;
 pub mod crd;
 pub mod ipujob;
 pub mod ipujob_status;

@@ -14,9 +14,22 @@ pub mod register;
 pub mod secret;
 pub mod serving;
 
-/// The DNS names by which an API server, or a person in the cluster, reaches a Service.
-pub fn service_names(service: &str, namespace: &str) -> Vec<String> {
-    // The first is the one that the API server asks for.
+/// Who makes a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Source {
+    /// The operator makes and renews it, unless somebody else's Secret of the name is there already.
+    #[default]
+    Made,
+    /// Somebody else puts it into the Secret and renews it: an admin, or cert-manager.
+    Given,
+}
+
+/// The DNS names that the certificate of a Service must hold. Of one that somebody gives that is the name
+/// that the API server asks for; ours hold all by which a person in the cluster may reach it.
+pub fn service_names(source: Source, service: &str, namespace: &str) -> Vec<String> {
+    if source == Source::Given {
+        return vec![format!("{service}.{namespace}.svc")];
+    }
     vec![
         format!("{service}.{namespace}.svc"),
         format!("{service}.{namespace}.svc.cluster.local"),

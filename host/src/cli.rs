@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
+use crate::certificates::Source;
 use crate::controller::ControllerOptions;
 use crate::job::JobSettings;
 use crate::job::build::PodSettings;
@@ -11,6 +12,7 @@ use crate::policy_cli::PolicyArgs;
 use crate::proxy::ProxyOptions;
 use crate::release::ReleaseOptions;
 use crate::telemetry::LogFormat;
+use crate::verify::VerifyOptions;
 
 /// A Kubernetes operator for Graphcore IPUs.
 #[derive(Debug, Parser)]
@@ -28,6 +30,8 @@ pub enum Task {
     Controller(ControllerArguments),
     /// Make the partitions that are asked for, and answer people over REST.
     VipuProxy(ProxyArguments),
+    /// Run one small job to its end as a user would, or say what holds it up.
+    Verify(VerifyOptions),
     /// Tools for the authors of policies.
     Policy(PolicyArgs),
     /// Print the CustomResourceDefinitions as YAML.
@@ -76,6 +80,9 @@ pub struct ControllerArguments {
     /// Port of the webhooks.
     #[arg(long, env = "IPU_OPERATOR_WEBHOOK_PORT", default_value_t = 9443)]
     pub webhook_port: u16,
+    /// Port of the metrics, over TLS.
+    #[arg(long, env = "IPU_OPERATOR_METRICS_PORT", default_value_t = 8443)]
+    pub metrics_port: u16,
     /// Name of the webhooks' Service [default: <fullname>-webhook-svc].
     #[arg(long, env = "IPU_OPERATOR_WEBHOOK_SERVICE")]
     pub webhook_service: Option<String>,
@@ -85,6 +92,18 @@ pub struct ControllerArguments {
     /// Name of both webhook configurations [default: <fullname>].
     #[arg(long, env = "IPU_OPERATOR_WEBHOOK_CONFIGURATION")]
     pub webhook_configuration: Option<String>,
+    /// Who makes the webhooks' certificate.
+    #[arg(
+        long,
+        env = "IPU_OPERATOR_WEBHOOK_CERTIFICATE",
+        value_enum,
+        default_value = "made"
+    )]
+    pub webhook_certificate: Source,
+    /// Whether the operator writes the caBundles of the webhook configurations; false: cert-manager or
+    /// an admin does.
+    #[arg(long, env = "IPU_OPERATOR_WEBHOOK_CA_BUNDLE", action = ArgAction::Set, default_value_t = true)]
+    pub webhook_ca_bundle: bool,
     /// Whether workers run on the host's network, privileged.
     #[arg(long, env = "IPU_OPERATOR_WORKER_HOST_NETWORK", action = ArgAction::Set, default_value_t = true)]
     pub worker_host_network: bool,
@@ -112,7 +131,10 @@ impl From<ControllerArguments> for ControllerOptions {
             webhook_service: named(arguments.webhook_service, "-webhook-svc"),
             webhook_secret: named(arguments.webhook_secret, "-admission"),
             webhook_configuration: named(arguments.webhook_configuration, ""),
+            webhook_certificate: arguments.webhook_certificate,
+            webhook_ca_bundle: arguments.webhook_ca_bundle,
             probe_port: arguments.probe_port,
+            metrics_port: arguments.metrics_port,
             webhook_port: arguments.webhook_port,
             jobs: JobSettings {
                 pods: PodSettings {

@@ -1,32 +1,33 @@
 //! The controller process: the webhooks, the job reconciler and the probes, from start to shutdown.
 
+pub mod jobs;
 pub mod probes;
 pub mod webhooks;
 
-use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
-use std::time::Duration;
+use std::net::TcpListener;
 
-use kube::Client;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info};
+use tracing::info;
 
 use self::probes::{Readiness, Step};
-use crate::agent::explain;
 use crate::certificates::keep::Keeper;
 use crate::certificates::register::Registration;
-use crate::certificates::service_names;
-use crate::job::{self, JobSettings};
+use crate::certificates::{Source, service_names};
+use crate::job::JobSettings;
+use crate::lease;
+use crate::metrics::{self, Metrics};
 use crate::namespaces::namespaces;
 use crate::policy::guests::Guests;
 use crate::policy::{self, Process};
+use crate::port;
 use crate::release::ReleaseOptions;
+use crate::rest::{Port, ServeError};
+use crate::telemetry::level::LogLevel;
 use crate::wasm::model::Slot;
 use crate::wasm::{OpenError, Policies, PolicyOptions};
-
-/// How long to wait before the job reconciler is tried again, where it could not start.
-const JOBS_AGAIN: Duration = Duration::from_secs(5);
+use crate::webhook::server::router;
 
 /// What the controller process is told by its command line.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub struct ControllerOptions {
     pub release: ReleaseOptions,
     /// Port of the probes.
     pub probe_port: u16,
+    /// Port of the metrics.
+    pub metrics_port: u16,
     /// Port of the webhooks.
     pub webhook_port: u16,
     /// Name of the webhooks' Service.
@@ -43,6 +46,10 @@ pub struct ControllerOptions {
     pub webhook_secret: String,
     /// Name of both webhook configurations.
     pub webhook_configuration: String,
+    /// Who makes the webhooks' certificate.
+    pub webhook_certificate: Source,
+    /// Whether the operator writes the caBundles of both webhook configurations.
+    pub webhook_ca_bundle: bool,
     /// What an admin sets about jobs.
     pub jobs: JobSettings,
 }
@@ -68,6 +75,9 @@ pub enum ControllerError {
     /// The policies cannot be loaded.
     #[error("failed to load the policies")]
     Policies(#[source] OpenError),
+    /// The metrics are not served.
+    #[error("failed to serve the metrics")]
+    Metrics(#[source] ServeError),
     /// A server ended by itself.
     #[error("failed to go on serving on port {port}")]
     Serve {
@@ -79,8 +89,15 @@ pub enum ControllerError {
     },
 }
 
+impl ControllerOptions {
+    fn webhook_names(&self) -> Vec<String> {
+        let namespace = &self.release.namespace;
+        service_names(self.webhook_certificate, &self.webhook_service, namespace)
+    }
+}
+
 /// Runs until SIGTERM or SIGINT; requests and reconciles that are under way are finished first.
-pub async fn run(options: ControllerOptions) -> Result<(), ControllerError> {
+pub async fn run(options: ControllerOptions, log: LogLevel) -> Result<(), ControllerError> {
     let stop = CancellationToken::new();
     stop_on_signals(&stop)?;
     let readiness = Readiness::default();
@@ -90,12 +107,14 @@ pub async fn run(options: ControllerOptions) -> Result<(), ControllerError> {
     let probes = tokio::spawn(probes);
     let listener = listen(options.webhook_port)?;
 
-    let client = Client::try_default()
-        .await
-        .map_err(|source| ControllerError::Client(Box::new(source)))?;
+    let metrics = Metrics::default();
+    let metrics_port = Port::listen(options.metrics_port).map_err(ControllerError::Metrics)?;
+    let client = metrics.api.client().await;
+    let client = client.map_err(|source| ControllerError::Client(Box::new(source)))?;
     let policies = Policies::open(policy_options(&options))
         .await
-        .map_err(ControllerError::Policies)?;
+        .map_err(ControllerError::Policies)?
+        .counted_by(metrics.guests.clone());
     let guests = Guests::new(policies.clone());
     readiness.reached(Step::PoliciesLoaded);
 
@@ -103,32 +122,64 @@ pub async fn run(options: ControllerOptions) -> Result<(), ControllerError> {
         client: client.clone(),
         namespace: options.release.namespace.clone(),
         secret: options.webhook_secret.clone(),
-        names: service_names(&options.webhook_service, &options.release.namespace),
+        names: options.webhook_names(),
+        source: options.webhook_certificate,
+    };
+    // A certificate that is given is for the webhooks' names, and there is no other.
+    let for_metrics = match options.webhook_certificate {
+        Source::Made => metrics::serve::keeper(client.clone(), &options.release),
+        Source::Given => keeper.clone(),
     };
     let registration = Registration {
         client: client.clone(),
         namespace: options.release.namespace.clone(),
         configuration: options.webhook_configuration.clone(),
+        tells: options.webhook_ca_bundle,
     };
     let (namespaces, namespace_watch) = namespaces();
     let webhooks = async {
-        let asked = (guests.clone(), namespaces.clone());
+        let asked = router(
+            guests.clone(),
+            namespaces.clone(),
+            metrics.admission.clone(),
+        );
         let serving = webhooks::run(listener, keeper, registration, asked, &readiness, &stop);
         let served = serving.await;
         stop.cancel();
         served
     };
-    let (served, (), (), (), (), ()) = tokio::join!(
+    let exposed = metrics.of_controller(guests.clone());
+    let measured = async {
+        let serving =
+            metrics::serve::of_controller(metrics_port, for_metrics, exposed, stop.clone());
+        let measured = serving.await;
+        stop.cancel();
+        measured
+    };
+    let (served, measured, (), (), (), (), (), ()) = tokio::join!(
         webhooks,
-        run_jobs(&client, &options.jobs, &stop),
+        Box::pin(measured),
+        jobs::lead_in_turn(
+            &client,
+            &options.release,
+            (&options.jobs, &metrics),
+            lease::TTL,
+            &stop
+        ),
         policies.follow(stop.clone()),
         Box::pin(policy::follow(
             client.clone(),
             &options.release,
             Process::Controller,
-            guests.clone(),
+            (guests.clone(), metrics.policies.clone()),
             stop.clone()
         )),
+        log.follow(
+            client.clone(),
+            &options.release,
+            Process::Controller,
+            stop.clone()
+        ),
         namespace_watch.follow(client.clone(), stop.clone()),
         namespaces.follow_partitions(client.clone(), stop.clone()),
     );
@@ -136,6 +187,7 @@ pub async fn run(options: ControllerOptions) -> Result<(), ControllerError> {
         port: options.webhook_port,
         source,
     })?;
+    measured.map_err(ControllerError::Metrics)?;
     ended.cancel();
     let probed = probes.await.unwrap_or_else(|error| Err(error.into()));
     probed.map_err(|source| ControllerError::Serve {
@@ -144,22 +196,6 @@ pub async fn run(options: ControllerOptions) -> Result<(), ControllerError> {
     })?;
     info!("all requests are answered; the controller ends");
     Ok(())
-}
-
-/// Runs the job reconciler. Where it cannot start (a CRD is missing, say), the webhooks go on.
-async fn run_jobs(client: &Client, settings: &JobSettings, stop: &CancellationToken) {
-    while !stop.is_cancelled() {
-        let Err(failure) = job::run(client.clone(), settings.clone(), stop.clone()).await else {
-            return;
-        };
-        error!(
-            "the job reconciler could not start, and is tried again: {}",
-            explain(&failure)
-        );
-        let _ = stop
-            .run_until_cancelled(tokio::time::sleep(JOBS_AGAIN))
-            .await;
-    }
 }
 
 fn policy_options(options: &ControllerOptions) -> PolicyOptions {
@@ -183,14 +219,6 @@ fn stop_on_signals(stop: &CancellationToken) -> Result<(), ControllerError> {
     Ok(())
 }
 
-/// Listens on all addresses, IPv6 and IPv4; on IPv4 alone where the node has no IPv6.
 fn listen(port: u16) -> Result<TcpListener, ControllerError> {
-    let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
-        .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)));
-    listener
-        .and_then(|listener| {
-            listener.set_nonblocking(true)?;
-            Ok(listener)
-        })
-        .map_err(|source| ControllerError::Listen { port, source })
+    port::listen(port).map_err(|source| ControllerError::Listen { port, source })
 }

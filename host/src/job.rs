@@ -33,7 +33,7 @@ use futures::channel::mpsc;
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{PartialObjectMeta, PartialObjectMetaExt};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::controller::{Action, Config, Controller};
@@ -43,15 +43,19 @@ use kube::{Client, ResourceExt};
 use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use self::build::PodSettings;
 use self::context::Context;
 use self::finalize::Deleting;
+use self::kept::JobRef;
 use self::observe::{Observation, ObserveError, Seen};
 use self::raw::RawJob;
 use self::writes::WriteError;
 use crate::api::ipujob::IPUJob;
 use crate::api::ipupartition::IPUPartition;
+use crate::metrics::Metrics;
+use crate::metrics::reconcile::Reconciles;
 use crate::names;
 
 /// Longest time that one reconcile may take; a hung connection must not hold a job for ever.
@@ -109,10 +113,23 @@ pub enum ReconcileError {
 /// An IPUJob as the controller's queue knows it: the rest is in the view of jobs.
 type JobMeta = PartialObjectMeta<IPUJob>;
 
+impl ReconcileError {
+    /// What failed, in a word of few: a label of metrics.
+    fn category(&self) -> &'static str {
+        match self {
+            Self::Observe(ObserveError::Node(..)) => "ObserveNode",
+            Self::Write(error) if error.is_conflict() => "Conflict",
+            Self::Write(_) => "Write",
+            Self::Deadline => "Deadline",
+        }
+    }
+}
+
 /// Reconciles IPUJobs until `shutdown`, then finishes what is under way.
 pub async fn run(
     client: Client,
     settings: JobSettings,
+    metrics: &Metrics,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
     let one = ListParams::default().limit(1);
@@ -121,16 +138,19 @@ pub async fn run(
     let partitions: Api<PartialObjectMeta<IPUPartition>> = Api::all(client.clone());
     partitions.list(&one).await.map_err(RunError::Partitions)?;
 
-    let context = Arc::new(Context::new(client.clone(), settings));
+    let context = Arc::new(Context::new(client.clone(), settings, metrics));
+    let reconciles = &metrics.reconciles;
+    let _until_it_ends = (reconciles.queue(), metrics.jobs.following());
     let (touch, touched) = mpsc::unbounded();
     // It ends with this function, also where that is dropped.
     let mut following = JoinSet::new();
     following.spawn(removed::follow(Arc::clone(&context), touch.clone()));
     following.spawn(watches::follow(client, Arc::clone(&context.views), touch));
     let (reader, writer) = reflector::store();
-    let views = Arc::clone(&context.views);
+    let (views, counts) = (Arc::clone(&context.views), metrics.jobs.clone());
     let hear = move |event| {
         let names = names_of(&event);
+        counts.hear(&event);
         views.jobs.hear(event);
         names
     };
@@ -138,11 +158,20 @@ pub async fn run(
         .default_backoff()
         .map_ok(hear)
         .reflect(writer)
-        .touched_objects();
-    Controller::for_stream(jobs, reader)
+        .touched_objects()
+        .inspect_ok({
+            let reconciles = reconciles.clone();
+            move |job| reconciles.wanted(&context::key_of(job))
+        });
+    let touched = touched.inspect({
+        let reconciles = reconciles.clone();
+        move |job: &JobRef| reconciles.wanted(&context::key(&job.namespace, &job.name))
+    });
+    let running = context.running.clone();
+    let reconciling = Controller::for_stream(jobs, reader)
         .reconcile_on(touched.map(|job| ObjectRef::new(&job.name).within(&job.namespace)))
         .with_config(Config::default().concurrency(CONCURRENCY))
-        .graceful_shutdown_on(shutdown.cancelled_owned())
+        .graceful_shutdown_on(shutdown.clone().cancelled_owned())
         // A conflict means that the job was read too early; everything else gets better by itself
         // or when somebody mends it. Both are tried again at growing intervals.
         .run(
@@ -152,10 +181,19 @@ pub async fn run(
         )
         .for_each(|outcome| async move {
             if let Err(error) = outcome {
-                log(&error);
+                log(&error, reconciles);
             }
-        })
-        .await;
+        });
+    // The controller would wait for what is only due in minutes as well. The next leader does that.
+    let finished = async {
+        shutdown.cancelled().await;
+        running.close();
+        running.wait().await;
+    };
+    tokio::select! {
+        () = reconciling => {}
+        () = finished => {}
+    }
     Ok(())
 }
 
@@ -181,13 +219,20 @@ fn names_of(event: &Event<RawJob>) -> Event<JobMeta> {
     }
 }
 
-/// Brings one job forward by one step.
+/// Brings one job forward by one step. Every line of the log that comes of it names the job.
 async fn reconcile(job: Arc<JobMeta>, context: Arc<Context>) -> Result<Action, ReconcileError> {
-    let action = tokio::time::timeout(DEADLINE, step(&context, &job))
-        .await
-        .map_err(|_| ReconcileError::Deadline)??;
-    context.went_well(&job);
-    Ok(action)
+    let _running = context.running.token();
+    let key = context::key_of(&job);
+    let running = context.reconciles.begin(&key);
+    // An error's level: whatever is logged within it names the job.
+    let span = tracing::error_span!("reconcile", job = key);
+    let step = tokio::time::timeout(DEADLINE, step(&context, &job)).instrument(span);
+    let outcome = step.await.unwrap_or(Err(ReconcileError::Deadline));
+    running.end(outcome.as_ref().err().map(ReconcileError::category));
+    if outcome.is_ok() {
+        context.went_well(&job);
+    }
+    outcome
 }
 
 async fn step(context: &Context, job: &JobMeta) -> Result<Action, ReconcileError> {
@@ -286,17 +331,31 @@ fn has_finalizer(job: &RawJob) -> bool {
     finalizers.any(|finalizer| finalizer == names::JOB_FINALIZER)
 }
 
-fn log(error: &kube::runtime::controller::Error<ReconcileError, watcher::Error>) {
+fn log(
+    error: &kube::runtime::controller::Error<ReconcileError, watcher::Error>,
+    reconciles: &Reconciles,
+) {
     use kube::runtime::controller::Error;
     match error {
         // The job was deleted while a change of one of its Pods was on its way.
-        Error::ObjectNotFound(_) => {}
+        Error::ObjectNotFound(job) => {
+            let namespace = job.namespace.as_deref().unwrap_or_default();
+            reconciles.unwanted(&context::key(namespace, &job.name));
+        }
         Error::ReconcilerFailed(ReconcileError::Write(error), job) if error.is_conflict() => {
-            tracing::debug!(%job, "read too early; trying again");
+            tracing::debug!(job = named(job), "read too early; trying again");
+        }
+        Error::ReconcilerFailed(error, job) => {
+            let error: &dyn std::error::Error = error;
+            tracing::warn!(error, job = named(job), "failed to reconcile");
         }
         other => {
             let error: &dyn std::error::Error = other;
             tracing::warn!(error, "failed to reconcile");
         }
     }
+}
+
+fn named(job: &ObjectRef<DynamicObject>) -> String {
+    context::key(job.namespace.as_deref().unwrap_or_default(), &job.name)
 }

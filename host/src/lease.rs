@@ -45,7 +45,12 @@ pub struct Elector {
     name: String,
     me: String,
     ttl: Duration,
+    leading: Leading,
 }
+
+/// Whether a replica leads, for whoever wants to know. Cheap to clone; all clones know the same.
+#[derive(Clone, Debug, Default)]
+pub struct Leading(Arc<Mutex<Option<Arc<Held>>>>);
 
 /// That this replica leads, for as long as it could say so to the API server.
 #[derive(Debug)]
@@ -78,7 +83,14 @@ impl Elector {
             name: name.to_owned(),
             me: me.to_owned(),
             ttl,
+            leading: Leading::default(),
         }
+    }
+
+    /// The same, which lets `leading` know.
+    #[must_use]
+    pub fn telling(self, leading: Leading) -> Self {
+        Self { leading, ..self }
     }
 
     /// Waits until this replica leads.
@@ -90,9 +102,11 @@ impl Elector {
             match self.within(self.attempt(&mut seen, began)).await {
                 Ok(Look::Mine) => {
                     tracing::info!(lease = self.name, me = self.me, "leading");
-                    return Arc::new(Held {
+                    let held = Arc::new(Held {
                         until: Mutex::new(began + self.validity()),
                     });
+                    self.leading.put(held.clone());
+                    return held;
                 }
                 Ok(Look::Theirs | Look::Raced) => complained = false,
                 Err(error) if !complained => {
@@ -223,6 +237,18 @@ impl Elector {
     /// Between two looks.
     fn pause(&self) -> Duration {
         self.ttl / 8
+    }
+}
+
+impl Leading {
+    /// Whether the replica may act now.
+    pub fn is_valid(&self) -> bool {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.as_ref().is_some_and(|held| held.is_valid())
+    }
+
+    fn put(&self, held: Arc<Held>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
     }
 }
 

@@ -15,7 +15,11 @@ pub mod events;
 #[cfg(feature = "operator")]
 pub mod job;
 #[cfg(feature = "operator")]
+mod label_watch;
+#[cfg(feature = "operator")]
 pub mod lease;
+#[cfg(feature = "operator")]
+pub mod metrics;
 #[cfg(feature = "operator")]
 pub mod names;
 #[cfg(feature = "operator")]
@@ -23,11 +27,15 @@ pub mod namespaces;
 #[cfg(feature = "operator")]
 pub mod object_names;
 #[cfg(feature = "operator")]
+pub mod oci;
+#[cfg(feature = "operator")]
 pub mod partition;
 #[cfg(feature = "operator")]
 pub mod policy;
 #[cfg(feature = "operator")]
 pub mod policy_cli;
+#[cfg(feature = "operator")]
+mod port;
 #[cfg(feature = "operator")]
 pub mod proxy;
 #[cfg(feature = "operator")]
@@ -36,6 +44,8 @@ pub mod release;
 pub mod rest;
 #[cfg(feature = "operator")]
 pub mod telemetry;
+#[cfg(feature = "operator")]
+pub mod verify;
 #[cfg(feature = "operator")]
 pub mod vipu;
 #[cfg(feature = "operator")]

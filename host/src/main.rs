@@ -3,7 +3,9 @@
 use anyhow::Context;
 use clap::Parser;
 use ipu_operator::cli::{Arguments, LogArguments, Task};
-use ipu_operator::{api, controller, policy_cli, proxy, telemetry};
+use ipu_operator::telemetry::level::LogLevel;
+use ipu_operator::verify::{VerifyError, VerifyOptions};
+use ipu_operator::{api, controller, policy_cli, proxy, telemetry, verify};
 
 /// Thousands of jobs are kept in small pieces that come and go. The C library's allocator holds half
 /// as much again for each job, and takes more time; `_RJEM_MALLOC_CONF` sets this one's habits.
@@ -16,23 +18,30 @@ fn main() -> anyhow::Result<()> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     match task {
         Task::Controller(arguments) => {
-            start_log(&arguments.log)?;
-            runtime()?.block_on(controller::run(arguments.into()))?;
+            let log = start_log(&arguments.log)?;
+            runtime()?.block_on(controller::run(arguments.into(), log))?;
         }
         Task::VipuProxy(arguments) => {
-            start_log(&arguments.log)?;
-            runtime()?.block_on(proxy::run(arguments.proxy))?;
+            let log = start_log(&arguments.log)?;
+            runtime()?.block_on(proxy::run(arguments.proxy, log))?;
         }
+        Task::Verify(options) => runtime()?.block_on(verified(&options))?,
         Task::Policy(arguments) => policy_cli::run(arguments, &mut std::io::stdout().lock())?,
         Task::Crd => print!("{}", api::crd::render()),
     }
     Ok(())
 }
 
-fn start_log(log: &LogArguments) -> anyhow::Result<()> {
-    telemetry::start(log.log_format, &log.log_level)?;
+async fn verified(options: &VerifyOptions) -> Result<(), VerifyError> {
+    let client = kube::Client::try_default().await;
+    let client = client.map_err(|source| VerifyError::Client(Box::new(source)))?;
+    verify::run(client, options, &mut std::io::stdout()).await
+}
+
+fn start_log(log: &LogArguments) -> anyhow::Result<LogLevel> {
+    let level = telemetry::start(log.log_format, &log.log_level)?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");
-    Ok(())
+    Ok(level)
 }
 
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {

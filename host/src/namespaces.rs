@@ -14,6 +14,7 @@ use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Client, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
+use crate::label_watch;
 use crate::partition::Guarded;
 use crate::partition::usage::{Promise, Stamp, Tally};
 use crate::wasm::facts::{NamespaceFacts, Usage};
@@ -53,6 +54,11 @@ impl Namespaces {
     /// What the other namespaces have and want.
     pub fn others(&self, namespace: &str) -> BTreeMap<String, Usage> {
         self.tally().others(namespace)
+    }
+
+    /// What every namespace has and wants, where it has or wants anything.
+    pub fn usages(&self) -> Vec<(String, Usage)> {
+        self.tally().all()
     }
 
     /// The moment of what is known of IPUs now.
@@ -108,21 +114,7 @@ impl NamespaceWatch {
     /// Follows the labels of all namespaces until `stop`. Without the right to do so they stay
     /// unknown, and policies are told that.
     pub async fn follow(self, client: Client, stop: CancellationToken) {
-        let namespaces: Api<Labelled> = Api::all(client);
-        let changes = watcher(namespaces, watcher::Config::default())
-            .default_backoff()
-            .modify(|namespace| {
-                namespace.metadata.managed_fields = None;
-                namespace.metadata.annotations = None;
-            });
-        reflector(self.writer, changes)
-            .take_until(stop.cancelled_owned())
-            .for_each(async |change| {
-                if let Err(error) = change {
-                    tracing::warn!(%error, "failed to watch the labels of namespaces; trying again");
-                }
-            })
-            .await;
+        label_watch::follow(client, "namespaces", self.writer, stop).await;
     }
 }
 

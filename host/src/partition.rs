@@ -1,5 +1,6 @@
 //! Reconciles IPUPartition objects: the request, the write-ahead record and the thing to watch in one.
 
+pub mod conditions;
 mod context;
 mod events;
 mod execute;
@@ -32,6 +33,7 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream};
 use jiff::Timestamp;
+use kube::ResourceExt;
 use kube::runtime::controller::{self, Controller};
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio_util::sync::CancellationToken;
@@ -51,13 +53,22 @@ const GATHERING: Duration = Duration::from_millis(200);
 pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     let waiting = those_who_wait(context.clone());
     let config = controller::Config::default().concurrency(CONCURRENCY);
+    let reconciles = context.reconciles.clone();
+    let _queue = reconciles.queue();
+    let wanted = reconciles.clone();
     let objects = context.watched.objects();
+    let objects = objects.inspect(move |object| wanted.wanted(&object.name_any()));
+    let wanted = reconciles.clone();
+    let waiting = waiting.inspect(move |object| wanted.wanted(&object.name));
     Controller::for_shared_stream(objects, context.watched.store().clone())
         .with_config(config)
         .reconcile_on(waiting)
         .graceful_shutdown_on(async move { stop.cancelled().await })
         .run(reconcile::reconcile, reconcile::after_error, context)
         .for_each(async |result| {
+            if let Err(controller::Error::ObjectNotFound(object)) = &result {
+                reconciles.unwanted(&object.name);
+            }
             if let Err(error) = result {
                 tracing::debug!(error = reconcile::chain(&error), "a reconcile ended early");
             }

@@ -22,11 +22,14 @@ pub mod shelf;
 pub mod source;
 pub mod watch;
 
+use std::sync::Arc;
+
 use kube::Client;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::ipupolicy::Hook;
-use crate::lease::{Elector, TTL};
+use crate::lease::{Elector, Leading, TTL};
 use crate::release::ReleaseOptions;
 
 /// One of the two processes of a release.
@@ -39,7 +42,8 @@ pub enum Process {
 }
 
 impl Process {
-    fn name(self) -> &'static str {
+    /// The name of its subcommand.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Controller => "controller",
             Self::VipuProxy => "vipu-proxy",
@@ -55,12 +59,12 @@ impl Process {
 }
 
 /// Follows the IPUPolicies for one process until `stop`. Where their definition is missing the
-/// built-in guests go on.
+/// built-in guests go on. `leading` is told whether this replica puts versions in force.
 pub async fn follow(
     client: Client,
     release: &ReleaseOptions,
     process: Process,
-    guests: guests::Guests,
+    (guests, leading): (guests::Guests, Leading),
     stop: CancellationToken,
 ) {
     let name = release.replica_name();
@@ -77,6 +81,7 @@ pub async fn follow(
         namespace: release.namespace.clone(),
         guests_dir: release.guests_dir.clone(),
         kept_dir: kept_dir.map(|folder| folder.join("modules")),
+        registries: Arc::new(Semaphore::new(source::REGISTRIES)),
     };
     let following = replica::run(
         client.clone(),
@@ -92,6 +97,7 @@ pub async fn follow(
             let lease = format!("{}-policies", release.fullname);
             let namespace = &release.namespace;
             let elector = Elector::new(client.clone(), namespace, &lease, &name, TTL);
+            let elector = elector.telling(leading);
             let run = coordinator::run(client.clone(), elector, namespace, store, stop.clone());
             Box::pin(run).await;
         }

@@ -13,6 +13,9 @@ mod document;
 mod inspect;
 mod junit;
 mod new;
+mod pull;
+mod push;
+mod registry;
 mod replay;
 mod request;
 mod ruling;
@@ -26,10 +29,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
+use crate::oci::cosign::KeyError;
 use crate::wasm::question::QuestionError;
 use crate::wasm::record::RecordError;
 use crate::wasm::{CONTRACT, CompileError, ComponentizeError, GuestError, InspectError};
 pub use document::DocumentError;
+pub use registry::RegistryCliError;
 
 /// Options of `ipu-operator policy`.
 #[derive(Args, Clone, Debug)]
@@ -57,6 +62,10 @@ enum PolicyCommand {
     Replay(replay::ReplayArgs),
     /// Print what one component imports and exports that another does not.
     Diff(diff::DiffArgs),
+    /// Put a component into an OCI registry, and print what an IPUPolicy says to load it.
+    Push(push::PushArgs),
+    /// Get a component out of an OCI registry, also only where it is signed.
+    Pull(pull::PullArgs),
     /// Turn a core module, as compilers make them, into a component.
     Componentize(componentize::ComponentizeArgs),
     /// Print the plug-in contract that policies are written against (WIT).
@@ -162,6 +171,21 @@ pub enum PolicyCliError {
     /// There is something where a project is to be made.
     #[error("{0} exists already, and nothing of it was changed; choose another name or folder")]
     Exists(PathBuf),
+    /// A component that the operator would refuse.
+    #[error("{0} would be refused by the operator; `ipu-operator policy inspect` says why")]
+    Unfit(PathBuf),
+    /// A file holds no keys.
+    #[error("{file} cannot be used as a key")]
+    Key {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: KeyError,
+    },
+    /// A registry does not do what it should.
+    #[error(transparent)]
+    Registry(#[from] RegistryCliError),
     /// The module cannot be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
@@ -181,6 +205,8 @@ pub fn run(args: PolicyArgs, out: &mut impl io::Write) -> Result<(), PolicyCliEr
         PolicyCommand::Bench(args) => bench::run(&args, out),
         PolicyCommand::Replay(args) => replay::run(&args, out),
         PolicyCommand::Diff(args) => diff::run(&args, out),
+        PolicyCommand::Push(args) => push::run(&args, out),
+        PolicyCommand::Pull(args) => pull::run(&args, out),
         PolicyCommand::Componentize(args) => componentize::run(args),
         PolicyCommand::Contract => Ok(out.write_all(CONTRACT.as_bytes())?),
         PolicyCommand::Compile(args) => compile::run(&args),

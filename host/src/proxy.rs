@@ -14,7 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::lease::{self, Elector};
+use crate::lease::{self, Elector, Leading};
+use crate::metrics::{self, Exposed, Metrics};
 use crate::namespaces::namespaces;
 use crate::partition::fleet::Fleet;
 use crate::partition::node_labels::node_labels;
@@ -26,6 +27,7 @@ use crate::policy::guests::Guests;
 use crate::policy::{self, Process};
 use crate::release::ReleaseOptions;
 use crate::rest::{self, Port, ServeError, Sources};
+use crate::telemetry::level::LogLevel;
 use crate::vipu::access::AccessError;
 use crate::vipu::registry::{self, Source};
 use crate::vipu::{AccessFiles, AccessOptions, Deadlines, Registry};
@@ -132,8 +134,9 @@ pub enum ProxyError {
 }
 
 /// Runs until SIGTERM or SIGINT.
-pub async fn run(options: ProxyOptions) -> Result<(), ProxyError> {
-    let client = Client::try_default().await.map_err(ProxyError::Client)?;
+pub async fn run(options: ProxyOptions, log: LogLevel) -> Result<(), ProxyError> {
+    let metrics = Metrics::default();
+    let client = metrics.api.client().await.map_err(ProxyError::Client)?;
     let stop = CancellationToken::new();
     let on_signal = stop.clone();
     let mut terminate = signal(SignalKind::terminate()).map_err(ProxyError::Signal)?;
@@ -146,8 +149,13 @@ pub async fn run(options: ProxyOptions) -> Result<(), ProxyError> {
         tracing::info!("told to stop; what is under way comes to its end");
         on_signal.cancel();
     });
+    let (asking, release, stopping) = (client.clone(), options.release.clone(), stop.clone());
+    tokio::spawn(async move {
+        let following = log.follow(asking, &release, Process::VipuProxy, stopping);
+        following.await;
+    });
     let policies = Policies::open(options.release.policies(&[Slot::Placement], json!({}))).await?;
-    run_with(options, client, policies, stop).await
+    run_with(options, client, policies, metrics, stop).await
 }
 
 /// Runs until `stop`. Dropped before, it ends at once, as if it was killed.
@@ -155,8 +163,10 @@ pub async fn run_with(
     options: ProxyOptions,
     client: Client,
     policies: Policies,
+    metrics: Metrics,
     stop: CancellationToken,
 ) -> Result<(), ProxyError> {
+    let policies = policies.counted_by(metrics.guests.clone());
     let access = AccessFiles::open(options.access.clone()).await?;
     let registry = Registry::with_access(deadlines(&options), access.subscribe());
     let registry = Arc::new(registry);
@@ -179,6 +189,12 @@ pub async fn run_with(
         guests: guests.clone(),
         namespaces: namespaces.clone(),
     };
+    let standing = metrics::partitions::Sources {
+        partitions: sources.partitions.clone(),
+        fleet: fleet.clone(),
+        namespaces: namespaces.clone(),
+    };
+    let exposed = metrics.of_proxy(guests.clone(), standing);
     let shared = Shared {
         client: client.clone(),
         fleet,
@@ -187,6 +203,7 @@ pub async fn run_with(
         watched,
         namespaces,
         instance: options.release.pod_name.clone(),
+        reconciles: metrics.reconciles.clone(),
     };
 
     let mut tasks = JoinSet::new();
@@ -203,12 +220,19 @@ pub async fn run_with(
     tasks.spawn(async move { policies.follow(following).await });
     let (asking, release, stopping) = (client.clone(), options.release.clone(), stop.clone());
     tasks.spawn(async move {
-        let following = policy::follow(asking, &release, Process::VipuProxy, guests, stopping);
+        let following = policy::follow(
+            asking,
+            &release,
+            Process::VipuProxy,
+            (guests, Leading::default()),
+            stopping,
+        );
         Box::pin(following).await;
     });
     tasks.spawn(watch.follow(client.clone(), stop.clone()));
-    tasks.spawn(lead_in_turn(shared, options.clone(), stop.clone()));
-    let served = serve(&options, client, sources, &stop).await;
+    let leading = metrics.leading.clone();
+    tasks.spawn(lead_in_turn(shared, options.clone(), leading, stop.clone()));
+    let served = serve(&options, client, (sources, exposed), &stop).await;
     stop.cancel();
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended {
@@ -222,15 +246,17 @@ pub async fn run_with(
 async fn serve(
     options: &ProxyOptions,
     client: Client,
-    sources: Sources,
+    (sources, exposed): (Sources, Exposed),
     stop: &CancellationToken,
 ) -> Result<(), ServeError> {
     let plain = Port::listen(options.port)?;
     let secure = Port::listen(options.secure.secure_port)?;
-    let (release, audience) = (&options.release, &options.secure.audience);
+    let (release, secured) = (&options.release, &options.secure);
+    let routes = rest::plain(sources.clone());
+    let behind = (sources, exposed);
     futures::try_join!(
-        plain.serve(rest::plain(sources.clone()), stop.clone()),
-        secure::serve(secure, client, release, audience, sources, stop.clone()),
+        plain.serve(routes, stop.clone()),
+        secure::serve(secure, client, release, secured, behind, stop.clone()),
     )
     .map(|((), ())| ())
 }
@@ -253,7 +279,12 @@ async fn follow_controllers(
 
 /// Reconciles whenever this replica leads. Where it no longer does, what is under way is dropped as if
 /// the process was killed: the next leader finds everything that matters written down.
-async fn lead_in_turn(shared: Shared, options: ProxyOptions, stop: CancellationToken) {
+async fn lead_in_turn(
+    shared: Shared,
+    options: ProxyOptions,
+    leading: Leading,
+    stop: CancellationToken,
+) {
     let release = &options.release;
     let me = release.replica_name();
     let elector = Elector::new(
@@ -262,7 +293,8 @@ async fn lead_in_turn(shared: Shared, options: ProxyOptions, stop: CancellationT
         &format!("{}-vipu-proxy", release.fullname),
         &me,
         options.times.lease,
-    );
+    )
+    .telling(leading);
     while let Some(held) = stop.run_until_cancelled(elector.acquire()).await {
         let context = Arc::new(Context::new(shared.clone(), held.clone()));
         tokio::select! {

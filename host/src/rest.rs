@@ -66,6 +66,12 @@ where
         .layer(middleware::from_fn_with_state(manner, tell))
 }
 
+/// Other routes than the REST's own, within its limits, and with what went wrong told as on port 8443.
+pub fn beside(routes: Router) -> Router {
+    limits::bounded(routes, limits::BodyMax::new())
+        .layer(middleware::from_fn_with_state(Manner::Problem, tell))
+}
+
 /// The paths in words: `one of /a, /b and /c`.
 fn known(mut paths: Vec<&str>) -> String {
     paths.sort_unstable();

@@ -5,6 +5,7 @@
 //! of its answer, and runs off the async threads. A call that goes wrong ends in a typed error.
 
 mod bindings;
+mod budget;
 mod call;
 mod capabilities;
 mod compile;

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use ipu_operator::wasm::facts::Admission;
 use ipu_operator::wasm::model::{Operation, Slot};
-use ipu_operator::wasm::{BUILT_IN, Limits, Policies, PolicyOptions, componentize};
+use ipu_operator::wasm::{
+    BUILT_IN, Limits, LoadError, Policies, PolicyOptions, Terms, componentize,
+};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -182,6 +184,32 @@ async fn a_policy_that_is_compiled_by_the_child_takes_over() {
     assert_eq!(scene.policies.modules()[0].source, file);
     let (compiled, begun) = scene.cached();
     assert_eq!((compiled.len(), begun), (2, Vec::new()));
+}
+
+#[tokio::test]
+async fn a_policy_that_takes_more_fuel_than_it_may_is_refused_and_says_how_much_it_takes() {
+    let scene = Scene::open(Limits::default()).await;
+    let prepared = async |fuel| {
+        let terms = Terms {
+            name: "thrifty".to_owned(),
+            settings: "{}".to_owned(),
+            fuel: Some(fuel),
+            ..Terms::default()
+        };
+        let bytes = policy("(func (nop) (nop))");
+        let prepared = scene.policies.prepare(Slot::Validation, bytes, terms);
+        prepared.await.map(drop)
+    };
+    let Err(LoadError::Fuel { taken, budget: 1 }) = prepared(1).await else {
+        panic!("one unit is too little");
+    };
+    // Compiled for calls and for counting, each once, by the child.
+    let (compiled, begun) = scene.cached();
+    assert_eq!((compiled.len(), begun), (3, Vec::new()));
+    prepared(taken).await.unwrap();
+    let error = prepared(taken - 1).await.unwrap_err();
+    assert!(matches!(error, LoadError::Fuel { .. }), "{error}");
+    assert_eq!(scene.cached().0, compiled);
 }
 
 #[tokio::test]

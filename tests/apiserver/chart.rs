@@ -4,6 +4,8 @@
 
 mod admin;
 mod arguments;
+mod documents;
+mod restricted;
 
 use std::process::Command;
 
@@ -82,15 +84,14 @@ async fn the_operators_pods_meet_pod_security_restricted() {
         ])
         .unwrap();
     let template = ["template", admin.name, admin.chart(), KUBERNETES];
-    for process in ["controller", "vipu-proxy"] {
-        let show = format!("--show-only=templates/{process}-deployment.yaml");
-        let rendered = admin
-            .helm(&[&template, &[show.as_str()][..]].concat())
-            .unwrap();
-        let file = admin.file("deployment.yaml", &rendered);
-        let pod = ["create", "--dry-run=client", "--filename", &file];
-        let pod = admin.kubectl(&[&pod, &["--output=jsonpath={.spec.template}"][..]].concat());
-        let mut pod: serde_json::Value = serde_json::from_str(&pod.unwrap()).unwrap();
+    for (process, file) in [
+        ("controller", "controller-deployment"),
+        ("vipu-proxy", "vipu-proxy-deployment"),
+        ("verify", "verify"),
+    ] {
+        let show = format!("--show-only=templates/{file}.yaml");
+        let rendered = admin.helm(&[&template, &[show.as_str()][..]].concat());
+        let mut pod = pod_of(&rendered.unwrap());
         pod["apiVersion"] = "v1".into();
         pod["kind"] = "Pod".into();
         pod["metadata"]["name"] = process.into();
@@ -102,13 +103,23 @@ async fn the_operators_pods_meet_pod_security_restricted() {
         create(&pod).unwrap();
         // The namespace does refuse what is not restricted, so the line above says something.
         pod["spec"]["hostNetwork"] = true.into();
-        assert!(
-            create(&pod)
-                .unwrap_err()
-                .to_string()
-                .contains("violates PodSecurity")
-        );
+        let refused = create(&pod).unwrap_err().to_string();
+        assert!(refused.contains("violates PodSecurity"), "{refused}");
     }
+}
+
+/// The Pod in a rendered file, or the one that its Deployment makes.
+fn pod_of(rendered: &str) -> serde_json::Value {
+    let documents = rendered.split("\n---\n").map(|document| {
+        let document: serde_json::Value = serde_saphyr::from_str(document).unwrap();
+        document
+    });
+    let mut pods = documents.filter_map(|document| match document["kind"].as_str() {
+        Some("Deployment") => Some(document["spec"]["template"].clone()),
+        Some("Pod") => Some(document),
+        _ => None,
+    });
+    pods.next().expect("the file has a Pod")
 }
 
 #[tokio::test]
@@ -247,6 +258,7 @@ async fn rights_are_enough_and_no_more() {
             true,
         ),
         ("controller-manager", "get", &secret, admin.name, true),
+        ("controller-manager", "update", "leases", admin.name, true),
         ("controller-manager", "list", "secrets", admin.name, false),
         ("controller-manager", "delete", "configmaps", "team", false),
         ("controller-manager", "get", &secret, "kube-system", false),

@@ -14,11 +14,18 @@ mod definitions;
 mod job;
 mod late_watch;
 #[cfg(test)]
+mod leader;
+#[cfg(test)]
 mod lost_node;
+#[cfg(test)]
+mod metrics;
 mod partition;
 #[cfg(test)]
 mod policy;
 mod rest;
 #[cfg(test)]
 mod stage;
+mod twins;
+#[cfg(test)]
+mod verify;
 mod webhook;

@@ -10,6 +10,7 @@ mod leftovers;
 mod line;
 mod list;
 mod placement;
+mod policy;
 mod quota;
 mod replicas;
 mod reset;

@@ -1,9 +1,13 @@
 //! IPUPolicies on a real API server: put in force, exchanged, refused, tried, taken back and deleted
 //! while requests come in.
 
+mod oci;
+
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use ipu_operator::api::ipupolicy::{IPUPolicy, IPUPolicyStatus, PolicyPhase};
+use ipu_operator::lease::Leading;
 use ipu_operator::policy::guests::Guests;
 use ipu_operator::policy::{self, Process};
 use ipu_operator::wasm::model::Slot;
@@ -151,6 +155,12 @@ fn of_map(hook: &str, key: &str, digest: &str) -> Value {
     })
 }
 
+fn of_registry(digest: &str, oci: Value) -> Value {
+    let mut spec = json!({"hook": "Validation", "module": {"digest": digest}});
+    spec["module"]["oci"] = oci;
+    spec
+}
+
 /// Another replica of the controller, which serves nobody.
 struct Other {
     task: JoinHandle<()>,
@@ -159,15 +169,25 @@ struct Other {
 
 impl Other {
     async fn start(client: Client, name: &'static str) -> Self {
+        Self::start_with(client, name, None).await
+    }
+
+    /// One that keeps what it fetches in a folder.
+    async fn start_with(client: Client, name: &'static str, kept: Option<&Path>) -> Self {
         let dir = tokio::task::spawn_blocking(guests::build).await.unwrap();
-        let release = release(dir.unwrap(), name);
+        let mut release = release(dir.unwrap(), name);
+        release.compile_cache_dir = kept.map(Path::to_owned);
         let slots = [Slot::Defaulting, Slot::Validation];
-        let policies = Policies::open(release.policies(&slots, json!({}))).await;
+        let mut options = release.policies(&slots, json!({}));
+        // This program compiles nothing for others, so it compiles by itself.
+        (options.compile_cache_dir, options.compiler) = (None, None);
+        let policies = Policies::open(options).await;
         let guests = Guests::new(policies.unwrap());
         let stop = CancellationToken::new();
         let stopping = stop.clone();
         let task = tokio::spawn(async move {
-            policy::follow(client, &release, Process::Controller, guests, stopping).await;
+            let asked = (guests, Leading::default());
+            policy::follow(client, &release, Process::Controller, asked, stopping).await;
         });
         Self { task, stop }
     }
@@ -397,6 +417,39 @@ async fn the_definition_refuses_what_no_policy_can_mean() {
         (
             json!({"hook": "Validation", "module": {"image": {"file": "../etc/passwd"}}}),
             "file",
+        ),
+        (
+            of_registry(&digest, json!({"reference": "policy:1"})),
+            "reference has the host of a registry",
+        ),
+        (
+            of_registry(
+                &digest,
+                json!({"reference": "r.io/a:1", "signature": {"keys": []}}),
+            ),
+            "keys",
+        ),
+        (
+            of_registry(
+                &digest,
+                json!({"reference": "r.io/a:1", "signature": {"keys": [{}]}}),
+            ),
+            "each of keys needs exactly one of",
+        ),
+        (
+            of_registry(
+                &digest,
+                json!({"reference": "r.io/a:1", "certificateAuthorities": {}}),
+            ),
+            "certificateAuthorities needs exactly one of",
+        ),
+        (
+            of_registry(
+                &digest,
+                json!({"reference": "r.io/a:1", "plainHttp": true,
+                    "certificateAuthorities": {"pem": "x"}}),
+            ),
+            "plainHttp has no certificate",
         ),
         (
             json!({"hook": "Placement", "module": image, "onError": "Fail"}),

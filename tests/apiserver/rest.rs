@@ -5,6 +5,7 @@ mod caller;
 
 use ipu_operator::api::ipujob::IPUJob;
 use ipu_operator::api::ipupartition::{IPUPartition, PartitionPhase};
+use ipu_operator::certificates::Source;
 use ipu_operator::certificates::keep::Keeper;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::ResourceExt;
@@ -200,6 +201,7 @@ async fn two_replicas_that_start_together_have_one_certificate() {
         namespace: NAMESPACE.to_owned(),
         secret: "two-replicas".to_owned(),
         names: vec!["ipu-operator-vipu-proxy".to_owned()],
+        source: Source::Made,
     };
     let now = "2026-06-01T12:00:00Z".parse().unwrap();
     let (first, second) = (keeper(), keeper());

@@ -10,6 +10,7 @@ use ipu_operator::api::ipujob::IPUJob;
 use ipu_operator::api::ipupartition::IPUPartition;
 use ipu_operator::job::build::PodSettings;
 use ipu_operator::job::{self, JobSettings};
+use ipu_operator::metrics::Metrics;
 use ipu_operator::names;
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams};
@@ -35,6 +36,8 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 pub(crate) struct Stage {
     pub(crate) client: Client,
     pub(crate) namespace: String,
+    /// What the controllers of this stage count.
+    pub(crate) metrics: Metrics,
     controller: Option<JoinHandle<()>>,
     proxy: JoinSet<()>,
     _turn: MutexGuard<'static, ()>,
@@ -52,6 +55,7 @@ impl Stage {
         let mut stage = Self {
             client,
             namespace: name.to_owned(),
+            metrics: Metrics::default(),
             controller: None,
             proxy: JoinSet::new(),
             _turn: turn,
@@ -83,18 +87,11 @@ impl Stage {
 
     /// Starts the controller with a client of its own.
     pub(crate) fn start_with(&mut self, client: Client) {
-        let settings = JobSettings {
-            pods: PodSettings {
-                worker_host_network: false,
-                launcher_image: "ipu-operator.local/ipu-operator:test".to_owned(),
-                launcher_image_pull_policy: None,
-            },
-            max_ipus_per_job: 64,
-            lost_node: Some(Duration::from_mins(10)),
-            instance: None,
-        };
-        let run = job::run(client, settings, CancellationToken::new());
-        self.controller = Some(tokio::spawn(async move { run.await.unwrap() }));
+        let metrics = self.metrics.clone();
+        self.controller = Some(tokio::spawn(async move {
+            let run = job::run(client, settings(), &metrics, CancellationToken::new());
+            run.await.unwrap();
+        }));
     }
 
     /// Ends the controller where it stands, between any two of its requests.
@@ -279,6 +276,20 @@ impl Stage {
             )
             .await
             .unwrap();
+    }
+}
+
+/// What the controller is told about jobs.
+pub(crate) fn settings() -> JobSettings {
+    JobSettings {
+        pods: PodSettings {
+            worker_host_network: false,
+            launcher_image: "ipu-operator.local/ipu-operator:test".to_owned(),
+            launcher_image_pull_policy: None,
+        },
+        max_ipus_per_job: 64,
+        lost_node: Some(Duration::from_mins(10)),
+        instance: None,
     }
 }
 

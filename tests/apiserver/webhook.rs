@@ -5,6 +5,10 @@ mod witness;
 
 use std::path::Path;
 
+use ipu_operator::certificates::keep::Keeper;
+use ipu_operator::certificates::register::Registration;
+use ipu_operator::certificates::{Source, issue, secret};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -217,6 +221,52 @@ async fn somebody_elses_secret_is_left_alone() {
         assert!(refused.contains(part), "{part}: {refused}");
     }
     assert_eq!(secrets.get("foreign").await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_given_certificate_is_awaited_used_and_never_replaced() {
+    let webhooks = Webhooks::shared().await;
+    let secrets: Api<Secret> = Api::default_namespaced(webhooks.client());
+    let now: Timestamp = "2026-06-01T12:00:00Z".parse().unwrap();
+    let keeper = Keeper {
+        source: Source::Given,
+        ..webhooks.keeper("given")
+    };
+    let awaited = keeper.keys(now).await.unwrap_err().to_string();
+    for part in ["given", "no such Secret", "certificates.source"] {
+        assert!(awaited.contains(part), "{part}: {awaited}");
+    }
+    assert_eq!(secrets.get_opt("given").await.unwrap(), None);
+
+    // What cert-manager writes, into a Secret that the operator made before.
+    let made = issue::start(&["127.0.0.1".to_owned()], now).unwrap();
+    let given = secret::build("given", "default", &made, None);
+    let before = secrets.create(&PostParams::default(), &given).await;
+    let before = before.unwrap();
+    assert!(keeper.keys(now).await.unwrap() == made);
+    let late = now + SignedDuration::from_hours(24 * 364);
+    assert!(keeper.keys(late).await.unwrap() == made);
+    let over = now + SignedDuration::from_hours(24 * 366);
+    let expired = keeper.keys(over).await.unwrap_err().to_string();
+    assert!(expired.contains("certificates.source"), "{expired}");
+    assert_eq!(secrets.get("given").await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn who_does_not_tell_leaves_the_authority_alone() {
+    let webhooks = Webhooks::shared().await;
+    let registration = Registration {
+        client: webhooks.client(),
+        namespace: "default".to_owned(),
+        configuration: "there-is-none".to_owned(),
+        tells: false,
+    };
+    registration.tell("an authority").await.unwrap();
+    let tells = Registration {
+        tells: true,
+        ..registration
+    };
+    tells.tell("an authority").await.unwrap_err();
 }
 
 #[tokio::test]

@@ -208,8 +208,10 @@ mod tests {
     fn the_committed_locks_are_well_formed() {
         for (text, wanted) in [
             (include_str!("../tools/debian.lock"), "runc"),
+            (include_str!("../tools/prometheus.lock"), "prometheus"),
             (include_str!("../tools/openmpi-4.lock"), "openmpi-bin"),
             (include_str!("../tools/openmpi-5.lock"), "openmpi-bin"),
+            (include_str!("../tools/registry.lock"), "docker-registry"),
             (include_str!("guests/wasm-rustc.lock"), "rustc"),
         ] {
             let packages = pinned(text).unwrap().packages;

@@ -11,5 +11,9 @@ pub mod languages;
 pub mod load;
 pub mod mutations;
 pub mod operator_process;
+#[cfg(feature = "suites")]
+pub mod policy_load;
+pub mod prometheus;
+pub mod registry;
 pub mod simulator;
 pub mod wait;

@@ -1,6 +1,7 @@
 //! Loads a real API server with jobs of one launcher and two workers, or with partitions alone, and
 //! measures what serves them: how fast, with how many writes, and with how much memory and CPU.
 
+mod admission;
 mod api_writes;
 mod bare;
 mod consumption;
@@ -13,6 +14,7 @@ mod submit;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub use admission::{Admission, Times, admission};
 pub use api_writes::Writes;
 pub use bare::bare_loop;
 pub use consumption::Consumption;

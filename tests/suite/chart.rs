@@ -1,5 +1,9 @@
 //! What the chart repeats from elsewhere in the repository is the same there.
 
+mod readme;
+mod schema;
+mod values;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -52,4 +56,56 @@ fn the_chart_and_its_image_have_the_version_of_the_code() {
             "Chart.yaml lacks `{line}`"
         );
     }
+}
+
+/// Compares a file of the chart with what it is made from, or makes it anew where that is asked for.
+fn is_current(name: &str, made: &str) {
+    if std::env::var_os("UPDATE_CHART").is_some() {
+        let path = repository().join("charts/ipu-operator").join(name);
+        fs::write(path, made).unwrap();
+    }
+    assert!(
+        values::file(name) == made,
+        "charts/ipu-operator/{name} is not what values.yaml and old-values.yaml make of it; run \
+         `UPDATE_CHART=1 cargo test --locked --workspace --test suite chart`"
+    );
+}
+
+#[test]
+fn the_schema_of_the_values_is_made_from_them() {
+    let made = schema::render(&values::entries(), &values::old());
+    is_current("values.schema.json", &made);
+}
+
+#[test]
+fn the_readme_lists_every_value() {
+    let readme = values::file("README.md");
+    let made = readme::with_table(&readme, &values::entries(), &values::old());
+    is_current("README.md", &made);
+}
+
+#[test]
+fn every_value_is_explained() {
+    for entry in values::entries() {
+        let said = entry.is_section || !entry.text.is_empty();
+        assert!(said, "{} has no comment in values.yaml", entry.name());
+    }
+}
+
+#[test]
+fn every_block_of_the_documents_says_what_it_needs() {
+    let folder = repository().join("charts/ipu-operator/docs");
+    let known = ["sh", "sh nodes", "sh hardware", "yaml"];
+    let mut seen = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let fences = text.lines().filter_map(|line| line.strip_prefix("```"));
+        for begins in fences.step_by(2) {
+            let said = known.contains(&begins);
+            assert!(said, "{}: a block of {begins:?}", path.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 20, "the documents have {seen} blocks");
 }

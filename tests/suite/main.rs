@@ -1,12 +1,15 @@
 //! Suites that need nothing but this machine: pure rules, generated files, in-process fakes of a protocol.
 #![allow(
+    clippy::panic,
     clippy::unwrap_used,
     reason = "what a test's helper cannot do fails the test"
 )]
 
 mod chart;
 mod layering;
+mod metrics;
 mod mutations;
+mod oci;
 mod policy_cli;
 mod preflight;
 mod reasons;

@@ -6,6 +6,7 @@ mod examples;
 mod limits;
 mod native;
 mod refused;
+mod shadow;
 mod swap;
 mod wasi;
 mod what_if;

@@ -25,18 +25,67 @@ What every object's name starts with. The longest end that is added is 27 charac
 {{ include "ipu-operator.fullname" . }}-webhook-svc
 {{- end -}}
 
+{{- define "ipu-operator.metricsServiceName" -}}
+{{ include "ipu-operator.controllerName" . }}-metrics
+{{- end -}}
+
 {{- define "ipu-operator.controllersConfigMap" -}}
 {{ include "ipu-operator.fullname" . }}-vipu-controllers
 {{- end -}}
 
-{{/* Made by the operator, not by the chart: the webhooks' certificates. */}}
+{{/* Made by the operator, by cert-manager or by an admin, not by the chart: the webhooks' certificate. */}}
 {{- define "ipu-operator.webhookSecretName" -}}
+{{- $given := ternary .Values.certificates.given.webhookSecretName "" (eq .Values.certificates.source "given") -}}
+{{- $given | default (printf "%s-admission" (include "ipu-operator.fullname" .)) -}}
+{{- end -}}
+
+{{/* The same for the proxy's port with TLS. */}}
+{{- define "ipu-operator.proxySecretName" -}}
+{{- $given := ternary .Values.certificates.given.proxySecretName "" (eq .Values.certificates.source "given") -}}
+{{- $given | default (printf "%s-tls" (include "ipu-operator.proxyName" .)) -}}
+{{- end -}}
+
+{{/* The same for the controller's metrics. One that is given is that of the webhooks. */}}
+{{- define "ipu-operator.metricsSecretName" -}}
+{{- $made := printf "%s-tls" (include "ipu-operator.metricsServiceName" .) -}}
+{{- ternary $made (include "ipu-operator.webhookSecretName" .) (eq .Values.certificates.source "operator") -}}
+{{- end -}}
+
+{{/* The name that this certificate is for. */}}
+{{- define "ipu-operator.metricsServerName" -}}
+{{- $made := eq .Values.certificates.source "operator" -}}
+{{- $service := ternary (include "ipu-operator.metricsServiceName" .) (include "ipu-operator.webhookServiceName" .) $made -}}
+{{- printf "%s.%s.svc" $service .Release.Namespace -}}
+{{- end -}}
+
+{{/* Name of the webhooks' Certificate, which cert-manager puts into the webhook configurations. */}}
+{{- define "ipu-operator.webhookCertificateName" -}}
 {{ include "ipu-operator.fullname" . }}-admission
 {{- end -}}
 
-{{/* Made by the proxy, not by the chart: the certificate of its port with TLS. */}}
-{{- define "ipu-operator.proxySecretName" -}}
-{{ include "ipu-operator.proxyName" . }}-tls
+{{/* `true` where the caBundles come from cert-manager or from the values. */}}
+{{- define "ipu-operator.othersWriteCaBundle" -}}
+{{- $certificates := .Values.certificates -}}
+{{- if or (eq $certificates.source "certManager") (and (eq $certificates.source "given") $certificates.given.webhookCaBundle) -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/* The controller's port for metrics: the next one where the webhooks or the probes have this one. */}}
+{{- define "ipu-operator.metricsPort" -}}
+{{- $port := int .Values.controller.metricsPort -}}
+{{- ternary (add1 $port) $port (or (eq $port (int .Values.admissionWebhooks.port)) (eq $port 8081)) -}}
+{{- end -}}
+
+{{/* The proxy's port with TLS, of the proxy's values: the next one where an admin has given this one to the other. */}}
+{{- define "ipu-operator.securePort" -}}
+{{- $port := int .securePort -}}
+{{- ternary (add1 $port) $port (eq $port (int .proxyPort)) -}}
+{{- end -}}
+
+{{/* Made by an admin who wants other logs while the operator runs, not by the chart. */}}
+{{- define "ipu-operator.logLevelConfigMap" -}}
+{{ include "ipu-operator.fullname" . }}-log-level
 {{- end -}}
 
 {{/* Made by an admin who swaps a guest, not by the chart. */}}
@@ -143,6 +192,30 @@ app.kubernetes.io/component: vipu-proxy
 - name: policies
   mountPath: /policies
   readOnly: true
+{{- end -}}
+
+{{/*
+A Pod that is stopped is still called until everybody has heard of it. The image has no shell: the kubelet
+itself waits. Argument: the values of the process.
+*/}}
+{{- define "ipu-operator.preStop" -}}
+{{- with .preStopSleepSeconds -}}
+lifecycle:
+  preStop:
+    sleep:
+      seconds: {{ . }}
+{{- end -}}
+{{- end -}}
+
+{{/* topologySpreadConstraints of a process, of its own Pods where they do not say of which. Arguments: (list values selector). */}}
+{{- define "ipu-operator.spread" -}}
+{{- $usual := dict "maxSkew" 1 "topologyKey" "kubernetes.io/hostname" "whenUnsatisfiable" "ScheduleAnyway" -}}
+{{- $ours := dict "labelSelector" (dict "matchLabels" (index . 1 | fromYaml)) -}}
+{{- $constraints := list -}}
+{{- range (index . 0).topologySpreadConstraints | default (list $usual) -}}
+{{- $constraints = append $constraints (hasKey . "labelSelector" | ternary . (merge (deepCopy .) $ours)) -}}
+{{- end -}}
+{{- toYaml $constraints -}}
 {{- end -}}
 
 {{/* The original's scale of 1 to 6, where more says more. */}}

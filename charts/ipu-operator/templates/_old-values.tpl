@@ -1,6 +1,6 @@
 {{/*
 Values as admins of alpha-5 to 1.2.0 wrote them. An old or misspelt name is carried over to the present
-one; what has no meaning any more is listed for NOTES.txt with the reason. Nothing is dropped silently.
+one here; old-values.yaml lists all of them, with the reason where one has no meaning any more.
 */}}
 
 {{/* .Values.controller with the spelling `controllers.serviceAccount.name` of 1.0.3's page carried over. */}}
@@ -35,6 +35,7 @@ one; what has no meaning any more is listed for NOTES.txt with the reason. Nothi
 {{/* The V-IPU controllers, one a line. A top-level `vipuControllers` is alpha-5's. */}}
 {{- define "ipu-operator.vipuControllers" -}}
 {{- include "ipu-operator.refuseCutList" . -}}
+{{- include "ipu-operator.refuseUnknownGlobals" . -}}
 {{- $given := .Values.global.vipuControllers | default .Values.vipuControllers | default list -}}
 {{- if kindIs "string" $given -}}
 {{- $given = $given | replace "," "\n" | splitList "\n" -}}
@@ -53,52 +54,51 @@ Helm cuts `--set vipuControllers="a:1:k=v,b:2:k=v"` at the comma and takes the s
 called `b:2:k`. Going on would leave IPUs unused without a word.
 */}}
 {{- define "ipu-operator.refuseCutList" -}}
-{{- $others := omit .Values "global" "controller" "vipuProxy" "admissionWebhooks" "worker" "podAnnotations" "nodeSelector" "affinity" "tolerations" -}}
+{{- $others := omit .Values "global" "controller" "vipuProxy" "admissionWebhooks" "worker" "certificates" "networkPolicy" "podAnnotations" "nodeSelector" "affinity" "tolerations" -}}
 {{- $cut := regexFind `"[^"]*:[^"]*":` (toJson $others) | trimSuffix ":" | replace `"` "" -}}
 {{- if $cut -}}
 {{- fail (printf "vipuControllers was cut: Helm split the list at a comma and took %q for a value of its own. Write the comma as `\\,` (--set global.vipuControllers=\"a:8090:ipunode=a\\,b:8090:ipunode=b\"), or give a YAML list in a values file." $cut) -}}
 {{- end -}}
 {{- end -}}
 
+{{/*
+The schema lets any value of `global` pass: a parent chart's reach every chart below it. Where this chart
+is installed by itself, one that it does not know is a mistake.
+*/}}
+{{- define "ipu-operator.refuseUnknownGlobals" -}}
+{{- $known := list "imagePullSecrets" "vipuControllers" "launcherImage" "launcherImageTag" "launcherImagePullPolicy" "laucherImagePullPolicy" "kubectlVersion" -}}
+{{- if .Chart.IsRoot -}}
+{{- range $name := keys .Values.global | sortAlpha -}}
+{{- if not (has $name $known) -}}
+{{- fail (printf "global.%s is no value of this chart. Those of global are: %s." $name (join ", " $known)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* One line for each old value that was given: `- <name>: <what became of it>`. */}}
 {{- define "ipu-operator.oldValues" -}}
 {{- $values := .Values -}}
-{{- $carried := dict
-      "fullNameOverride" "fullnameOverride"
-      "vipuControllers" "global.vipuControllers"
-      "controllers.serviceAccount" "controller.serviceAccount"
-      "global.laucherImagePullPolicy" "global.launcherImagePullPolicy"
-      "proxyPort" "vipuProxy.proxyPort"
-      "podAnnotations" "vipuProxy.podAnnotations"
-      "podSecurityPolicyContext" "vipuProxy.podSecurityContext"
-      "securityContext" "vipuProxy.securityContext"
-      "service" "vipuProxy.service"
-      "resources" "vipuProxy.resources"
-      "nodeSelector" "vipuProxy.nodeSelector"
-      "tolerations" "vipuProxy.tolerations"
-      "affinity" "vipuProxy.affinity" -}}
-{{- $ignored := dict
-      "global.kubectlVersion" "no kubectl is shipped any more; launchers use ipu-agent"
-      "admissionWebhooks.image" "the webhooks are served by the controller itself"
-      "admissionWebhooks.patch" "certificates are made and renewed by the operator, so there are no patch jobs"
-      "vipuServerAddr" "write global.vipuControllers as host:port:key=value; the label of its nodes was missing here"
-      "vipuServerPort" "write global.vipuControllers as host:port:key=value"
-      "vipuClusterName" "V-IPU controllers are named by global.vipuControllers"
-      "vipuCLusterName" "V-IPU controllers are named by global.vipuControllers"
-      "ipuVisibility.advertiseOnMaster" "IPUs are not advertised on nodes; a job's nodes are found by their V-IPU controller's label"
-      "extendedScheduler.enabled" "the default scheduler needs no extension"
-      "controller.service" "it was the metrics Service, and this version serves no metrics yet"
-      "vipuProxy.proxyReadTimeoutSeconds" "this version closes idle connections by its own limits"
-      "vipuProxy.proxyIdleTimeoutSeconds" "this version closes idle connections by its own limits" -}}
-{{- range $name := keys $carried | sortAlpha -}}
+{{- $old := .Files.Get "old-values.yaml" | fromYaml -}}
+{{- range $name := keys $old.used | sortAlpha -}}
 {{- if include "ipu-operator.given" (list $values $name) }}
-- {{ $name }}: used as {{ get $carried $name }}, its present name.
+- {{ $name }}: used as {{ get $old.used $name }}, its present name.
 {{- end -}}
 {{- end -}}
-{{- range $name := keys $ignored | sortAlpha -}}
+{{- range $name := keys $old.ignored | sortAlpha -}}
 {{- if include "ipu-operator.given" (list $values $name) }}
-- {{ $name }}: has no effect: {{ get $ignored $name }}.
+- {{ $name }}: has no effect: {{ get $old.ignored $name }}.
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Values that name an image beside controller.image, one `- <name>: <image>` a line. */}}
+{{- define "ipu-operator.ownImages" -}}
+{{- if .Values.global.launcherImage }}
+- global.launcherImage: {{ include "ipu-operator.launcherImage" . }}
+{{- end -}}
+{{- if .Values.vipuProxy.image.repository }}
+- vipuProxy.image: {{ include "ipu-operator.proxyImage" . }}
 {{- end -}}
 {{- end -}}
 

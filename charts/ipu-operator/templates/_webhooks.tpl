@@ -5,8 +5,8 @@ The conditions keep everybody from being locked out, whatever becomes of the web
 deleted can lose its finalizers, the operator's own writes pass, and so does every update that leaves
 the spec as it was (labels, annotations, finalizers).
 
-There is no caBundle here, and no owner: the operator writes both, and fields that the chart never names
-survive helm upgrade and helm rollback.
+There is no owner here, and no caBundle but one that the values give: the operator writes both, or cert-manager
+the latter, and fields that the chart never names survive helm upgrade and helm rollback.
 */}}
 {{- define "ipu-operator.webhook" -}}
 {{- $root := index . 0 -}}
@@ -19,6 +19,10 @@ survive helm upgrade and helm rollback.
       namespace: {{ $root.Release.Namespace | quote }}
       path: {{ index . 2 }}
       port: {{ $webhooks.service.servicePort }}
+    {{- $certificates := $root.Values.certificates }}
+    {{- with ternary $certificates.given.webhookCaBundle "" (eq $certificates.source "given") }}
+    caBundle: {{ b64enc . }}
+    {{- end }}
   rules:
     - apiGroups: [graphcore.ai]
       apiVersions: [v1alpha1]
@@ -38,16 +42,15 @@ survive helm upgrade and helm rollback.
           {{- toYaml . | nindent 10 }}
   {{- end }}
   matchConditions:
-    - name: not-being-deleted
-      expression: "!has(object.metadata.deletionTimestamp)"
-    - name: not-by-the-operator
-      expression: >-
-        request.userInfo.username !=
-        "system:serviceaccount:{{ $root.Release.Namespace }}:{{ include "ipu-operator.controllerServiceAccount" $root }}"
-    - name: new-or-changed-spec
-      expression: >-
-        request.operation == "CREATE" || has(object.spec) != has(oldObject.spec) ||
-        (has(object.spec) && object.spec != oldObject.spec)
+    {{- include "ipu-operator.matchConditions" $root | nindent 4 }}
+{{- end -}}
+
+{{/* Where cert-manager finds the authority that it puts into a configuration. */}}
+{{- define "ipu-operator.webhookAnnotations" -}}
+{{- if eq .Values.certificates.source "certManager" -}}
+annotations:
+  cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/{{ include "ipu-operator.webhookCertificateName" . }}
+{{- end -}}
 {{- end -}}
 
 {{/* admissionWebhooks.scope as a JSON list: a list stays one, a string is split at its commas. */}}
@@ -60,4 +63,18 @@ survive helm upgrade and helm rollback.
 {{- end -}}
 {{- end -}}
 {{- $names | toJson -}}
+{{- end -}}
+
+{{/* Which writes are looked at: see above. */}}
+{{- define "ipu-operator.matchConditions" -}}
+- name: not-being-deleted
+  expression: "!has(object.metadata.deletionTimestamp)"
+- name: not-by-the-operator
+  expression: >-
+    request.userInfo.username !=
+    "system:serviceaccount:{{ .Release.Namespace }}:{{ include "ipu-operator.controllerServiceAccount" . }}"
+- name: new-or-changed-spec
+  expression: >-
+    request.operation == "CREATE" || has(object.spec) != has(oldObject.spec) ||
+    (has(object.spec) && object.spec != oldObject.spec)
 {{- end -}}

@@ -10,6 +10,7 @@ use super::ipujob::IPUJob;
 use super::ipupartition::IPUPartition;
 use super::ipupolicy::IPUPolicy;
 
+mod job_rules;
 mod policy_rules;
 
 /// First line of every generated file.
@@ -26,65 +27,30 @@ const EMBEDDED_METADATA: [&str; 5] = ["annotations", "finalizers", "labels", "na
 /// It stays below 262,144 bytes as one JSON line, because plain `kubectl apply` keeps the whole of
 /// it in one annotation: hence no descriptions below the Pod template.
 pub fn ipujob() -> CustomResourceDefinition {
-    let mut definition = IPUJob::crd();
-    for version in &mut definition.spec.versions {
-        let Some(schema) = version
-            .schema
-            .as_mut()
-            .and_then(|validation| validation.open_api_v3_schema.as_mut())
-        else {
-            continue;
-        };
-        tidy(schema);
+    tidied(IPUJob::crd(), |schema| {
         if let Some(template) = property(schema, &["spec", "workers", "template"]) {
             tidy_template(template, None);
             template.required = Some(vec!["spec".to_owned()]);
             template.description =
                 Some("The Pod template of every worker; everything in it passes through.".into());
         }
-        if let Some(spec) = property(schema, &["spec"]) {
-            spec.x_kubernetes_validations =
-                Some(vec![instances_stay_with_a_launcher(), manager_stays()]);
-        }
-    }
-    definition
+        validate_spec(schema, job_rules::of_the_spec());
+    })
 }
 
 /// The definition of `ipupartitions.graphcore.ai`.
 pub fn ipupartition() -> CustomResourceDefinition {
-    let mut definition = IPUPartition::crd();
-    for version in &mut definition.spec.versions {
-        if let Some(schema) = version
-            .schema
-            .as_mut()
-            .and_then(|validation| validation.open_api_v3_schema.as_mut())
-        {
-            tidy(schema);
-            if let Some(spec) = property(schema, &["spec"]) {
-                spec.x_kubernetes_validations = Some(only_resets_are_asked_for_later());
-            }
-        }
-    }
-    definition
+    tidied(IPUPartition::crd(), |schema| {
+        validate_spec(schema, only_resets_are_asked_for_later());
+    })
 }
 
 /// The definition of `ipupolicies.graphcore.ai`.
 pub fn ipupolicy() -> CustomResourceDefinition {
-    let mut definition = IPUPolicy::crd();
-    for version in &mut definition.spec.versions {
-        if let Some(schema) = version
-            .schema
-            .as_mut()
-            .and_then(|validation| validation.open_api_v3_schema.as_mut())
-        {
-            tidy(schema);
-            schema.x_kubernetes_validations = Some(policy_rules::of_the_object());
-            if let Some(spec) = property(schema, &["spec"]) {
-                spec.x_kubernetes_validations = Some(policy_rules::of_the_spec());
-            }
-        }
-    }
-    definition
+    tidied(IPUPolicy::crd(), |schema| {
+        schema.x_kubernetes_validations = Some(policy_rules::of_the_object());
+        validate_spec(schema, policy_rules::of_the_spec());
+    })
 }
 
 /// Every definition.
@@ -108,41 +74,6 @@ pub fn render_one(definition: &CustomResourceDefinition) -> String {
     let yaml = serde_saphyr::to_string(definition)
         .expect("a definition is plain data, which YAML can always express");
     format!("{HEADER}---\n{yaml}")
-}
-
-/// `kubectl scale` and HorizontalPodAutoscalers write a Scale that no webhook of ours sees, so this
-/// rule stands in the definition.
-fn instances_stay_with_a_launcher() -> ValidationRule {
-    ValidationRule {
-        rule: "!(has(oldSelf.launcher) || has(oldSelf.interactive)) \
-               || self.jobInstances == oldSelf.jobInstances"
-            .into(),
-        message: Some(
-            "jobInstances cannot change in a job with a launcher or an interactive session, \
-             because the launcher was started with the workers that the job had; \
-             delete the job and create it again"
-                .into(),
-        ),
-        field_path: Some(".jobInstances".into()),
-        reason: Some("FieldValueForbidden".into()),
-        ..ValidationRule::default()
-    }
-}
-
-/// As in a Kubernetes Job: two controllers must never believe that a job is theirs.
-fn manager_stays() -> ValidationRule {
-    ValidationRule {
-        rule: "has(self.managedBy) == has(oldSelf.managedBy) \
-               && (!has(self.managedBy) || self.managedBy == oldSelf.managedBy)"
-            .into(),
-        message: Some(
-            "managedBy cannot change once the job exists; delete the job and create it again"
-                .into(),
-        ),
-        field_path: Some(".managedBy".into()),
-        reason: Some("FieldValueForbidden".into()),
-        ..ValidationRule::default()
-    }
 }
 
 /// The partition is made of the spec as it was at first: a later change would be carried out in
@@ -197,6 +128,27 @@ fn only_resets_are_asked_for_later() -> Vec<ValidationRule> {
             .into(),
     );
     stays.into_iter().chain([options, grows]).collect()
+}
+
+/// A definition whose schemas the API server takes as they are, each completed by `complete`.
+fn tidied(
+    mut definition: CustomResourceDefinition,
+    complete: impl Fn(&mut JSONSchemaProps),
+) -> CustomResourceDefinition {
+    let versions = definition.spec.versions.iter_mut();
+    let schemas =
+        versions.filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut());
+    for schema in schemas {
+        tidy(schema);
+        complete(schema);
+    }
+    definition
+}
+
+fn validate_spec(schema: &mut JSONSchemaProps, rules: Vec<ValidationRule>) {
+    if let Some(spec) = property(schema, &["spec"]) {
+        spec.x_kubernetes_validations = Some(rules);
+    }
 }
 
 /// Formats of Rust's integers are unknown to the API server, which warns about each of them.

@@ -226,6 +226,21 @@ pub struct Attempt {
     /// When it was begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Time>,
+    /// Who chose the controller. Missing: whoever wrote the attempt down, by hand or long ago.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_by: Option<DecidedBy>,
+}
+
+/// Who chose where a partition is made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DecidedBy {
+    /// Name of the IPUPolicy whose guest chose, or `built-in`.
+    pub policy: String,
+    /// Digest of the guest's module. Missing: the built-in serial walk chose, since the guest in force
+    /// gave no answer that can be carried out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
 }
 
 /// How an attempt ended.

@@ -22,6 +22,8 @@ pub const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(30 * 24);
 pub enum Stored {
     /// There is no Secret.
     Nothing,
+    /// There is no Secret, and it is not for the operator to make one.
+    Awaited,
     /// It is there but does not hold all that is needed.
     Incomplete {
         /// The key that is missing or not text.
@@ -57,6 +59,7 @@ pub enum Need {
 pub fn decide(stored: &Stored, names: &[String], now: Timestamp) -> Need {
     match stored {
         Stored::Nothing => Need::Start("there is none yet".to_owned()),
+        Stored::Awaited => Need::Refuse("there is no such Secret".to_owned()),
         Stored::Incomplete { missing, ours } => {
             let why = format!("the Secret has no usable {missing}");
             if *ours {
@@ -145,7 +148,7 @@ mod tests {
     use jiff::{SignedDuration, Timestamp};
 
     use super::{Need, Stored, decide};
-    use crate::certificates::{Keys, issue, service_names};
+    use crate::certificates::{Keys, Source, issue, service_names};
 
     const DAY: SignedDuration = SignedDuration::from_hours(24);
 
@@ -154,7 +157,7 @@ mod tests {
     }
 
     fn names() -> Vec<String> {
-        service_names("ipu-operator-webhook-svc", "ipu-system")
+        service_names(Source::Made, "ipu-operator-webhook-svc", "ipu-system")
     }
 
     fn made() -> Keys {
@@ -198,7 +201,11 @@ mod tests {
 
     #[test]
     fn another_name_of_the_service_renews() {
-        let need = decide(&ours(made()), &service_names("other", "ipu-system"), noon());
+        let need = decide(
+            &ours(made()),
+            &service_names(Source::Made, "other", "ipu-system"),
+            noon(),
+        );
         assert!(
             matches!(&need, Need::Renew(why) if why.contains("other.ipu-system.svc")),
             "{need:?}"
@@ -262,6 +269,8 @@ mod tests {
             decide(&Stored::Nothing, &names(), noon()),
             Need::Start(_)
         ));
+        let awaited = decide(&Stored::Awaited, &names(), noon());
+        assert!(matches!(awaited, Need::Refuse(_)), "{awaited:?}");
         let half = |ours| Stored::Incomplete {
             missing: "tls.key",
             ours,

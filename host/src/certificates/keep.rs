@@ -8,7 +8,7 @@ use tracing::{info, warn};
 
 use super::decide::{Need, Stored, decide};
 use super::issue::IssueError;
-use super::{Keys, issue, secret};
+use super::{Keys, Source, issue, secret};
 use crate::names::FIELD_MANAGER;
 
 /// How often a lost race for the Secret is run again.
@@ -46,6 +46,18 @@ pub enum KeepError {
         /// What is wrong with it.
         why: String,
     },
+    /// The certificate is to be given, and none that can serve is there.
+    #[error(
+        "failed to use the Secret {name}: {why}. The chart's value certificates.source leaves it to \
+         you or to cert-manager: put tls.crt, tls.key and ca.crt into it, or see with `kubectl \
+         describe certificate` why cert-manager does not"
+    )]
+    Given {
+        /// Name of the Secret.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Other replicas were always quicker, and what they wrote was never good.
     #[error("failed to agree with other replicas on the Secret {name}")]
     Races {
@@ -74,6 +86,8 @@ pub struct Keeper {
     pub secret: String,
     /// Names that the certificate is for.
     pub names: Vec<String>,
+    /// Who makes it.
+    pub source: Source,
 }
 
 impl Keeper {
@@ -88,7 +102,7 @@ impl Keeper {
                 name: self.secret.clone(),
                 source: Box::new(source),
             })?;
-            let stored = secret::read(seen.as_ref());
+            let stored = secret::read(seen.as_ref(), self.source);
             let Some(keys) = self.renewed(&stored, now)? else {
                 if let Stored::Keys { keys, .. } = stored {
                     return Ok(keys);
@@ -115,12 +129,7 @@ impl Keeper {
                 );
                 return Ok(None);
             }
-            (Need::Refuse(why), _) => {
-                return Err(KeepError::Foreign {
-                    name: self.secret.clone(),
-                    why,
-                });
-            }
+            (Need::Refuse(why), _) => return Err(self.refused(why)),
             (Need::Renew(why), Stored::Keys { keys, .. }) => {
                 info!(secret = self.secret, "renewing the certificate: {why}");
                 issue::renew(keys, &self.names, now)
@@ -134,6 +143,14 @@ impl Keeper {
             name: self.secret.clone(),
             source,
         })
+    }
+
+    fn refused(&self, why: String) -> KeepError {
+        let name = self.secret.clone();
+        match self.source {
+            Source::Made => KeepError::Foreign { name, why },
+            Source::Given => KeepError::Given { name, why },
+        }
     }
 
     /// Writes the Secret; answers whether nobody else was quicker.

@@ -66,12 +66,18 @@ pub struct Registration {
     pub namespace: String,
     /// Name of both webhook configurations.
     pub configuration: String,
+    /// Whether the operator writes the caBundles, and not cert-manager or an admin.
+    pub tells: bool,
 }
 
 impl Registration {
     /// Makes `authorities` the caBundle of every webhook of both configurations. It is asked again
-    /// and again, because a `helm upgrade` or an admin may have blanked them.
+    /// and again, because a `helm upgrade` or an admin may have blanked them. Where somebody else
+    /// writes them, nothing is done.
     pub async fn tell(&self, authorities: &str) -> Result<(), RegisterError> {
+        if !self.tells {
+            return Ok(());
+        }
         let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
         self.tell_one(&mutating, authorities, |configuration| {
             let webhooks = configuration.webhooks.iter().flatten();

@@ -6,8 +6,8 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
 
-use super::Keys;
 use super::decide::Stored;
+use super::{Keys, Source};
 use crate::names::MANAGED_BY;
 
 const CERTIFICATE: &str = "tls.crt";
@@ -17,16 +17,17 @@ const AUTHORITY_KEY: &str = "ca.key";
 const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 
 /// Reads the Secret. One without our label was made by somebody else (an admin, cert-manager) and is
-/// used as it is.
-pub fn read(secret: Option<&Secret>) -> Stored {
+/// used as it is, and so is every one that is to be given: cert-manager may have taken over ours.
+pub fn read(secret: Option<&Secret>, source: Source) -> Stored {
     let Some(secret) = secret else {
-        return Stored::Nothing;
+        return match source {
+            Source::Made => Stored::Nothing,
+            Source::Given => Stored::Awaited,
+        };
     };
     let labels = secret.metadata.labels.as_ref();
-    let ours = labels
-        .and_then(|labels| labels.get(MANAGED_BY_LABEL))
-        .map(String::as_str)
-        == Some(MANAGED_BY);
+    let manager = labels.and_then(|labels| labels.get(MANAGED_BY_LABEL));
+    let ours = source == Source::Made && manager.map(String::as_str) == Some(MANAGED_BY);
     let text = |key: &'static str| {
         let bytes = secret.data.as_ref().and_then(|data| data.get(key));
         bytes
@@ -79,8 +80,8 @@ mod tests {
     use k8s_openapi::ByteString;
 
     use super::{build, read};
-    use crate::certificates::Keys;
     use crate::certificates::decide::Stored;
+    use crate::certificates::{Keys, Source};
 
     fn keys() -> Keys {
         Keys {
@@ -95,13 +96,24 @@ mod tests {
     fn what_is_written_is_read() {
         let secret = build("ipu-operator-admission", "ipu-system", &keys(), None);
         assert_eq!(
-            read(Some(&secret)),
+            read(Some(&secret), Source::Made),
             Stored::Keys {
                 keys: keys(),
                 ours: true
             }
         );
-        assert_eq!(read(None), Stored::Nothing);
+        assert_eq!(read(None, Source::Made), Stored::Nothing);
+    }
+
+    #[test]
+    fn what_is_to_be_given_is_awaited_and_never_ours() {
+        assert_eq!(read(None, Source::Given), Stored::Awaited);
+        let secret = build("ipu-operator-admission", "ipu-system", &keys(), None);
+        let expected = Stored::Keys {
+            keys: keys(),
+            ours: false,
+        };
+        assert_eq!(read(Some(&secret), Source::Given), expected);
     }
 
     #[test]
@@ -114,7 +126,7 @@ mod tests {
             ..keys()
         };
         assert_eq!(
-            read(Some(&secret)),
+            read(Some(&secret), Source::Made),
             Stored::Keys {
                 keys: expected,
                 ours: false
@@ -134,7 +146,7 @@ mod tests {
                     missing: key,
                     ours: true,
                 };
-                assert_eq!(read(Some(&secret)), expected);
+                assert_eq!(read(Some(&secret), Source::Made), expected);
             }
         }
     }

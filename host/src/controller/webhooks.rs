@@ -4,6 +4,7 @@ use std::io;
 use std::net::TcpListener;
 use std::time::Duration;
 
+use axum::Router;
 use axum_server::Handle;
 use hyper_util::rt::TokioTimer;
 use tokio_util::sync::CancellationToken;
@@ -14,9 +15,6 @@ use crate::agent::explain;
 use crate::certificates::keep::Keeper;
 use crate::certificates::register::{RegisterError, Registration};
 use crate::certificates::serving::{AGAIN, LOOK, LOOKING, Serving, ServingError};
-use crate::namespaces::Namespaces;
-use crate::policy::guests::Guests;
-use crate::webhook::server::router;
 
 /// How long new connections are still taken at the end: an API server hears a little late that this
 /// replica is no longer ready.
@@ -40,12 +38,12 @@ enum RoundError {
     Late,
 }
 
-/// Serves on `listener`, with these policies and what they are told of namespaces, until `stop`, then answers what is under way.
+/// Serves these routes on `listener` until `stop`, then answers what is under way.
 pub async fn run(
     listener: TcpListener,
     keeper: Keeper,
     registration: Registration,
-    (guests, namespaces): (Guests, Namespaces),
+    routes: Router,
     readiness: &Readiness,
     stop: &CancellationToken,
 ) -> io::Result<()> {
@@ -66,7 +64,7 @@ pub async fn run(
         tokio::time::sleep(LAME).await;
         handle.graceful_shutdown(Some(DRAIN));
     };
-    let served = server.serve(router(guests, namespaces).into_make_service());
+    let served = server.serve(routes.into_make_service());
     let (served, ()) = tokio::join!(served, ending);
     served
 }

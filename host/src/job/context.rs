@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
 use kube::{Client, ResourceExt};
 use serde_json::json;
+use tokio_util::task::TaskTracker;
 
 use super::kept::JobRef;
 use super::notify::Notifier;
@@ -23,6 +24,9 @@ use super::watches::Views;
 use super::writes::{self, WriteError};
 use super::{JobMeta, JobSettings, apply, stranded};
 use crate::api::ipujob_status::IPUJobStatus;
+use crate::metrics::Metrics;
+use crate::metrics::jobs::Jobs;
+use crate::metrics::reconcile::Reconciles;
 use crate::names;
 
 /// What every reconcile shares.
@@ -35,11 +39,15 @@ pub(super) struct Context {
     unreported: Mutex<HashSet<String>>,
     settled: Mutex<Settled>,
     pub(super) views: Arc<Views>,
+    pub(super) reconciles: Reconciles,
+    counts: Jobs,
+    /// The reconciles that are under way.
+    pub(super) running: TaskTracker,
 }
 
 impl Context {
     /// With nothing remembered yet.
-    pub(super) fn new(client: Client, settings: JobSettings) -> Self {
+    pub(super) fn new(client: Client, settings: JobSettings, metrics: &Metrics) -> Self {
         Self {
             notifier: Notifier::new(client.clone(), settings.instance.clone()),
             client,
@@ -48,6 +56,9 @@ impl Context {
             unreported: Mutex::default(),
             settled: Mutex::default(),
             views: Arc::default(),
+            reconciles: metrics.reconciles.clone(),
+            counts: metrics.jobs.clone(),
+            running: TaskTracker::new(),
         }
     }
 
@@ -162,6 +173,7 @@ impl Context {
         let object = report::with_status(&seen.object, &new);
         let (name, view) = (seen.job.name_any(), &self.views.jobs);
         writes::replace_job_status(&self.jobs(seen), &name, &object, view).await?;
+        self.counts.reported(&seen.job, old, &new, now);
         let events = events::of_status(old, &new);
         self.notifier.publish(&seen.job, &events).await;
         Ok(())
@@ -183,10 +195,11 @@ impl Context {
     }
 }
 
-fn key_of(job: &JobMeta) -> String {
+/// What a job is called in what is remembered of it, and in the log: `namespace/name`.
+pub(super) fn key_of(job: &JobMeta) -> String {
     key(&job.namespace().unwrap_or_default(), &job.name_any())
 }
 
-fn key(namespace: &str, name: &str) -> String {
+pub(super) fn key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }

@@ -13,6 +13,7 @@ use super::watched::Watched;
 use super::written::Written;
 use crate::events::Publisher;
 use crate::lease::Held;
+use crate::metrics::reconcile::Reconciles;
 use crate::namespaces::Namespaces;
 use crate::policy::guests::Guests;
 
@@ -33,6 +34,8 @@ pub struct Shared {
     pub namespaces: Namespaces,
     /// Name of this process among its replicas.
     pub instance: Option<String>,
+    /// Counts the reconciles.
+    pub reconciles: Reconciles,
 }
 
 /// Shared by all reconciles and the sweep, for as long as the replica leads.
@@ -51,6 +54,8 @@ pub struct Context {
     pub namespaces: Namespaces,
     /// That this replica leads.
     pub held: Arc<Held>,
+    /// Counts the reconciles.
+    pub(super) reconciles: Reconciles,
     /// Writes events on IPUPartitions.
     pub(super) publisher: Publisher,
     /// Told when IPUs were given back, so that whoever waits is looked at again.
@@ -75,6 +80,7 @@ impl Context {
             watched,
             namespaces,
             instance,
+            reconciles,
         } = shared;
         Context {
             publisher: Publisher::new(client.clone(), "ipu-operator-vipu-proxy", instance),
@@ -85,6 +91,7 @@ impl Context {
             watched,
             namespaces,
             held,
+            reconciles,
             given_back: Arc::default(),
             turns: Turns::new(),
             written: Written::default(),

@@ -1,6 +1,7 @@
 //! Pure: which Kubernetes events a change of an IPUPartition's status is worth.
 
 use crate::api::ipupartition::{Attempt, IPUPartitionStatus, PartitionPhase};
+use crate::api::ipupolicy::BUILT_IN;
 
 /// An event on an IPUPartition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,7 @@ pub(super) fn of_change(before: &IPUPartitionStatus, after: &IPUPartitionStatus)
     let is_new = before.phase != after.phase;
     let message = || after.message.clone().unwrap_or_default();
     match after.phase {
+        PartitionPhase::Creating if before.generation != after.generation => chosen(after),
         // That it was made, its owner tells.
         PartitionPhase::Ready if is_new && before.phase != PartitionPhase::Creating => {
             Some(normal("Ready", message()))
@@ -40,6 +42,18 @@ pub(super) fn of_change(before: &IPUPartitionStatus, after: &IPUPartitionStatus)
         | PartitionPhase::Rejected
         | PartitionPhase::Releasing => None,
     }
+}
+
+/// The choice of a guest that an admin brought. What the built-in one does goes without saying.
+fn chosen(status: &IPUPartitionStatus) -> Option<Note> {
+    let attempt = status.attempts.last()?;
+    let by = attempt.decided_by.as_ref()?;
+    let digest = by.digest.as_ref().filter(|_| by.policy != BUILT_IN)?;
+    let message = format!(
+        "the IPUPolicy {} ({digest}) chose {} for partition {}",
+        by.policy, attempt.controller.name, attempt.id
+    );
+    Some(normal("Placed", message))
 }
 
 /// The event of an object that goes, with what was given up by force.
@@ -88,7 +102,7 @@ fn warning(reason: &'static str, message: String) -> Note {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::ipupartition::WaitingReason;
+    use crate::api::ipupartition::{AttemptOutcome, ControllerRef, DecidedBy, WaitingReason};
 
     fn status(phase: PartitionPhase) -> IPUPartitionStatus {
         IPUPartitionStatus {
@@ -113,6 +127,43 @@ mod tests {
             assert_eq!(entered.map(|note| note.reason), expected, "{phase:?}");
             assert_eq!(of_change(&status(phase), &status(phase)), None, "{phase:?}");
         }
+    }
+
+    #[test]
+    fn the_choice_of_an_admins_guest_is_told_and_names_the_module() {
+        let before = status(PartitionPhase::Pending);
+        let of = |policy: &str| IPUPartitionStatus {
+            generation: 1,
+            attempts: vec![Attempt {
+                controller: ControllerRef {
+                    name: "pod1:8090".to_owned(),
+                    host: "pod1".to_owned(),
+                    port: 8090,
+                    label_key: "vipu".to_owned(),
+                    label_value: "pod1".to_owned(),
+                },
+                id: "p-1".to_owned(),
+                outcome: AttemptOutcome::Unknown,
+                reason: None,
+                started: None,
+                decided_by: Some(DecidedBy {
+                    policy: policy.to_owned(),
+                    digest: Some("sha256:ab".to_owned()),
+                }),
+            }],
+            ..status(PartitionPhase::Creating)
+        };
+        assert_eq!(of_change(&before, &of(BUILT_IN)), None);
+        let after = of("best-fit");
+        let note = of_change(&before, &after).unwrap();
+        assert_eq!(
+            (note.reason, note.message.as_str()),
+            (
+                "Placed",
+                "the IPUPolicy best-fit (sha256:ab) chose pod1:8090 for partition p-1"
+            )
+        );
+        assert_eq!(of_change(&after, &after), None, "it is told once");
     }
 
     #[test]

@@ -103,7 +103,22 @@ impl Fleet {
     pub async fn looks(&self) -> Vec<Look> {
         let closed = self.closed();
         let reports = self.reports().await.into_iter();
-        let looks = reports.map(|report| Look {
+        reports.map(|report| self.look(report, &closed)).collect()
+    }
+
+    /// The same of each controller that tells within `limit`.
+    pub async fn looks_within(&self, limit: Duration) -> Vec<(ControllerRef, Option<Look>)> {
+        let closed = &self.closed();
+        let looks = self.controllers().into_iter().map(async |controller| {
+            let report = self.inventories.of(&controller, AGE);
+            let report = tokio::time::timeout(limit, report).await.ok();
+            (controller, report.map(|report| self.look(report, closed)))
+        });
+        futures::future::join_all(looks).await
+    }
+
+    fn look(&self, report: Report, closed: &Closed) -> Look {
+        Look {
             version: report.version.clone(),
             listed: report
                 .inventory
@@ -113,8 +128,7 @@ impl Fleet {
             closure: closed.get(&report.controller.name).copied(),
             troubles: self.troubles(&report.controller.name),
             view: self.view(report),
-        });
-        looks.collect()
+        }
     }
 
     /// What every controller of the list has now, in the list's order, as placement sees it.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::surroundings::Surroundings;
-use crate::api::ipupartition::{AutoResets, ControllerRef, WaitingReason};
+use crate::api::ipupartition::{AutoResets, ControllerRef, DecidedBy, WaitingReason};
 
 /// One thing that a step has brought to light.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,8 +113,8 @@ pub enum SeenState {
 /// Where a partition is to be made, once the placement policy's answer was found sound.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// On this controller.
-    Try(ControllerRef),
+    /// On this controller, which was chosen by that one.
+    Try(ControllerRef, DecidedBy),
     /// Nowhere now.
     Wait(Vec<WaitingReason>),
     /// Nowhere yet: whoever has waited longer is served first, within seconds.

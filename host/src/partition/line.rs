@@ -14,7 +14,7 @@ use crate::api::ipupartition::{IPUPartition, IPUPartitionStatus, PartitionPhase,
 use crate::vipu::model::largest_partition;
 use crate::wasm::model::ControllerView;
 
-use super::record;
+use super::conditions;
 
 /// How long the younger let an elder go first after room was made. One that was not asked by then is
 /// held up by something else, and must not hold up others.
@@ -87,7 +87,9 @@ pub fn waiter(partition: &IPUPartition, now: Timestamp) -> Waiter {
         owner: spec.owner.uid.clone(),
         owner_name: format!("{}/{}", spec.owner.namespace, spec.owner.name),
         created,
-        since: status.and_then(record::not_ready_since).unwrap_or(created),
+        since: status
+            .and_then(conditions::not_ready_since)
+            .unwrap_or(created),
         ipus: spec.ipus,
         gang: spec.options.gang_size.unwrap_or(1),
         node_selector: spec.options.node_selector.clone(),

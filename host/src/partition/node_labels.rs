@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use futures::{FutureExt, StreamExt};
+use futures::FutureExt;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, PartialObjectMeta};
+use kube::api::PartialObjectMeta;
+use kube::runtime::reflector;
 use kube::runtime::reflector::store::Writer;
-use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Client, ResourceExt};
 use tokio_util::sync::CancellationToken;
+
+use crate::label_watch;
 
 /// How long the first list of the nodes may take before partitions are placed without it.
 const FIRST_LIST: Duration = Duration::from_secs(10);
@@ -55,26 +57,14 @@ impl NodeLabels {
 impl NodeWatch {
     /// Follows the nodes until `stop`.
     pub async fn follow(self, client: Client, stop: CancellationToken) {
-        let nodes: Api<Labelled> = Api::all(client);
-        let changes = watcher(nodes, watcher::Config::default())
-            .default_backoff()
-            .modify(|node| {
-                node.metadata.managed_fields = None;
-                node.metadata.annotations = None;
-            });
-        reflector(self.writer, changes)
-            .take_until(stop.cancelled_owned())
-            .for_each(async |change| {
-                if let Err(error) = change {
-                    tracing::warn!(%error, "failed to watch the labels of nodes; trying again");
-                }
-            })
-            .await;
+        label_watch::follow(client, "nodes", self.writer, stop).await;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use kube::runtime::watcher;
+
     use super::*;
 
     #[test]

@@ -5,15 +5,18 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::api::ipupartition::{
-    Attempt, AttemptOutcome, ControllerRef, IPUPartition, IPUPartitionSpec, IPUPartitionStatus,
-    PartitionOptions, WaitingReason,
+    Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartition, IPUPartitionSpec,
+    IPUPartitionStatus, PartitionOptions, WaitingReason,
 };
+use crate::api::ipupolicy::BUILT_IN;
 use crate::vipu::closed::{Closed, Closure};
 use crate::wasm::facts::{self, Gang, NamespaceFacts, Options, Owner, PlaceFacts, Progress, Usage};
-use crate::wasm::model::{ControllerView, Decision, PlaceAttempt, PlaceOutcome, PlaceRequest};
+use crate::wasm::model::{
+    ControllerView, Decision, PlaceAttempt, PlaceOutcome, PlaceRequest, Placed,
+};
 
+use super::conditions;
 use super::knowledge::Answer;
-use super::record;
 
 /// Longest reason that a status keeps, in characters.
 const REASON_MAX: usize = 512;
@@ -69,7 +72,7 @@ fn progress(partition: &IPUPartition, now: Timestamp) -> Progress {
     let status = partition.status.as_ref();
     let created = partition.metadata.creation_timestamp.as_ref();
     let since = status
-        .and_then(record::not_ready_since)
+        .and_then(conditions::not_ready_since)
         .or(created.map(|created| created.0));
     let waited = since.map_or(0, |since| now.duration_since(since).as_secs());
     let is_removed = |attempt: &Attempt| attempt.outcome == AttemptOutcome::Removed;
@@ -105,12 +108,26 @@ pub fn tried(status: &IPUPartitionStatus) -> Vec<PlaceAttempt> {
     attempts.collect()
 }
 
-/// The policy's decision, with the controller that it names. A name that is not in the list can
+/// Who decided: where the guest in force was overruled, the built-in serial walk did.
+pub fn decided_by(placed: &Placed) -> DecidedBy {
+    if placed.overruled.is_some() {
+        return DecidedBy {
+            policy: BUILT_IN.to_owned(),
+            digest: None,
+        };
+    }
+    DecidedBy {
+        policy: placed.policy.clone(),
+        digest: placed.digest.as_ref().map(ToString::to_string),
+    }
+}
+
+/// The decision of `by`, with the controller that it names. A name that is not in the list can
 /// only come from a list that changed meanwhile: the partition waits and is placed again.
-pub fn answer(decision: Decision, controllers: &[ControllerRef]) -> Answer {
+pub fn answer(decision: Decision, by: DecidedBy, controllers: &[ControllerRef]) -> Answer {
     match decision {
         Decision::Try(name) => match controllers.iter().find(|known| known.name == name) {
-            Some(controller) => Answer::Try(controller.clone()),
+            Some(controller) => Answer::Try(controller.clone(), by),
             None => Answer::Wait(vec![WaitingReason {
                 controller: name,
                 reason: "it was taken off the admin's list of controllers just now".to_owned(),

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::Action;
+use tracing::Instrument;
 
 use super::context::Context;
 use super::execute::{self, ExecuteError, Outcome};
@@ -33,15 +34,42 @@ pub(super) enum ReconcileError {
     Circle,
 }
 
-/// Brings one IPUPartition as far as it goes now.
+impl ReconcileError {
+    /// What failed, in a word of few: a label of metrics.
+    fn category(&self) -> &'static str {
+        match self {
+            Self::Execute(ExecuteError::Conflict) => "Conflict",
+            Self::Execute(ExecuteError::NotLeading) => "NotLeading",
+            Self::Execute(ExecuteError::AddFinalizer(_)) => "AddFinalizer",
+            Self::Execute(ExecuteError::RemoveFinalizer(_)) => "RemoveFinalizer",
+            Self::Execute(ExecuteError::WriteStatus(_)) => "WriteStatus",
+            Self::Execute(ExecuteError::ListPods { .. }) => "ListPods",
+            Self::Circle => "Circle",
+        }
+    }
+}
+
+/// Brings one IPUPartition as far as it goes now. Every line of the log that comes of it names the
+/// partition, and the job that has it.
 pub(super) async fn reconcile(
     object: Arc<Guarded>,
     context: Arc<Context>,
 ) -> Result<Action, ReconcileError> {
+    let name = object.name_any();
+    let running = context.reconciles.begin(&name);
+    let owner = object.0.as_ref().map(|partition| &partition.spec.owner);
+    let job = owner.map(|owner| format!("{}/{}", owner.namespace, owner.name));
+    let span = tracing::error_span!("reconcile", partition = name, job = job.unwrap_or_default());
+    let outcome = advance(&object, &context).instrument(span).await;
+    running.end(outcome.as_ref().err().map(ReconcileError::category));
+    outcome
+}
+
+async fn advance(object: &Guarded, context: &Context) -> Result<Action, ReconcileError> {
     let mut partition = match &object.0 {
         Ok(partition) => partition.clone(),
         Err(invalid) => {
-            unreadable::tell(&context, &object, &invalid.error).await;
+            unreadable::tell(context, object, &invalid.error).await;
             return Ok(Action::await_change());
         }
     };
@@ -59,7 +87,7 @@ pub(super) async fn reconcile(
     for _ in 0..STEPS_MAX {
         let step = step::next(&partition, &knowledge, &context.settings, Timestamp::now());
         tracing::trace!(partition = %partition.name_any(), ?step);
-        match execute::execute(&context, &partition, step).await? {
+        match execute::execute(context, &partition, step).await? {
             Outcome::Learned(fact) => knowledge.learn(fact),
             Outcome::Wrote(written, fact) => {
                 partition = *written;

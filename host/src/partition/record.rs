@@ -1,27 +1,14 @@
 //! Pure: every change that is ever made to the status of an IPUPartition.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::conditions::{self, BUSY, CREATING, DISTURBED, LEAVING, ready};
 use super::knowledge::{Seen, SeenState};
 use crate::api::ipupartition::{
-    Attempt, AttemptOutcome, ControllerRef, IPUPartitionStatus, PartitionPhase, WaitingReason,
+    Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartitionStatus, PartitionPhase,
+    WaitingReason,
 };
-
-/// Type of the one condition of an IPUPartition.
-pub const READY: &str = "Ready";
-
-/// Reason of `Ready` while a partition in use is in error or missing, for a time.
-pub const DISTURBED: &str = "Disturbed";
-
-/// Condition: the owner is asked to end the Pods that use the partition, so that it can move.
-pub const LEAVING: &str = "Leaving";
-
-/// Condition: the controller is at work on the partition, which cannot be used meanwhile.
-pub const BUSY: &str = "Busy";
-
-/// Reason of `Ready` while a controller makes the partition and nothing is in the way.
-pub const CREATING: &str = "Creating";
 
 /// Removed attempts that stay listed for people to read.
 const HISTORY: usize = 8;
@@ -40,10 +27,10 @@ pub fn is_held(attempt: &Attempt) -> bool {
     }
 }
 
-/// The status that is written before a controller is asked to make partition `id`.
+/// The status that is written before a controller, chosen by `by`, is asked to make partition `id`.
 pub(super) fn begun(
     status: &IPUPartitionStatus,
-    controller: ControllerRef,
+    (controller, by): (ControllerRef, DecidedBy),
     id: String,
     generation: i64,
     now: Timestamp,
@@ -60,6 +47,7 @@ pub(super) fn begun(
         outcome: AttemptOutcome::Unknown,
         reason: None,
         started: Some(Time(now)),
+        decided_by: Some(by),
     });
     forget_old(&mut next.attempts);
     ready(next, false, CREATING, message, now)
@@ -126,23 +114,10 @@ pub(super) fn as_seen(
 /// that may never end.
 pub(super) fn busy(status: &IPUPartitionStatus, now: Timestamp) -> IPUPartitionStatus {
     let mut next = status.clone();
-    if busy_since(status).is_none() {
-        let (id, on) = usable(status);
-        next.conditions.push(Condition {
-            type_: BUSY.to_owned(),
-            status: "True".to_owned(),
-            reason: "OperationUnderWay".to_owned(),
-            message: format!("{on} is at work on partition {id}"),
-            last_transition_time: Time(now),
-            observed_generation: None,
-        });
-    }
+    let (id, on) = usable(status);
+    let message = format!("{on} is at work on partition {id}");
+    conditions::set(&mut next, BUSY, "OperationUnderWay", message, now);
     next
-}
-
-/// Since when the controller has been seen at work on the partition, where it is.
-pub(super) fn busy_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
-    time_of(status, |one| one.type_ == BUSY && one.status == "True")
 }
 
 /// The partition is in use, and its controller has nothing of it at this moment.
@@ -249,16 +224,7 @@ pub fn asked_to_leave(
     now: Timestamp,
 ) -> IPUPartitionStatus {
     let mut next = noted(status, message.clone());
-    if leaving_since(status).is_none() {
-        next.conditions.push(Condition {
-            type_: LEAVING.to_owned(),
-            status: "True".to_owned(),
-            reason: "ControllerDrained".to_owned(),
-            message,
-            last_transition_time: Time(now),
-            observed_generation: None,
-        });
-    }
+    conditions::set(&mut next, LEAVING, "ControllerDrained", message, now);
     next
 }
 
@@ -267,11 +233,6 @@ pub(super) fn may_stay(status: &IPUPartitionStatus) -> IPUPartitionStatus {
     let mut next = status.clone();
     next.conditions.retain(|one| one.type_ != LEAVING);
     next
-}
-
-/// Since when the owner is asked to end the Pods that use the partition, where it is.
-pub fn leaving_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
-    time_of(status, |one| one.type_ == LEAVING && one.status == "True")
 }
 
 /// The reset that was written down is not begun, since the partition is in use after all.
@@ -348,27 +309,6 @@ pub(super) fn noted(status: &IPUPartitionStatus, message: String) -> IPUPartitio
     next
 }
 
-/// Since when the condition `Ready` has had this reason, where it has it.
-pub(super) fn since(status: &IPUPartitionStatus, reason: &str) -> Option<Timestamp> {
-    time_of(status, |one| one.type_ == READY && one.reason == reason)
-}
-
-/// Since when the partition can be used, where it can.
-pub(super) fn ready_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
-    time_of(status, |one| one.type_ == READY && one.status == "True")
-}
-
-/// Since when the partition cannot be used, where that was ever written.
-pub(super) fn not_ready_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
-    time_of(status, |one| one.type_ == READY && one.status == "False")
-}
-
-/// When the condition came to be as it is that is so.
-fn time_of(status: &IPUPartitionStatus, is_so: impl Fn(&Condition) -> bool) -> Option<Timestamp> {
-    let found = status.conditions.iter().find(|one| is_so(one))?;
-    Some(found.last_transition_time.0)
-}
-
 /// What a controller says is wrong, in one line.
 pub(super) fn errors(seen: &Seen) -> String {
     if seen.errors.is_empty() {
@@ -387,37 +327,6 @@ pub(super) fn usable(status: &IPUPartitionStatus) -> (&str, &str) {
             .as_ref()
             .map_or("", |controller| controller.name.as_str()),
     )
-}
-
-/// Sets message and condition. The time of the condition moves only with its status, or the status
-/// of an object that rests would change for ever. Whatever the partition turns into, it is not the
-/// operation that was noted before.
-fn ready(
-    mut status: IPUPartitionStatus,
-    is_ready: bool,
-    reason: &str,
-    message: String,
-    now: Timestamp,
-) -> IPUPartitionStatus {
-    let value = if is_ready { "True" } else { "False" };
-    let kept = status
-        .conditions
-        .iter()
-        .find(|condition| condition.type_ == READY && condition.status == value)
-        .map(|condition| condition.last_transition_time.clone());
-    let condition = Condition {
-        type_: READY.to_owned(),
-        status: value.to_owned(),
-        reason: reason.to_owned(),
-        message: message.clone(),
-        last_transition_time: kept.unwrap_or(Time(now)),
-        observed_generation: None,
-    };
-    let is_stale = |one: &Condition| one.type_ == READY || one.type_ == BUSY;
-    status.conditions.retain(|other| !is_stale(other));
-    status.conditions.push(condition);
-    status.message = Some(message);
-    status
 }
 
 fn is_fresh_refusal(attempt: &Attempt, now: Timestamp) -> bool {

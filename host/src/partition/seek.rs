@@ -59,9 +59,10 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
         tell_overruled(context, partition, why).await;
     }
     let controllers = context.fleet.controllers();
-    let answer = placing::answer(placed.decision, &controllers);
+    let by = placing::decided_by(&placed);
+    let answer = placing::answer(placed.decision, by, &controllers);
     match &answer {
-        Answer::Try(controller) => {
+        Answer::Try(controller, _) => {
             let ipus = partition.spec.ipus;
             context.turns.takes(&uid, &controller.name, ipus);
         }

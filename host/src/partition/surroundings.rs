@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{line, record};
+use super::{conditions, line, record};
 use crate::api::ipupartition::{AttemptOutcome, IPUPartition, IPUPartitionStatus};
 use crate::vipu::closed::{Closed, Closure};
 use crate::wasm::model::ControllerView;
@@ -43,7 +43,7 @@ pub fn of<'a>(
     now: Timestamp,
 ) -> Surroundings {
     let lacking = siblings(me, others.clone()).filter(|one| !has_place(one));
-    let since = |one: &IPUPartition| one.status.as_ref().and_then(record::not_ready_since);
+    let since = |one: &IPUPartition| one.status.as_ref().and_then(conditions::not_ready_since);
     Surroundings {
         lacking_since: lacking.filter_map(since).max(),
         held: held(me, others.clone()),
@@ -103,7 +103,12 @@ fn leave<'a>(
         return Leave::Later(why);
     }
     // Its Pods are on their way out already: to take that back would have ended them for nothing.
-    if me.status.as_ref().and_then(record::leaving_since).is_some() {
+    if me
+        .status
+        .as_ref()
+        .and_then(conditions::leaving_since)
+        .is_some()
+    {
         return Leave::Now;
     }
     let others: Vec<&IPUPartition> = others.collect();
@@ -142,7 +147,7 @@ fn leave<'a>(
 
 /// Whether it was asked to leave long ago.
 fn has_not_left(one: &IPUPartition, now: Timestamp) -> bool {
-    let asked = one.status.as_ref().and_then(record::leaving_since);
+    let asked = one.status.as_ref().and_then(conditions::leaving_since);
     asked.is_some_and(|asked| now.duration_since(asked) >= PATIENCE)
 }
 

@@ -158,6 +158,12 @@ impl Tally {
         Some(usage)
     }
 
+    /// What every namespace has and wants, where it has or wants anything.
+    pub fn all(&self) -> Vec<(String, Usage)> {
+        let all = self.namespaces.iter();
+        all.map(|(name, usage)| (name.clone(), *usage)).collect()
+    }
+
     /// What the other namespaces have and want: those with the most.
     pub fn others(&self, namespace: &str) -> BTreeMap<String, Usage> {
         let others = self.namespaces.iter();

@@ -6,9 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::knowledge::{Answer, Intent, Knowledge, Seen, SeenState, Truth};
 use super::leftovers::{self, Obstacle, Settling};
-use super::record;
 use super::step::{Pace, Settings, Step, write_or_rest};
 use super::surroundings::Leave;
+use super::{conditions, record};
 use crate::api::ipupartition::{
     Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
 };
@@ -203,7 +203,7 @@ fn look_around(
     let (id, on) = record::usable(current);
     // Of use by itself, where nothing is said.
     let gang = partition.spec.options.gang_size.unwrap_or(0);
-    let alone_since = record::ready_since(current).max(surroundings.lacking_since);
+    let alone_since = conditions::ready_since(current).max(surroundings.lacking_since);
     let has_waited =
         alone_since.is_some_and(|since| has_passed(since, settings.gang_patience, now));
     let leaves = match &surroundings.leave {
@@ -349,7 +349,7 @@ fn seek(
     }
     match knowledge.answer() {
         None => Step::Place,
-        Some(Answer::Try(controller)) => {
+        Some(Answer::Try(controller, by)) => {
             let generation = status.generation + 1;
             let id = names::partition_id(
                 &settings.installation,
@@ -358,7 +358,8 @@ fn seek(
                 partition.metadata.uid.as_deref().unwrap_or_default(),
                 generation,
             );
-            let begun = record::begun(status, controller.clone(), id.clone(), generation, now);
+            let place = (controller.clone(), by.clone());
+            let begun = record::begun(status, place, id.clone(), generation, now);
             Step::Record(Box::new(begun), Intent::Create(id))
         }
         Some(Answer::Wait(reasons)) => write_or_rest(
@@ -419,12 +420,12 @@ fn wants_reset(partition: &IPUPartition, status: &IPUPartitionStatus) -> bool {
 }
 
 fn is_disturbed_for_long(status: &IPUPartitionStatus, settings: &Settings, now: Timestamp) -> bool {
-    let since = record::since(status, record::DISTURBED);
+    let since = conditions::since(status, conditions::DISTURBED);
     since.is_some_and(|since| has_passed(since, settings.grace, now))
 }
 
 fn is_busy_for_long(status: &IPUPartitionStatus, now: Timestamp) -> bool {
-    record::busy_since(status).is_some_and(|since| has_passed(since, BUSY_LIMIT, now))
+    conditions::busy_since(status).is_some_and(|since| has_passed(since, BUSY_LIMIT, now))
 }
 
 fn has_passed(since: Timestamp, limit: Duration, now: Timestamp) -> bool {

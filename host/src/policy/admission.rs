@@ -35,7 +35,7 @@ pub struct Chain<'a> {
 struct Step {
     /// The object as it was before.
     before: Arc<Value>,
-    /// The object after, or the verdict; none where the guest refused or gave no answer.
+    /// What became of it; none where nobody was asked, or nobody gave an answer.
     after: Option<Outcome>,
 }
 
@@ -43,12 +43,13 @@ struct Step {
 enum Outcome {
     Object(Arc<Value>),
     Verdict(Verdict),
+    Refused,
 }
 
-/// What comes next after a guest gave no answer.
-enum Next {
-    GoOn,
-    Stop(Answer),
+/// A request that does not go on without the guest that was asked.
+struct Stop {
+    decision: Decision,
+    is_refusal: bool,
 }
 
 impl<'a> Chain<'a> {
@@ -89,10 +90,7 @@ impl<'a> Chain<'a> {
                 &mut answer,
                 Slot::Defaulting,
                 async |entry| {
-                    let served = self.default_object(entry, &before).await?;
-                    mutate::checked(self.request, &before, &served.answer.object)
-                        .map_err(|overreach| GuestError::BadAnswer(overreach.to_string()))?;
-                    Ok(served)
+                    default_object(self.guests, entry, self.request, &self.told, &before).await
                 },
             );
             let after = match asked.await {
@@ -106,10 +104,8 @@ impl<'a> Chain<'a> {
                     Some(Outcome::Object(object.clone()))
                 }
                 Err(stop) => {
-                    steps.push(Step {
-                        before,
-                        after: None,
-                    });
+                    let after = stop.is_refusal.then_some(Outcome::Refused);
+                    steps.push(Step { before, after });
                     answer.decision = stop.decision;
                     self.compare(&roster, &steps);
                     return answer;
@@ -183,7 +179,7 @@ impl<'a> Chain<'a> {
         answer: &mut Answer,
         slot: Slot,
         ask: impl AsyncFnOnce(&Entry) -> Result<Served<T>, GuestError>,
-    ) -> Result<Option<T>, Answer> {
+    ) -> Result<Option<T>, Stop> {
         let subject = self.subject(object);
         let Some((entry, judged)) = concerned(seat, &subject) else {
             return Ok(None);
@@ -209,39 +205,35 @@ impl<'a> Chain<'a> {
         }
     }
 
+    /// What comes of a guest that gave no answer that lets the request go on.
     fn failed<T>(
         &self,
         entry: &Entry,
         answer: &mut Answer,
         slot: Slot,
         error: &GuestError,
-    ) -> Result<Option<T>, Answer> {
-        match next(entry, slot, error) {
-            Next::Stop(stop) => Err(stop),
-            Next::GoOn => {
-                tracing::warn!(
-                    policy = &*entry.name,
-                    namespace = self.request.namespace,
-                    name = self.request.name,
-                    "a request goes on without a policy that gave no answer: {}",
-                    crate::agent::explain(error)
-                );
-                answer.ignored.push(entry.name.to_string());
-                Ok(None)
-            }
+    ) -> Result<Option<T>, Stop> {
+        // A refusal is an answer: nobody may ignore it.
+        if entry.on_error != OnError::Ignore || error.is_answer() {
+            let who = if &*entry.name == BUILT_IN {
+                format!("the {slot} policy")
+            } else {
+                format!("the IPUPolicy {} ({slot})", entry.name)
+            };
+            return Err(Stop {
+                decision: failure::answer(&who, error).decision,
+                is_refusal: error.is_answer(),
+            });
         }
-    }
-
-    async fn default_object(
-        &self,
-        entry: &Entry,
-        object: &Value,
-    ) -> Result<Served<Defaulted>, GuestError> {
-        let old = self.request.old_object.as_ref();
-        let policies = self.guests.policies();
-        policies
-            .default_object(&entry.guest, &self.told, object, old)
-            .await
+        tracing::warn!(
+            policy = &*entry.name,
+            namespace = self.request.namespace,
+            name = self.request.name,
+            "a request goes on without a policy that gave no answer: {}",
+            crate::agent::explain(error)
+        );
+        answer.ignored.push(entry.name.to_string());
+        Ok(None)
     }
 
     fn subject<'s>(&'s self, object: &'s Value) -> Subject<'s> {
@@ -270,7 +262,7 @@ impl<'a> Chain<'a> {
         }
     }
 
-    fn compare_one(&self, tried: &Tried, before: Arc<Value>, counts: Option<Outcome>) {
+    fn compare_one(&self, tried: &Tried, before: Arc<Value>, counts: Outcome) {
         let entry = tried.entry.clone();
         let Ok(turn) = self.guests.comparing().clone().try_acquire_owned() else {
             entry.meter.compared(Compared::Skipped);
@@ -279,38 +271,27 @@ impl<'a> Chain<'a> {
         let (guests, request, told) =
             (self.guests.clone(), self.request.clone(), self.told.clone());
         tokio::spawn(async move {
-            let chain = Chain::new(&guests, &request, told);
-            let compared = match counts {
-                Some(Outcome::Verdict(verdict)) => {
-                    let old = request.old_object.as_ref();
-                    let policies = guests.policies();
-                    let tried = policies
-                        .validate(&entry.guest, &chain.told, &before, old)
-                        .await;
-                    tried.map_or(Compared::Failed, |tried| {
-                        compare::verdicts(&verdict, &tried.answer)
-                    })
-                }
-                Some(Outcome::Object(object)) => {
-                    let tried = chain.default_object(&entry, &before).await;
-                    match tried {
-                        Ok(tried) => compare::objects(&object, &tried.answer.object),
-                        Err(GuestError::Refused(_)) => Compared::Different(
-                            "the request was admitted; it would have been refused".to_owned(),
-                        ),
-                        Err(_) => Compared::Failed,
-                    }
-                }
-                None => {
-                    let tried = chain.default_object(&entry, &before).await;
-                    match tried {
-                        Err(GuestError::Refused(_)) => Compared::Equal,
-                        Ok(_) => Compared::Different(
-                            "the request was refused; it would have been admitted".to_owned(),
-                        ),
-                        Err(_) => Compared::Failed,
-                    }
-                }
+            let compared = if let Outcome::Verdict(verdict) = counts {
+                let old = request.old_object.as_ref();
+                let policies = guests.policies();
+                let tried = policies.validate(&entry.guest, &told, &before, old).await;
+                tried.map_or(Compared::Failed, |tried| {
+                    compare::verdicts(&verdict, &tried.answer)
+                })
+            } else {
+                let tried = default_object(&guests, &entry, &request, &told, &before).await;
+                let tried = match tried {
+                    Ok(tried) => Some(Some(tried.answer.object)),
+                    Err(GuestError::Refused(_)) => Some(None),
+                    Err(_) => None,
+                };
+                let counts = match &counts {
+                    Outcome::Object(object) => Some(&**object),
+                    Outcome::Verdict(_) | Outcome::Refused => None,
+                };
+                tried.map_or(Compared::Failed, |tried| {
+                    compare::defaulted(counts, tried.as_ref())
+                })
             };
             entry.meter.compared(compared);
             drop(turn);
@@ -318,13 +299,30 @@ impl<'a> Chain<'a> {
     }
 }
 
+/// Asks a defaulting guest, and holds it to what such a guest may change.
+async fn default_object(
+    guests: &Guests,
+    entry: &Entry,
+    request: &AdmissionRequest,
+    told: &Admission,
+    object: &Value,
+) -> Result<Served<Defaulted>, GuestError> {
+    let old = request.old_object.as_ref();
+    let policies = guests.policies();
+    let asked = policies.default_object(&entry.guest, told, object, old);
+    let served = asked.await?;
+    mutate::checked(request, object, &served.answer.object)
+        .map_err(|overreach| GuestError::BadAnswer(overreach.to_string()))?;
+    Ok(served)
+}
+
 /// The object that a tried guest is asked about, and the answer that its own is compared with. None
 /// where nobody was asked in the seat that it would take.
-fn compared_with(tried: &Tried, steps: &[Step]) -> Option<(Arc<Value>, Option<Outcome>)> {
+fn compared_with(tried: &Tried, steps: &[Step]) -> Option<(Arc<Value>, Outcome)> {
     match tried.seat {
         Ok(seat) => {
             let step = steps.get(seat)?;
-            Some((step.before.clone(), Some(step.after.clone()?)))
+            Some((step.before.clone(), step.after.clone()?))
         }
         // In a seat of its own: what counts is the object as it is without it.
         Err(after) => {
@@ -337,22 +335,9 @@ fn compared_with(tried: &Tried, steps: &[Step]) -> Option<(Arc<Value>, Option<Ou
             } else {
                 Outcome::Object(before.clone())
             };
-            Some((before, Some(counts)))
+            Some((before, counts))
         }
     }
-}
-
-fn next(entry: &Entry, slot: Slot, error: &GuestError) -> Next {
-    // A refusal is an answer: nobody may ignore it.
-    if entry.on_error == OnError::Ignore && !error.is_answer() {
-        return Next::GoOn;
-    }
-    let who = if &*entry.name == BUILT_IN {
-        format!("the {slot} policy")
-    } else {
-        format!("the IPUPolicy {} ({slot})", entry.name)
-    };
-    Next::Stop(failure::answer(&who, error))
 }
 
 impl From<JudgeError> for GuestError {

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::lineup::{Aside, Lineup};
 use super::report::{Counts, Report, Said, spec_of};
+use crate::api::condition;
 use crate::api::ipupolicy::{
     CallCounts, Hook, IPUPolicy, IPUPolicySpec, IPUPolicyStatus, Mode, PolicyPhase, ReplicaStatus,
     Revision, RolledBack, ShadowCounts,
@@ -61,8 +62,12 @@ pub fn with_phase(
             phase,
             PolicyPhase::Active | PolicyPhase::Shadow | PolicyPhase::Replaced
         );
-    let condition = condition(&status, phase, &message, is_ready, now);
-    status.conditions = vec![condition];
+    let said = (&*format!("{phase:?}"), message.clone());
+    let condition = condition::renewed(&status.conditions, READY, is_ready, said, now);
+    status.conditions = vec![Condition {
+        observed_generation: Some(status.observed_generation),
+        ..condition
+    }];
     (status.phase, status.message) = (phase, message);
     status
 }
@@ -341,29 +346,6 @@ fn why_not_yet(policy: &IPUPolicy, asking: &Asking<'_>, before: &str) -> String 
             .to_owned();
     }
     format!("being made ready by {}; {before}", names.join(", "))
-}
-
-fn condition(
-    status: &IPUPolicyStatus,
-    phase: PolicyPhase,
-    message: &str,
-    is_ready: bool,
-    now: Timestamp,
-) -> Condition {
-    let value = if is_ready { "True" } else { "False" };
-    let old = status
-        .conditions
-        .iter()
-        .find(|condition| condition.type_ == READY);
-    let since = old.filter(|condition| condition.status == value);
-    Condition {
-        type_: READY.to_owned(),
-        status: value.to_owned(),
-        reason: format!("{phase:?}"),
-        message: message.to_owned(),
-        last_transition_time: since.map_or(Time(now), |old| old.last_transition_time.clone()),
-        observed_generation: Some(status.observed_generation),
-    }
 }
 
 fn add(sum: &mut CallCounts, more: CallCounts) {

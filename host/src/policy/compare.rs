@@ -16,8 +16,21 @@ const WORD: usize = 64;
 /// Parts of a path below which users write what is theirs: programs, secrets, notes.
 const THEIRS: [&str; 5] = ["env", "command", "args", "annotations", "lifecycle"];
 
-/// Two objects with their defaults.
-pub fn objects(counts: &Value, tried: &Value) -> Compared {
+/// What two defaulting guests made of one object; none where one refused it.
+pub fn defaulted(counts: Option<&Value>, tried: Option<&Value>) -> Compared {
+    let said = |one: Option<&Value>| if one.is_some() { "admitted" } else { "refused" };
+    match (counts, tried) {
+        (Some(counts), Some(tried)) => objects(counts, tried),
+        (None, None) => Compared::Equal,
+        _ => Compared::Different(format!(
+            "the request was {}; it would have been {}",
+            said(counts),
+            said(tried)
+        )),
+    }
+}
+
+fn objects(counts: &Value, tried: &Value) -> Compared {
     let patch = diff(counts, tried);
     if patch.is_empty() {
         return Compared::Equal;
@@ -138,6 +151,21 @@ mod tests {
         let many = json!({"spec": (0..100).map(|n| (n.to_string(), n)).collect::<std::collections::BTreeMap<_, _>>()});
         let sample = different(objects(&json!({"spec": {}}), &many));
         assert!(sample.ends_with("and 92 more"), "{sample}");
+    }
+
+    #[test]
+    fn a_refusal_equals_a_refusal_and_nothing_else() {
+        let object = json!({});
+        assert_eq!(defaulted(None, None), Compared::Equal);
+        assert_eq!(defaulted(Some(&object), Some(&object)), Compared::Equal);
+        assert_eq!(
+            different(defaulted(None, Some(&object))),
+            "the request was refused; it would have been admitted"
+        );
+        assert_eq!(
+            different(defaulted(Some(&object), None)),
+            "the request was admitted; it would have been refused"
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use super::matching::{JudgeError, Matching, Subject};
 use super::meter::Meter;
 use crate::api::ipupolicy::{BUILT_IN, Hook, OnError};
-use crate::wasm::model::Slot;
+use crate::wasm::model::{ModuleDigest, Slot};
 use crate::wasm::{self, Guest, Policies};
 
 /// Comparisons that are under way at once: they must not take the turns of answers that count.
@@ -71,8 +71,15 @@ impl Guests {
 
     /// Puts another line-up in the place of the one before; requests under way keep theirs.
     pub fn put(&self, hook: Hook, roster: Roster) {
-        let mut rosters = self.rosters.write().unwrap_or_else(PoisonError::into_inner);
-        rosters.insert(hook, Arc::new(roster));
+        let asked = roster.digests();
+        let before = {
+            let mut rosters = self.rosters.write().unwrap_or_else(PoisonError::into_inner);
+            rosters.insert(hook, Arc::new(roster))
+        };
+        let before = before.map_or_else(|| vec![None], |before| before.digests());
+        if before != asked {
+            self.policies.calls().swapped(hook.into());
+        }
     }
 
     /// Who is asked at a hook.
@@ -95,6 +102,15 @@ impl Guests {
     /// Room for comparisons.
     pub(super) fn comparing(&self) -> &Arc<Semaphore> {
         &self.comparing
+    }
+}
+
+impl Roster {
+    /// The modules whose answers count, in the order in which they are asked; none stands for a
+    /// built-in one.
+    fn digests(&self) -> Vec<Option<ModuleDigest>> {
+        let entries = self.seats.iter().flatten();
+        entries.map(|entry| entry.guest.digest().cloned()).collect()
     }
 }
 

@@ -57,6 +57,9 @@ impl Guests {
                     namespace = request.namespace,
                     "the built-in serial walk decides instead of the policy: {reason}"
                 );
+                if !request.facts.progress.is_question {
+                    self.policies().calls().fell_back(&policy);
+                }
                 Placed {
                     decision: serial_walk(request, controllers, attempts),
                     digest,

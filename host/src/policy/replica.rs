@@ -1,8 +1,10 @@
 //! Has ready what this process is to ask, asks what is in force, and says both.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
@@ -20,7 +22,7 @@ use super::shelf::{Failure, Ready, Shelf, Version};
 use super::source::Sources;
 use super::watch::PolicyStore;
 use crate::agent::explain;
-use crate::api::ipupolicy::Hook;
+use crate::api::ipupolicy::{Hook, IPUPolicy, ModuleSource};
 use crate::wasm::{LoadError, Terms};
 
 /// How often the counts are looked at.
@@ -57,6 +59,9 @@ pub async fn run(
     futures::join!(follower.follow(&stop), writing);
 }
 
+/// Versions that are being made ready.
+type Preparing = JoinSet<(Version, Result<Ready, Failure>)>;
+
 struct Follower<'a> {
     name: String,
     hooks: &'a [Hook],
@@ -80,34 +85,47 @@ impl Follower<'_> {
         let mut shelf = Shelf::default();
         let mut preparing = JoinSet::new();
         let mut changes = self.policies.changes();
+        changes.mark_changed();
+        let mut policies = Vec::new();
         while !stop.is_cancelled() {
-            changes.mark_unchanged();
-            self.look(&mut shelf, &mut preparing);
             let again = shelf
                 .next()
                 .map(|again| again.saturating_duration_since(Instant::now()));
-            tokio::select! {
-                () = stop.cancelled() => {}
-                _ = changes.changed() => {}
-                Some(ended) = preparing.join_next() => match ended {
-                    Ok((version, outcome)) => shelf.end(&version, outcome, Instant::now()),
-                    Err(error) => tracing::error!(%error, "making a policy ready ended in a panic"),
+            let is_due = tokio::select! {
+                () = stop.cancelled() => false,
+                changed = changes.changed() => changed.is_ok(),
+                Some(ended) = preparing.join_next() => {
+                    let (version, outcome) = ended.expect("it is not aborted, and its panics are caught");
+                    shelf.end(&version, outcome, Instant::now());
+                    true
                 },
-                () = sleep(again.unwrap_or(LOOK).min(LOOK)) => {}
+                () = sleep(again.unwrap_or(Duration::MAX)), if again.is_some() => true,
+                () = sleep(LOOK) => false,
+            };
+            if is_due {
+                policies = self.policies.all();
+                self.look(&policies, &mut shelf, &mut preparing);
             }
+            self.tell(shelf.report(&self.name, self.hooks, &policies));
         }
     }
 
-    /// One look at all policies: begins what is to be made ready, asks what is in force, says both.
-    fn look(&self, shelf: &mut Shelf, preparing: &mut JoinSet<(Version, Result<Ready, Failure>)>) {
-        let policies = self.policies.all();
-        for wanted in shelf.begin(wanted(policies.iter(), self.hooks), Instant::now()) {
+    /// One look at all policies: begins what is to be made ready, and asks what is in force.
+    fn look(&self, policies: &[IPUPolicy], shelf: &mut Shelf, preparing: &mut Preparing) {
+        let wanted = wanted(policies.iter(), self.hooks);
+        let named: Vec<_> = wanted.iter().map(|one| one.spec.module.clone()).collect();
+        let due = shelf.begin(wanted, Instant::now());
+        if !due.is_empty() {
+            let sources = self.sources.clone();
+            tokio::spawn(async move { sources.prune(named.iter()).await });
+        }
+        for wanted in due {
             let (guests, sources) = (self.guests.clone(), self.sources.clone());
             let turn = self.one_at_a_time.clone();
             preparing.spawn(async move {
-                let _turn = turn.acquire_owned().await;
                 let version = (wanted.uid.clone(), wanted.generation);
-                (version, prepare(&guests, &sources, wanted).await)
+                let prepared = caught(prepare(&guests, &sources, &turn, wanted));
+                (version, prepared.await)
             });
         }
         let members = members(policies.iter());
@@ -117,7 +135,9 @@ impl Follower<'_> {
             let roster = shelf.roster(&lineup, &members, *hook, Timestamp::now());
             self.guests.put(*hook, roster);
         }
-        let report = shelf.report(&self.name, self.hooks, &policies);
+    }
+
+    fn tell(&self, report: Report) {
         self.told.send_if_modified(|told| {
             let is_news = *told != report;
             *told = report;
@@ -126,29 +146,36 @@ impl Follower<'_> {
     }
 }
 
+/// A panic while a version is made ready is a fault of ours, which must not leave that version loading
+/// for ever.
+async fn caught(preparing: impl Future<Output = Result<Ready, Failure>>) -> Result<Ready, Failure> {
+    let ended = AssertUnwindSafe(preparing).catch_unwind().await;
+    ended.unwrap_or_else(|_| {
+        Err(Failure {
+            reason: "making it ready ended in a panic, which the operator's log tells; \
+                     it is tried again"
+                .to_owned(),
+            is_final: false,
+            mends: true,
+        })
+    })
+}
+
 /// Fetches, checks, compiles and tries one version.
-async fn prepare(guests: &Guests, sources: &Sources, wanted: Wanted) -> Result<Ready, Failure> {
+async fn prepare(
+    guests: &Guests,
+    sources: &Sources,
+    turn: &Semaphore,
+    wanted: Wanted,
+) -> Result<Ready, Failure> {
     let spec = wanted.spec;
     let matching = Matching::new(spec.match_.as_ref()).map_err(|error| Failure {
         reason: explain(&error),
         is_final: true,
+        mends: false,
     })?;
-    let fetched = timeout(FETCH, sources.fetch(&spec.module)).await;
-    let bytes = match fetched {
-        Ok(Ok(bytes)) => bytes,
-        Ok(Err(error)) => {
-            return Err(Failure {
-                reason: explain(&error),
-                is_final: false,
-            });
-        }
-        Err(_) => {
-            return Err(Failure {
-                reason: format!("its source gave no answer within {} s", FETCH.as_secs()),
-                is_final: false,
-            });
-        }
-    };
+    let bytes = fetch(sources, &spec.module).await?;
+    let _turn = turn.acquire().await;
     let limits = spec.limits.unwrap_or_default();
     let settings = spec.settings.clone().map_or_else(
         || "{}".to_owned(),
@@ -162,12 +189,17 @@ async fn prepare(guests: &Guests, sources: &Sources, wanted: Wanted) -> Result<R
             .map(|time| Duration::from_millis(time.into())),
         memory: limits.memory_mebibytes.map(|size| (size as usize) << 20),
         output: limits.output_kibibytes.map(|size| (size as usize) << 10),
+        fuel: limits.fuel,
     };
     let slot = spec.hook.into();
     let prepared = guests.policies().prepare(slot, bytes, terms).await;
-    let guest = prepared.map_err(|error| Failure {
-        is_final: !matches!(error, LoadError::Panicked(_)),
-        reason: explain(&error),
+    let guest = prepared.map_err(|error| {
+        let mends = matches!(error, LoadError::Panicked(_));
+        Failure {
+            is_final: !mends,
+            mends,
+            reason: explain(&error),
+        }
     })?;
     Ok(Ready {
         digest: guest.digest().map(ToString::to_string).unwrap_or_default(),
@@ -177,4 +209,34 @@ async fn prepare(guests: &Guests, sources: &Sources, wanted: Wanted) -> Result<R
         meter: Arc::default(),
         asked_since: None,
     })
+}
+
+/// The module, for which there is only so much time. What is refused may still be signed later, or by
+/// another key.
+async fn fetch(sources: &Sources, module: &ModuleSource) -> Result<Vec<u8>, Failure> {
+    let failure = |reason, is_final| Failure {
+        reason,
+        is_final,
+        mends: true,
+    };
+    if let Ok(fetched) = timeout(FETCH, sources.fetch(module)).await {
+        return fetched.map_err(|error| failure(explain(&error), error.is_refusal()));
+    }
+    let seconds = FETCH.as_secs();
+    let reason = format!("its source gave no answer within {seconds} s");
+    Err(failure(reason, false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_version_whose_preparation_panics_has_failed_and_is_tried_again() {
+        let failure = caught(async { panic!("a fault of ours") })
+            .await
+            .unwrap_err();
+        assert!(!failure.is_final);
+        assert!(failure.reason.contains("panic"), "{}", failure.reason);
+    }
 }

@@ -46,7 +46,7 @@ pub struct Said {
 pub struct Problem {
     /// In a sentence.
     pub reason: String,
-    /// Whether nothing but another version helps.
+    /// Whether the version is refused; otherwise it is waited for.
     pub is_final: bool,
 }
 

@@ -64,8 +64,26 @@ pub struct Ready {
 pub struct Failure {
     /// In a sentence.
     pub reason: String,
-    /// Whether nothing but another version helps.
+    /// Whether it is refused; otherwise it is waited for.
     pub is_final: bool,
+    /// Whether it is tried again, because something else than the version itself may change.
+    pub mends: bool,
+}
+
+/// Most bytes of a reason. It may hold the words of a registry, and a replica whose Lease has more than
+/// Kubernetes takes would seem to be gone.
+const REASON: usize = 1_024;
+
+fn bounded(mut reason: String) -> String {
+    if reason.len() > REASON {
+        let mut end = REASON;
+        while !reason.is_char_boundary(end) {
+            end -= 1;
+        }
+        reason.truncate(end);
+        reason.push('…');
+    }
+    reason
 }
 
 impl Shelf {
@@ -106,9 +124,9 @@ impl Shelf {
                 let pause = AGAIN.saturating_mul(1 << before.min(6)).min(AGAIN_MOST);
                 Slot::Failed {
                     tries: before + 1,
-                    again: (!failure.is_final).then(|| now + pause),
+                    again: failure.mends.then(|| now + pause),
                     problem: Problem {
-                        reason: failure.reason,
+                        reason: bounded(failure.reason),
                         is_final: failure.is_final,
                     },
                 }
@@ -255,5 +273,62 @@ impl Shelf {
             hooks: hooks.to_vec(),
             policies: mine.filter_map(of).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version() -> Wanted {
+        let spec = serde_json::json!({
+            "hook": "Validation", "module": {"image": {"file": "validation.wasm"}},
+        });
+        Wanted {
+            name: "policy".to_owned(),
+            uid: "uid".to_owned(),
+            generation: 1,
+            spec: serde_json::from_value(spec).unwrap(),
+        }
+    }
+
+    fn failure(reason: &str) -> Failure {
+        Failure {
+            reason: reason.to_owned(),
+            is_final: false,
+            mends: true,
+        }
+    }
+
+    #[test]
+    fn a_reason_is_cut_to_what_a_lease_holds() {
+        let (mut shelf, now) = (Shelf::default(), Instant::now());
+        assert_eq!(shelf.begin(vec![version()], now).len(), 1);
+        let key = ("uid".to_owned(), 1);
+        shelf.end(&key, Err(failure(&"é".repeat(1 << 20))), now);
+        let Some(Slot::Failed { problem, .. }) = shelf.versions.get(&key) else {
+            panic!("it has failed");
+        };
+        assert!(problem.reason.len() < REASON + 8 && problem.reason.ends_with('…'));
+    }
+
+    #[test]
+    fn a_source_that_fails_is_asked_again_later_each_time() {
+        let (mut shelf, mut now) = (Shelf::default(), Instant::now());
+        let key = ("uid".to_owned(), 1);
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            assert_eq!(shelf.begin(vec![version()], now).len(), 1);
+            assert_eq!(
+                shelf.begin(vec![version()], now).len(),
+                0,
+                "it is under way"
+            );
+            shelf.end(&key, Err(failure("down")), now);
+            let again = shelf.next().unwrap();
+            pauses.push(again.duration_since(now).as_secs());
+            now = again;
+        }
+        assert_eq!(pauses, [2, 4, 8, 16, 32, 60, 60, 60]);
     }
 }

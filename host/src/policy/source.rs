@@ -1,12 +1,22 @@
 //! Fetches the module that a policy asks for, and nothing else: its digest says which one it is.
 
-use std::path::{Path, PathBuf};
+mod cluster;
+mod kept;
+mod registry;
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use kube::Client;
-use kube::api::Api;
+use tokio::sync::Semaphore;
 
-use crate::api::ipupolicy::{ConfigMapModule, ImageModule, ModuleSource};
+use crate::api::ipupolicy::{ImageModule, ModuleSource};
+use crate::oci::cosign::KeyError;
+use crate::oci::cosign::PublicKey;
+use crate::oci::credentials::CredentialsError;
+use crate::oci::fetch::FetchError;
+use crate::oci::reference::ReferenceError;
+use crate::oci::registry::RegistryError;
 use crate::wasm::digest_of;
 
 /// Why a module cannot be had. The next look may find it, since sources change by themselves.
@@ -34,6 +44,77 @@ pub enum SourceError {
         /// The key.
         key: String,
     },
+    /// There is no such Secret, or it cannot be read.
+    #[error(
+        "failed to read the Secret {name} in namespace {namespace}; the operator may read those that the \
+         chart's value policies.secrets names"
+    )]
+    Secret {
+        /// Its name.
+        name: String,
+        /// The namespace of the release.
+        namespace: String,
+        /// What the API server said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The Secret is of another kind.
+    #[error(
+        "the Secret {name} has the type {found:?}, and spec.module.oci.pullSecret needs \
+         kubernetes.io/dockerconfigjson; `kubectl create secret docker-registry` makes one"
+    )]
+    SecretType {
+        /// Its name.
+        name: String,
+        /// Its type.
+        found: String,
+    },
+    /// The Secret has nothing for the registry.
+    #[error("the Secret {name} of spec.module.oci.pullSecret cannot be used")]
+    Credentials {
+        /// Its name.
+        name: String,
+        /// Why.
+        #[source]
+        source: CredentialsError,
+    },
+    /// A text in PEM is not where it should be.
+    #[error("{place} has no key {key:?}, which {field} names")]
+    Pem {
+        /// The ConfigMap or Secret.
+        place: String,
+        /// The key.
+        key: String,
+        /// What names it.
+        field: String,
+    },
+    /// A text in PEM has no place at all.
+    #[error("{0} needs one of pem, configMap and secret")]
+    NoPem(String),
+    /// A text holds no keys.
+    #[error("{field} cannot be used")]
+    Keys {
+        /// What names it.
+        field: String,
+        /// Why.
+        #[source]
+        source: KeyError,
+    },
+    /// The reference leads nowhere.
+    #[error("spec.module.oci.reference cannot be used")]
+    Reference(#[source] ReferenceError),
+    /// The registry cannot be spoken to.
+    #[error("failed to speak with the registry of spec.module.oci")]
+    Registry(#[source] Box<RegistryError>),
+    /// The registry does not give it.
+    #[error("failed to fetch {reference}")]
+    Oci {
+        /// What names it.
+        reference: String,
+        /// Why.
+        #[source]
+        source: Box<FetchError>,
+    },
     /// The image has no such file.
     #[error("failed to read {path} of the operator's image")]
     Image {
@@ -55,64 +136,65 @@ pub enum SourceError {
         wanted: String,
     },
     /// The API server does not serve this, or the definition is older than the policy.
-    #[error("spec.module names no source; it needs one of configMap and image")]
+    #[error("spec.module names no source; it needs one of configMap, image and oci")]
     Nothing,
 }
+
+/// Modules that are fetched from registries at once.
+pub const REGISTRIES: usize = 4;
 
 /// Where modules are fetched from.
 #[derive(Clone)]
 pub struct Sources {
     /// A client of the API server.
     pub client: Client,
-    /// Namespace of the release: no ConfigMap of another one is read.
+    /// Namespace of the release: no ConfigMap or Secret of another one is read.
     pub namespace: String,
     /// Folder of guests of the image.
     pub guests_dir: PathBuf,
     /// Folder where modules are kept that were fetched once, so that a process that is started again
     /// need not wait for their source.
     pub kept_dir: Option<PathBuf>,
+    /// Room for modules that are fetched from registries at once: a slow one holds up few others, and
+    /// nobody else.
+    pub registries: Arc<Semaphore>,
+}
+
+impl SourceError {
+    /// Whether what is there must not be loaded; otherwise it is not there yet.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Reference(_) => true,
+            Self::Oci { source, .. } => matches!(**source, FetchError::Unsigned { .. }),
+            _ => false,
+        }
+    }
 }
 
 impl Sources {
-    /// The module that a policy asks for.
+    /// The module that a policy asks for. One that must be signed is taken from the folder of kept
+    /// modules only where one of the keys that count now was seen to have signed it.
     pub async fn fetch(&self, wanted: &ModuleSource) -> Result<Vec<u8>, SourceError> {
-        if let Some(kept) = self.kept(wanted).await {
+        let keys = self.keys(wanted).await?;
+        let fingerprints: Vec<&str> = keys.iter().map(PublicKey::fingerprint).collect();
+        if let Some(kept) = self.kept(wanted, &fingerprints).await {
             return Ok(kept);
         }
+        let mut signer = None;
         let bytes = if let Some(place) = &wanted.config_map {
             self.of_config_map(place).await?
         } else if let Some(place) = &wanted.image {
             self.of_image(place).await?
+        } else if let Some(place) = &wanted.oci {
+            let fetched = self.of_registry(place, wanted, &keys).await?;
+            signer = fetched.signer;
+            fetched.component
         } else {
             return Err(SourceError::Nothing);
         };
-        let found = digest_of(&bytes);
-        if let Some(wanted) = &wanted.digest
-            && found.as_str() != wanted
-        {
-            return Err(SourceError::Digest {
-                found: found.to_string(),
-                wanted: wanted.clone(),
-            });
-        }
-        self.keep(wanted, &bytes).await;
+        is_wanted(wanted, digest_of(&bytes).as_str())?;
+        self.keep(wanted, &bytes, signer).await;
         Ok(bytes)
-    }
-
-    async fn of_config_map(&self, place: &ConfigMapModule) -> Result<Vec<u8>, SourceError> {
-        let api = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace);
-        let map = api.get(&place.name).await;
-        let map = map.map_err(|source| SourceError::ConfigMap {
-            name: place.name.clone(),
-            namespace: self.namespace.clone(),
-            source: Box::new(source),
-        })?;
-        let found = map.binary_data.and_then(|mut data| data.remove(&place.key));
-        let found = found.map(|bytes| bytes.0);
-        found.ok_or_else(|| SourceError::Key {
-            name: place.name.clone(),
-            key: place.key.clone(),
-        })
     }
 
     async fn of_image(&self, place: &ImageModule) -> Result<Vec<u8>, SourceError> {
@@ -120,43 +202,15 @@ impl Sources {
         let read = tokio::fs::read(&path).await;
         read.map_err(|source| SourceError::Image { path, source })
     }
-
-    /// A module that was fetched before, where it is still what it was.
-    async fn kept(&self, wanted: &ModuleSource) -> Option<Vec<u8>> {
-        let path = self.kept_path(wanted)?;
-        let bytes = tokio::fs::read(path).await.ok()?;
-        let is_it = Some(digest_of(&bytes).as_str()) == wanted.digest.as_deref();
-        is_it.then_some(bytes)
-    }
-
-    /// Keeps a module for the next start. Without it that start has to ask the source.
-    async fn keep(&self, wanted: &ModuleSource, bytes: &[u8]) {
-        let Some(path) = self.kept_path(wanted) else {
-            return;
-        };
-        if let Err(error) = write_whole(&path, bytes).await {
-            let path = path.display();
-            tracing::warn!(%path, %error, "failed to keep a module for the next start");
-        }
-    }
-
-    fn kept_path(&self, wanted: &ModuleSource) -> Option<PathBuf> {
-        let folder = self.kept_dir.as_ref()?;
-        // The image's files are as near as the folder.
-        if wanted.image.is_some() {
-            return None;
-        }
-        let digest = wanted.digest.as_ref()?.strip_prefix("sha256:")?;
-        Some(folder.join(format!("{digest}.wasm")))
-    }
 }
 
-/// Writes a file so that it is there whole or not at all.
-async fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    if let Some(folder) = path.parent() {
-        tokio::fs::create_dir_all(folder).await?;
+/// Whether a source holds what the policy asks for.
+fn is_wanted(wanted: &ModuleSource, found: &str) -> Result<(), SourceError> {
+    match &wanted.digest {
+        Some(wanted) if wanted != found => Err(SourceError::Digest {
+            found: found.to_owned(),
+            wanted: wanted.clone(),
+        }),
+        _ => Ok(()),
     }
-    let part = path.with_extension(format!("part-{}", std::process::id()));
-    tokio::fs::write(&part, bytes).await?;
-    tokio::fs::rename(&part, path).await
 }

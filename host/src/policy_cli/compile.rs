@@ -21,6 +21,9 @@ pub(super) struct CompileArgs {
     /// Most memory that it may take, in bytes.
     #[arg(long)]
     memory: u64,
+    /// Compile it for an engine that counts instructions.
+    #[arg(long)]
+    metered: bool,
 }
 
 pub(super) fn run(args: &CompileArgs) -> Result<(), PolicyCliError> {
@@ -33,5 +36,6 @@ pub(super) fn run(args: &CompileArgs) -> Result<(), PolicyCliError> {
         &args.file,
         &args.compile_cache_dir,
         limits,
+        args.metered,
     )?)
 }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use clap::Args;
-use futures::future::{Either, select};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::certificates::keep::Keeper;
-use crate::certificates::service_names;
-use crate::certificates::serving::Serving;
+use crate::certificates::{Source, service_names};
+use crate::metrics::{self, Exposed};
 use crate::release::ReleaseOptions;
 use crate::rest::gate::Gate;
 use crate::rest::{self, Door, Port, ServeError, Sources};
@@ -28,38 +27,44 @@ pub struct SecureOptions {
         value_parser = clap::builder::NonEmptyStringValueParser::new()
     )]
     pub audience: String,
+    /// Who makes the certificate of that port.
+    #[arg(
+        long,
+        env = "IPU_OPERATOR_CERTIFICATE",
+        value_enum,
+        default_value = "made"
+    )]
+    pub certificate: Source,
+    /// Name of the Secret with the certificate [default: <fullname>-vipu-proxy-tls].
+    #[arg(long, env = "IPU_OPERATOR_CERTIFICATE_SECRET")]
+    pub certificate_secret: Option<String>,
 }
 
-/// Serves the port until it is told to stop. Where there is no certificate yet, it waits for one:
+/// Serves the port, with the metrics beside the REST, until it is told to stop. Where there is no certificate yet, it waits for one:
 /// the other port and the partitions do not.
 pub(super) async fn serve(
     port: Port,
     client: Client,
     release: &ReleaseOptions,
-    audience: &str,
-    sources: Sources,
+    options: &SecureOptions,
+    (sources, exposed): (Sources, Exposed),
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
     // The Service and the proxy have one name.
     let name = format!("{}-vipu-proxy", release.fullname);
+    let secret = options.certificate_secret.clone();
     let keeper = Keeper {
         client: client.clone(),
         namespace: release.namespace.clone(),
-        secret: format!("{name}-tls"),
-        names: service_names(&name, &release.namespace),
+        secret: secret.unwrap_or_else(|| format!("{name}-tls")),
+        names: service_names(options.certificate, &name, &release.namespace),
+        source: options.certificate,
     };
-    let Some(serving) = stop.run_until_cancelled(Serving::begin(keeper)).await else {
-        return Ok(());
-    };
-    let tls = serving.tls();
     let door = Door {
         sources,
-        gate: Arc::new(Gate::new(client.clone(), audience)),
-        client,
+        gate: Arc::new(Gate::new(client.clone(), &options.audience)),
+        client: client.clone(),
     };
-    let served = Box::pin(port.serve_tls(rest::secure(door), tls, stop));
-    match select(served, Box::pin(serving.keep())).await {
-        Either::Left((served, _)) => served,
-        Either::Right((never, _)) => match never {},
-    }
+    let routes = rest::secure(door).merge(metrics::serve::router(exposed, client));
+    port.serve_kept(routes, keeper, stop).await
 }

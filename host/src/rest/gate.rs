@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use axum::http::{HeaderMap, header};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use kube::Client;
 use kube::api::{Api, PostParams};
@@ -60,10 +60,20 @@ impl Verb {
     }
 }
 
+/// What somebody wants to do, as RBAC knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish<'a> {
+    /// To do this to the IPUPartition of this name, or to all of them.
+    Partitions(Verb, Option<&'a str>),
+    /// To read this path, which is no resource of the API.
+    Read(&'static str),
+}
+
 /// Lets through who has a token for us and the right in RBAC.
 pub struct Gate {
     client: Client,
-    audience: String,
+    /// Whom tokens must be meant for; none: the API server itself.
+    audience: Option<String>,
     remembered: Mutex<Remembered>,
     reviews: Semaphore,
     rate: UserRate,
@@ -75,34 +85,34 @@ type Remembered = HashMap<[u8; 32], (UserInfo, Instant)>;
 impl Gate {
     /// A gate for tokens of this audience.
     pub fn new(client: Client, audience: &str) -> Self {
-        Self::with_rate(client, audience, UserRate::default())
+        Self::with_rate(client, Some(audience), UserRate::default())
+    }
+
+    /// A gate for tokens that are meant for the API server, as every Pod has one: Prometheus sends
+    /// its own.
+    pub fn of_pods(client: Client) -> Self {
+        Self::with_rate(client, None, UserRate::default())
     }
 
     /// As `new`, with another pace of each user.
-    pub(super) fn with_rate(client: Client, audience: &str, rate: UserRate) -> Self {
+    pub(super) fn with_rate(client: Client, audience: Option<&str>, rate: UserRate) -> Self {
         Self {
             client,
-            audience: audience.to_owned(),
+            audience: audience.map(str::to_owned),
             remembered: Mutex::default(),
             reviews: Semaphore::new(REVIEWS),
             rate,
         }
     }
 
-    /// The name of the user who sent these headers, where it may do `verb` to the IPUPartition
-    /// `name`, or to all of them.
-    pub async fn admit(
-        &self,
-        headers: &HeaderMap,
-        verb: Verb,
-        name: Option<&str>,
-    ) -> Result<String, Problem> {
+    /// The name of the user who sent these headers, where it may do as it wishes.
+    pub async fn admit(&self, headers: &HeaderMap, wish: Wish<'_>) -> Result<String, Problem> {
         let lines = headers.get_all(header::AUTHORIZATION).into_iter();
         let token = bearer::token(lines.map(axum::http::HeaderValue::as_bytes))?;
         let user = self.user(token).await?;
         let username = user.username.clone().unwrap_or_default();
         self.rate.check(&username)?;
-        self.authorize(user, verb, name).await?;
+        self.authorize(user, wish).await?;
         Ok(username)
     }
 
@@ -121,7 +131,7 @@ impl Gate {
         }
         let review = TokenReview {
             spec: TokenReviewSpec {
-                audiences: Some(vec![self.audience.clone()]),
+                audiences: self.audience.clone().map(|audience| vec![audience]),
                 token: token.to_owned(),
             },
             ..TokenReview::default()
@@ -133,10 +143,10 @@ impl Gate {
         let reviewed = asked.map_err(|_| refusal::silent(action))?;
         let reviewed = reviewed.map_err(|error| asked_in_vain(action, &error))?;
         let status = reviewed.status.unwrap_or_default();
-        let ours = status
-            .audiences
-            .as_ref()
-            .is_some_and(|all| all.contains(&self.audience));
+        let ours = self.audience.as_ref().is_none_or(|audience| {
+            let audiences = status.audiences.as_ref();
+            audiences.is_some_and(|all| all.contains(audience))
+        });
         match status.user {
             Some(user) if status.authenticated == Some(true) && ours => {
                 remember(&mut self.remembered(), key, user.clone(), Instant::now());
@@ -147,42 +157,36 @@ impl Gate {
     }
 
     fn unknown(&self, why: &str) -> Problem {
-        let audience = &self.audience;
+        let (meant, option) = match &self.audience {
+            Some(audience) => (
+                format!("the audience {audience}"),
+                format!(" --audience {audience}"),
+            ),
+            None => ("the API server".to_owned(), String::new()),
+        };
         let said = if why.is_empty() {
             String::new()
         } else {
             format!(" ({})", shown(why))
         };
         let detail = format!(
-            "the API server does not know the token, it has expired, or it is not for the audience \
-             {audience}{said}; get one by `kubectl create token <service account> --audience \
-             {audience}`"
+            "the API server does not know the token, it has expired, or it is not for \
+             {meant}{said}; get one by `kubectl create token <service account>{option}`"
         );
         Problem::new(Kind::Unauthenticated, detail).with_header("www-authenticate", bearer::INVALID)
     }
 
-    async fn authorize(
-        &self,
-        user: UserInfo,
-        verb: Verb,
-        name: Option<&str>,
-    ) -> Result<(), Problem> {
+    async fn authorize(&self, user: UserInfo, wish: Wish<'_>) -> Result<(), Problem> {
         let username = user.username.clone().unwrap_or_default();
+        let (resource, path) = attributes(wish);
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
                 user: user.username,
                 groups: user.groups,
                 uid: user.uid,
                 extra: user.extra,
-                resource_attributes: Some(ResourceAttributes {
-                    group: Some("graphcore.ai".to_owned()),
-                    version: Some("v1alpha1".to_owned()),
-                    resource: Some("ipupartitions".to_owned()),
-                    verb: Some(verb.as_str().to_owned()),
-                    name: name.map(str::to_owned),
-                    ..ResourceAttributes::default()
-                }),
-                non_resource_attributes: None,
+                resource_attributes: resource,
+                non_resource_attributes: path,
             },
             ..SubjectAccessReview::default()
         };
@@ -196,7 +200,7 @@ impl Gate {
         if status.allowed && status.denied != Some(true) {
             Ok(())
         } else {
-            Err(forbidden(&username, verb))
+            Err(forbidden(&username, wish))
         }
     }
 
@@ -222,17 +226,50 @@ fn busy() -> Problem {
     Problem::new(Kind::Unavailable, detail).with_header("retry-after", "1")
 }
 
-fn forbidden(user: &str, verb: Verb) -> Problem {
-    let verb = verb.as_str();
+/// A wish as the API server is asked about it.
+fn attributes(wish: Wish<'_>) -> (Option<ResourceAttributes>, Option<NonResourceAttributes>) {
+    match wish {
+        Wish::Partitions(verb, name) => {
+            let resource = ResourceAttributes {
+                group: Some("graphcore.ai".to_owned()),
+                version: Some("v1alpha1".to_owned()),
+                resource: Some("ipupartitions".to_owned()),
+                verb: Some(verb.as_str().to_owned()),
+                name: name.map(str::to_owned),
+                ..ResourceAttributes::default()
+            };
+            (Some(resource), None)
+        }
+        Wish::Read(path) => {
+            let path = NonResourceAttributes {
+                path: Some(path.to_owned()),
+                verb: Some("get".to_owned()),
+            };
+            (None, Some(path))
+        }
+    }
+}
+
+fn forbidden(user: &str, wish: Wish<'_>) -> Problem {
     let subject = match user.strip_prefix("system:serviceaccount:") {
         Some(account) => format!("--serviceaccount={account}"),
         None => format!("--user={user}"),
     };
-    let detail = format!(
-        "{user} may not {verb} ipupartitions.graphcore.ai; an admin can grant it by `kubectl create \
-         clusterrole ipupartitions-{verb} --verb={verb} --resource=ipupartitions.graphcore.ai` and \
-         `kubectl create clusterrolebinding <name> --clusterrole=ipupartitions-{verb} {subject}`"
-    );
+    let detail = match wish {
+        Wish::Partitions(verb, _) => {
+            let verb = verb.as_str();
+            format!(
+                "{user} may not {verb} ipupartitions.graphcore.ai; an admin can grant it by \
+                 `kubectl create clusterrole ipupartitions-{verb} --verb={verb} \
+                 --resource=ipupartitions.graphcore.ai` and `kubectl create clusterrolebinding \
+                 <name> --clusterrole=ipupartitions-{verb} {subject}`"
+            )
+        }
+        Wish::Read(path) => format!(
+            "{user} may not get {path}; an admin can grant it by `kubectl create \
+             clusterrolebinding <name> --clusterrole=<release>-metrics-reader {subject}`"
+        ),
+    };
     Problem::new(Kind::Forbidden, detail)
 }
 

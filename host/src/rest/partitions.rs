@@ -15,7 +15,7 @@ use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
 use serde_json::Value;
 
-use super::gate::{Gate, Verb};
+use super::gate::{Gate, Verb, Wish};
 use super::operation::{self, Operation, Parameter, schema_of};
 use super::page::{self, List, Question};
 use super::problem::{Kind, Problem};
@@ -125,7 +125,8 @@ async fn list(
     uri: Uri,
     asked: Result<Query<Question>, QueryRejection>,
 ) -> Result<Json<List>, Problem> {
-    door.gate.admit(&headers, Verb::List, None).await?;
+    let wish = Wish::Partitions(Verb::List, None);
+    door.gate.admit(&headers, wish).await?;
     let query = uri.query().unwrap_or_default();
     let Query(question) = asked.map_err(|error| {
         let rule = format!("{}, but it is not: {}", page::RULE, error.body_text());
@@ -149,7 +150,8 @@ async fn read(
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Value>, Problem> {
     let name = name(path)?;
-    door.gate.admit(&headers, Verb::Get, Some(&name)).await?;
+    let wish = Wish::Partitions(Verb::Get, Some(&name));
+    door.gate.admit(&headers, wish).await?;
     let found = door.get(&name).await?;
     Ok(Json(represent(found)))
 }
@@ -159,7 +161,8 @@ async fn create(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Problem> {
-    let user = door.gate.admit(&headers, Verb::Create, None).await?;
+    let wish = Wish::Partitions(Verb::Create, None);
+    let user = door.gate.admit(&headers, wish).await?;
     is_json(&headers)?;
     let wanted = wanted::object(wanted::read(&body)?);
     let name = wanted.name_any();
@@ -175,7 +178,8 @@ async fn give_back(
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
     let name = name(path)?;
-    let user = door.gate.admit(&headers, Verb::Delete, Some(&name)).await?;
+    let wish = Wish::Partitions(Verb::Delete, Some(&name));
+    let user = door.gate.admit(&headers, wish).await?;
     let found = door.get(&name).await?;
     let leaving = door.delete(&name, found).await?;
     tracing::info!(partition = name, user, "deleted an IPUPartition over REST");

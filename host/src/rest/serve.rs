@@ -11,12 +11,17 @@ use axum::http::Request;
 use axum_server::Handle;
 use axum_server::accept::{Accept, DefaultAcceptor};
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use futures::future::{Either, select};
 use hyper_util::rt::TokioTimer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio_util::sync::CancellationToken;
 use tower::{Service, service_fn};
+
+use crate::certificates::keep::Keeper;
+use crate::certificates::serving::Serving;
+use crate::port;
 
 /// How long a client may take to send the head of a request, which is also how long an idle
 /// connection is kept.
@@ -66,7 +71,7 @@ pub struct Port {
 impl Port {
     /// Takes `port` of every address.
     pub fn listen(port: u16) -> Result<Self, ServeError> {
-        let listener = listen(port).map_err(|source| ServeError::Listen { port, source })?;
+        let listener = port::listen(port).map_err(|source| ServeError::Listen { port, source })?;
         Ok(Self { port, listener })
     }
 
@@ -84,6 +89,24 @@ impl Port {
     ) -> Result<(), ServeError> {
         let acceptor = RustlsAcceptor::new(tls).handshake_timeout(HANDSHAKE);
         self.run(routes, stop, acceptor).await
+    }
+
+    /// Serves `routes` over TLS until it is told to stop, with a certificate that is kept good
+    /// meanwhile. Where there is none yet, it waits for one.
+    pub async fn serve_kept(
+        self,
+        routes: Router,
+        keeper: Keeper,
+        stop: CancellationToken,
+    ) -> Result<(), ServeError> {
+        let Some(serving) = stop.run_until_cancelled(Serving::begin(keeper)).await else {
+            return Ok(());
+        };
+        let served = Box::pin(self.serve_tls(routes, serving.tls(), stop));
+        match select(served, Box::pin(serving.keep())).await {
+            Either::Left((served, _)) => served,
+            Either::Right((never, _)) => match never {},
+        }
     }
 
     async fn run<A>(
@@ -158,16 +181,6 @@ where
     }
 }
 
-/// Both kinds of address where the machine has them, else the older one.
-fn listen(port: u16) -> std::io::Result<std::net::TcpListener> {
-    let any_v6 = SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, port));
-    let any_v4 = SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, port));
-    let listener =
-        std::net::TcpListener::bind(any_v6).or_else(|_| std::net::TcpListener::bind(any_v4))?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
-}
-
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
@@ -201,6 +214,45 @@ mod tests {
             .expect("the connection ends")
             .unwrap();
         String::from_utf8(text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_under_way_at_the_end_is_answered() {
+        let (begun, goes_on) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let inside = (begun.clone(), goes_on.clone());
+        let slow = move || {
+            let (begun, goes_on) = inside.clone();
+            async move {
+                begun.add_permits(1);
+                let permit = goes_on.acquire().await;
+                permit.map(drop).expect("it is never closed");
+                "done"
+            }
+        };
+        let routes = Router::new().route("/", post(slow));
+        let port = Port::listen(0).unwrap();
+        let number = port.listener.local_addr().unwrap().port();
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(port.serve(routes, stop.clone()));
+        let request = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n";
+        let asked = tokio::spawn(answer(number, request));
+        begun.acquire().await.unwrap().forget();
+
+        stop.cancel();
+        let refused = async {
+            while TcpStream::connect(("127.0.0.1", number)).await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let late = tokio::time::timeout(Duration::from_secs(30), refused).await;
+        late.expect("nobody new is let in");
+        goes_on.add_permits(1);
+        let answer = asked.await.unwrap();
+        assert!(
+            answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("done"),
+            "{answer}"
+        );
+        serving.await.unwrap().unwrap();
     }
 
     #[tokio::test]

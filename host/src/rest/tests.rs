@@ -58,6 +58,7 @@ fn partition(namespace: &str, ipus: u32, outcome: AttemptOutcome) -> IPUPartitio
             outcome,
             reason: None,
             started: None,
+            decided_by: None,
         }],
         ..IPUPartitionStatus::default()
     });

@@ -92,7 +92,7 @@ impl Compiler {
     ) -> Result<Component, CompileError> {
         let hits = engine.cache_hits();
         if let Self::Child { program, cache_dir } = self {
-            compile_in_child(program, cache_dir, bytes, &engine.limits)?;
+            compile_in_child(program, cache_dir, bytes, engine)?;
         }
         let component = Component::new(&engine.engine, bytes)
             .map_err(|error| CompileError::Invalid(error.into()))?;
@@ -104,8 +104,13 @@ impl Compiler {
 }
 
 /// The child's work: limits itself, compiles the module in `file`, and leaves the result in
-/// `cache_dir`.
-pub fn compile_as_child(file: &Path, cache_dir: &Path, limits: Limits) -> Result<(), CompileError> {
+/// `cache_dir`, for an engine that counts instructions where it is `metered`.
+pub fn compile_as_child(
+    file: &Path,
+    cache_dir: &Path,
+    limits: Limits,
+    metered: bool,
+) -> Result<(), CompileError> {
     let seconds = seconds(limits.compile_time);
     let limit = |resource, soft, hard| {
         setrlimit(resource, soft, hard).map_err(|errno| CompileError::Process(errno.into()))
@@ -118,7 +123,11 @@ pub fn compile_as_child(file: &Path, cache_dir: &Path, limits: Limits) -> Result
     )?;
     // The soft limit ends the process with a signal of its own, by which the parent knows the cause.
     limit(Resource::RLIMIT_CPU, seconds, seconds + 1)?;
-    let engine = GuestEngine::new(limits, Some(cache_dir))?;
+    let engine = if metered {
+        GuestEngine::metered(limits, 0, Some(cache_dir))?
+    } else {
+        GuestEngine::new(limits, Some(cache_dir))?
+    };
     let bytes = std::fs::read(file).map_err(CompileError::Process)?;
     Component::new(&engine.engine, bytes)
         .map(drop)
@@ -129,13 +138,13 @@ fn compile_in_child(
     program: &Path,
     cache_dir: &Path,
     bytes: &[u8],
-    limits: &Limits,
+    engine: &GuestEngine,
 ) -> Result<(), CompileError> {
     let number = FILES.fetch_add(1, Ordering::Relaxed);
     let file = cache_dir.join(format!("module-{}-{number}.wasm", std::process::id()));
     let outcome = std::fs::write(&file, bytes)
         .map_err(CompileError::Process)
-        .and_then(|()| run_child(program, cache_dir, &file, limits));
+        .and_then(|()| run_child(program, cache_dir, &file, engine));
     if let Err(error) = std::fs::remove_file(&file) {
         tracing::warn!(file = %file.display(), %error, "failed to remove a temporary file");
     }
@@ -146,8 +155,9 @@ fn run_child(
     program: &Path,
     cache_dir: &Path,
     file: &Path,
-    limits: &Limits,
+    engine: &GuestEngine,
 ) -> Result<(), CompileError> {
+    let limits = &engine.limits;
     let mut child = Command::new(program)
         .args(["policy", "compile"])
         .arg("--compile-cache-dir")
@@ -156,6 +166,7 @@ fn run_child(
         .arg(seconds(limits.compile_time).to_string())
         .arg("--memory")
         .arg(limits.compile_memory.to_string())
+        .args(engine.fuel.map(|_| "--metered"))
         .arg(file)
         .env_clear()
         .stdin(Stdio::null())

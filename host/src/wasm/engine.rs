@@ -23,6 +23,10 @@ const MEMORIES: u32 = 4;
 /// Modules that are tried at once while calls go on.
 const TRIED_AT_ONCE: u32 = 2;
 
+/// Where the library keeps compiled modules, below the folder for them. It takes away whatever it finds
+/// there and does not know, so that nothing else may lie in it.
+const COMPILED: &str = "compiled";
+
 /// Stack of a guest's compiled code, in bytes; it lies on the stack of the calling thread.
 const STACK: usize = 512 << 10;
 
@@ -65,8 +69,12 @@ impl GuestEngine {
 
     /// Makes an engine that counts instructions and ends a call that has spent `fuel` of them. Its
     /// code is slower: it is for measuring, and for ends that are the same on every machine.
-    pub(super) fn metered(limits: Limits, fuel: u64) -> Result<Self, EngineError> {
-        Self::make(limits, None, Some(fuel))
+    pub(super) fn metered(
+        limits: Limits,
+        fuel: u64,
+        cache_dir: Option<&Path>,
+    ) -> Result<Self, EngineError> {
+        Self::make(limits, cache_dir, Some(fuel))
     }
 
     fn make(
@@ -74,7 +82,9 @@ impl GuestEngine {
         cache_dir: Option<&Path>,
         fuel: Option<u64>,
     ) -> Result<Self, EngineError> {
-        let cache = cache_dir.map(open_cache).transpose()?;
+        let cache = cache_dir
+            .map(|folder| open_cache(&folder.join(COMPILED)))
+            .transpose()?;
         let mut config = Config::new();
         config
             .epoch_interruption(true)

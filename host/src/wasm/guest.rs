@@ -26,7 +26,7 @@ pub(super) enum Kind {
 }
 
 /// On which terms a module is prepared.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// By which name messages call it.
     pub name: String,
@@ -39,6 +39,8 @@ pub struct Terms {
     pub memory: Option<usize>,
     /// Largest answer, in bytes of text.
     pub output: Option<usize>,
+    /// Most units of fuel of a call on the sample request, measured once while it is prepared.
+    pub fuel: Option<u64>,
 }
 
 impl Terms {

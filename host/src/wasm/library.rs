@@ -3,12 +3,14 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::spawn_blocking;
 
+use super::budget::Counted;
 use super::call::{Call, GuestError};
 use super::compile::Compiler;
 use super::engine::{EngineError, GuestEngine};
@@ -20,6 +22,8 @@ use super::model::{
     ControllerView, Decision, Defaulted, PlaceAttempt, PlaceRequest, Served, Slot, Verdict,
 };
 use super::slot_state::{ModuleInfo, Problem, SlotState};
+use crate::agent::explain;
+use crate::metrics::guests::GuestCalls;
 
 /// Where policies come from and what they are told.
 #[derive(Clone, Debug)]
@@ -67,6 +71,7 @@ pub enum OpenError {
 #[derive(Clone)]
 pub struct Policies {
     inner: Arc<Inner>,
+    calls: GuestCalls,
 }
 
 struct Inner {
@@ -106,7 +111,19 @@ impl Policies {
         }
         Ok(Self {
             inner: Arc::new(inner),
+            calls: GuestCalls::default(),
         })
+    }
+
+    /// The same policies, whose calls are counted there from now on.
+    #[must_use]
+    pub fn counted_by(self, calls: GuestCalls) -> Self {
+        Self { calls, ..self }
+    }
+
+    /// Where the calls are counted.
+    pub fn calls(&self) -> &GuestCalls {
+        &self.calls
     }
 
     /// Makes a guest of a module, with its own settings and limits. Takes seconds; whatever is in use
@@ -184,12 +201,17 @@ impl Policies {
 
     /// Looks at the files again and exchanges the modules whose file has changed.
     pub async fn refresh(&self) {
-        let inner = Arc::clone(&self.inner);
+        let (inner, calls) = (Arc::clone(&self.inner), self.calls.clone());
         let refreshed = spawn_blocking(move || {
             let refreshing = inner.refreshing.lock();
             let _one_at_a_time = refreshing.unwrap_or_else(PoisonError::into_inner);
             for state in &inner.slots {
+                let digest = || state.current().map(|module| module.digest.clone());
+                let before = digest();
                 inner.refresh_slot(state);
+                if digest() != before {
+                    calls.swapped(state.slot());
+                }
             }
         });
         if let Err(error) = refreshed.await {
@@ -216,6 +238,33 @@ impl Policies {
     /// the whole call is served by it even while another one is swapped in. The turn ends when the
     /// call's instance is gone, which whoever asked does not wait for.
     async fn call<T: Send + 'static>(
+        &self,
+        guest: &Guest,
+        slot: Slot,
+        ask: impl FnOnce(&mut Call<'_>) -> Result<T, GuestError> + Send + 'static,
+    ) -> Result<Served<T>, GuestError> {
+        let began = Instant::now();
+        let answer = self.call_uncounted(guest, slot, ask).await;
+        let digest = match &answer {
+            Ok(served) => Some(served.digest.to_string()),
+            Err(_) => self.digest_of(guest, slot),
+        };
+        let error = answer.as_ref().err();
+        self.calls
+            .called(slot, digest.as_deref(), error, began.elapsed());
+        answer
+    }
+
+    /// Digest of the module that is called now, where there is one.
+    fn digest_of(&self, guest: &Guest, slot: Slot) -> Option<String> {
+        match &guest.0 {
+            Kind::BuiltIn => Some(self.current(slot)?.digest.to_string()),
+            Kind::Module(module) => Some(module.digest.to_string()),
+            Kind::Missing(_) => None,
+        }
+    }
+
+    async fn call_uncounted<T: Send + 'static>(
         &self,
         guest: &Guest,
         slot: Slot,
@@ -288,7 +337,7 @@ impl Inner {
     fn try_file(&self, state: &SlotState, path: PathBuf) {
         let bytes = match load::read(&path, self.options.limits.module) {
             Ok(bytes) => bytes,
-            Err(error) => return state.refuse(path, None, with_causes(&error)),
+            Err(error) => return state.refuse(path, None, explain(&error)),
         };
         let digest = load::digest(&bytes);
         if state.keeps(&digest) || state.has_refused(&digest) {
@@ -296,7 +345,7 @@ impl Inner {
         }
         match self.load(state.slot(), path.clone(), &bytes) {
             Ok(module) => state.adopt(module),
-            Err(error) => state.refuse(path, Some(digest), with_causes(&error)),
+            Err(error) => state.refuse(path, Some(digest), explain(&error)),
         }
     }
 
@@ -306,34 +355,39 @@ impl Inner {
             return Err(LoadError::TooLarge { limit });
         }
         let engine = self.engine.within(terms.limits(self.options.limits));
-        let callable = load::load(&engine, &self.compiler, slot, bytes, &terms.settings)?;
-        Ok(Module {
-            callable,
-            digest: load::digest(bytes),
-            since: Timestamp::now(),
-            source: PathBuf::from(&terms.name),
-        })
+        let source = PathBuf::from(&terms.name);
+        let module = self.module(&engine, slot, source, bytes, &terms.settings)?;
+        if let Some(budget) = terms.fuel {
+            let counted = Counted {
+                compiler: &self.compiler,
+                cache_dir: self.options.compile_cache_dir.as_deref(),
+                limits: engine.limits,
+                slot,
+                bytes,
+                settings: &terms.settings,
+            };
+            counted.keep_within(budget)?;
+        }
+        Ok(module)
     }
 
     fn load(&self, slot: Slot, source: PathBuf, bytes: &[u8]) -> Result<Module, LoadError> {
-        let (engine, compiler) = (&self.engine, &self.compiler);
+        self.module(&self.engine, slot, source, bytes, &self.settings)
+    }
+
+    fn module(
+        &self,
+        engine: &GuestEngine,
+        slot: Slot,
+        source: PathBuf,
+        bytes: &[u8],
+        settings: &str,
+    ) -> Result<Module, LoadError> {
         Ok(Module {
-            callable: load::load(engine, compiler, slot, bytes, &self.settings)?,
+            callable: load::load(engine, &self.compiler, slot, bytes, settings)?,
             digest: load::digest(bytes),
             since: Timestamp::now(),
             source,
         })
     }
-}
-
-/// An error and its causes in one line.
-pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

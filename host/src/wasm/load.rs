@@ -47,6 +47,18 @@ pub enum LoadError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A call takes more instructions than its admin lets it.
+    #[error(
+        "a call on the sample request takes {taken} units of fuel, and spec.limits.fuel is {budget}; \
+         make the guest do less, or raise the limit (`ipu-operator policy bench` prints what a call \
+         takes)"
+    )]
+    Fuel {
+        /// What the call took.
+        taken: u64,
+        /// What it may take.
+        budget: u64,
+    },
     /// Loading ended in a panic.
     #[error("failed to wait for it to load")]
     Panicked(#[source] tokio::task::JoinError),

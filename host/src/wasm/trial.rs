@@ -66,7 +66,7 @@ impl Trial {
                     deadline: FUEL_TIME,
                     ..limits
                 };
-                GuestEngine::metered(limits, budget)
+                GuestEngine::metered(limits, budget, None)
             }
         }?;
         let bytes = load::read(file, limits.module)?;
@@ -127,7 +127,8 @@ fn asked(callable: &Callable, question: &Question) -> Asked {
     }
 }
 
-fn answer(call: &mut Call<'_>, question: &Question) -> Result<Answer, GuestError> {
+/// The answer to one request, whichever world it is of.
+pub(super) fn answer(call: &mut Call<'_>, question: &Question) -> Result<Answer, GuestError> {
     let texts = |value: &Review| {
         let old = value.old_object.as_ref().map(ToString::to_string);
         (value.object.to_string(), old)

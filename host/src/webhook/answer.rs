@@ -38,6 +38,18 @@ pub enum Decision {
     Failed(String),
 }
 
+impl Decision {
+    /// The decision in a word.
+    pub fn verdict(&self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Patched(_) => "patched",
+            Self::Refused(_) => "refused",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
 impl Answer {
     /// Admitted as it is, without asking anybody.
     pub fn nothing_to_say() -> Self {

@@ -1,6 +1,6 @@
 //! Serves both webhooks: HTTP in, a policy's answer, HTTP out.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -9,11 +9,12 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use serde_json::Value;
-use tracing::{info, warn};
+use tracing::{Instrument, Span, info, warn};
 
 use super::answer::{Answer, Decision};
 use super::request::{AdmissionRequest, parse};
 use super::{MUTATE_PATH, VALIDATE_PATH};
+use crate::metrics::admission::Admission;
 use crate::namespaces::Namespaces;
 use crate::policy::admission::Chain;
 use crate::policy::guests::Guests;
@@ -31,6 +32,7 @@ const BODY_TIME: Duration = Duration::from_secs(10);
 struct Sources {
     guests: Guests,
     namespaces: Namespaces,
+    counts: Admission,
 }
 
 impl Sources {
@@ -40,53 +42,84 @@ impl Sources {
     }
 }
 
-/// The routes of both webhooks. Policies are told what is known of the namespaces.
-pub fn router(guests: Guests, namespaces: Namespaces) -> Router {
+/// The routes of both webhooks. Policies are told what is known of the namespaces, and answers are
+/// counted.
+pub fn router(guests: Guests, namespaces: Namespaces, counts: Admission) -> Router {
     Router::new()
         .route(MUTATE_PATH, post(mutating).fallback(wrong_method))
         .route(VALIDATE_PATH, post(validating).fallback(wrong_method))
         .fallback(wrong_path)
-        .with_state(Sources { guests, namespaces })
+        .with_state(Sources {
+            guests,
+            namespaces,
+            counts,
+        })
 }
 
 async fn mutating(State(sources): State<Sources>, headers: HeaderMap, body: Body) -> Response {
+    let began = Instant::now();
     let request = match read(&headers, body).await {
         Ok(request) => request,
-        Err(refusal) => return refusal.into_response(),
+        Err(refusal) => {
+            let counts = &sources.counts;
+            counts.answered("defaulting", "malformed", None, began.elapsed());
+            return refusal.into_response();
+        }
     };
     let answer = match request.operation {
         Some(operation) if request.concerns_policies() => {
-            sources.chain(operation, &request).defaulted().await
+            let chain = sources.chain(operation, &request);
+            chain
+                .defaulted()
+                .instrument(span("defaulting", &request))
+                .await
         }
         _ => Answer::nothing_to_say(),
     };
+    let (uid, verdict) = (&request.uid, answer.decision.verdict());
+    let counts = &sources.counts;
+    counts.answered("defaulting", verdict, Some(uid), began.elapsed());
     reply("defaulting", &request, &answer)
 }
 
 async fn validating(State(sources): State<Sources>, headers: HeaderMap, body: Body) -> Response {
+    let began = Instant::now();
     let request = match read(&headers, body).await {
         Ok(request) => request,
-        Err(refusal) => return refusal.into_response(),
+        Err(refusal) => {
+            let counts = &sources.counts;
+            counts.answered("validation", "malformed", None, began.elapsed());
+            return refusal.into_response();
+        }
     };
     let answer = match request.operation {
         Some(operation) if request.concerns_policies() => {
-            sources.chain(operation, &request).validated().await
+            let chain = sources.chain(operation, &request);
+            chain
+                .validated()
+                .instrument(span("validation", &request))
+                .await
         }
         _ => Answer::nothing_to_say(),
     };
+    let (uid, verdict) = (&request.uid, answer.decision.verdict());
+    let counts = &sources.counts;
+    counts.answered("validation", verdict, Some(uid), began.elapsed());
     reply("validation", &request, &answer)
 }
 
+/// What every line of the log that comes of a request names. At an error's level, so that it always does.
+fn span(webhook: &str, request: &AdmissionRequest) -> Span {
+    let job = format!("{}/{}", request.namespace, request.name);
+    tracing::error_span!("admission", webhook, job, uid = request.uid)
+}
+
 fn reply(webhook: &str, request: &AdmissionRequest, answer: &Answer) -> Response {
-    let (namespace, name) = (&request.namespace, &request.name);
+    let _within = span(webhook, request).entered();
     match &answer.decision {
-        Decision::Allowed | Decision::Patched(_) => {
-            tracing::debug!(webhook, namespace, name, "admitted");
-        }
-        Decision::Refused(violations) => {
-            info!(webhook, namespace, name, ?violations, "refused");
-        }
-        Decision::Failed(reason) => warn!(webhook, namespace, name, reason, "gave no answer"),
+        Decision::Allowed | Decision::Patched(_) => tracing::debug!("admitted"),
+        Decision::Refused(violations) => info!(?violations, "refused"),
+        Decision::Failed(reason) => warn!(reason, "gave no answer"),
     }
     axum::Json::<Value>(answer.render(request)).into_response()
 }
@@ -151,6 +184,7 @@ mod tests {
     use tower::ServiceExt;
 
     use super::{BODY_LIMIT, router};
+    use crate::metrics::admission::Admission;
     use crate::policy::guests::Guests;
     use crate::wasm::{Limits, Policies, PolicyOptions};
     use crate::webhook::request::tests::{review, updating};
@@ -169,7 +203,8 @@ mod tests {
         });
         let guests = Guests::new(policies.await.unwrap());
         let namespaces = crate::namespaces::namespaces().0;
-        let response = router(guests, namespaces).oneshot(request).await.unwrap();
+        let routes = router(guests, namespaces, Admission::default());
+        let response = routes.oneshot(request).await.unwrap();
         let status = response.status();
         let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
         (status, String::from_utf8(body.to_vec()).unwrap())

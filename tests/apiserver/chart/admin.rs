@@ -25,19 +25,24 @@ pub(super) struct Admin {
 
 impl Admin {
     pub(super) async fn new(name: &'static str) -> Self {
+        let control_plane = ControlPlane::shared().await.unwrap();
+        let admin = Self::of(name, control_plane.kubeconfig());
+        admin.kubectl(&["create", "namespace", name]).unwrap();
+        admin
+    }
+
+    /// With this kubeconfig, and nothing made yet.
+    pub(super) fn of(name: &'static str, kubeconfig: PathBuf) -> Self {
         let settings = Settings::from_env().unwrap();
         let progress = Progress::start();
         let tools = Tools::fetch_some(&settings, &progress, &["helm", "kubernetes"]).unwrap();
-        let control_plane = ControlPlane::shared().await.unwrap();
-        let admin = Self {
+        Self {
             name,
             tools,
             chart: settings.checkout.join("charts/ipu-operator"),
-            kubeconfig: control_plane.kubeconfig(),
+            kubeconfig,
             scratch: tempfile::tempdir().unwrap(),
-        };
-        admin.kubectl(&["create", "namespace", name]).unwrap();
-        admin
+        }
     }
 
     /// Installs or upgrades. The webhooks keep to the namespace of the test.
@@ -59,15 +64,39 @@ impl Admin {
     }
 
     pub(super) fn helm(&self, args: &[&str]) -> Result<String, CommandError> {
-        // Helm keeps its own files (repositories, plug-ins) out of the user's folders.
-        let home = self.scratch.path();
         let mut helm = Command::new(self.tools.program("helm"));
         helm.args(args).args(["--namespace", self.name]);
-        helm.env("KUBECONFIG", &self.kubeconfig).env("HOME", home);
-        helm.env("HELM_CACHE_HOME", home)
-            .env("HELM_CONFIG_HOME", home)
-            .env("HELM_DATA_HOME", home);
-        command::output(&mut helm)
+        command::output(self.at_home(&mut helm))
+    }
+
+    /// Runs what a document says, in the top folder of the repository.
+    pub(super) fn shell(&self, script: &str) -> Result<String, CommandError> {
+        let mut path = std::env::var_os("PATH").unwrap_or_default();
+        for program in ["helm", "kubectl"] {
+            let folder = self.tools.program(program).parent().unwrap();
+            let mut folders = vec![folder.to_owned()];
+            folders.extend(std::env::split_paths(&path));
+            path = std::env::join_paths(folders).unwrap();
+        }
+        let mut shell = Command::new("sh");
+        shell.args(["-euc", script]).env("PATH", path);
+        shell.current_dir(self.chart.join("../.."));
+        command::output(self.at_home(&mut shell))
+    }
+
+    /// Helm and kubectl keep their own files (repositories, caches) out of the user's folders.
+    fn at_home<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        let home = self.scratch.path();
+        command.env("KUBECONFIG", &self.kubeconfig);
+        for variable in [
+            "HOME",
+            "HELM_CACHE_HOME",
+            "HELM_CONFIG_HOME",
+            "HELM_DATA_HOME",
+        ] {
+            command.env(variable, home);
+        }
+        command
     }
 
     pub(super) fn kubectl(&self, args: &[&str]) -> Result<String, CommandError> {

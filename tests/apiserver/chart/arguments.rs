@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
+use ipu_operator::certificates::Source;
 use ipu_operator::cli::{Arguments, Task};
 use ipu_operator::controller::ControllerOptions;
 use ipu_operator::proxy::ProxyOptions;
@@ -26,7 +27,7 @@ fn started(values: Option<&str>) -> (ControllerOptions, ProxyOptions, [String; 2
 }
 
 fn parsed(process: &str, values: Option<&str>) -> Task {
-    let deployment = rendered(process, values);
+    let deployment = deployment(process, values);
     let given = command_line(&deployment["spec"]["template"]["spec"]["containers"][0]);
     let arguments = Arguments::try_parse_from(&given);
     arguments
@@ -35,7 +36,13 @@ fn parsed(process: &str, values: Option<&str>) -> Task {
 }
 
 /// The Deployment of a process, as Helm renders it.
-fn rendered(process: &str, values: Option<&str>) -> Value {
+fn deployment(process: &str, values: Option<&str>) -> Value {
+    let mut documents = rendered(&format!("{process}-deployment"), values);
+    documents.pop().expect("the file has a Deployment")
+}
+
+/// The objects of a template, as Helm renders it.
+fn rendered(template: &str, values: Option<&str>) -> Vec<Value> {
     let settings = Settings::from_env().unwrap();
     let tools = Tools::fetch_some(&settings, &Progress::start(), &["helm"]).unwrap();
     let chart = settings.checkout.join("charts/ipu-operator");
@@ -43,12 +50,16 @@ fn rendered(process: &str, values: Option<&str>) -> Value {
     let mut helm = Command::new(tools.program("helm"));
     helm.arg("template").arg("op").arg(&chart).arg(KUBERNETES);
     helm.args(["--namespace", "ipu"]).env("HOME", home.path());
-    helm.arg(format!("--show-only=templates/{process}-deployment.yaml"));
+    helm.arg(format!("--show-only=templates/{template}.yaml"));
     if let Some(values) = values {
         helm.arg("--values")
             .arg(chart.join("tests/values").join(values));
     }
-    serde_saphyr::from_str(&command::output(&mut helm).unwrap()).unwrap()
+    let text = command::output(&mut helm).unwrap();
+    let documents = text.split("---\n").filter(|text| !text.is_empty());
+    documents
+        .map(|document| serde_saphyr::from_str(document).unwrap())
+        .collect()
 }
 
 /// The variable that the memory allocator reads by itself.
@@ -97,9 +108,12 @@ fn by_default_the_processes_start_as_the_chart_says() {
         (controller.probe_port, controller.webhook_port),
         (8081, 9443)
     );
+    assert_eq!(controller.metrics_port, 8443);
     assert_eq!(controller.webhook_service, "ipu-operator-webhook-svc");
     assert_eq!(controller.webhook_secret, "ipu-operator-admission");
     assert_eq!(controller.webhook_configuration, "ipu-operator");
+    assert_eq!(controller.webhook_certificate, Source::Made);
+    assert!(controller.webhook_ca_bundle);
     let pods = &controller.jobs.pods;
     assert!(pods.worker_host_network);
     let own = format!("ipu-operator:{}", env!("CARGO_PKG_VERSION"));
@@ -113,6 +127,8 @@ fn by_default_the_processes_start_as_the_chart_says() {
     assert_eq!((proxy.port, proxy.vipu_timeout_seconds), (8080, 300));
     assert_eq!(proxy.secure.secure_port, 8443);
     assert_eq!(proxy.secure.audience, "ipu-operator");
+    assert_eq!(proxy.secure.certificate, Source::Made);
+    assert_eq!(proxy.secure.certificate_secret, None);
     let list = proxy.controllers_configmap.as_deref();
     assert_eq!(list, Some("ipu-operator-vipu-controllers"));
     assert_eq!(proxy.tracker_configmap, "ipu-partitions-tracker");
@@ -127,7 +143,9 @@ fn every_value_reaches_the_process_that_it_is_for() {
     }
     assert_eq!(controller.webhook_port, 9444);
     assert_eq!(controller.webhook_service, "my-ipus-webhook-svc");
-    assert_eq!(controller.webhook_secret, "my-ipus-admission");
+    assert_eq!(controller.webhook_secret, "my-webhook-certificate");
+    assert_eq!(controller.webhook_certificate, Source::Given);
+    assert!(!controller.webhook_ca_bundle);
     assert_eq!(controller.webhook_configuration, "my-ipus");
     let pods = &controller.jobs.pods;
     assert!(!pods.worker_host_network);
@@ -138,6 +156,9 @@ fn every_value_reaches_the_process_that_it_is_for() {
     assert_eq!((proxy.port, proxy.vipu_timeout_seconds), (9090, 60));
     assert_eq!(proxy.secure.secure_port, 9445);
     assert_eq!(proxy.secure.audience, "my-audience");
+    assert_eq!(proxy.secure.certificate, Source::Given);
+    let secret = proxy.secure.certificate_secret.as_deref();
+    assert_eq!(secret, Some("my-proxy-certificate"));
     let list = proxy.controllers_configmap.as_deref();
     assert_eq!(list, Some("my-ipus-vipu-controllers"));
     assert_eq!(proxy.tracker_configmap, "my-tracker");
@@ -149,4 +170,37 @@ fn values_of_older_versions_start_them_too() {
     for values in ["alpha-5.yaml", "version-1.2.0.yaml"] {
         started(Some(values));
     }
+}
+
+#[test]
+fn the_network_policies_let_in_to_every_port_that_is_served_and_to_no_other() {
+    for values in [None, Some("everything.yaml")] {
+        let policies = rendered("network-policies", values);
+        for (process, name) in [
+            ("controller", "controller-manager"),
+            ("vipu-proxy", "vipu-proxy"),
+        ] {
+            let served = deployment(process, values);
+            let served = served["spec"]["template"]["spec"]["containers"][0]["ports"].clone();
+            let mut served = numbers(&served, "containerPort");
+            let mut policies = policies.iter();
+            let policy = policies.find(|policy| {
+                let found = policy["metadata"]["name"].as_str();
+                found.is_some_and(|found| found.ends_with(name))
+            });
+            let rules = &policy.expect("each process has a policy")["spec"]["ingress"];
+            let rules = rules.as_array().unwrap().iter();
+            let mut open: Vec<u64> = rules
+                .flat_map(|rule| numbers(&rule["ports"], "port"))
+                .collect();
+            served.sort_unstable();
+            open.sort_unstable();
+            assert_eq!(open, served, "{process} with {values:?}");
+        }
+    }
+}
+
+fn numbers(list: &Value, key: &str) -> Vec<u64> {
+    let list = list.as_array().unwrap().iter();
+    list.map(|one| one[key].as_u64().unwrap()).collect()
 }

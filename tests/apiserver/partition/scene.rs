@@ -7,6 +7,8 @@ use std::time::Duration;
 use ipu_operator::api::ipupartition::{
     IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner, PartitionPhase,
 };
+use ipu_operator::certificates::Source;
+use ipu_operator::metrics::Metrics;
 use ipu_operator::names;
 use ipu_operator::partition::sweep;
 use ipu_operator::proxy::{self, ProxyOptions, SecureOptions, Times};
@@ -146,6 +148,8 @@ impl Scene {
             secure: SecureOptions {
                 secure_port,
                 audience: AUDIENCE.to_owned(),
+                certificate: Source::Made,
+                certificate_secret: None,
             },
             controllers_configmap: None,
             tracker_configmap: "ipu-partitions-tracker".to_owned(),
@@ -177,7 +181,7 @@ impl Scene {
         let client = self.client.clone();
         let stop = CancellationToken::new();
         Replica(tokio::spawn(async move {
-            proxy::run_with(options, client, policies, stop)
+            proxy::run_with(options, client, policies, Metrics::default(), stop)
                 .await
                 .unwrap();
         }))

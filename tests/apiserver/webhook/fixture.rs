@@ -6,17 +6,21 @@ use std::thread::JoinHandle;
 
 use ipu_operator::api::crd;
 use ipu_operator::api::ipujob::IPUJob;
+use ipu_operator::certificates::Source;
 use ipu_operator::certificates::keep::Keeper;
 use ipu_operator::certificates::register::Registration;
 use ipu_operator::controller::probes::Readiness;
 use ipu_operator::controller::probes::Step;
 use ipu_operator::controller::webhooks;
+use ipu_operator::lease::Leading;
+use ipu_operator::metrics::admission::Admission;
 use ipu_operator::namespaces::namespaces;
 use ipu_operator::policy::guests::Guests;
 use ipu_operator::policy::{self, Process};
 use ipu_operator::release::ReleaseOptions;
 use ipu_operator::wasm::model::Slot;
 use ipu_operator::wasm::{Limits, Policies, PolicyOptions};
+use ipu_operator::webhook::server::router;
 use ipu_operator::webhook::{MUTATE_PATH, VALIDATE_PATH};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
@@ -259,18 +263,20 @@ fn serve(
                 client: client.clone(),
                 namespace: "default".to_owned(),
                 configuration: CONFIGURATION.to_owned(),
+                tells: true,
             };
             let (namespaces, watch) = namespaces();
-            let asked = (guests.clone(), namespaces.clone());
+            let counts = Admission::default();
+            let routes = router(guests.clone(), namespaces.clone(), counts);
             let release = release(guests_dir, "controller-0");
             let keeper = keeper(client.clone(), "ipu-operator-admission");
             let (served, (), (), ()) = tokio::join!(
-                webhooks::run(listener, keeper, registration, asked, &readiness, &stop),
+                webhooks::run(listener, keeper, registration, routes, &readiness, &stop),
                 policy::follow(
                     client.clone(),
                     &release,
                     Process::Controller,
-                    guests,
+                    (guests, Leading::default()),
                     stop.clone()
                 ),
                 watch.follow(client.clone(), stop.clone()),
@@ -299,6 +305,7 @@ fn keeper(client: Client, secret: &str) -> Keeper {
         namespace: "default".to_owned(),
         secret: secret.to_owned(),
         names: vec!["127.0.0.1".to_owned()],
+        source: Source::Made,
     }
 }
 

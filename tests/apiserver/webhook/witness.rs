@@ -7,6 +7,7 @@ use ipu_operator::wasm::model::Slot;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
+use tests::guests::hostile::{MEMORY, component};
 use tests::wait::{Seen, eventually};
 
 use super::fixture::Webhooks;
@@ -20,14 +21,8 @@ use super::job;
 fn witness() -> Vec<u8> {
     let text = format!(
         r#"(module
-          (memory (export "memory") 2)
+          {MEMORY}
           (data (i32.const 512) "{signs}")
-          (global $next (mut i32) (i32.const 1024))
-          (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
-            (local $at i32)
-            (local.set $at (i32.and (i32.add (global.get $next) (i32.const 7)) (i32.const -8)))
-            (global.set $next (i32.add (local.get $at) (local.get 3)))
-            (local.get $at))
           (func (export "ipu:policy/validator@0.2.0#configure") (param i32 i32) (result i32)
             (i32.const 16))
           (func (export "ipu:policy/validator@0.2.0#validate") (param i32) (result i32)
@@ -45,8 +40,7 @@ fn witness() -> Vec<u8> {
             (i32.const 32)))"#,
         signs = "=".repeat(64),
     );
-    let core = wat::parse_str(text).unwrap();
-    componentize(&core, Some(Slot::Validation)).unwrap()
+    componentize(&component(&text), Some(Slot::Validation)).unwrap()
 }
 
 #[tokio::test]

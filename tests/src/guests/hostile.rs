@@ -4,7 +4,7 @@ use ipu_operator::wasm::componentize;
 use ipu_operator::wasm::model::Slot;
 
 /// Memory, and the allocation in it that a host asks for.
-const MEMORY: &str = r#"
+pub const MEMORY: &str = r#"
   (memory (export "memory") 2)
   (global $next (mut i32) (i32.const 1024))
   (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
@@ -32,6 +32,34 @@ pub fn validation(body: &str) -> Vec<u8> {
     );
     policy(&text, Slot::Validation)
 }
+
+/// A defaulting policy that runs `body` where the object has over 4,096 bytes of JSON, and answers it
+/// as it is where it has less: address and length of it stand at bytes 76 and 80 of the request. The
+/// answer `{}`, which takes all away from the object, stands at address 512 as a text of two bytes.
+pub fn defaulting(body: &str) -> Vec<u8> {
+    let text = format!(
+        r#"(module
+          {MEMORY}
+          (data (i32.const 512) "{{}}")
+          (func (export "ipu:policy/defaulter@0.2.0#configure") (param i32 i32) (result i32)
+            (i32.const 16))
+          (func $answer (param i32 i32) (result i32)
+            (i32.store (i32.const 36) (local.get 0))
+            (i32.store (i32.const 40) (local.get 1))
+            (i32.const 32))
+          (func (export "ipu:policy/defaulter@0.2.0#apply-defaults") (param i32) (result i32)
+            (if (i32.gt_u (i32.load offset=80 (local.get 0)) (i32.const 4096)) (then {body}))
+            (call $answer (i32.load offset=76 (local.get 0)) (i32.load offset=80 (local.get 0)))))"#
+    );
+    policy(&text, Slot::Defaulting)
+}
+
+/// The body of a defaulting policy that leaves nothing of the object.
+pub const TAKE_ALL: &str = "(return (call $answer (i32.const 512) (i32.const 2)))";
+
+/// The body of a defaulting policy that refuses the object.
+pub const REFUSE: &str = "(i32.store (i32.const 32) (i32.const 1))
+    (return (call $answer (i32.const 512) (i32.const 2)))";
 
 /// A placement policy that chooses the controller `mars`, whatever there is: decision `try` (0) with
 /// the four bytes at address 64 as the name.

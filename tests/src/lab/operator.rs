@@ -180,6 +180,8 @@ impl Installed {
         }
         // The jobs of the demo need no RDMA, and Pods with networks of their own show more.
         helm.args(["--set", "worker.hostNetwork=false"]);
+        // The runs kill and measure the one controller there is.
+        helm.args(["--set", "controller.replicas=1"]);
         // Nobody wants to wait ten minutes for a node of the lab.
         helm.args(["--set", "controller.lostNodeSeconds=20"]);
         helm.arg("--kubeconfig")

@@ -11,15 +11,18 @@ use super::{LoadError, api};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writes(BTreeMap<String, u64>);
 
+/// The API server's metrics, as text.
+pub(super) async fn metrics(client: &Client) -> Result<String, LoadError> {
+    let request = Request::get("/metrics").body(Vec::new());
+    let request = request.map_err(|error| LoadError::Missing(error.to_string()))?;
+    let text = client.request_text(request).await;
+    text.map_err(api("read the API server's metrics"))
+}
+
 impl Writes {
     /// What the API server has counted so far.
     pub(super) async fn so_far(client: &Client) -> Result<Self, LoadError> {
-        let request = Request::get("/metrics").body(Vec::new());
-        let request = request.map_err(|error| LoadError::Missing(error.to_string()))?;
-        let text = client.request_text(request).await;
-        Ok(Self::parse(
-            &text.map_err(api("read the API server's metrics"))?,
-        ))
+        Ok(Self::parse(&metrics(client).await?))
     }
 
     /// What was written since `before`, without what nobody counts: events, leases, and what the

@@ -98,18 +98,18 @@ pub async fn sizes(count: usize) -> Result<Sizes, LoadError> {
 }
 
 /// Both processes, and what they need.
-struct Product {
+pub(super) struct Product {
     // Fields drop in this order: the programs end before what they talk to.
     programs: Keeper,
     node: FakeNode,
-    client: Client,
+    pub(super) client: Client,
     _simulator: Simulator,
     _plane: ControlPlane,
     _scratch: tempfile::TempDir,
 }
 
 impl Product {
-    async fn start() -> Result<Self, LoadError> {
+    pub(super) async fn start() -> Result<Self, LoadError> {
         let settings = Settings::from_env()?;
         let names = ["kubernetes", "helm"];
         let tools = Tools::fetch_some(&settings, &Progress::start(), &names)?;
@@ -124,7 +124,7 @@ impl Product {
         let scratch = tempfile::tempdir().map_err(failed)?;
         let programs = programs(&settings, &plane, ports, scratch.path());
         let programs = Keeper::start(programs).map_err(failed)?;
-        let [_, probes, rest, _] = ports;
+        let [_, probes, rest, _, _] = ports;
         for port in [probes, rest] {
             once_ready(port, &programs, scratch.path()).await?;
         }
@@ -207,7 +207,7 @@ fn install(
     settings: &Settings,
     tools: &Tools,
     plane: &ControlPlane,
-    [webhooks, _, _, _]: [u16; 4],
+    [webhooks, _, _, _, _]: [u16; 5],
     controllers: &str,
 ) -> Result<(), LoadError> {
     let mut helm = Command::new(tools.program("helm"));
@@ -278,12 +278,13 @@ pub(super) fn consumption(programs: &Keeper, name: &str) -> Result<Consumption, 
 fn programs(
     settings: &Settings,
     plane: &ControlPlane,
-    [webhooks, probes, rest, secure]: [u16; 4],
+    [webhooks, probes, rest, secure, metrics]: [u16; 5],
     scratch: &Path,
 ) -> Vec<Program> {
     let controller = [
         format!("--webhook-port={webhooks}"),
         format!("--probe-port={probes}"),
+        format!("--metrics-port={metrics}"),
         "--launcher-image=example.org/ipu-operator:1".to_owned(),
     ];
     let proxy = [format!("--port={rest}"), format!("--secure-port={secure}")];
@@ -329,7 +330,7 @@ pub(super) fn log_of(name: &str, scratch: &Path) -> PathBuf {
     scratch.join(format!("{name}.log"))
 }
 
-fn job(name: &str) -> Value {
+pub(super) fn job(name: &str) -> Value {
     json!({
         "apiVersion": "graphcore.ai/v1alpha1",
         "kind": "IPUJob",

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ipu_operator::wasm::model::{Slot, Verdict};
 use ipu_operator::wasm::{BUILT_IN, CONTRACT, GuestError, Limits};
 use serde_json::json;
-use tests::guests::hostile;
+use tests::guests::hostile::{self, MEMORY};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
@@ -57,14 +57,8 @@ fn guest(body: &str) -> Vec<u8> {
             (func $bytes (param i64 i32)))
           (import "wasi:sockets/instance-network@0.2.3" "instance-network"
             (func $network (result i32)))
-          (memory (export "memory") 2)
+          {MEMORY}
           (data (i32.const 512) "whatever")
-          (global $next (mut i32) (i32.const 1024))
-          (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
-            (local $at i32)
-            (local.set $at (i32.and (i32.add (global.get $next) (i32.const 7)) (i32.const -8)))
-            (global.set $next (i32.add (local.get $at) (local.get 3)))
-            (local.get $at))
           (func (export "ipu:policy/validator@0.2.0#configure") (param i32 i32) (result i32)
             (i32.const 16))
           (func (export "ipu:policy/validator@0.2.0#validate") (param i32) (result i32)

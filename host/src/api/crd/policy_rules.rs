@@ -2,6 +2,17 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
 
+/// What `oci::reference` takes, as a regular expression. A test holds the two against each other.
+const REFERENCE: &str = concat!(
+    // The host: with a dot or a port, or `localhost`.
+    "^(localhost|[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?([.][a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)+|",
+    "[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?([.][a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*:[1-9][0-9]{0,4})",
+    // The repository.
+    "(/[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*)+",
+    // The tag, the digest, or both.
+    "(:[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}(@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64})$",
+);
+
 /// Rules of the whole object.
 pub(super) fn of_the_object() -> Vec<ValidationRule> {
     vec![rule(
@@ -21,15 +32,44 @@ pub(super) fn of_the_spec() -> Vec<ValidationRule> {
             "hook cannot change, because a guest is written for one hook; make another IPUPolicy",
         ),
         rule(
-            "has(self.module.configMap) != has(self.module.image)",
+            "[has(self.module.configMap), has(self.module.image), has(self.module.oci)]\
+             .filter(it, it).size() == 1",
             Some(".module"),
-            "module needs exactly one of configMap and image",
+            "module needs exactly one of configMap, image and oci",
         ),
         rule(
             "has(self.module.image) || has(self.module.digest)",
             Some(".module"),
             "module.digest is missing: it says which module is loaded, whatever the source holds; \
              `ipu-operator policy inspect` prints it",
+        ),
+        rule(
+            &format!("!has(self.module.oci) || self.module.oci.reference.matches('{REFERENCE}')"),
+            Some(".module.oci.reference"),
+            "reference has the host of a registry (with a dot or a port: none is assumed), a repository in \
+             lower case, and a tag or the digest of a manifest, such as \
+             registry.example.com/team/policy:1.2",
+        ),
+        rule(
+            "!has(self.module.oci) || !has(self.module.oci.certificateAuthorities) \
+             || [has(self.module.oci.certificateAuthorities.pem), \
+             has(self.module.oci.certificateAuthorities.configMap), \
+             has(self.module.oci.certificateAuthorities.secret)].filter(it, it).size() == 1",
+            Some(".module.oci.certificateAuthorities"),
+            "certificateAuthorities needs exactly one of pem, configMap and secret",
+        ),
+        rule(
+            "!has(self.module.oci) || !has(self.module.oci.certificateAuthorities) \
+             || !has(self.module.oci.plainHttp) || !self.module.oci.plainHttp",
+            Some(".module.oci.plainHttp"),
+            "plainHttp has no certificate that certificateAuthorities could vouch for; leave one of them out",
+        ),
+        rule(
+            "!has(self.module.oci) || !has(self.module.oci.signature) \
+             || self.module.oci.signature.keys.all(one, \
+             [has(one.pem), has(one.configMap), has(one.secret)].filter(it, it).size() == 1)",
+            Some(".module.oci.signature.keys"),
+            "each of keys needs exactly one of pem, configMap and secret",
         ),
         rule(
             "!has(self.onError) || (self.onError == 'Fallback') == (self.hook == 'Placement')",
@@ -58,5 +98,48 @@ fn rule(rule: &str, field: Option<&str>, message: &str) -> ValidationRule {
         field_path: field.map(str::to_owned),
         reason: Some("FieldValueInvalid".to_owned()),
         ..ValidationRule::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cel::{Context, Program};
+
+    use super::REFERENCE;
+    use crate::oci::reference::Reference;
+
+    #[test]
+    fn the_definition_takes_the_references_that_the_operator_takes() {
+        let digest = format!("sha256:{}", "a".repeat(64));
+        let program = Program::compile(&format!("text.matches('{REFERENCE}')")).unwrap();
+        for text in [
+            "registry.example.com/team/policy:1.2",
+            "localhost/p:latest",
+            "registry:5000/a/b__c/d--e.f:_1-a.B",
+            &format!("r.io/a@{digest}"),
+            &format!("r.io/a:1@{digest}"),
+            "policy:1",
+            "team/policy:1",
+            "https://r.io/a:1",
+            "r.io/A:1",
+            "r.io/a//b:1",
+            "r.io/a..b:1",
+            "r.io/../b:1",
+            "r.io/a:-1",
+            "r.io/a@sha256:12",
+            "r.io/a",
+            "user@r.io/a:1",
+            "-r.io/a:1",
+            "r-.io/a:1",
+            "r.io:0/a:1",
+            "a..b:5000/x:1",
+            "",
+        ] {
+            let mut context = Context::default();
+            context.add_variable_from_value("text", text);
+            let matches = program.execute(&context).unwrap();
+            let is_taken = text.parse::<Reference>().is_ok();
+            assert_eq!(matches, cel::Value::Bool(is_taken), "{text}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus, PartitionPhase};
-use crate::partition::record;
+use crate::partition::conditions;
 
 /// What an IPUPartition says to the job that asked for it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -156,7 +156,7 @@ pub fn state(
             let reason = format!("partition {} is about to be reset", held.id);
             PartitionState::Unusable(held, reason)
         }
-        (PartitionPhase::Ready, Some(held)) if record::leaving_since(status).is_some() => {
+        (PartitionPhase::Ready, Some(held)) if conditions::leaving_since(status).is_some() => {
             let reason = status.message.clone().unwrap_or_default();
             PartitionState::Leaving(held, reason)
         }
@@ -216,7 +216,7 @@ fn unusable(status: &IPUPartitionStatus, held: &Held) -> String {
 fn waiting(status: &IPUPartitionStatus) -> Vec<String> {
     let forms = status.phase == PartitionPhase::Creating
         && status.conditions.iter().any(|ready| {
-            ready.reason == record::CREATING && Some(&ready.message) == status.message.as_ref()
+            ready.reason == conditions::CREATING && Some(&ready.message) == status.message.as_ref()
         });
     if forms {
         return Vec::new();

@@ -24,11 +24,17 @@ pub(super) struct Ticket {
 /// What comes back to a reconcile.
 #[derive(Debug)]
 pub(super) enum Reply {
-    Learned(Fact),
-    Wrote(u64, Rc<IPUPartition>, Fact),
+    Learned(Box<Fact>),
+    Wrote(u64, Rc<IPUPartition>, Box<Fact>),
     Released,
     Conflict,
     Broken,
+}
+
+impl Reply {
+    pub(super) fn learned(fact: Fact) -> Self {
+        Self::Learned(Box::new(fact))
+    }
 }
 
 /// Something that happens at its time.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::api_server::Stored;
-use crate::api::ipupartition::{Attempt, ControllerRef, IPUPartition, WaitingReason};
+use crate::api::ipupartition::{Attempt, ControllerRef, DecidedBy, IPUPartition, WaitingReason};
+use crate::api::ipupolicy::BUILT_IN;
 use crate::names;
 use crate::partition::knowledge::{Answer, Fact, Knowledge, Truth};
 use crate::partition::line::{self, Waiter};
@@ -149,7 +150,11 @@ pub(super) fn place(
     let shut_out = shut
         .iter()
         .map(|view| placing::shut_out(view, offer.closed));
-    match placing::answer(decision, offer.controllers) {
+    let by = DecidedBy {
+        policy: BUILT_IN.to_owned(),
+        digest: None,
+    };
+    match placing::answer(decision, by, offer.controllers) {
         Answer::Wait(reasons) => {
             let mut reasons = line::explained(reasons, &room);
             reasons.extend(shut_out);

@@ -127,12 +127,12 @@ impl World {
             Step::CountUsers(id) => self.count_users(ticket, id),
             Step::LookAround => {
                 let surroundings = self.look_around(object);
-                self.answer(ticket, Reply::Learned(Fact::Surroundings(surroundings)));
+                self.answer(ticket, Reply::learned(Fact::Surroundings(surroundings)));
             }
             Step::Place => {
                 self.saw(Sight::Placed);
                 let answer = self.place(ticket.who, object);
-                self.answer(ticket, Reply::Learned(Fact::Placed(answer)));
+                self.answer(ticket, Reply::learned(Fact::Placed(answer)));
             }
         }
     }
@@ -162,7 +162,7 @@ impl World {
             self.room_was_made(ticket.who);
         }
         let id = attempt.id;
-        self.answer(ticket, Reply::Learned(Fact::Truth { id, truth }));
+        self.answer(ticket, Reply::learned(Fact::Truth { id, truth }));
     }
 
     fn count_users(&mut self, ticket: Ticket, id: String) {
@@ -176,7 +176,7 @@ impl World {
                 let (job, pause) = (job_of(ticket.key), self.chance.between(0, 10));
                 self.agenda.add(pause, Event::Tick(job));
             }
-            Reply::Learned(Fact::Users { pods, id })
+            Reply::learned(Fact::Users { pods, id })
         } else {
             self.saw(Sight::ReadFailed);
             Reply::Broken
@@ -246,7 +246,7 @@ impl World {
     fn give_up(&mut self, call: &Call, patience: u64) {
         let error = Err("deadline exceeded".to_owned());
         if let Some(ticket) = call.caller {
-            let reply = Reply::Learned(call.told(error, false));
+            let reply = Reply::learned(call.told(error, false));
             self.agenda.add(patience, Event::Reply(ticket, reply));
         }
     }
@@ -254,7 +254,7 @@ impl World {
     /// The caller of a call hears what came of it.
     pub(super) fn answer_call(&mut self, call: &Call, result: Result<(), String>, was_sent: bool) {
         if let Some(ticket) = call.caller {
-            self.answer(ticket, Reply::Learned(call.told(result, !was_sent)));
+            self.answer(ticket, Reply::learned(call.told(result, !was_sent)));
         }
     }
 
@@ -328,7 +328,10 @@ impl World {
     ) -> bool {
         let fault = self.fault();
         let (took_place, reply) = match self.store(ticket, fault, change) {
-            Ok(Some(stored)) => (true, Reply::Wrote(stored.version, stored.object, fact)),
+            Ok(Some(stored)) => (
+                true,
+                Reply::Wrote(stored.version, stored.object, Box::new(fact)),
+            ),
             Ok(None) => (true, Reply::Broken),
             Err(reply) => (
                 fault == Fault::After && matches!(reply, Reply::Broken),

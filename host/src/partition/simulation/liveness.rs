@@ -1,6 +1,6 @@
 //! What must come to pass once the trouble is over, and within which time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -35,13 +35,18 @@ impl World {
                 made.is_odd = false;
             }
         }
-        self.wait_until(SWEPT_WITHIN, "nothing is nobody's", |world| {
-            world.ownerless()
+        let mut since = BTreeMap::new();
+        self.wait_until(PATIENCE, "nothing is nobody's", |world| {
+            world.swept_in_time(&mut since)
         });
         self.wait_until(
             PATIENCE,
             "what is wanted is served, and nothing else is there",
-            |world| world.unserved().or_else(|| world.ownerless()),
+            |world| {
+                world
+                    .unserved()
+                    .or_else(|| world.ownerless().into_iter().next())
+            },
         );
     }
 
@@ -155,14 +160,28 @@ impl World {
         })
     }
 
-    /// A partition of this installation that nobody answers for.
-    fn ownerless(&self) -> Option<String> {
+    /// A partition that nobody answers for. Each must go in its time, counted from when it was first
+    /// seen: two replicas that both act may leave another one while the first is swept.
+    fn swept_in_time(&self, since: &mut BTreeMap<String, u64>) -> Option<String> {
+        let now = self.agenda.now();
+        let ownerless = self.ownerless();
+        since.retain(|one, _| ownerless.contains(one));
+        for one in &ownerless {
+            let first = *since.entry(one.clone()).or_insert(now);
+            demand(now < first + SWEPT_WITHIN, LIVENESS, || one.clone());
+        }
+        ownerless.into_iter().next()
+    }
+
+    /// The partitions of this installation that nobody answers for.
+    fn ownerless(&self) -> Vec<String> {
         let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
         let held: BTreeSet<String> = driver::held(objects.chain(self.api.moved()));
-        let mut ours = self.ours().into_iter();
-        ours.find(|(controller, id)| !held.contains(*id) && !self.is_going(*controller, id))
+        let ours = self.ours().into_iter();
+        ours.filter(|(controller, id)| !held.contains(*id) && !self.is_going(*controller, id))
             .filter(|(_, id)| self.users(id).is_empty())
             .map(|(controller, id)| format!("{id} on {controller} is nobody's"))
+            .collect()
     }
 
     fn left_by_strangers(&self) -> Vec<Key> {

@@ -11,8 +11,8 @@ use super::api_server::Stored;
 use super::controllers::Controller;
 use super::driver::{self, Reconcile};
 use crate::api::ipupartition::{
-    Attempt, AttemptOutcome, ControllerRef, IPUPartition, IPUPartitionSpec, IPUPartitionStatus,
-    PartitionOptions, PartitionOwner, PartitionPhase,
+    Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartition, IPUPartitionSpec,
+    IPUPartitionStatus, PartitionOptions, PartitionOwner, PartitionPhase,
 };
 use crate::names;
 use crate::partition::knowledge::{Answer, Fact, Intent, Reply, Seen, SeenState, Truth};
@@ -77,6 +77,7 @@ fn attempt() -> impl Strategy<Value = Attempt> {
             outcome,
             reason,
             started,
+            decided_by: None,
         },
     )
 }
@@ -205,7 +206,13 @@ fn fact() -> impl Strategy<Value = Fact> {
         state().prop_map(|state| Truth::Present(seen(state))),
     ];
     let answer = prop_oneof![
-        controller().prop_map(Answer::Try),
+        controller().prop_map(|controller| {
+            let by = DecidedBy {
+                policy: "somebody".to_owned(),
+                digest: None,
+            };
+            Answer::Try(controller, by)
+        }),
         Just(Answer::Wait(Vec::new())),
         Just(Answer::Reject("never".to_owned())),
     ];
@@ -388,6 +395,7 @@ fn a_partition_that_is_not_its_own_is_let_go_whatever_its_attempt_says() {
                 outcome,
                 reason: None,
                 started: None,
+                decided_by: None,
             }],
             ..IPUPartitionStatus::default()
         });

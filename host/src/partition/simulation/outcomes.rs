@@ -4,8 +4,8 @@ use super::coverage::{Coverage, Sight};
 use super::driver;
 use super::invariants::Written;
 use crate::api::ipupartition::{AttemptOutcome, PartitionPhase};
+use crate::partition::conditions;
 use crate::partition::knowledge::Intent;
-use crate::partition::record;
 
 /// Counts what this status tells.
 pub(super) fn count(written: &Written<'_>, coverage: &mut Coverage) {
@@ -42,8 +42,8 @@ fn phase(written: &Written<'_>, coverage: &mut Coverage) {
         (Phase::Resetting, Phase::Pending) if is_dropped => Sight::Replaced,
         (Phase::Ready, Phase::Pending) if is_dropped => Sight::Left,
         (Phase::Ready, Phase::Ready)
-            if record::leaving_since(before).is_none()
-                && record::leaving_since(after).is_some() =>
+            if conditions::leaving_since(before).is_none()
+                && conditions::leaving_since(after).is_some() =>
         {
             Sight::AskedToLeave
         }

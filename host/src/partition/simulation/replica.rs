@@ -234,12 +234,12 @@ impl World {
             return;
         };
         let fact = match reply {
-            Reply::Learned(fact) => fact,
+            Reply::Learned(fact) => *fact,
             Reply::Wrote(version, object, fact) => {
                 task.core.version = version;
                 task.core.object = object;
                 task.has_worked = true;
-                fact
+                *fact
             }
             Reply::Released => {
                 self.finish(ticket, None);

@@ -238,6 +238,7 @@ impl World {
                 outcome,
                 reason: None,
                 started: None,
+                decided_by: None,
             });
         });
     }

@@ -49,7 +49,7 @@ impl World {
             controllers: &controllers,
         };
         let answer = driver::place(object, offer, &self.settings, now);
-        if let Answer::Try(controller) = &answer {
+        if let Answer::Try(controller, _) = &answer {
             let told = (asked, controller.name.clone(), object.spec.ipus);
             self.replicas[who].taking.insert(uid.clone(), told);
         }

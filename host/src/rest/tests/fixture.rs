@@ -80,7 +80,7 @@ impl Ports {
         let client = fake(Arc::clone(&world));
         let door = Door {
             sources: sources.clone(),
-            gate: Arc::new(Gate::with_rate(client.clone(), AUDIENCE, rate)),
+            gate: Arc::new(Gate::with_rate(client.clone(), Some(AUDIENCE), rate)),
             client,
         };
         Self {

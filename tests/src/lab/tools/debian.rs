@@ -7,6 +7,7 @@ use crate::{
     debian::Pinned,
     lab::{
         files::{read, sha256_of},
+        lock::Lock,
         progress::Progress,
         settings::Settings,
     },
@@ -51,11 +52,35 @@ impl Root {
 pub fn ensure(settings: &Settings, progress: &Progress) -> Result<PathBuf, ToolsError> {
     let lock = read(&settings.tool_pins().join("debian.lock"))?;
     let pinned = Pinned::parse("tests/tools/debian.lock", SUITE, &lock)?;
-    let inputs = sha256_of(&lock);
-    let dir = settings.cache.join(format!("debian-{}", &inputs[..12]));
+    unpacked("debian", &lock, &pinned, settings, progress)
+}
+
+/// Sees to it that Debian's OCI registry is unpacked, and gives its program.
+pub fn registry(settings: &Settings, progress: &Progress) -> Result<PathBuf, ToolsError> {
+    let lock = read(&settings.tool_pins().join("registry.lock"))?;
+    let pinned = Pinned::parse("tests/tools/registry.lock", SUITE, &lock)?;
+    // Tests of several processes may want it at once.
+    let _lock = Lock::take(&settings.cache.join("registry.lock"))?;
+    let root = unpacked("registry", &lock, &pinned, settings, progress)?;
+    Ok(root.join("usr/bin/docker-registry"))
+}
+
+/// The packages of a lock file, in a folder whose name tells which they are.
+fn unpacked(
+    name: &str,
+    lock: &str,
+    pinned: &Pinned,
+    settings: &Settings,
+    progress: &Progress,
+) -> Result<PathBuf, ToolsError> {
+    let inputs = sha256_of(lock);
+    let dir = settings.cache.join(format!("{name}-{}", &inputs[..12]));
     if !stored::is_intact(&dir, &inputs) {
         let what = format!("unpacked {} Debian packages", pinned.count());
-        let apt = settings.cache.join("apt");
+        let apt = settings.cache.join(match name {
+            "debian" => "apt".to_owned(),
+            other => format!("{other}.apt"),
+        });
         stored::make(&dir, &inputs, |partial| {
             progress.run(what, || pinned.unpack(&apt, &partial.join("root")))
         })?;

@@ -42,7 +42,7 @@ const fn program(name: &'static str, package: &'static str) -> Program {
 }
 
 /// Every tool that is built from a Go module.
-pub const TOOLS: [GoTool; 10] = [
+pub const TOOLS: [GoTool; 11] = [
     GoTool {
         folder: "kubernetes",
         module: "k8s.io/kubernetes",
@@ -137,6 +137,15 @@ pub const TOOLS: [GoTool; 10] = [
         programs: &[program(
             "helm-unittest",
             "github.com/helm-unittest/helm-unittest/cmd/helm-unittest",
+        )],
+        variables: &[],
+    },
+    GoTool {
+        folder: "cosign",
+        module: "github.com/sigstore/cosign/v3",
+        programs: &[program(
+            "cosign",
+            "github.com/sigstore/cosign/v3/cmd/cosign",
         )],
         variables: &[],
     },

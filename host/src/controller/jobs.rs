@@ -1,0 +1,74 @@
+//! Reconciles jobs in one replica of the controller at a time, by turns under a Lease.
+
+use std::time::Duration;
+
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+use tracing::error;
+
+use crate::agent::explain;
+use crate::job::{self, JobSettings};
+use crate::lease::Elector;
+use crate::metrics::Metrics;
+use crate::release::ReleaseOptions;
+
+/// How long to wait before the job reconciler is tried again, where it could not start.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// How long reconciles under way may take once the process is told to stop; shorter than Kubernetes waits.
+const DRAIN: Duration = Duration::from_secs(15);
+
+/// Reconciles jobs whenever this replica leads, until `stop`; another takes over once it has not been
+/// heard of for `ttl`. Where this one no longer leads, what is under way is dropped as if the process
+/// was killed: every write names the UID or the version that it is for.
+pub async fn lead_in_turn(
+    client: &Client,
+    release: &ReleaseOptions,
+    (settings, metrics): (&JobSettings, &Metrics),
+    ttl: Duration,
+    stop: &CancellationToken,
+) {
+    let lease = format!("{}-controller-manager", release.fullname);
+    let me = release.replica_name();
+    let elector = Elector::new(client.clone(), &release.namespace, &lease, &me, ttl);
+    let elector = elector.telling(metrics.leading.clone());
+    while let Some(held) = stop.run_until_cancelled(elector.acquire()).await {
+        tokio::select! {
+            () = elector.keep(&held) => {}
+            () = lead(client, settings, metrics, stop) => {
+                elector.release(&held).await;
+                return;
+            }
+            () = drained(stop) => {
+                elector.release(&held).await;
+                return;
+            }
+        }
+    }
+}
+
+/// Waits until the process is told to stop, and what was under way then has had its time.
+async fn drained(stop: &CancellationToken) {
+    stop.cancelled().await;
+    tokio::time::sleep(DRAIN).await;
+}
+
+/// Runs the job reconciler. Where it cannot start (a CRD is missing, say), the webhooks go on.
+async fn lead(
+    client: &Client,
+    settings: &JobSettings,
+    metrics: &Metrics,
+    stop: &CancellationToken,
+) {
+    while !stop.is_cancelled() {
+        let run = job::run(client.clone(), settings.clone(), metrics, stop.clone());
+        let Err(failure) = run.await else {
+            return;
+        };
+        error!(
+            "the job reconciler could not start, and is tried again: {}",
+            explain(&failure)
+        );
+        let _ = stop.run_until_cancelled(tokio::time::sleep(AGAIN)).await;
+    }
+}

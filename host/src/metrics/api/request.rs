@@ -1,0 +1,149 @@
+//! Pure: what a request to the API server is for, told from its method and path.
+
+/// The resource of a path that names none: discovery, version, health.
+const NONE: &str = "none";
+
+/// The verb, as RBAC writes it, and the resource with its subresource, such as `ipujobs/status`.
+pub(super) fn described(method: &str, path: &str, query: Option<&str>) -> (&'static str, String) {
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    let is_known = match parts.next() {
+        Some("api") => parts.next().is_some(),
+        Some("apis") => parts.next().is_some() && parts.next().is_some(),
+        _ => false,
+    };
+    let mut rest: Vec<&str> = if is_known {
+        parts.collect()
+    } else {
+        Vec::new()
+    };
+    // A namespace is itself a resource; whatever follows its name lies in it.
+    if rest.first() == Some(&"namespaces") && rest.len() > 2 && !is_part_of_namespace(rest[2]) {
+        rest.drain(..2);
+    }
+    let has_name = rest.len() > 1;
+    let resource = match (rest.first(), rest.get(2)) {
+        (Some(resource), Some(part)) => format!("{resource}/{part}"),
+        (Some(resource), None) => (*resource).to_owned(),
+        (None, _) => NONE.to_owned(),
+    };
+    (verb(method, has_name, query), resource)
+}
+
+fn verb(method: &str, has_name: bool, query: Option<&str>) -> &'static str {
+    let watches = |query: &str| {
+        query
+            .split('&')
+            .any(|part| matches!(part, "watch=true" | "watch=1"))
+    };
+    match method {
+        "GET" if query.is_some_and(watches) => "watch",
+        "GET" if has_name => "get",
+        "GET" => "list",
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" if has_name => "delete",
+        "DELETE" => "deletecollection",
+        _ => "other",
+    }
+}
+
+fn is_part_of_namespace(part: &str) -> bool {
+    matches!(part, "status" | "finalize")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_known_by_verb_and_resource() {
+        for (method, path, query, verb, resource) in [
+            ("GET", "/api/v1/namespaces/n/pods/p", None, "get", "pods"),
+            (
+                "GET",
+                "/api/v1/pods",
+                Some("&watch=true&x=1"),
+                "watch",
+                "pods",
+            ),
+            (
+                "GET",
+                "/api/v1/pods",
+                Some("labelSelector=watch%3Dtrue"),
+                "list",
+                "pods",
+            ),
+            (
+                "POST",
+                "/api/v1/namespaces/n/pods",
+                Some(""),
+                "create",
+                "pods",
+            ),
+            (
+                "POST",
+                "/api/v1/namespaces/n/pods/p/exec",
+                None,
+                "create",
+                "pods/exec",
+            ),
+            (
+                "PUT",
+                "/apis/graphcore.ai/v1alpha1/namespaces/n/ipujobs/j/status",
+                None,
+                "update",
+                "ipujobs/status",
+            ),
+            (
+                "PATCH",
+                "/apis/graphcore.ai/v1alpha1/ipupartitions/p",
+                None,
+                "patch",
+                "ipupartitions",
+            ),
+            (
+                "DELETE",
+                "/apis/graphcore.ai/v1alpha1/ipupartitions/p",
+                None,
+                "delete",
+                "ipupartitions",
+            ),
+            (
+                "DELETE",
+                "/api/v1/namespaces/n/pods",
+                None,
+                "deletecollection",
+                "pods",
+            ),
+            (
+                "GET",
+                "/api/v1/namespaces/kube-system",
+                None,
+                "get",
+                "namespaces",
+            ),
+            ("GET", "/api/v1/namespaces", None, "list", "namespaces"),
+            (
+                "PUT",
+                "/api/v1/namespaces/n/status",
+                None,
+                "update",
+                "namespaces/status",
+            ),
+            (
+                "POST",
+                "/apis/authentication.k8s.io/v1/tokenreviews",
+                None,
+                "create",
+                "tokenreviews",
+            ),
+            ("GET", "/version", None, "list", NONE),
+            ("GET", "/", None, "list", NONE),
+            ("OPTIONS", "//", None, "other", NONE),
+        ] {
+            let described = described(method, path, query);
+            assert_eq!(described, (verb, resource.to_owned()), "{method} {path}");
+        }
+    }
+}

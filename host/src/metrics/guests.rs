@@ -1,0 +1,180 @@
+//! Calls of guests, their exchange, and where the built-in walk decides in a guest's place.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::bounded::Values;
+use crate::api::ipupolicy::Hook;
+use crate::policy::Process;
+use crate::policy::guests::{Entry, Guests};
+use crate::wasm::GuestError;
+use crate::wasm::model::Slot;
+
+/// Bounds of the buckets, in seconds: a call takes a millisecond, and is ended after some.
+const BUCKETS: [f64; 12] = [
+    0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0,
+];
+
+/// Calls of guests. Cheap to clone; all clones count the same.
+#[derive(Clone, Debug)]
+pub struct GuestCalls {
+    took: Family<Call, Histogram, fn() -> Histogram>,
+    swaps: Family<At, Counter>,
+    fallbacks: Family<Passed, Counter>,
+    digests: Values,
+    policies: Values,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Call {
+    hook: &'static str,
+    digest: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct At {
+    hook: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Passed {
+    policy: String,
+}
+
+impl Default for GuestCalls {
+    fn default() -> Self {
+        Self {
+            took: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            swaps: Family::default(),
+            fallbacks: Family::default(),
+            digests: Values::default(),
+            policies: Values::default(),
+        }
+    }
+}
+
+impl GuestCalls {
+    /// The guest of this digest was called, where one was found.
+    pub fn called(
+        &self,
+        slot: Slot,
+        digest: Option<&str>,
+        error: Option<&GuestError>,
+        took: Duration,
+    ) {
+        let call = Call {
+            hook: hook(slot),
+            digest: digest.map_or_else(|| "none".to_owned(), |digest| self.digests.bounded(digest)),
+            outcome: error.map_or("answered", outcome),
+        };
+        self.took.get_or_create(&call).observe(took.as_secs_f64());
+    }
+
+    /// Another guest, or another version of one, is asked at this hook.
+    pub fn swapped(&self, slot: Slot) {
+        self.swaps.get_or_create(&At { hook: hook(slot) }).inc();
+    }
+
+    /// The built-in walk decided in the place of the guest of this policy.
+    pub fn fell_back(&self, policy: &str) {
+        let policy = self.policies.bounded(policy);
+        self.fallbacks.get_or_create(&Passed { policy }).inc();
+    }
+
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register_with_unit(
+            "guest_call_duration",
+            "How long a call of a guest took, with the wait for its turn",
+            Unit::Seconds,
+            self.took.clone(),
+        );
+        registry.register(
+            "guest_swaps",
+            "Changes of the guests that are asked at a hook",
+            self.swaps.clone(),
+        );
+        registry.register(
+            "placement_fallbacks",
+            "Placements that the built-in walk decided in the place of a policy",
+            self.fallbacks.clone(),
+        );
+    }
+}
+
+/// The guests that are asked now, by name and module.
+pub(super) fn expose(now: &mut Registry, process: Process, guests: &Guests) {
+    let asked: Family<[(&str, String); 4], Gauge> = Family::default();
+    for (hook, slot) in hooks(process) {
+        let roster = guests.roster(*hook);
+        let entries = roster
+            .seats
+            .iter()
+            .flatten()
+            .map(|entry| (entry, "enforce"));
+        let tried = roster.trials.iter().map(|tried| (&tried.entry, "shadow"));
+        let mut seen = BTreeSet::new();
+        for (Entry { name, guest, .. }, mode) in entries.chain(tried) {
+            let built_in = || {
+                let modules = guests.policies().modules().into_iter();
+                let mut of_slot = modules.filter(|module| module.slot == *slot);
+                of_slot.next().map(|module| module.digest)
+            };
+            let digest = guest.digest().cloned().or_else(built_in);
+            let digest = digest.map_or_else(|| "none".to_owned(), |digest| digest.to_string());
+            if !seen.insert((name.to_string(), mode)) {
+                continue;
+            }
+            let labels = [
+                ("hook", self::hook(*slot).to_owned()),
+                ("policy", name.to_string()),
+                ("digest", digest),
+                ("mode", mode.to_owned()),
+            ];
+            asked.get_or_create(&labels).set(1);
+        }
+    }
+    now.register("guest_asked", "A guest that is asked now: always 1", asked);
+}
+
+fn hooks(process: Process) -> &'static [(Hook, Slot)] {
+    match process {
+        Process::Controller => &[
+            (Hook::Defaulting, Slot::Defaulting),
+            (Hook::Validation, Slot::Validation),
+        ],
+        Process::VipuProxy => &[(Hook::Placement, Slot::Placement)],
+    }
+}
+
+fn hook(slot: Slot) -> &'static str {
+    match slot {
+        Slot::Defaulting => "defaulting",
+        Slot::Validation => "validation",
+        Slot::Placement => "placement",
+    }
+}
+
+fn outcome(error: &GuestError) -> &'static str {
+    match error {
+        GuestError::Missing(_) => "missing",
+        GuestError::NotReady(_) => "not_ready",
+        GuestError::Busy { .. } => "busy",
+        GuestError::Deadline(_) => "deadline",
+        GuestError::Memory(_) => "memory",
+        GuestError::Trap(_) => "trap",
+        GuestError::NotThere(_) => "not_there",
+        GuestError::OutputTooLarge { .. } => "output_too_large",
+        GuestError::Settings(_) => "settings",
+        GuestError::Refused(_) => "refused",
+        GuestError::BadAnswer(_) => "bad_answer",
+        GuestError::Call(_) => "call",
+    }
+}

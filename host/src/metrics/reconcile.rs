@@ -1,0 +1,189 @@
+//! How many reconciles there are, how they end, how long they take, and how many wait.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::policy::Process;
+
+/// Bounds of the buckets, in seconds: a reconcile takes milliseconds, and one that makes a partition
+/// minutes.
+const BUCKETS: [f64; 12] = [
+    0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0,
+];
+
+/// Reconciles of one kind. Cheap to clone; all clones count the same.
+#[derive(Clone, Debug)]
+pub struct Reconciles {
+    ends: Family<End, Counter>,
+    errors: Family<Failed, Counter>,
+    took: Histogram,
+    running: Gauge,
+    waiting: Arc<Mutex<HashSet<Box<str>>>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct End {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Failed {
+    category: &'static str,
+}
+
+/// A reconcile that is under way until this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    reconciles: Reconciles,
+    began: Instant,
+}
+
+/// A queue that is worked on until this is dropped.
+#[derive(Debug)]
+pub struct Queue(Reconciles);
+
+impl Default for Reconciles {
+    fn default() -> Self {
+        Self {
+            ends: Family::default(),
+            errors: Family::default(),
+            took: Histogram::new(BUCKETS),
+            running: Gauge::default(),
+            waiting: Arc::default(),
+        }
+    }
+}
+
+impl Reconciles {
+    /// The queue, empty.
+    pub fn queue(&self) -> Queue {
+        self.waiting().clear();
+        Queue(self.clone())
+    }
+
+    /// The object of this name is to be reconciled.
+    pub fn wanted(&self, object: &str) {
+        self.waiting().insert(object.into());
+    }
+
+    /// The object of this name is no longer to be reconciled, since it is gone.
+    pub fn unwanted(&self, object: &str) {
+        self.waiting().remove(object);
+    }
+
+    /// The reconcile of the object of this name begins.
+    pub fn begin(&self, object: &str) -> Running {
+        self.unwanted(object);
+        self.running.inc();
+        Running {
+            reconciles: self.clone(),
+            began: Instant::now(),
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashSet<Box<str>>> {
+        // Every change of it is whole before the next one begins.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn register(&self, registry: &mut Registry, process: Process) {
+        let registry = of(registry, process);
+        registry.register("reconcile", "Reconciles that ended", self.ends.clone());
+        registry.register(
+            "reconcile_errors",
+            "Reconciles that ended early, by what failed",
+            self.errors.clone(),
+        );
+        registry.register_with_unit(
+            "reconcile_duration",
+            "How long a reconcile took",
+            Unit::Seconds,
+            self.took.clone(),
+        );
+        registry.register(
+            "reconciles_running",
+            "Reconciles that are under way",
+            self.running.clone(),
+        );
+    }
+
+    pub(super) fn expose(&self, now: &mut Registry, process: Process) {
+        let depth: Gauge = Gauge::default();
+        depth.set(super::count(self.waiting().len()));
+        of(now, process).register(
+            "reconcile_queue_depth",
+            "Objects whose change was seen and whose reconcile has not begun",
+            depth,
+        );
+    }
+}
+
+impl Running {
+    /// The reconcile has ended: well, or by an error of this category.
+    pub fn end(self, error: Option<&'static str>) {
+        let Reconciles {
+            ends, errors, took, ..
+        } = &self.reconciles;
+        took.observe(self.began.elapsed().as_secs_f64());
+        let result = if error.is_some() { "error" } else { "success" };
+        ends.get_or_create(&End { result }).inc();
+        if let Some(category) = error {
+            errors.get_or_create(&Failed { category }).inc();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.reconciles.running.dec();
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.0.waiting().clear();
+    }
+}
+
+/// A registry whose metrics say which kind the process reconciles.
+fn of(registry: &mut Registry, process: Process) -> &mut Registry {
+    let kind = match process {
+        Process::Controller => "ipujob",
+        Process::VipuProxy => "ipupartition",
+    };
+    registry.sub_registry_with_label(("controller".into(), kind.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_waits_once_until_its_reconcile_begins() {
+        let reconciles = Reconciles::default();
+        let queue = reconciles.queue();
+        for object in ["a", "a", "b", "c"] {
+            reconciles.wanted(object);
+        }
+        reconciles.unwanted("c");
+        let running = reconciles.begin("a");
+        assert_eq!(
+            (reconciles.waiting().len(), reconciles.running.get()),
+            (1, 1)
+        );
+        running.end(Some("Write"));
+        assert_eq!(reconciles.running.get(), 0);
+        let category = Failed { category: "Write" };
+        assert_eq!(reconciles.errors.get_or_create(&category).get(), 1);
+        drop(queue);
+        assert_eq!(reconciles.waiting().len(), 0);
+    }
+}

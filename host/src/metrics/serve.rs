@@ -1,0 +1,70 @@
+//! Serves the metrics over TLS, to whoever has a token and the right to `get /metrics`.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use super::Exposed;
+use super::exposition::Format;
+use crate::certificates::keep::Keeper;
+use crate::certificates::{Source, service_names};
+use crate::release::ReleaseOptions;
+use crate::rest::gate::{Gate, Wish};
+use crate::rest::problem::{Kind, Problem};
+use crate::rest::{self, Port, ServeError};
+
+/// Where they are.
+pub const PATH: &str = "/metrics";
+
+/// Keeps the certificate that the operator makes for the controller's metrics: in the Secret
+/// `<service>-tls`, for the names of the Service that leads to them.
+pub fn keeper(client: Client, release: &ReleaseOptions) -> Keeper {
+    let service = format!("{}-controller-manager-metrics", release.fullname);
+    Keeper {
+        client,
+        namespace: release.namespace.clone(),
+        secret: format!("{service}-tls"),
+        names: service_names(Source::Made, &service, &release.namespace),
+        source: Source::Made,
+    }
+}
+
+/// Serves the controller's metrics on a port of their own until `stop`. Where there is no certificate
+/// yet, it waits for one; nothing else waits for that.
+pub async fn of_controller(
+    port: Port,
+    keeper: Keeper,
+    exposed: Exposed,
+    stop: CancellationToken,
+) -> Result<(), ServeError> {
+    let routes = router(exposed, keeper.client.clone());
+    port.serve_kept(routes, keeper, stop).await
+}
+
+/// The route of the metrics, within the limits of the REST.
+pub fn router(exposed: Exposed, client: Client) -> Router {
+    let gate = Arc::new(Gate::of_pods(client));
+    let routes = Router::new().route(PATH, get(read));
+    rest::beside(routes.with_state((exposed, gate)))
+}
+
+async fn read(
+    State((exposed, gate)): State<(Exposed, Arc<Gate>)>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    gate.admit(&headers, Wish::Read(PATH)).await?;
+    let accept = headers.get(header::ACCEPT);
+    let format = Format::wanted(accept.and_then(|accept| accept.to_str().ok()));
+    let text = exposed.text().await.map_err(|_| {
+        let detail = "the metrics could not be written; try again";
+        Problem::new(Kind::Unavailable, detail)
+    })?;
+    let content_type = [(header::CONTENT_TYPE, format.content_type())];
+    Ok((content_type, format.of_open_metrics(text)).into_response())
+}

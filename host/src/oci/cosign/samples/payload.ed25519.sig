@@ -1,0 +1,1 @@
+jBy02T2x1di/Afd8QdwBgWVo+YuAj/EG1gIuDcEyLiHJpGo599MpClgGkm0Lyr+iUdcpi6BEa1ZgaNZlvb5lCg==

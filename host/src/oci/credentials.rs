@@ -1,0 +1,218 @@
+//! Pure: user and password for a registry, as `docker login` and Secrets of the type
+//! `kubernetes.io/dockerconfigjson` keep them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+
+use super::reference::Reference;
+
+/// User and password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user.
+    pub user: String,
+    /// The password, or a token in its place.
+    pub password: String,
+}
+
+/// Why credentials cannot be read. Nothing of what is there is told, because it may be secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CredentialsError {
+    /// It is no configuration of Docker.
+    #[error(
+        "it is not JSON with `auths`, as `docker login` and `kubectl create secret docker-registry` write it"
+    )]
+    Json,
+    /// An entry is not as it should be.
+    #[error(
+        "its entry for {0} has neither username and password nor `auth`, the base64 of user:password; programs that keep passwords (credsStore, credHelpers) are not asked"
+    )]
+    Entry(String),
+    /// There is no entry for the registry.
+    #[error(
+        "it has no entry for {wanted}, but for {there}; log in to {wanted}, or take that registry's entry"
+    )]
+    Other {
+        /// The registry.
+        wanted: String,
+        /// What there is.
+        there: String,
+    },
+}
+
+#[derive(Deserialize)]
+struct Document {
+    #[serde(default)]
+    auths: BTreeMap<String, Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    #[serde(default)]
+    auth: String,
+    #[serde(default)]
+    username: String,
+    #[serde(default)]
+    password: String,
+}
+
+impl Credentials {
+    /// Those for a module's registry in a configuration of Docker. An entry for the repository, or for
+    /// a folder that it lies in, is better than one for the whole registry.
+    pub fn find(config: &[u8], reference: &Reference) -> Result<Self, CredentialsError> {
+        let found = Self::find_any(config, reference)?;
+        found.ok_or_else(|| {
+            let document = serde_json::from_slice::<Document>(config).ok();
+            let there = document.map(|document| {
+                let names: Vec<_> = document.auths.into_keys().take(5).collect();
+                names.join(", ")
+            });
+            let there = there.filter(|there| !there.is_empty());
+            CredentialsError::Other {
+                wanted: reference.registry().to_owned(),
+                there: there.unwrap_or_else(|| "no registry".to_owned()),
+            }
+        })
+    }
+
+    /// Those for a module's registry, where there are any.
+    pub fn find_any(
+        config: &[u8],
+        reference: &Reference,
+    ) -> Result<Option<Self>, CredentialsError> {
+        let document: Document =
+            serde_json::from_slice(config).map_err(|_| CredentialsError::Json)?;
+        let mut fitting: Vec<_> = document
+            .auths
+            .iter()
+            .filter_map(|(name, entry)| Some((fits(name, reference)?, name, entry)))
+            .collect();
+        fitting.sort_by_key(|(length, ..)| *length);
+        let Some((_, name, entry)) = fitting.pop() else {
+            return Ok(None);
+        };
+        let read = entry.read();
+        read.map(Some)
+            .ok_or_else(|| CredentialsError::Entry(name.clone()))
+    }
+}
+
+impl Entry {
+    fn read(&self) -> Option<Credentials> {
+        if !self.username.is_empty() {
+            return Some(Credentials {
+                user: self.username.clone(),
+                password: self.password.clone(),
+            });
+        }
+        let bytes = STANDARD.decode(self.auth.trim()).ok()?;
+        let text = String::from_utf8(bytes).ok()?;
+        let (user, password) = text.split_once(':')?;
+        (!user.is_empty()).then(|| Credentials {
+            user: user.to_owned(),
+            password: password.to_owned(),
+        })
+    }
+}
+
+/// How much of a reference an entry names; none where it is about something else.
+fn fits(entry: &str, reference: &Reference) -> Option<usize> {
+    let bare = ["https://", "http://"]
+        .iter()
+        .find_map(|scheme| entry.strip_prefix(scheme))
+        .unwrap_or(entry);
+    let (host, path) = match bare.split_once('/') {
+        Some((host, path)) => (host, path.trim_end_matches('/')),
+        None => (bare, ""),
+    };
+    if hub(host) != hub(reference.registry()) {
+        return None;
+    }
+    // What `docker login` writes for the whole registry.
+    if matches!(path, "" | "v1" | "v2") {
+        return Some(0);
+    }
+    let rest = reference.repository().strip_prefix(path)?;
+    (rest.is_empty() || rest.starts_with('/')).then_some(path.len())
+}
+
+/// Docker Hub has three names.
+fn hub(host: &str) -> &str {
+    match host {
+        "index.docker.io" | "registry-1.docker.io" => "docker.io",
+        other => other,
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Credentials(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn found(config: &serde_json::Value, reference: &str) -> Result<String, CredentialsError> {
+        let reference = reference.parse().unwrap();
+        let found = Credentials::find(config.to_string().as_bytes(), &reference)?;
+        Ok(format!("{}:{}", found.user, found.password))
+    }
+
+    fn auth(text: &str) -> serde_json::Value {
+        json!({ "auth": STANDARD.encode(text) })
+    }
+
+    #[test]
+    fn the_entry_that_names_most_of_the_reference_is_taken() {
+        let config = json!({"auths": {
+            "r.io": auth("whole:a:b"),
+            "https://r.io:5000/v2/": auth("port:p"),
+            "r.io/team": {"username": "team", "password": "p"},
+            "r.io/team/policy": auth("policy:p"),
+            "https://index.docker.io/v1/": auth("hub:p"),
+        }});
+        for (reference, credentials) in [
+            ("r.io/other:1", "whole:a:b"),
+            ("r.io/team2/x:1", "whole:a:b"),
+            ("r.io:5000/x:1", "port:p"),
+            ("r.io/team/x:1", "team:p"),
+            ("r.io/team/policy:1", "policy:p"),
+            ("docker.io/team/x:1", "hub:p"),
+        ] {
+            assert_eq!(
+                found(&config, reference).as_deref(),
+                Ok(credentials),
+                "{reference}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named_and_no_secret_is_told() {
+        let config = json!({"auths": {"r.io": auth("secret"), "s.io": {}, "t.io": auth("a:b")}});
+        let entry = |name: &str| Err(CredentialsError::Entry(name.to_owned()));
+        assert_eq!(found(&config, "r.io/x:1"), entry("r.io"));
+        assert_eq!(found(&config, "s.io/x:1"), entry("s.io"));
+        let other = found(&config, "u.io/x:1").unwrap_err().to_string();
+        assert!(
+            other.contains("no entry for u.io, but for r.io, s.io, t.io"),
+            "{other}"
+        );
+        let none = found(&json!({}), "u.io/x:1").unwrap_err().to_string();
+        assert!(none.contains("but for no registry"), "{none}");
+        assert_eq!(found(&json!([1]), "u.io/x:1"), Err(CredentialsError::Json));
+        let credentials = Credentials {
+            user: "a".into(),
+            password: "b".into(),
+        };
+        assert_eq!(format!("{credentials:?}"), "Credentials(…)");
+    }
+}

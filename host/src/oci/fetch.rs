@@ -1,0 +1,198 @@
+//! Fetches the component that a reference names, and the signatures that count for it.
+
+use super::cosign::{
+    self, BUNDLE, PURPOSE, PublicKey, SIGNATURE, SIMPLE_SIGNING, Signature, Unsigned,
+};
+use super::manifest::{Descriptor, Manifest, ManifestError, component_of};
+use super::reference::{Reference, is_digest};
+use super::registry::{Registry, RegistryError};
+
+/// Most signatures of one form that are looked at. Whoever may write into the repository can add some.
+const SIGNATURES: usize = 32;
+
+/// Largest signature that is read, in bytes.
+const SIGNATURE_SIZE: u64 = 256 << 10;
+
+/// Annotation by which cosign 3 says what a bundle is for.
+const PURPOSE_OF_BUNDLE: &str = "dev.sigstore.bundle.predicateType";
+
+/// A component as it is in a registry.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Digest of the manifest.
+    pub manifest: String,
+    /// The component, which is not fetched yet.
+    pub component: Descriptor,
+}
+
+/// Why a component cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// The registry does not give it.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// What is there is no component.
+    #[error("the manifest {digest} leads to no component")]
+    Manifest {
+        /// Digest of the manifest.
+        digest: String,
+        /// Why.
+        #[source]
+        source: ManifestError,
+    },
+    /// What is there is not signed as it should be.
+    #[error("the manifest {digest} is not signed as it must be")]
+    Unsigned {
+        /// Digest of the manifest.
+        digest: String,
+        /// Why.
+        #[source]
+        source: Unsigned,
+    },
+}
+
+/// Which component a reference names now.
+pub async fn find(registry: &Registry, reference: &Reference) -> Result<Found, FetchError> {
+    let document = registry.manifest(reference.version()).await?;
+    let component = component_of(&document.bytes);
+    match component {
+        Ok(component) => Ok(Found {
+            manifest: document.digest,
+            component,
+        }),
+        Err(source) => Err(FetchError::Manifest {
+            digest: document.digest,
+            source,
+        }),
+    }
+}
+
+/// The key that signed what was found. Each signature is looked at by itself: one that cannot be had, or
+/// that counts for nothing, hides no other.
+pub async fn signer<'a>(
+    registry: &Registry,
+    found: &Found,
+    keys: &'a [PublicKey],
+) -> Result<&'a PublicKey, FetchError> {
+    let (mut seen, mut failed) = (Vec::new(), None);
+    let (simple, bundles) = (
+        simple(registry, &found.manifest).await,
+        bundles(registry, &found.manifest).await,
+    );
+    for place in [simple, bundles] {
+        let places = place.unwrap_or_else(|error| {
+            failed.get_or_insert(error);
+            Vec::new()
+        });
+        for place in places {
+            match place.signature(registry).await {
+                Ok(Some(signature)) => seen.push(signature),
+                Ok(None) => continue,
+                Err(error) => {
+                    failed.get_or_insert(error);
+                    continue;
+                }
+            }
+            let last = seen.last().map(std::slice::from_ref).unwrap_or_default();
+            if let Ok(key) = cosign::signer(last, keys, &found.manifest) {
+                return Ok(key);
+            }
+        }
+    }
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    let signer = cosign::signer(&seen, keys, &found.manifest);
+    signer.map_err(|source| FetchError::Unsigned {
+        digest: found.manifest.clone(),
+        source,
+    })
+}
+
+/// The component itself, of at most `limit` bytes.
+pub async fn component(
+    registry: &Registry,
+    found: &Found,
+    limit: u64,
+) -> Result<Vec<u8>, FetchError> {
+    Ok(registry.blob(&found.component, limit).await?)
+}
+
+/// The tag under which cosign, and registries without lists of referrers, keep what belongs to a
+/// manifest.
+fn tag(digest: &str) -> String {
+    digest.replacen(':', "-", 1)
+}
+
+/// Where a signature is to be had.
+enum Place {
+    /// Of cosign 1 and 2: its payload, and what signs it.
+    Simple(Descriptor, String),
+    /// Of cosign 3: the digest of an artefact that holds a bundle.
+    Bundle(String),
+}
+
+impl Place {
+    async fn signature(&self, registry: &Registry) -> Result<Option<Signature>, RegistryError> {
+        match self {
+            Self::Simple(payload, signature) => Ok(Some(Signature::Simple {
+                payload: registry.blob(payload, SIGNATURE_SIZE).await?,
+                signature: signature.clone(),
+            })),
+            Self::Bundle(digest) => {
+                let artefact = manifest(registry, digest).await?.unwrap_or_default();
+                let mut layers = artefact.layers.iter();
+                let layer = layers.find(|layer| is_bundle(Some(&layer.media_type), &layer.digest));
+                let Some(layer) = layer else {
+                    return Ok(None);
+                };
+                let bundle = registry.blob(layer, SIGNATURE_SIZE).await?;
+                Ok(Some(Signature::Bundle(bundle)))
+            }
+        }
+    }
+}
+
+fn is_bundle(kind: Option<&str>, digest: &str) -> bool {
+    kind.is_some_and(|kind| kind.starts_with(BUNDLE)) && is_digest(digest)
+}
+
+/// Signatures of cosign 1 and 2.
+async fn simple(registry: &Registry, digest: &str) -> Result<Vec<Place>, RegistryError> {
+    let tag = format!("{}.sig", tag(digest));
+    let manifest = manifest(registry, &tag).await?.unwrap_or_default();
+    let is_signature =
+        |layer: &&Descriptor| layer.media_type == SIMPLE_SIGNING && is_digest(&layer.digest);
+    let signatures = manifest.layers.iter().filter(is_signature);
+    let signatures = signatures.filter_map(|layer| {
+        let signature = layer.annotations.get(SIGNATURE)?;
+        Some(Place::Simple(layer.clone(), signature.clone()))
+    });
+    Ok(signatures.take(SIGNATURES).collect())
+}
+
+/// Signatures of cosign 3, which writes what else was attested in the same form.
+async fn bundles(registry: &Registry, digest: &str) -> Result<Vec<Place>, RegistryError> {
+    let index = match registry.referrers(digest).await? {
+        Some(bytes) => Manifest::parse(&bytes).ok(),
+        None => manifest(registry, &tag(digest)).await?,
+    };
+    let referrers = index.and_then(|index| index.manifests).unwrap_or_default();
+    let is_signature = |referrer: &&Descriptor| {
+        let purpose = referrer.annotations.get(PURPOSE_OF_BUNDLE);
+        is_bundle(referrer.artifact_type.as_deref(), &referrer.digest)
+            && purpose.is_none_or(|purpose| purpose == PURPOSE)
+    };
+    let signatures = referrers.iter().filter(is_signature).take(SIGNATURES);
+    let places = signatures.map(|referrer| Place::Bundle(referrer.digest.clone()));
+    Ok(places.collect())
+}
+
+/// A manifest that need not be there. One that cannot be read holds no signature.
+async fn manifest(registry: &Registry, version: &str) -> Result<Option<Manifest>, RegistryError> {
+    match registry.manifest(version).await {
+        Ok(document) => Ok(Manifest::parse(&document.bytes).ok()),
+        Err(error) if error.is_absence() => Ok(None),
+        Err(error) => Err(error),
+    }
+}

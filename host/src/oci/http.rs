@@ -1,0 +1,185 @@
+//! Requests over HTTP with bounds: how long an answer may take, how long it may be, and how often it
+//! may send us elsewhere.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
+use http::{Method, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, Error as ClientError};
+use hyper_util::rt::TokioExecutor;
+use rustls::ClientConfig;
+use tokio::time::timeout;
+
+use super::address::{leads_to, may_be_asked, same_origin};
+
+/// Most redirects that are followed.
+const REDIRECTS: usize = 5;
+
+/// How much can be sent in the time that is given for an answer, in bytes; for more there is more.
+const PIECE: usize = 1 << 20;
+
+/// By what servers know us.
+const AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("ipu-operator/", env!("CARGO_PKG_VERSION")));
+
+/// A client that asks no server without TLS, unless it is to.
+#[derive(Clone, Debug)]
+pub(super) struct Http {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    without_tls: bool,
+    patience: Duration,
+}
+
+/// What is sent.
+#[derive(Clone, Debug)]
+pub(super) struct Outgoing {
+    pub(super) method: Method,
+    pub(super) uri: Uri,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+    /// Whether the answer may send us elsewhere.
+    pub(super) follows: bool,
+}
+
+/// An answer whose body is not read yet.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// Whose it is, after all redirects.
+    pub(super) uri: Uri,
+    response: Response<hyper::body::Incoming>,
+}
+
+/// Why there is no whole answer. No addresses are told: those that redirects lead to may hold secrets.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// Nobody is reached.
+    #[error("failed to connect")]
+    Send(#[source] ClientError),
+    /// It broke off.
+    #[error("the answer broke off")]
+    Body(#[source] hyper::Error),
+    /// It takes too long.
+    #[error("nothing came for {} ms", .0.as_millis())]
+    Silent(Duration),
+    /// It is too long.
+    #[error("the answer is longer than {0} bytes")]
+    TooLarge(u64),
+    /// It leads on and on.
+    #[error("the answer is a redirect after {REDIRECTS} others")]
+    Redirects,
+    /// It leads nowhere, or from TLS to a server without.
+    #[error("the answer is a redirect to no address, or to one without TLS")]
+    Redirect,
+}
+
+impl Http {
+    /// A client with this TLS. `patience` is the longest time until an answer begins, and between two
+    /// pieces of it.
+    pub(super) fn new(tls: ClientConfig, plain_http: bool, patience: Duration) -> Self {
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .build();
+        Self {
+            client: Client::builder(TokioExecutor::new()).build(connector),
+            without_tls: plain_http,
+            patience,
+        }
+    }
+
+    /// Sends a request. What it shows of credentials is shown to the server that it names, and to
+    /// nobody else to whom that may send us.
+    pub(super) async fn send(&self, mut request: Outgoing) -> Result<Answer, HttpError> {
+        let first = request.uri.clone();
+        for _ in 0..=REDIRECTS {
+            let response = self
+                .once(&request, same_origin(&first, &request.uri))
+                .await?;
+            let answer = Answer {
+                uri: request.uri.clone(),
+                response,
+            };
+            if !request.follows || !is_redirect(&request.method, answer.status()) {
+                return Ok(answer);
+            }
+            let location = answer.header(LOCATION.as_str());
+            let next = location.and_then(|location| leads_to(&request.uri, location));
+            let next = next.filter(|uri| may_be_asked(uri, self.without_tls));
+            request.uri = next.ok_or(HttpError::Redirect)?;
+        }
+        Err(HttpError::Redirects)
+    }
+
+    async fn once(
+        &self,
+        request: &Outgoing,
+        shows: bool,
+    ) -> Result<Response<hyper::body::Incoming>, HttpError> {
+        let mut sent = Request::new(Full::new(request.body.clone()));
+        *sent.method_mut() = request.method.clone();
+        *sent.uri_mut() = request.uri.clone();
+        *sent.headers_mut() = request.headers.clone();
+        sent.headers_mut().insert(USER_AGENT, AGENT);
+        if !shows {
+            sent.headers_mut().remove(AUTHORIZATION);
+        }
+        let pieces = u32::try_from(request.body.len() / PIECE).unwrap_or(u32::MAX);
+        let patience = self.patience.saturating_mul(pieces.saturating_add(1));
+        match timeout(patience, self.client.request(sent)).await {
+            Ok(response) => response.map_err(HttpError::Send),
+            Err(_) => Err(HttpError::Silent(patience)),
+        }
+    }
+
+    /// A body of at most `limit` bytes; no more of it is kept, however long it is.
+    pub(super) async fn read(&self, answer: Answer, limit: u64) -> Result<Vec<u8>, HttpError> {
+        let mut body = answer.response.into_body();
+        let mut bytes = Vec::new();
+        loop {
+            let piece = timeout(self.patience, body.frame()).await;
+            let Some(piece) = piece.map_err(|_| HttpError::Silent(self.patience))? else {
+                return Ok(bytes);
+            };
+            // What is no data is what some servers tell after it.
+            if let Ok(data) = piece.map_err(HttpError::Body)?.into_data() {
+                if (bytes.len() + data.len()) as u64 > limit {
+                    return Err(HttpError::TooLarge(limit));
+                }
+                bytes.extend_from_slice(&data);
+            }
+        }
+    }
+}
+
+impl Answer {
+    pub(super) fn status(&self) -> StatusCode {
+        self.response.status()
+    }
+
+    /// A header, where it is text.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.response.headers().get(name)?.to_str().ok()
+    }
+
+    /// All headers of a name that are text.
+    pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        let all = self.response.headers().get_all(name).into_iter();
+        all.filter_map(|value| value.to_str().ok())
+    }
+}
+
+/// Whether an answer says that the same request is to be sent elsewhere.
+fn is_redirect(method: &Method, status: StatusCode) -> bool {
+    match status {
+        StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
+        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND | StatusCode::SEE_OTHER => {
+            *method == Method::GET || *method == Method::HEAD
+        }
+        _ => false,
+    }
+}

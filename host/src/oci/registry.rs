@@ -1,0 +1,527 @@
+//! Speaks with one repository of a registry: whatever it answers is bounded in size and time, and
+//! checked against the digest by which it was asked for.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use http::{Method, StatusCode, Uri};
+use serde::Deserialize;
+
+use super::address::{may_be_asked, same_origin, with_query};
+use super::challenge::{Challenge, challenge};
+use super::credentials::Credentials;
+use super::http::{Answer, Http, HttpError, Outgoing};
+use super::manifest::{ACCEPTED, Descriptor};
+use super::reference::Reference;
+use super::tls::{self, AuthorityError};
+use crate::wasm::digest_of;
+
+/// Largest manifest that is read, in bytes: what registries must take at least.
+const MANIFEST: u64 = 4 << 20;
+
+/// Largest answer of a token server that is read, in bytes.
+const TOKEN: u64 = 64 << 10;
+
+/// How much of an answer is read that tells what is wrong, in bytes.
+const COMPLAINT: u64 = 16 << 10;
+
+/// How a registry is spoken to.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// User and password; none where anybody may read.
+    pub credentials: Option<Credentials>,
+    /// The authorities that vouch for the registry's certificate, in PEM; none: the public ones.
+    pub authorities: Option<Vec<u8>>,
+    /// Whether it is spoken to without TLS.
+    pub plain_http: bool,
+    /// Longest time until a connection stands, and between two pieces of an answer.
+    pub patience: Duration,
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Self {
+            credentials: None,
+            authorities: None,
+            plain_http: false,
+            patience: Duration::from_secs(15),
+        }
+    }
+}
+
+/// Why a registry does not give or take what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// The authorities cannot be used.
+    #[error(
+        "the authorities for {host} (spec.module.oci.certificateAuthorities of an IPUPolicy, or --ca-file) \
+         cannot be used; give certificates in PEM"
+    )]
+    Authorities {
+        /// Host of the registry.
+        host: String,
+        /// Why.
+        #[source]
+        source: AuthorityError,
+    },
+    /// There is no connection, or no whole answer.
+    #[error("{host} gave no answer to the request for {what}")]
+    Unreachable {
+        /// Host of the registry.
+        host: String,
+        /// What was asked for.
+        what: String,
+        /// Why.
+        #[source]
+        source: HttpError,
+    },
+    /// Credentials are missing or do not suffice.
+    #[error("{host} does not let {who} have {what}{told}; check the credentials and their rights")]
+    Forbidden {
+        /// Host of the registry.
+        host: String,
+        /// Who asked.
+        who: String,
+        /// What was asked for.
+        what: String,
+        /// The registry's own words.
+        told: String,
+    },
+    /// The registry does not have it.
+    #[error("{host} does not have {what}{told}; check spelling and rights, or push it")]
+    Absent {
+        /// Host of the registry.
+        host: String,
+        /// What was asked for.
+        what: String,
+        /// The registry's own words.
+        told: String,
+    },
+    /// Another answer than what was asked for.
+    #[error("{host} answered {status} to the request for {what}{told}")]
+    Status {
+        /// Host of the registry.
+        host: String,
+        /// The status.
+        status: StatusCode,
+        /// What was asked for.
+        what: String,
+        /// The registry's own words.
+        told: String,
+    },
+    /// More than is read.
+    #[error("{host} answers with more than {limit} bytes for {what}, and no more are read")]
+    TooLarge {
+        /// Host of the registry.
+        host: String,
+        /// What was asked for.
+        what: String,
+        /// How many bytes would have been read.
+        limit: u64,
+    },
+    /// Not what was asked for.
+    #[error(
+        "{host} answers with {found} where {wanted} was asked for as {what}: the registry, or something before it, changes what it keeps"
+    )]
+    Digest {
+        /// Host of the registry.
+        host: String,
+        /// What was asked for.
+        what: String,
+        /// Its digest.
+        wanted: String,
+        /// The digest of the answer.
+        found: String,
+    },
+    /// The registry wants to be shown something that is not known here.
+    #[error("{host} asks for credentials in a manner other than Basic and Bearer")]
+    Challenge {
+        /// Host of the registry.
+        host: String,
+    },
+    /// The registry sends credentials to where nobody can be sure who reads them.
+    #[error(
+        "{host} names {realm:?} as the server that gives tokens; credentials go over https alone"
+    )]
+    Realm {
+        /// Host of the registry.
+        host: String,
+        /// The address that it names.
+        realm: String,
+    },
+    /// The token server's answer holds no token.
+    #[error("the server that gives tokens for {host} gave an answer without a token")]
+    Token {
+        /// Host of the registry.
+        host: String,
+    },
+    /// The registry says nowhere where an upload goes.
+    #[error("{host} does not say where {what} is to be sent")]
+    Location {
+        /// Host of the registry.
+        host: String,
+        /// What was to be sent.
+        what: String,
+    },
+}
+
+/// One repository of a registry.
+#[derive(Debug)]
+pub struct Registry {
+    http: Http,
+    base: Uri,
+    host: String,
+    plain_http: bool,
+    credentials: Option<Credentials>,
+    /// What the registry last wanted to see.
+    authorization: Mutex<Option<HeaderValue>>,
+}
+
+/// A manifest as the registry has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Their digest.
+    pub digest: String,
+}
+
+#[derive(Deserialize)]
+struct Token {
+    token: Option<String>,
+    access_token: Option<String>,
+}
+
+impl Registry {
+    /// The repository of a module. Nothing is sent yet.
+    ///
+    /// # Panics
+    /// Never: the parts of a reference are parts of an address.
+    pub fn new(reference: &Reference, access: Access) -> Result<Self, RegistryError> {
+        let host = reference.registry().to_owned();
+        let authorities = access.authorities.as_deref();
+        let tls = tls::config(authorities).map_err(|source| RegistryError::Authorities {
+            host: host.clone(),
+            source,
+        })?;
+        let scheme = if access.plain_http { "http" } else { "https" };
+        let repository = reference.repository();
+        let base = format!("{scheme}://{}/v2/{repository}/", reference.host());
+        let base = base
+            .parse()
+            .expect("the parts of a reference are parts of an address");
+        Ok(Self {
+            http: Http::new(tls, access.plain_http, access.patience),
+            base,
+            host,
+            plain_http: access.plain_http,
+            credentials: access.credentials,
+            authorization: Mutex::new(None),
+        })
+    }
+
+    /// Host of the registry.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Whether it is spoken to without TLS.
+    pub(super) fn is_plain(&self) -> bool {
+        self.plain_http
+    }
+
+    /// A manifest by its tag or digest.
+    pub async fn manifest(&self, version: &str) -> Result<Document, RegistryError> {
+        let what = format!("the manifest {version}");
+        let uri = self.at(&format!("manifests/{version}"));
+        let answer = self.get(uri, &what).await?;
+        let told = answer.header("docker-content-digest").map(str::to_owned);
+        let bytes = self.read(answer, &what, MANIFEST).await?;
+        let digest = digest_of(&bytes).to_string();
+        let wanted = Some(version)
+            .filter(|version| version.starts_with("sha256:"))
+            .or(told.as_deref().filter(|told| told.starts_with("sha256:")));
+        match wanted {
+            Some(wanted) if wanted != digest => Err(RegistryError::Digest {
+                host: self.host.clone(),
+                what,
+                wanted: wanted.to_owned(),
+                found: digest,
+            }),
+            _ => Ok(Document { bytes, digest }),
+        }
+    }
+
+    /// A blob, of at most `limit` bytes.
+    pub async fn blob(&self, blob: &Descriptor, limit: u64) -> Result<Vec<u8>, RegistryError> {
+        let what = format!("the blob {}", blob.digest);
+        if blob.size > limit {
+            return Err(self.failed(&what, HttpError::TooLarge(limit)));
+        }
+        let uri = self.at(&format!("blobs/{}", blob.digest));
+        let answer = self.get(uri, &what).await?;
+        let bytes = self.read(answer, &what, blob.size).await?;
+        let found = digest_of(&bytes).to_string();
+        if found != blob.digest {
+            return Err(RegistryError::Digest {
+                host: self.host.clone(),
+                what,
+                wanted: blob.digest.clone(),
+                found,
+            });
+        }
+        Ok(bytes)
+    }
+
+    /// The list of what refers to a manifest; nothing of a registry that keeps no such lists.
+    pub async fn referrers(&self, digest: &str) -> Result<Option<Vec<u8>>, RegistryError> {
+        let what = format!("what refers to {digest}");
+        let uri = self.at(&format!("referrers/{digest}"));
+        match self.get(uri, &what).await {
+            Ok(answer) => Ok(Some(self.read(answer, &what, MANIFEST).await?)),
+            Err(error) if error.is_absence() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// An address in the repository.
+    pub(super) fn at(&self, path: &str) -> Uri {
+        let joined = format!("{}{path}", self.base).parse();
+        joined.expect("what names a manifest or a blob is part of an address")
+    }
+
+    async fn get(&self, uri: Uri, what: &str) -> Result<Answer, RegistryError> {
+        let accepted = HeaderValue::from_str(&ACCEPTED.join(", "));
+        let accepted = accepted.expect("the types of manifests are text");
+        let headers = HeaderMap::from_iter([(ACCEPT, accepted)]);
+        self.send(Method::GET, uri, headers, Bytes::new(), what)
+            .await
+    }
+
+    /// Sends a blob or manifest, or nothing, to an address.
+    pub(super) async fn put(
+        &self,
+        method: Method,
+        uri: Uri,
+        kind: &'static str,
+        body: Bytes,
+        what: &str,
+    ) -> Result<Answer, RegistryError> {
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]);
+        self.send(method, uri, headers, body, what).await
+    }
+
+    /// Sends a request, once more where the registry asks for credentials. Only the registry itself is
+    /// shown them: who is asked by its word goes without.
+    async fn send(
+        &self,
+        method: Method,
+        uri: Uri,
+        headers: HeaderMap,
+        body: Bytes,
+        what: &str,
+    ) -> Result<Answer, RegistryError> {
+        let is_ours = |uri: &Uri| same_origin(uri, &self.base);
+        let mut request = Outgoing {
+            method,
+            uri,
+            headers,
+            body,
+            follows: true,
+        };
+        if let Some(shown) = self.shown().clone().filter(|_| is_ours(&request.uri)) {
+            request.headers.insert(AUTHORIZATION, shown);
+        }
+        let answer = self.once(request.clone(), what).await?;
+        let asks = answer.status() == StatusCode::UNAUTHORIZED && is_ours(&answer.uri);
+        if !asks || !is_ours(&request.uri) {
+            return self.good(answer, what).await;
+        }
+        let Some(authorization) = self.authorization(&answer, what).await? else {
+            return self.good(answer, what).await;
+        };
+        *self.shown() = Some(authorization.clone());
+        request.headers.insert(AUTHORIZATION, authorization);
+        let answer = self.once(request, what).await?;
+        self.good(answer, what).await
+    }
+
+    async fn once(&self, request: Outgoing, what: &str) -> Result<Answer, RegistryError> {
+        let sent = self.http.send(request).await;
+        sent.map_err(|source| self.failed(what, source))
+    }
+
+    /// What the registry wants to be shown; nothing where only credentials would help that are not
+    /// there.
+    async fn authorization(
+        &self,
+        answer: &Answer,
+        what: &str,
+    ) -> Result<Option<HeaderValue>, RegistryError> {
+        match challenge(answer.all(WWW_AUTHENTICATE.as_str())) {
+            Some(Challenge::Basic) => Ok(self.credentials.as_ref().map(basic)),
+            Some(Challenge::Bearer {
+                realm,
+                service,
+                scope,
+            }) => {
+                let asked = [("service", service), ("scope", scope)];
+                let asked: Vec<_> = asked
+                    .iter()
+                    .filter_map(|(name, value)| Some((*name, value.as_deref()?)))
+                    .collect();
+                let token = self.token(&realm, &asked, what).await?;
+                Ok(Some(secret(&format!("Bearer {token}"))))
+            }
+            None => Err(RegistryError::Challenge {
+                host: self.host.clone(),
+            }),
+        }
+    }
+
+    /// A token of the server that the registry names, which is reached over TLS as the registry is. It
+    /// may not send us elsewhere, since it is shown user and password.
+    async fn token(
+        &self,
+        realm: &str,
+        asked: &[(&str, &str)],
+        what: &str,
+    ) -> Result<String, RegistryError> {
+        let uri = realm.parse::<Uri>().ok();
+        let uri = uri.filter(|uri| may_be_asked(uri, self.plain_http));
+        let uri = uri.and_then(|uri| with_query(&uri, asked));
+        let uri = uri.ok_or_else(|| RegistryError::Realm {
+            host: self.host.clone(),
+            realm: short(realm),
+        })?;
+        let credentials = self.credentials.as_ref();
+        let shown = credentials.map(|credentials| (AUTHORIZATION, basic(credentials)));
+        let request = Outgoing {
+            method: Method::GET,
+            uri,
+            headers: shown.into_iter().collect(),
+            body: Bytes::new(),
+            follows: false,
+        };
+        let what = format!("a token for {what}");
+        let answer = self.once(request, &what).await?;
+        let answer = self.good(answer, &what).await?;
+        let bytes = self.read(answer, &what, TOKEN).await?;
+        let token: Option<Token> = serde_json::from_slice(&bytes).ok();
+        let token = token.and_then(|token| token.token.or(token.access_token));
+        let is_token = |token: &String| HeaderValue::from_str(token).is_ok();
+        token.filter(is_token).ok_or_else(|| RegistryError::Token {
+            host: self.host.clone(),
+        })
+    }
+
+    /// The answer where it is a good one, or what is wrong.
+    async fn good(&self, answer: Answer, what: &str) -> Result<Answer, RegistryError> {
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let (host, what) = (self.host.clone(), what.to_owned());
+        let words = self.read(answer, &what, COMPLAINT).await;
+        let told = complaint(&words.unwrap_or_default());
+        Err(match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => RegistryError::Forbidden {
+                who: match &self.credentials {
+                    Some(credentials) => format!("the user {:?}", short(&credentials.user)),
+                    None => "anybody without credentials".to_owned(),
+                },
+                host,
+                what,
+                told,
+            },
+            StatusCode::NOT_FOUND => RegistryError::Absent { host, what, told },
+            _ => RegistryError::Status {
+                host,
+                status,
+                what,
+                told,
+            },
+        })
+    }
+
+    async fn read(&self, answer: Answer, what: &str, limit: u64) -> Result<Vec<u8>, RegistryError> {
+        let read = self.http.read(answer, limit).await;
+        read.map_err(|source| self.failed(what, source))
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Option<HeaderValue>> {
+        self.authorization
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self, what: &str, source: HttpError) -> RegistryError {
+        let (host, what) = (self.host.clone(), what.to_owned());
+        match source {
+            HttpError::TooLarge(limit) => RegistryError::TooLarge { host, what, limit },
+            source => RegistryError::Unreachable { host, what, source },
+        }
+    }
+}
+
+impl RegistryError {
+    /// Whether the registry says that it has no such thing, or no such list.
+    pub fn is_absence(&self) -> bool {
+        match self {
+            Self::Absent { .. } => true,
+            Self::Status { status, .. } => matches!(
+                *status,
+                StatusCode::BAD_REQUEST
+                    | StatusCode::METHOD_NOT_ALLOWED
+                    | StatusCode::NOT_ACCEPTABLE
+                    | StatusCode::NOT_IMPLEMENTED
+            ),
+            _ => false,
+        }
+    }
+}
+
+fn basic(credentials: &Credentials) -> HeaderValue {
+    let Credentials { user, password } = credentials;
+    let encoded = STANDARD.encode(format!("{user}:{password}"));
+    secret(&format!("Basic {encoded}"))
+}
+
+/// A header that no log shows.
+fn secret(text: &str) -> HeaderValue {
+    let mut value = HeaderValue::from_str(text).expect("base64 and checked tokens are text");
+    value.set_sensitive(true);
+    value
+}
+
+/// What a registry says is wrong, in the form that registries agreed on; nothing of other answers.
+fn complaint(bytes: &[u8]) -> String {
+    #[derive(Deserialize)]
+    struct Complaint {
+        errors: Vec<One>,
+    }
+    #[derive(Deserialize)]
+    struct One {
+        #[serde(default)]
+        code: String,
+        #[serde(default)]
+        message: String,
+    }
+    let Ok(complaint) = serde_json::from_slice::<Complaint>(bytes) else {
+        return String::new();
+    };
+    let Some(One { code, message }) = complaint.errors.into_iter().next() else {
+        return String::new();
+    };
+    format!(" ({})", short(format!("{code} {message}").trim()))
+}
+
+/// The first letters of what others wrote.
+fn short(text: &str) -> String {
+    let letters = text.chars().filter(|letter| !letter.is_control());
+    letters.take(160).collect()
+}

@@ -1,0 +1,81 @@
+//! TLS towards registries: whose word counts for whose certificate.
+
+use std::sync::Arc;
+
+use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
+
+/// Why a text holds no authorities.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AuthorityError {
+    /// There is no certificate in it.
+    #[error("it holds no certificate in PEM (-----BEGIN CERTIFICATE-----)")]
+    None,
+    /// A certificate is broken.
+    #[error("its certificate {0} cannot be read")]
+    Broken(usize),
+}
+
+/// TLS with these authorities (PEM) alone, or, without them, with those of the system and Mozilla's.
+/// The image has no system, and a private registry's authority vouches for nobody else.
+pub(super) fn config(authorities: Option<&[u8]>) -> Result<ClientConfig, AuthorityError> {
+    let roots = match authorities {
+        Some(pem) => given(pem)?,
+        None => public(),
+    };
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has what the default versions need");
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+fn given(pem: &[u8]) -> Result<RootCertStore, AuthorityError> {
+    let mut roots = RootCertStore::empty();
+    for (number, certificate) in (1..).zip(CertificateDer::pem_slice_iter(pem)) {
+        let certificate = certificate.map_err(|_| AuthorityError::Broken(number))?;
+        let added = roots.add(certificate);
+        added.map_err(|_| AuthorityError::Broken(number))?;
+    }
+    if roots.is_empty() {
+        return Err(AuthorityError::None);
+    }
+    Ok(roots)
+}
+
+fn public() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(TLS_SERVER_ROOT_CERTS.iter().cloned());
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn authorities_are_read_or_named_as_broken() {
+        let begin = "-----BEGIN CERTIFICATE-----";
+        let end = "-----END CERTIFICATE-----";
+        assert_eq!(given(b"").unwrap_err(), AuthorityError::None);
+        let broken = format!("{begin}\nAAAA\n{end}\n");
+        assert_eq!(
+            given(broken.as_bytes()).unwrap_err(),
+            AuthorityError::Broken(1)
+        );
+        let key = rcgen::KeyPair::generate().unwrap();
+        let made = rcgen::CertificateParams::new(vec!["r.io".to_owned()]).unwrap();
+        let pem = made.self_signed(&key).unwrap().pem();
+        assert_eq!(given(pem.as_bytes()).unwrap().len(), 1);
+        let second = given(format!("{pem}{broken}").as_bytes()).unwrap_err();
+        assert_eq!(second, AuthorityError::Broken(2));
+    }
+
+    #[test]
+    fn without_authorities_there_are_those_of_mozilla() {
+        assert!(public().len() >= TLS_SERVER_ROOT_CERTS.len());
+    }
+}

@@ -1,0 +1,208 @@
+//! `ipu-operator verify`: runs one small job to its end as a user would, or says what holds it up.
+
+mod job;
+
+use std::io::Write;
+use std::time::Duration;
+
+use clap::Args;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::{Client, ResourceExt};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use self::job::Look;
+use crate::api::ipujob::IPUJob;
+use crate::api::ipupartition::IPUPartition;
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How long the job may take to go, once it was deleted.
+const LEAVING: Duration = Duration::from_mins(1);
+
+/// What job is run, and for how long.
+#[derive(Args, Clone, Debug)]
+pub struct VerifyOptions {
+    /// Namespace of the job.
+    #[arg(long, env = "IPU_OPERATOR_NAMESPACE")]
+    pub namespace: String,
+    /// Name of the job; one of the name that is left from before is deleted.
+    #[arg(long, default_value = "ipu-operator-verify")]
+    pub name: String,
+    /// The operator's image, which the job runs in too.
+    #[arg(long)]
+    pub image: String,
+    /// When that image is pulled: Always, IfNotPresent or Never.
+    #[arg(long)]
+    pub image_pull_policy: Option<String>,
+    /// Secrets to pull it with.
+    #[arg(long)]
+    pub image_pull_secret: Vec<String>,
+    /// IPUs of the job's partition.
+    #[arg(long, default_value_t = 1)]
+    pub ipus: u32,
+    /// Seconds that the job may take.
+    #[arg(long, default_value_t = 120)]
+    pub timeout_seconds: u64,
+}
+
+/// Why the operator is not shown to work.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// No client of the API server could be made.
+    #[error("failed to find the API server")]
+    Client(#[source] Box<kube::Error>),
+    /// The job was not taken: the webhooks refuse it or do not answer, or the right is missing.
+    #[error("failed to {action} the IPUJob {name}")]
+    Job {
+        /// What was tried.
+        action: &'static str,
+        /// Name of the job.
+        name: String,
+        /// What the API server said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// It came to another end than Completed.
+    #[error("the IPUJob {name} is Failed: {why}")]
+    Failed {
+        /// Name of the job.
+        name: String,
+        /// Its last message.
+        why: String,
+    },
+    /// It came to no end in time.
+    #[error("the IPUJob {name} is not Completed after {seconds} s: {why}")]
+    Late {
+        /// Name of the job.
+        name: String,
+        /// For how long it was waited.
+        seconds: u64,
+        /// What holds it up.
+        why: String,
+    },
+    /// It was deleted and did not go.
+    #[error(
+        "the IPUJob {name} is still there {seconds} s after its deletion; does the controller run?"
+    )]
+    Left {
+        /// Name of the job.
+        name: String,
+        /// For how long it was waited.
+        seconds: u64,
+    },
+    /// What happens cannot be told.
+    #[error("failed to write to standard output")]
+    Tell(#[source] std::io::Error),
+}
+
+/// Runs the job and deletes it, whatever came of it. What happens is told to `out`, a line for each
+/// change.
+pub async fn run(
+    client: Client,
+    options: &VerifyOptions,
+    out: &mut impl Write,
+) -> Result<(), VerifyError> {
+    let verification = Verification {
+        jobs: Api::namespaced(client.clone(), &options.namespace),
+        partitions: Api::all(client),
+        options,
+    };
+    verification.remove().await?;
+    let ended = verification.run(out).await;
+    let removed = verification.remove().await;
+    ended.and(removed)?;
+    let done = "the job ran, and its partition was given back";
+    writeln!(out, "{done}").map_err(VerifyError::Tell)
+}
+
+struct Verification<'a> {
+    jobs: Api<IPUJob>,
+    partitions: Api<IPUPartition>,
+    options: &'a VerifyOptions,
+}
+
+impl Verification<'_> {
+    async fn run(&self, out: &mut impl Write) -> Result<(), VerifyError> {
+        let manifest = job::manifest(self.options);
+        let created = self.jobs.create(&PostParams::default(), &manifest).await;
+        created.map_err(|source| self.failed("create", source))?;
+        let patience = Duration::from_secs(self.options.timeout_seconds);
+        let (deadline, mut told) = (Instant::now() + patience, String::new());
+        loop {
+            let row = match self.look().await? {
+                Look::Completed => return Ok(()),
+                Look::Failed(why) => {
+                    let name = self.options.name.clone();
+                    return Err(VerifyError::Failed { name, why });
+                }
+                Look::GoesOn(row) => row,
+            };
+            if row != told {
+                writeln!(out, "{row}").map_err(VerifyError::Tell)?;
+                told = row;
+            }
+            if Instant::now() >= deadline {
+                return Err(VerifyError::Late {
+                    name: self.options.name.clone(),
+                    seconds: self.options.timeout_seconds,
+                    why: told,
+                });
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn look(&self) -> Result<Look, VerifyError> {
+        let found = self.jobs.get(&self.options.name).await;
+        let found = found.map_err(|source| self.failed("read", source))?;
+        let uid = found.uid().unwrap_or_default();
+        let partitions = self.partitions.list(&ListParams::default()).await;
+        let partitions =
+            partitions.map_err(|source| self.failed("read the partitions of", source))?;
+        Ok(job::look(
+            &found,
+            partitions
+                .iter()
+                .filter(|partition| partition.spec.owner.uid == uid),
+        ))
+    }
+
+    /// Deletes the job and waits until it is gone.
+    async fn remove(&self) -> Result<(), VerifyError> {
+        let name = &self.options.name;
+        match self.jobs.delete(name, &DeleteParams::default()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
+            Err(source) => return Err(self.failed("delete", source)),
+        }
+        let gone = async {
+            loop {
+                let found = self.jobs.get_opt(name).await;
+                if found
+                    .map_err(|source| self.failed("read", source))?
+                    .is_none()
+                {
+                    return Ok(());
+                }
+                sleep(PAUSE).await;
+            }
+        };
+        let seconds = LEAVING.as_secs();
+        let late = |_| VerifyError::Left {
+            name: name.clone(),
+            seconds,
+        };
+        timeout_at(Instant::now() + LEAVING, gone)
+            .await
+            .map_err(late)?
+    }
+
+    fn failed(&self, action: &'static str, source: kube::Error) -> VerifyError {
+        VerifyError::Job {
+            action,
+            name: self.options.name.clone(),
+            source: Box::new(source),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Pure: the job that shows that the operator works, and what its status says.
+
+use serde_json::{Value, json};
+
+use super::VerifyOptions;
+use crate::api::ipujob::IPUJob;
+use crate::api::ipujob_status::JobState;
+use crate::api::ipupartition::IPUPartition;
+
+/// What a look at the job showed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// It ran to its end.
+    Completed,
+    /// It came to another end, and why.
+    Failed(String),
+    /// It goes on: its state, and what it waits for.
+    GoesOn(String),
+}
+
+/// A job that needs nothing but the operator's own image, and meets the Pod Security level
+/// `restricted` where the operator adds nothing to it.
+pub(super) fn manifest(options: &VerifyOptions) -> IPUJob {
+    let secrets = options.image_pull_secret.iter();
+    let secrets: Vec<Value> = secrets.map(|name| json!({ "name": name })).collect();
+    let manifest = json!({
+        "apiVersion": "graphcore.ai/v1alpha1",
+        "kind": "IPUJob",
+        "metadata": { "name": options.name },
+        "spec": {
+            "jobInstances": 1,
+            "ipusPerJobInstance": options.ipus.to_string(),
+            "workers": { "template": { "spec": {
+                "imagePullSecrets": secrets,
+                "securityContext": {
+                    "runAsNonRoot": true,
+                    "seccompProfile": { "type": "RuntimeDefault" },
+                },
+                "containers": [{
+                    "name": "verify",
+                    "image": options.image,
+                    "imagePullPolicy": options.image_pull_policy,
+                    "command": ["/ipu-operator", "--version"],
+                    "securityContext": {
+                        "allowPrivilegeEscalation": false,
+                        "readOnlyRootFilesystem": true,
+                        "capabilities": { "drop": ["ALL"] },
+                    },
+                }],
+            } } },
+        },
+    });
+    serde_json::from_value(manifest).expect("the manifest is an IPUJob")
+}
+
+/// Reads the job's status, and that of its partitions.
+pub(super) fn look<'a>(job: &IPUJob, partitions: impl Iterator<Item = &'a IPUPartition>) -> Look {
+    let Some(status) = &job.status else {
+        return Look::GoesOn("the controller has not looked at it yet; does it run?".to_owned());
+    };
+    match status.launcher_status {
+        JobState::Completed => Look::Completed,
+        JobState::Failed => Look::Failed(status.last_message.clone()),
+        state => {
+            let waiting = partitions
+                .filter_map(|partition| partition.status.as_ref())
+                .flat_map(|status| &status.waiting)
+                .map(|why| format!("{}: {}", why.controller, why.reason));
+            let said = std::iter::once(status.last_message.clone()).chain(waiting);
+            let said: Vec<String> = said.collect();
+            Look::GoesOn(format!("{state:?}: {}", said.join("; ")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> VerifyOptions {
+        VerifyOptions {
+            namespace: "ipu".to_owned(),
+            name: "verify".to_owned(),
+            image: "ipu-operator:1".to_owned(),
+            image_pull_policy: None,
+            image_pull_secret: vec!["registry".to_owned()],
+            ipus: 2,
+            timeout_seconds: 1,
+        }
+    }
+
+    fn with_status(status: Value) -> IPUJob {
+        let mut job = json!(manifest(&options()));
+        job["status"] = status;
+        serde_json::from_value(job).unwrap()
+    }
+
+    #[test]
+    fn the_job_is_valid() {
+        let job = json!(manifest(&options()));
+        let settings = guest_validation::rules::Settings::default();
+        assert_eq!(
+            guest_validation::rules::check(&job, None, settings).violations,
+            []
+        );
+        assert_eq!(job["spec"]["ipusPerJobInstance"], "2");
+    }
+
+    #[test]
+    fn its_status_and_the_reasons_of_its_partition_are_told() {
+        let waiting: IPUPartition = serde_json::from_value(json!({
+            "metadata": { "name": "p" },
+            "spec": {
+                "owner": {
+                    "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob", "namespace": "ipu",
+                    "name": "verify", "uid": "1",
+                },
+                "slot": 0, "ipus": 2, "gcds": 1,
+            },
+            "status": { "waiting": [{ "controller": "pod1:8090", "reason": "it has 0 IPUs free" }] },
+        }))
+        .unwrap();
+        let status = |state: &str, message: &str| {
+            with_status(
+                json!({ "launcherStatus": state, "lastMessage": message, "desiredReplicas": 1 }),
+            )
+        };
+        let table = [
+            (
+                manifest(&options()),
+                Look::GoesOn("the controller has not looked at it yet; does it run?".to_owned()),
+            ),
+            (
+                status("Pending", "partition not ready yet!"),
+                Look::GoesOn(
+                    "Pending: partition not ready yet!; pod1:8090: it has 0 IPUs free".to_owned(),
+                ),
+            ),
+            (
+                status("Failed", "worker 0 ended"),
+                Look::Failed("worker 0 ended".to_owned()),
+            ),
+            (status("Completed", "All instances done"), Look::Completed),
+        ];
+        for (job, expected) in table {
+            assert_eq!(look(&job, std::iter::once(&waiting)), expected);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Namespaces in which IPUJobs make nobody root on a node, as the API server itself sees to it.
+
+use serde_json::{Value, json};
+use tests::lab::control_plane::ControlPlane;
+use tests::wait::{Seen, eventually};
+
+use super::admin::Admin;
+
+/// A job whose Pods have this spec, beside one container.
+fn job(pod: &Value, container: &Value) -> String {
+    let mut spec = json!({ "containers": [{ "name": "main", "image": "image" }] });
+    merge(&mut spec, pod);
+    merge(&mut spec["containers"][0], container);
+    json!({
+        "apiVersion": "graphcore.ai/v1alpha1",
+        "kind": "IPUJob",
+        "metadata": { "name": "job" },
+        "spec": {
+            "jobInstances": 1,
+            "ipusPerJobInstance": "1",
+            "workers": { "template": { "spec": spec } },
+        },
+    })
+    .to_string()
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    let from = from.as_object().unwrap().clone();
+    into.as_object_mut().unwrap().extend(from);
+}
+
+/// Creates a job without keeping it: the refusal, or nothing.
+fn refusal(admin: &Admin, job: &str) -> Option<String> {
+    let file = admin.file("job.json", job);
+    let create = ["create", "--dry-run=server", "--namespace", admin.name];
+    let created = admin.kubectl(&[&create, &["--filename", file.as_str()][..]].concat());
+    created.err().map(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn jobs_of_a_restricted_namespace_make_nobody_root() {
+    // The policies of other releases on the shared control plane select namespaces by the same label.
+    let control_plane = ControlPlane::start().await.unwrap();
+    let admin = Admin::of("chart-jobs", control_plane.kubeconfig());
+    let namespace = ["create", "namespace", admin.name];
+    admin.kubectl(&namespace).unwrap();
+    // Nobody listens behind the webhooks here.
+    let ignore = "admissionWebhooks.failurePolicy=Ignore";
+    admin.helm_upgrade(&["--set", ignore, "--set", "worker.hostNetwork=false"]);
+    let none = json!({});
+    let privileged = job(&none, &json!({ "securityContext": { "privileged": true } }));
+    assert_eq!(
+        refusal(&admin, &privileged),
+        None,
+        "it is not restricted yet"
+    );
+    let label = "graphcore.ai/jobs=restricted";
+    admin
+        .kubectl(&["label", "namespace", admin.name, label])
+        .unwrap();
+    // The API server hears of policy and label a moment later.
+    eventually("privileged jobs are refused", async || {
+        Seen::when(refusal(&admin, &privileged), Option::is_some)
+    })
+    .await;
+
+    let init = json!({ "initContainers": [{
+        "name": "init", "image": "image", "securityContext": { "privileged": true },
+    }] });
+    let added = |name: &str| json!({ "securityContext": { "capabilities": { "add": [name] } } });
+    let path = json!({ "volumes": [{ "name": "root", "hostPath": { "path": "/" } }] });
+    let port = json!({ "ports": [{ "containerPort": 80, "hostPort": 80 }] });
+    let refused = [
+        (job(&json!({ "hostNetwork": true }), &none), "hostNetwork"),
+        (job(&json!({ "hostPID": true }), &none), "hostPID"),
+        (job(&json!({ "hostIPC": true }), &none), "hostIPC"),
+        (privileged.clone(), "privileged"),
+        (job(&init, &none), "privileged"),
+        (job(&none, &added("SYS_ADMIN")), "capabilities"),
+        (job(&path, &none), "hostPath"),
+        (job(&none, &port), "hostPort"),
+    ];
+    for (job, expected) in refused {
+        let refusal = refusal(&admin, &job).unwrap_or_else(|| panic!("{expected} is taken: {job}"));
+        assert!(refusal.contains(expected), "{expected}: {refusal}");
+    }
+    let memory = json!({ "volumes": [{ "name": "shm", "emptyDir": { "medium": "Memory" } }] });
+    let plain = job(&none, &none);
+    for job in [&plain, &job(&memory, &added("IPC_LOCK"))] {
+        assert_eq!(refusal(&admin, job), None, "{job}");
+    }
+
+    admin.helm_upgrade(&["--set", ignore, "--set", "worker.hostNetwork=true"]);
+    let refusal = eventually("every job is refused", async || refusal(&admin, &plain)).await;
+    assert!(refusal.contains("worker.hostNetwork is true"), "{refusal}");
+}

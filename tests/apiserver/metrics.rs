@@ -1,0 +1,219 @@
+//! The metrics on a real API server, read with real tokens and rights: by hand, and by a real Prometheus.
+#![cfg(test)]
+
+mod reader;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use ipu_operator::metrics::serve;
+use ipu_operator::policy::guests::Guests;
+use ipu_operator::release::ReleaseOptions;
+use ipu_operator::rest::Port;
+use ipu_operator::wasm::{Limits, Policies, PolicyOptions};
+use serde_json::{Value, json};
+use tests::http::request;
+use tests::prometheus::program;
+use tests::wait::{Seen, eventually};
+use tokio_util::sync::CancellationToken;
+
+use self::reader::{Reader, may_read, token};
+use crate::job::single;
+use crate::partition::scene::{self, Scene, free_port};
+use crate::stage::Stage;
+
+/// The controller's metrics behind the authority of its own Secret, on this port.
+async fn serve_metrics(stage: &Stage, port: u16) {
+    let policies = Policies::open(PolicyOptions {
+        guests_dir: "nowhere".into(),
+        policies_dir: None,
+        compile_cache_dir: None,
+        compiler: None,
+        settings: json!({}),
+        slots: Vec::new(),
+        limits: Limits::default(),
+    });
+    let guests = Guests::new(policies.await.unwrap());
+    let exposed = stage.metrics.of_controller(guests);
+    let (client, port) = (stage.client.clone(), Port::listen(port).unwrap());
+    let release = ReleaseOptions {
+        namespace: stage.namespace.clone(),
+        fullname: "ipu-operator".to_owned(),
+        guests_dir: "nowhere".into(),
+        policies_dir: None,
+        compile_cache_dir: None,
+        pod_name: None,
+    };
+    tokio::spawn(async move {
+        let (keeper, stop) = (serve::keeper(client, &release), CancellationToken::new());
+        let serving = serve::of_controller(port, keeper, exposed, stop);
+        serving.await.unwrap();
+    });
+}
+
+async fn run_job(stage: &Stage, name: &str) {
+    stage.submit(&single(name)).await;
+    stage.partition_ready(0).await;
+    stage.pod_runs(&format!("{name}-worker-0")).await;
+    stage.row(name, "Running 1 1", "").await;
+    stage.pod_ends(&format!("{name}-worker-0"), 0).await;
+    stage.row(name, "Completed 0 1", "").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_read_metrics_sees_what_became_of_jobs() {
+    let mut stage = Stage::new("metrics").await;
+    let (port, service) = (free_port(), "ipu-operator-controller-manager-metrics");
+    serve_metrics(&stage, port).await;
+    stage.start();
+    run_job(&stage, "counted").await;
+
+    let client = &stage.client;
+    let namespace = &stage.namespace;
+    let authority = reader::authority(client, namespace, &format!("{service}-tls")).await;
+    let server = format!("{service}.{namespace}.svc");
+    let to = |token: &str| Reader::new(port, &server, &authority, token);
+    let nobody = to(&token(client, "metrics-nobody").await);
+    let (status, text) = nobody.read().await;
+    assert_eq!(status, 403, "{text}");
+    assert!(text.contains("metrics-reader"), "{text}");
+    let (status, text) = to("made-up").read().await;
+    assert_eq!(status, 401, "{text}");
+
+    may_read(client, "metrics-reader").await;
+    let token = token(client, "metrics-reader").await;
+    let wanted = [
+        "\nipu_operator_jobs{phase=\"Completed\"} 1\n",
+        "\nipu_operator_jobs{phase=\"Running\"} 0\n",
+        "\nipu_operator_jobs_finished_total{phase=\"Completed\"} 1\n",
+        "\nipu_operator_job_time_to_partition_seconds_count 1\n",
+        "\nipu_operator_job_time_to_running_seconds_count 1\n",
+        "\nipu_operator_reconcile_queue_depth{controller=\"ipujob\"} 0\n",
+    ];
+    let reader = to(&token);
+    eventually("the metrics tell of the job", async || {
+        let (status, text) = reader.read().await;
+        let missing = wanted.iter().filter(|line| !text.contains(**line));
+        let missing: Vec<_> = missing.collect();
+        Seen::when((status, missing, text.clone()), |(status, missing, _)| {
+            *status == 200 && missing.is_empty()
+        })
+    })
+    .await;
+    prometheus_reads(port, &server, &authority, &token).await;
+}
+
+/// A real Prometheus reads them as the ServiceMonitor says, exemplars included.
+async fn prometheus_reads(port: u16, server: &str, authority: &str, token: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let (authority, token) = (file("ca.crt", authority), file("token", token));
+    let config = json!({"scrape_configs": [{
+        "job_name": "ipu-operator", "scheme": "https", "scrape_interval": "1s",
+        "tls_config": {"ca_file": authority, "server_name": server},
+        "authorization": {"credentials_file": token},
+        "static_configs": [{"targets": [format!("127.0.0.1:{port}")]}],
+    }]});
+    let config = file("prometheus.yaml", &config.to_string());
+    let listen = free_port();
+    let _prometheus = Prometheus::start(folder.path(), &config, listen);
+    let ask = async |what: &str| -> Seen<Value> {
+        let url = format!("http://127.0.0.1:{listen}/api/v1/{what}");
+        let answer = match request("GET", &url, "").await {
+            Ok(answer) => answer,
+            Err(error) => return Seen::NotYet(error.to_string()),
+        };
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        Seen::when(answer["data"].clone(), |data| !is_empty(data))
+    };
+    let completed = "query?query=ipu_operator_jobs%7Bphase%3D%22Completed%22%7D";
+    let found = eventually("Prometheus knows of the job", async || ask(completed).await).await;
+    assert_eq!(found["result"][0]["value"][1], json!("1"), "{found}");
+    let exemplars = "query_exemplars?query=ipu_operator_job_time_to_running_seconds_bucket\
+        &start=0&end=4102444800";
+    let found = eventually("Prometheus has the exemplar", async || ask(exemplars).await).await;
+    let labels = &found[0]["exemplars"][0]["labels"];
+    assert_eq!(labels["job"], json!("counted"), "{found}");
+}
+
+fn is_empty(data: &Value) -> bool {
+    let result = data.get("result").unwrap_or(data);
+    result.as_array().is_none_or(Vec::is_empty)
+}
+
+/// A Prometheus that ends with its test.
+struct Prometheus(Child);
+
+impl Prometheus {
+    fn start(folder: &Path, config: &Path, port: u16) -> Self {
+        let mut prometheus = Command::new(program("prometheus").unwrap());
+        prometheus
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!(
+                "--storage.tsdb.path={}",
+                folder.join("data").display()
+            ))
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .arg("--enable-feature=exemplar-storage")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Self(prometheus.spawn().unwrap())
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        // One that has ended by itself has nothing to be killed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_proxy_tells_of_partitions_and_ipus_beside_its_rest() {
+    let scene = Scene::start(&[16]).await;
+    let partition = scene.want("measured", 4).await;
+    let partition = scene
+        .once_in(
+            &partition,
+            ipu_operator::api::ipupartition::PartitionPhase::Ready,
+        )
+        .await;
+    let (service, namespace) = ("ipu-operator-vipu-proxy", scene::NAMESPACE);
+    let authority = reader::authority(&scene.client, namespace, &format!("{service}-tls")).await;
+    may_read(&scene.client, "metrics-reader").await;
+    let token = token(&scene.client, "metrics-reader").await;
+    let server = format!("{service}.{namespace}.svc");
+    let reader = Reader::new(scene.secure_port, &server, &authority, &token);
+    let controller = scene::controller(&partition);
+    let of = |name: &str, value: u32| {
+        format!("\nipu_operator_{name}{{vipu_controller=\"{controller}\"}} {value}\n")
+    };
+    let wanted = [
+        of("vipu_ipus", 16),
+        of("vipu_ipus_used", 4),
+        of("vipu_ipus_largest_free", 8),
+        of("vipu_controller_up", 1),
+        format!(
+            "\nipu_operator_partitions{{phase=\"Ready\",vipu_controller=\"{controller}\"}} 1\n"
+        ),
+        "\nipu_operator_leader{lease=\"vipu-proxy\"} 1\n".to_owned(),
+        "\nipu_operator_namespace_ipus{owner_namespace=\"default\"} 4\n".to_owned(),
+        "\nipu_operator_reconcile_total{controller=\"ipupartition\",result=\"success\"} "
+            .to_owned(),
+    ];
+    eventually("the metrics tell of the partition", async || {
+        let (status, text) = reader.read().await;
+        let missing = wanted.iter().filter(|line| !text.contains(*line));
+        let missing: Vec<_> = missing.collect();
+        Seen::when((status, missing, text.clone()), |(status, missing, _)| {
+            *status == 200 && missing.is_empty()
+        })
+    })
+    .await;
+}

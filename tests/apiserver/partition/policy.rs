@@ -1,0 +1,147 @@
+//! An IPUPolicy decides where partitions are made, and what is made names it: a real API server, a real
+//! module, a vipu-proxy and the controllers' leader.
+
+use std::collections::BTreeMap;
+
+use ipu_operator::api::ipupartition::{DecidedBy, IPUPartition, PartitionPhase};
+use ipu_operator::api::ipupolicy::{IPUPolicy, PolicyPhase};
+use ipu_operator::lease::Leading;
+use ipu_operator::policy::guests::Guests;
+use ipu_operator::policy::{self, Process};
+use ipu_operator::release::ReleaseOptions;
+use ipu_operator::wasm::{Policies, digest_of};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams};
+use serde_json::json;
+use tests::guests::{self, hostile};
+use tests::wait::{Seen, eventually};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::install::apply;
+use super::scene::{NAMESPACE, Scene, controller};
+
+/// The leader of the controllers, which puts versions in force, until it is dropped.
+async fn coordinator(scene: &Scene) -> DropGuard {
+    let release = ReleaseOptions {
+        pod_name: Some("controller-0".to_owned()),
+        namespace: NAMESPACE.to_owned(),
+        fullname: "ipu-operator".to_owned(),
+        guests_dir: "/nonexistent".into(),
+        policies_dir: None,
+        compile_cache_dir: None,
+    };
+    let policies = Policies::open(release.policies(&[], json!({}))).await;
+    let guests = Guests::new(policies.unwrap());
+    let stop = CancellationToken::new();
+    let (client, stopping) = (scene.client.clone(), stop.clone());
+    tokio::spawn(async move {
+        let asked = (guests, Leading::default());
+        policy::follow(client, &release, Process::Controller, asked, stopping).await;
+    });
+    stop.drop_guard()
+}
+
+/// Puts a module into a ConfigMap of the release, and answers its digest.
+async fn module(scene: &Scene, key: &str, bytes: Vec<u8>) -> String {
+    let digest = digest_of(&bytes).to_string();
+    let map = ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(key.to_owned()),
+            ..ObjectMeta::default()
+        },
+        binary_data: Some(BTreeMap::from([(key.to_owned(), ByteString(bytes))])),
+        ..ConfigMap::default()
+    };
+    apply(Api::namespaced(scene.client.clone(), NAMESPACE), &map).await;
+    digest
+}
+
+/// Applies a policy that concerns the owners of this file alone, and waits until it has that phase.
+async fn once(scene: &Scene, name: &str, module: (&str, &str), phase: PolicyPhase) -> String {
+    let policies = Api::<IPUPolicy>::all(scene.client.clone());
+    let wanted = json!({
+        "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPolicy", "metadata": {"name": name},
+        "spec": {
+            "hook": "Placement",
+            "module": {"configMap": {"name": module.0, "key": module.0}, "digest": module.1},
+            "match": {"matchConditions": [
+                {"name": "of-this-test", "expression": "request.owner.startsWith('fits-')"},
+            ]},
+        },
+    });
+    let force = PatchParams::apply("an-admin").force();
+    let wanted = Patch::Apply(&wanted);
+    let applied = policies.patch(name, &force, &wanted).await;
+    let generation = applied.unwrap().metadata.generation;
+    let what = format!("the IPUPolicy {name} is {phase:?}");
+    let status = eventually(&what, async || {
+        let policy = policies.get(name).await.unwrap();
+        Seen::when(policy.status.unwrap_or_default(), |status| {
+            status.phase == phase && Some(status.observed_generation) == generation
+        })
+    });
+    status.await.message
+}
+
+fn decided_by(partition: &IPUPartition) -> DecidedBy {
+    let status = partition.status.as_ref().unwrap();
+    let attempt = status.attempts.last().unwrap();
+    attempt.decided_by.clone().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ipupolicy_places_partitions_and_what_it_placed_names_it() {
+    let scene = Scene::start(&[64, 8]).await;
+    let _coordinator = coordinator(&scene).await;
+    let built = tokio::task::spawn_blocking(|| guests::build_examples().unwrap());
+    let best_fit = std::fs::read(built.await.unwrap().join("best-fit.wasm")).unwrap();
+    let digest = module(&scene, "best-fit.wasm", best_fit).await;
+
+    let first = scene.want("fits-before", 4).await;
+    let first = scene.once_in(&first, PartitionPhase::Ready).await;
+    let (large, small) = (&scene.pods[0].address, &scene.pods[1].address);
+    assert_eq!(controller(&first), large.to_string(), "the serial walk");
+    let of_walk = DecidedBy {
+        policy: "built-in".to_owned(),
+        digest: None,
+    };
+    assert_eq!(decided_by(&first), of_walk);
+
+    let best = ("best-fit.wasm", digest.as_str());
+    once(&scene, "tight", best, PolicyPhase::Active).await;
+    let second = scene.want("fits-well", 4).await;
+    let second = scene.once_in(&second, PartitionPhase::Ready).await;
+    assert_eq!(controller(&second), small.to_string(), "the fullest one");
+    let of_policy = DecidedBy {
+        policy: "tight".to_owned(),
+        digest: Some(digest.clone()),
+    };
+    assert_eq!(decided_by(&second), of_policy);
+    let told = scene.once_event(&second.name_any(), "Placed").await;
+    assert!(
+        told.contains("tight") && told.contains(&digest) && told.contains(&small.to_string()),
+        "{told}"
+    );
+    let other = scene.want("another", 4).await;
+    let other = scene.once_in(&other, PartitionPhase::Ready).await;
+    assert_eq!(controller(&other), large.to_string(), "it concerns others");
+
+    let contradicted = once(&scene, "tighter", best, PolicyPhase::Refused).await;
+    assert!(contradicted.contains("tight"), "{contradicted}");
+
+    let lies = module(&scene, "mars.wasm", hostile::placement()).await;
+    once(&scene, "tight", ("mars.wasm", &lies), PolicyPhase::Active).await;
+    let third = scene.want("fits-nowhere", 4).await;
+    let third = scene.once_in(&third, PartitionPhase::Ready).await;
+    assert_eq!(decided_by(&third), of_walk, "what it names is not there");
+    let told = scene.once_event(&third.name_any(), "PolicyOverruled").await;
+    assert!(told.contains("mars"), "{told}");
+
+    let policies = Api::<IPUPolicy>::all(scene.client.clone());
+    for name in ["tight", "tighter"] {
+        let deleted = policies.delete(name, &DeleteParams::default()).await;
+        deleted.unwrap();
+    }
+}

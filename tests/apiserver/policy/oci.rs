@@ -1,0 +1,413 @@
+//! Modules from a real OCI registry, pushed by `policy push` and signed by the real cosign.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Parser;
+use ipu_operator::cli::{Arguments, Task};
+use ipu_operator::policy_cli;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use tests::lab::command;
+use tests::lab::progress::Progress;
+use tests::lab::settings::Settings;
+use tests::lab::tools::Tools;
+use tests::registry::{Manner, PASSWORD, Registry, USER};
+
+use super::*;
+
+/// Somebody who builds policies, pushes them into a registry of their own and signs them.
+struct Author {
+    registry: Registry,
+    manner: Manner,
+    cosign: PathBuf,
+}
+
+/// What was pushed.
+#[derive(Debug)]
+struct Pushed {
+    reference: String,
+    component: String,
+    manifest: String,
+    printed: String,
+}
+
+impl Author {
+    async fn start(manner: Manner) -> Self {
+        let registry = Registry::start(manner).await.unwrap();
+        let config = json!({"auths": {registry.host(): {"username": USER, "password": PASSWORD}}});
+        let author = Self {
+            cosign: tokio::task::spawn_blocking(cosign).await.unwrap(),
+            registry,
+            manner,
+        };
+        fs::write(author.path("config.json"), config.to_string()).unwrap();
+        author
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.registry.folder().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    /// The options by which the registry is reached.
+    fn options(&self) -> Vec<String> {
+        let folder = self.registry.folder().display().to_string();
+        match self.manner {
+            Manner::Plain => vec!["--plain-http".to_owned()],
+            Manner::Tls | Manner::TlsWithUser => {
+                let folder = ["--docker-config".to_owned(), folder];
+                let authority = ["--ca-file".to_owned(), self.text("ca.crt")];
+                [folder, authority].concat()
+            }
+        }
+    }
+
+    /// Runs `ipu-operator policy`, and answers what it prints.
+    async fn policy(&self, words: &[&str]) -> Result<String, String> {
+        let given = ["ipu-operator", "policy"].iter().chain(words);
+        let mut given: Vec<String> = given.map(|word| (*word).to_owned()).collect();
+        given.extend(self.options());
+        let ran = tokio::task::spawn_blocking(move || {
+            let Task::Policy(arguments) = Arguments::try_parse_from(given).unwrap().task else {
+                return Err("it is about something else".to_owned());
+            };
+            let mut printed = Vec::new();
+            let ran = policy_cli::run(arguments, &mut printed);
+            ran.map_err(|error| format!("{:?}", anyhow::Error::from(error)))?;
+            Ok(String::from_utf8(printed).unwrap())
+        });
+        ran.await.unwrap()
+    }
+
+    /// Pushes the validation guest of our own under a tag.
+    async fn push(&self, tag: &str) -> Pushed {
+        let folder = tokio::task::spawn_blocking(guests::build).await.unwrap();
+        let file = folder.unwrap().join("validation.wasm");
+        let reference = format!("{}/team/policy:{tag}", self.registry.host());
+        let push = ["push", file.to_str().unwrap(), &reference];
+        let printed = self.policy(&push).await.unwrap();
+        let word = |name: &str| {
+            let line = printed.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap().trim().to_owned()
+        };
+        Pushed {
+            component: word("component"),
+            manifest: word("manifest"),
+            reference,
+            printed,
+        }
+    }
+
+    /// A pair of keys; the answer is the public one.
+    fn key(&self, name: &str) -> String {
+        let mut generate = Command::new(&self.cosign);
+        let output = format!("--output-key-prefix={name}");
+        generate
+            .args(["generate-key-pair", &output])
+            .env("COSIGN_PASSWORD", PASSWORD)
+            .current_dir(self.registry.folder());
+        command::run(&mut generate).unwrap();
+        fs::read_to_string(self.path(&format!("{name}.pub"))).unwrap()
+    }
+
+    /// Signs what was pushed, in the form that cosign 3 writes, or in the older one.
+    fn sign(&self, pushed: &Pushed, key: &str, new_form: bool) {
+        let (repository, _) = pushed.reference.rsplit_once(':').unwrap();
+        let mut sign = Command::new(&self.cosign);
+        sign.args([
+            "sign",
+            "--yes",
+            "--tlog-upload=false",
+            "--use-signing-config=false",
+        ])
+        .arg(format!("--new-bundle-format={new_form}"))
+        .arg(format!("--key={}", self.text(&format!("{key}.key"))))
+        .arg(format!("--registry-username={USER}"))
+        .arg(format!("--registry-password={PASSWORD}"))
+        .arg(format!("--registry-cacert={}", self.text("ca.crt")))
+        .arg(format!("{repository}@{}", pushed.manifest))
+        .env("COSIGN_PASSWORD", PASSWORD);
+        command::run(&mut sign).unwrap();
+    }
+
+    /// What an IPUPolicy says to load it.
+    fn module(&self, pushed: &Pushed) -> Value {
+        let mut oci = json!({"reference": pushed.reference});
+        if self.manner == Manner::Plain {
+            oci["plainHttp"] = json!(true);
+        } else {
+            let pem = fs::read_to_string(self.registry.authority()).unwrap();
+            oci["certificateAuthorities"] = json!({ "pem": pem });
+        }
+        if self.manner == Manner::TlsWithUser {
+            oci["pullSecret"] = json!({"name": "registry"});
+        }
+        let mut spec = of_registry(&pushed.component, oci);
+        spec["settings"] = json!({"maxIpusPerJob": 4});
+        spec
+    }
+}
+
+fn cosign() -> PathBuf {
+    let settings = Settings::from_env().unwrap();
+    let tools = Tools::fetch_some(&settings, &Progress::start(), &["cosign"]).unwrap();
+    tools.program("cosign").to_owned()
+}
+
+/// Writes a Secret of the release's namespace.
+async fn secret(client: &Client, name: &str, kind: &str, data: &[(&str, Vec<u8>)]) {
+    let of = |(key, bytes): &(&str, Vec<u8>)| ((*key).to_owned(), ByteString(bytes.clone()));
+    let secret = Secret {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        },
+        type_: Some(kind.to_owned()),
+        data: Some(data.iter().map(of).collect()),
+        ..Secret::default()
+    };
+    let api = Api::<Secret>::default_namespaced(client.clone());
+    api.create(&PostParams::default(), &secret).await.unwrap();
+}
+
+fn without(object: &mut Value, field: &str) {
+    object.as_object_mut().unwrap().remove(field);
+}
+
+/// Whether a replica asks the policy, and what keeps it from that.
+fn of_replica(status: &IPUPolicyStatus, name: &str) -> (bool, Option<String>) {
+    let mut replicas = status.replicas.iter();
+    let replica = replicas.find(|replica| replica.name == name);
+    let asks = replica.is_some_and(|replica| replica.digest.is_some());
+    (asks, replica.and_then(|replica| replica.problem.clone()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_module_of_a_registry_serves_on_while_that_is_down_also_after_a_restart() {
+    let scene = Scene::start().await;
+    let mut author = Author::start(Manner::Tls).await;
+    let pushed = author.push("1").await;
+    let printed = &pushed.printed;
+    for part in [
+        "  hook: Validation\n",
+        "    digest: sha256:",
+        "certificateAuthorities:",
+    ] {
+        assert!(printed.contains(part), "{part}: {printed}");
+    }
+    let kept = tempfile::tempdir().unwrap();
+    let client = scene.client.clone();
+    let with_kept = || Other::start_with(client.clone(), "controller-1", Some(kept.path()));
+    let other = with_kept().await;
+    scene.apply("small", author.module(&pushed)).await.unwrap();
+    let active = scene.once_in("small", PolicyPhase::Active).await;
+    assert_eq!(active.digest_in_force.as_ref(), Some(&pushed.component));
+    scene.once_told(8, Some("8")).await;
+    let by_both = |status: &IPUPolicyStatus| of_replica(status, "controller-1").0;
+    scene.once("small", "asked by both", by_both).await;
+
+    author.registry.stop();
+    other.stop().await;
+    let alone = |status: &IPUPolicyStatus| status.replicas.len() == 1;
+    scene.once("small", "asked by one", alone).await;
+    let other = with_kept().await;
+    scene.once("small", "asked by both again", by_both).await;
+    // One that has never had it says what it lacks, and all others go on.
+    let third = Other::start(client.clone(), "controller-2").await;
+    let lacks = |status: &IPUPolicyStatus| {
+        let (_, problem) = of_replica(status, "controller-2");
+        problem.is_some_and(|problem| {
+            problem.contains("gave no answer to the request for the manifest 1")
+        })
+    };
+    let status = scene.once("small", "not to be had", lacks).await;
+    assert_eq!(status.digest_in_force, Some(pushed.component));
+    scene.once_told(8, Some("8")).await;
+    author.registry.start_again().await.unwrap();
+    let all = |status: &IPUPolicyStatus| of_replica(status, "controller-2") == (true, None);
+    scene.once("small", "asked by all three", all).await;
+    third.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_module_is_loaded_where_one_of_the_keys_signed_it_and_refused_otherwise() {
+    let scene = Scene::start().await;
+    let author = Author::start(Manner::TlsWithUser).await;
+    let (right, wrong) = (author.key("right"), author.key("wrong"));
+    let signed = author.push("1").await;
+    let config = fs::read(author.path("config.json")).unwrap();
+    let kind = "kubernetes.io/dockerconfigjson";
+    secret(
+        &scene.client,
+        "registry",
+        kind,
+        &[(".dockerconfigjson", config)],
+    )
+    .await;
+    let keys = [("cosign.pub", right.clone().into_bytes())];
+    secret(&scene.client, "keys", "Opaque", &keys).await;
+
+    let mut spec = author.module(&signed);
+    let kept = json!({"secret": {"name": "keys", "key": "cosign.pub"}});
+    spec["module"]["oci"]["signature"] = json!({"keys": [kept]});
+    scene.apply("signed", spec.clone()).await.unwrap();
+    let refused = scene.once_in("signed", PolicyPhase::Refused).await;
+    let words = "the registry has no signature for it; sign it with `cosign sign --key`";
+    assert!(refused.message.contains(words), "{}", refused.message);
+
+    // Signed by somebody else, and then by the right one: it is found without another word.
+    author.sign(&signed, "wrong", true);
+    let by_other = |status: &IPUPolicyStatus| status.message.contains("none of the keys made it");
+    scene
+        .once("signed", "signed by somebody else", by_other)
+        .await;
+    author.sign(&signed, "right", true);
+    scene.once_in("signed", PolicyPhase::Active).await;
+    scene.once_told(8, Some("8")).await;
+
+    // Another key: refused, and the version before goes on.
+    spec["module"]["oci"]["signature"] = json!({"keys": [{"pem": author.key("third")}]});
+    scene.apply("signed", spec.clone()).await.unwrap();
+    let refused = scene.once_in("signed", PolicyPhase::Refused).await;
+    assert!(
+        refused.message.contains("the version before goes on"),
+        "{}",
+        refused.message
+    );
+    assert_eq!(refused.digest_in_force, Some(signed.component.clone()));
+
+    // The older form, and one of two keys in one text.
+    author.sign(&signed, "third", false);
+    scene.once_in("signed", PolicyPhase::Active).await;
+    spec["module"]["oci"]["signature"] = json!({"keys": [{"pem": format!("{wrong}{right}")}]});
+    scene.apply("signed", spec).await.unwrap();
+    scene.once_in("signed", PolicyPhase::Active).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_registry_does_not_give_is_waited_for_and_named() {
+    let scene = Scene::start().await;
+    let example = include_str!("../../../examples/policies/registry.yaml");
+    let example: Value = serde_saphyr::from_str(example).unwrap();
+    scene
+        .apply("best-fit", example["spec"].clone())
+        .await
+        .unwrap();
+    let author = Author::start(Manner::TlsWithUser).await;
+    let pushed = author.push("1").await;
+    let module = author.module(&pushed);
+    let with = |change: fn(&mut Value)| {
+        let mut spec = module.clone();
+        change(&mut spec["module"]["oci"]);
+        spec
+    };
+    let wrong = json!({"auths": {"other.example.com": {"username": "a", "password": "b"}}});
+    let kind = "kubernetes.io/dockerconfigjson";
+    let data = [(".dockerconfigjson", wrong.to_string().into_bytes())];
+    secret(&scene.client, "wrong", kind, &data).await;
+    secret(&scene.client, "opaque", "Opaque", &data).await;
+    let mut other = module.clone();
+    other["module"]["digest"] = json!(format!("sha256:{}", "0".repeat(64)));
+    for (spec, words) in [
+        (
+            with(|oci| without(oci, "pullSecret")),
+            "does not let anybody without credentials have",
+        ),
+        (
+            module.clone(),
+            "failed to read the Secret registry in namespace default",
+        ),
+        (
+            with(|oci| oci["pullSecret"]["name"] = json!("wrong")),
+            "it has no entry for 127.0.0.1",
+        ),
+        (
+            with(|oci| oci["pullSecret"]["name"] = json!("opaque")),
+            "has the type \"Opaque\"",
+        ),
+        (
+            with(|oci| without(oci, "certificateAuthorities")),
+            "failed to read the Secret registry",
+        ),
+        (
+            with(|oci| oci["certificateAuthorities"] = json!({"pem": "x"})),
+            "failed to read the Secret registry",
+        ),
+    ] {
+        scene.apply("waits", spec).await.unwrap();
+        let waits = |status: &IPUPolicyStatus| {
+            status.phase == PolicyPhase::Loading && status.message.contains(words)
+        };
+        scene.once("waits", words, waits).await;
+    }
+    let config = fs::read(author.path("config.json")).unwrap();
+    let data = [(".dockerconfigjson", config)];
+    secret(&scene.client, "registry", kind, &data).await;
+    for (spec, words) in [
+        (
+            with(|oci| without(oci, "certificateAuthorities")),
+            "UnknownIssuer",
+        ),
+        (
+            with(|oci| oci["certificateAuthorities"] = json!({"pem": "x"})),
+            "it holds no certificate",
+        ),
+        (other, "set spec.module.digest"),
+    ] {
+        scene.apply("waits", spec).await.unwrap();
+        let waits = |status: &IPUPolicyStatus| status.message.contains(words);
+        scene.once("waits", words, waits).await;
+    }
+    scene.apply("waits", module).await.unwrap();
+    scene.once_in("waits", PolicyPhase::Active).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_pushed_is_pulled_again() {
+    for manner in [Manner::Plain, Manner::Tls, Manner::TlsWithUser] {
+        let author = Author::start(manner).await;
+        let pushed = author.push("1").await;
+        assert_eq!(
+            author.push("1").await.manifest,
+            pushed.manifest,
+            "the same each time"
+        );
+        let by_digest = format!("{}@{}", pushed.reference, pushed.manifest);
+        for reference in [&pushed.reference, &by_digest] {
+            let file = author.text("pulled.wasm");
+            let pull = ["pull", reference, "--output", &file];
+            let printed = author.policy(&pull).await.unwrap();
+            assert!(
+                printed.contains(&format!("manifest   {}", pushed.manifest)),
+                "{printed}"
+            );
+            assert!(printed.contains("signed by  not looked at"), "{printed}");
+            let pulled = fs::read(Path::new(&file)).unwrap();
+            assert_eq!(digest_of(&pulled).to_string(), pushed.component);
+        }
+        let missing = format!("{}/team/other:1", author.registry.host());
+        let error = author.policy(&["pull", &missing]).await.unwrap_err();
+        assert!(error.contains("does not have the manifest 1"), "{error}");
+        if manner != Manner::TlsWithUser {
+            continue;
+        }
+        author.key("mine");
+        let (file, key) = (author.text("signed.wasm"), author.text("mine.pub"));
+        let pull = ["pull", &pushed.reference, "--output", &file, "--key", &key];
+        let error = author.policy(&pull).await.unwrap_err();
+        assert!(error.contains("has no signature for it"), "{error}");
+        assert!(!Path::new(&file).exists());
+        author.sign(&pushed, "mine", true);
+        let printed = author.policy(&pull).await.unwrap();
+        assert!(printed.contains("signed by  sha256:"), "{printed}");
+        fs::write(author.path("config.json"), "{}").unwrap();
+        let error = author.policy(&pull).await.unwrap_err();
+        assert!(error.contains("anybody without credentials"), "{error}");
+    }
+}

@@ -1,0 +1,186 @@
+//! What admission costs at an API server that many clients write to at once: by the API server's own
+//! clock.
+
+use std::collections::BTreeMap;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::Client;
+use kube::api::{DynamicObject, PostParams};
+
+use super::api_writes::metrics;
+use super::product::{Product, job};
+use super::submit::jobs;
+use super::{LoadError, api, as_figure};
+
+/// Clients that write at the same time.
+const CLIENTS: usize = 100;
+
+/// The call of a webhook.
+const WEBHOOK: &str = "apiserver_admission_webhook_admission_duration_seconds";
+
+/// A request of a user.
+const REQUEST: &str = "apiserver_request_duration_seconds";
+
+/// What admission cost.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    /// Jobs that were created, in a dry run.
+    pub jobs: u64,
+    /// Calls of the webhooks, by their type: the share of them that ended within each bound, in seconds.
+    pub webhooks: BTreeMap<String, Times>,
+    /// The whole of a creation.
+    pub creation: Times,
+}
+
+/// A histogram of the API server.
+#[derive(Clone, Debug, Default)]
+pub struct Times {
+    count: f64,
+    sum: f64,
+    /// Upper bounds in seconds, and how many were within them.
+    within: Vec<(f64, f64)>,
+}
+
+impl Times {
+    /// At the mean, in milliseconds.
+    pub fn mean(&self) -> f64 {
+        1_000.0 * self.sum / self.count
+    }
+
+    /// The bound that 99 of 100 are within, in milliseconds: as fine as the histogram.
+    pub fn p99(&self) -> f64 {
+        let mut within = self.within.iter();
+        let found = within.find(|(_, count)| *count >= 0.99 * self.count);
+        1_000.0 * found.map_or(f64::INFINITY, |(bound, _)| *bound)
+    }
+
+    fn since(&self, before: &Self) -> Self {
+        let of_before = |bound: f64| {
+            let mut found = before.within.iter();
+            found.find(|(other, _)| other.total_cmp(&bound).is_eq())
+        };
+        let within = self.within.iter().map(|(bound, count)| {
+            let before = of_before(*bound).map_or(0.0, |(_, count)| *count);
+            (*bound, count - before)
+        });
+        Self {
+            count: self.count - before.count,
+            sum: self.sum - before.sum,
+            within: within.collect(),
+        }
+    }
+}
+
+/// Creates so many jobs in dry runs, by many clients at once.
+pub async fn admission(count: u64) -> Result<Admission, LoadError> {
+    let product = Product::start().await?;
+    create(&product.client, 500).await?;
+    let before = metrics(&product.client).await?;
+    create(&product.client, count).await?;
+    let after = metrics(&product.client).await?;
+    let of = |text: &str, name: &str, labels: &[(&str, &str)]| histogram(text, name, labels);
+    let between = |name: &str, labels: &[(&str, &str)]| {
+        of(&after, name, labels).since(&of(&before, name, labels))
+    };
+    let mut webhooks = BTreeMap::new();
+    for kind in ["admit", "validating"] {
+        let labels = [("type", kind), ("operation", "CREATE")];
+        webhooks.insert(kind.to_owned(), between(WEBHOOK, &labels));
+    }
+    let labels = [("resource", "ipujobs"), ("verb", "POST")];
+    Ok(Admission {
+        jobs: count,
+        webhooks,
+        creation: between(REQUEST, &labels),
+    })
+}
+
+async fn create(client: &Client, count: u64) -> Result<(), LoadError> {
+    let kind = jobs(client, "graphcore.ai", "v1alpha1", "IPUJob");
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    stream::iter(0..count)
+        .map(|number| {
+            let object = serde_json::from_value::<DynamicObject>(job(&format!("asked-{number}")));
+            let (kind, dry) = (&kind, &dry);
+            async move {
+                let object = object.map_err(|error| LoadError::Missing(error.to_string()))?;
+                let made = kind.create(dry, &object).await;
+                made.map(drop).map_err(api("create a job in a dry run"))
+            }
+        })
+        .buffer_unordered(CLIENTS)
+        .try_collect()
+        .await
+}
+
+/// All histograms of this name with these labels, as one.
+fn histogram(text: &str, name: &str, labels: &[(&str, &str)]) -> Times {
+    let mut times = Times::default();
+    let mut within: BTreeMap<String, f64> = BTreeMap::new();
+    for line in text.lines() {
+        let Some(rest) = line.strip_prefix(name) else {
+            continue;
+        };
+        let wanted = |(key, value): &(&str, &str)| rest.contains(&format!("{key}=\"{value}\""));
+        let value = line.rsplit(' ').next().and_then(|text| text.parse().ok());
+        let (true, Some(value)) = (labels.iter().all(wanted), value) else {
+            continue;
+        };
+        let value: f64 = value;
+        if rest.starts_with("_sum{") {
+            times.sum += value;
+        } else if rest.starts_with("_count{") {
+            times.count += value;
+        } else if let Some((_, bound)) = rest.split_once("le=\"") {
+            let bound = bound.split('"').next().unwrap_or_default();
+            *within.entry(bound.to_owned()).or_default() += value;
+        }
+    }
+    times.within = within
+        .into_iter()
+        .filter_map(|(bound, count)| Some((bound.parse().ok()?, count)))
+        .collect();
+    times.within.sort_by(|one, other| one.0.total_cmp(&other.0));
+    times
+}
+
+impl Admission {
+    /// The share that both webhooks have in the time of a creation, in percent.
+    pub fn share(&self) -> f64 {
+        let of_webhooks: f64 = self.webhooks.values().map(|times| times.sum).sum();
+        100.0 * of_webhooks / self.creation.sum
+    }
+
+    /// Creations per second of time that the API server spent on them, all clients together.
+    pub fn rate(&self) -> f64 {
+        as_figure(self.jobs) * as_figure(CLIENTS as u64) / self.creation.sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_is_read_and_the_one_before_taken_off() {
+        let text = |count: u32| {
+            format!(
+                "{WEBHOOK}_bucket{{name=\"a\",type=\"admit\",le=\"0.005\"}} {count}\n\
+                 {WEBHOOK}_bucket{{name=\"a\",type=\"admit\",le=\"+Inf\"}} {}\n\
+                 {WEBHOOK}_sum{{name=\"a\",type=\"admit\"}} {}\n\
+                 {WEBHOOK}_count{{name=\"a\",type=\"admit\"}} {}\n\
+                 {WEBHOOK}_count{{name=\"a\",type=\"validating\"}} 7\n",
+                count * 2,
+                count,
+                count * 2
+            )
+        };
+        let of = |text: &str| histogram(text, WEBHOOK, &[("type", "admit")]);
+        let times = of(&text(100)).since(&of(&text(50)));
+        assert!((times.mean() - 500.0).abs() < 1e-9, "{times:?}");
+        assert!(times.p99().is_infinite(), "half were late: {times:?}");
+    }
+}

@@ -1,0 +1,162 @@
+//! Loads the policy plane of one process: versions exchanged under load, a guest that burns its time
+//! beside others, memory, fuel, and the time to compile.
+
+mod memory;
+mod neighbours;
+mod spending;
+mod swaps;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipu_operator::api::ipupolicy::Hook;
+use ipu_operator::policy::guests::{Entry, Guests};
+use ipu_operator::wasm::facts::Admission;
+use ipu_operator::wasm::model::{Operation, Slot};
+use ipu_operator::wasm::{
+    InspectError, Limits, LoadError, OpenError, Policies, PolicyOptions, Terms,
+};
+use ipu_operator::webhook::request::{AdmissionRequest, parse};
+use serde_json::json;
+
+pub use memory::{Memory, memory};
+pub use neighbours::{Neighbours, neighbours};
+pub use spending::{Compiled, Fuel, compiled, fuel};
+pub use swaps::{Swaps, swaps};
+
+use crate::guests::BuildError;
+use crate::lab::files::FileError;
+use crate::languages::LanguageError;
+
+/// Why something could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyLoadError {
+    /// A guest cannot be built.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// A guest of another language cannot be built.
+    #[error(transparent)]
+    Language(#[from] LanguageError),
+    /// The built-in guests do not load.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A guest is refused.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A guest cannot be tried.
+    #[error("failed to try {file}")]
+    Try {
+        /// The file.
+        file: PathBuf,
+        /// Why not.
+        #[source]
+        source: InspectError,
+    },
+    /// A file cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Something went wrong that must not.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+/// The built-in guests of admission, as an operator has them, with this deadline.
+async fn open(deadline: Duration) -> Result<(Guests, PathBuf), PolicyLoadError> {
+    let built = tokio::task::spawn_blocking(crate::guests::build).await;
+    let folder = built.map_err(|error| PolicyLoadError::Wrong(error.to_string()))??;
+    let options = PolicyOptions {
+        guests_dir: folder.clone(),
+        policies_dir: None,
+        compile_cache_dir: None,
+        compiler: None,
+        settings: json!({}),
+        slots: vec![Slot::Defaulting, Slot::Validation],
+        limits: Limits {
+            deadline,
+            ..Limits::default()
+        },
+    };
+    Ok((Guests::new(Policies::open(options).await?), folder))
+}
+
+/// A guest as the one of an IPUPolicy.
+async fn prepared(
+    guests: &Guests,
+    hook: Hook,
+    name: &str,
+    bytes: Vec<u8>,
+) -> Result<Entry, PolicyLoadError> {
+    let terms = Terms {
+        name: name.to_owned(),
+        settings: "{}".to_owned(),
+        ..Terms::default()
+    };
+    let guest = guests.policies().prepare(hook.into(), bytes, terms).await?;
+    Ok(Entry {
+        name: name.into(),
+        guest,
+        ..Entry::built_in(hook)
+    })
+}
+
+/// The same module under another digest: a custom section more.
+fn version(bytes: &[u8], number: u8) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes.extend([0, 2, 1, number]);
+    bytes
+}
+
+fn read(folder: &Path, file: &str) -> Result<Vec<u8>, PolicyLoadError> {
+    let path = folder.join(file);
+    std::fs::read(&path).map_err(|source| {
+        PolicyLoadError::Wrong(format!("failed to read {}: {source}", path.display()))
+    })
+}
+
+fn creating() -> Admission {
+    Admission::of(Operation::Create)
+}
+
+/// The API server asks about a job as users write it, with a note of so many bytes.
+fn request(note: usize) -> Result<Arc<AdmissionRequest>, PolicyLoadError> {
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "0c9a8d74",
+            "kind": {"group": "graphcore.ai", "version": "v1alpha1", "kind": "IPUJob"},
+            "resource": {"group": "graphcore.ai", "version": "v1alpha1", "resource": "ipujobs"},
+            "name": "mnist", "namespace": "default", "operation": "CREATE",
+            "userInfo": {"username": "jane"},
+            "object": {
+                "apiVersion": "graphcore.ai/v1alpha1",
+                "kind": "IPUJob",
+                "metadata": {"name": "mnist", "annotations": {"note": "x".repeat(note)}},
+                "spec": {
+                    "jobInstances": 1,
+                    "ipusPerJobInstance": "8",
+                    "workersPerJobInstance": "2",
+                    "launcher": {"command": ["mpirun", "python3", "train.py"]},
+                    "workers": {"template": {"spec": {
+                        "containers": [{"name": "worker", "image": "mnist:1"}],
+                    }}},
+                },
+            },
+            "oldObject": null,
+        },
+    });
+    let parsed = parse(review.to_string().as_bytes());
+    let parsed = parsed.map_err(|error| PolicyLoadError::Wrong(error.to_string()))?;
+    Ok(Arc::new(parsed))
+}
+
+/// The value that so many of a hundred are not above.
+fn percentile(times: &mut [Duration], percent: usize) -> Duration {
+    times.sort_unstable();
+    let rank = (times.len() * percent).div_ceil(100);
+    times
+        .get(rank.saturating_sub(1))
+        .copied()
+        .unwrap_or_default()
+}

@@ -1,0 +1,96 @@
+//! A guest that burns its whole deadline on every call, beside others: how long they take then.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ipu_operator::api::ipupolicy::{Hook, OnError};
+use ipu_operator::policy::admission::Chain;
+use ipu_operator::policy::guests::{Entry, Guests, Roster};
+
+use super::{PolicyLoadError, creating, open, percentile, prepared, request};
+use crate::guests::hostile;
+
+/// Deadline of a call.
+const DEADLINE: Duration = Duration::from_millis(250);
+
+/// A note that makes the guest burn its time.
+const LARGE: usize = 5_000;
+
+/// How long calls of the neighbours took.
+#[derive(Clone, Copy, Debug)]
+pub struct Neighbours {
+    /// The 99th percentile while nobody burns anything.
+    pub alone: Duration,
+    /// The 99th percentile while another guest burns its deadline on every call.
+    pub beside: Duration,
+    /// How many calls were burnt meanwhile.
+    pub burnt: u64,
+}
+
+/// Measures so many calls of the built-in defaulting guest, by itself and beside a validation guest
+/// that never ends. Both by turns, so that whatever else the machine does meets both alike.
+pub async fn neighbours(calls: usize) -> Result<Neighbours, PolicyLoadError> {
+    let (guests, _) = open(DEADLINE).await?;
+    let endless = hostile::validation("(loop (br 0))");
+    let endless = Entry {
+        on_error: OnError::Ignore,
+        ..prepared(&guests, Hook::Validation, "endless", endless).await?
+    };
+    let roster = Roster {
+        seats: vec![vec![endless]],
+        trials: Vec::new(),
+    };
+    guests.put(Hook::Validation, roster);
+    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    let burnt = Arc::new(AtomicU64::new(0));
+    let rounds = 20;
+    for _ in 0..rounds {
+        measure(&guests, calls / rounds, &mut alone).await?;
+        let done = Arc::new(AtomicBool::new(false));
+        let burning = tokio::spawn(burn(guests.clone(), done.clone(), burnt.clone()));
+        measure(&guests, calls / rounds, &mut beside).await?;
+        done.store(true, Ordering::Relaxed);
+        let ended = burning.await;
+        ended.map_err(|error| PolicyLoadError::Wrong(error.to_string()))??;
+    }
+    Ok(Neighbours {
+        alone: percentile(&mut alone, 99),
+        beside: percentile(&mut beside, 99),
+        burnt: burnt.load(Ordering::Relaxed),
+    })
+}
+
+async fn burn(
+    guests: Guests,
+    done: Arc<AtomicBool>,
+    burnt: Arc<AtomicU64>,
+) -> Result<(), PolicyLoadError> {
+    let request = request(LARGE)?;
+    while !done.load(Ordering::Relaxed) {
+        let chain = Chain::new(&guests, &request, creating());
+        let answer = chain.validated().await;
+        if answer.ignored.len() != 1 {
+            return Err(PolicyLoadError::Wrong(format!("it ended: {answer:?}")));
+        }
+        burnt.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+async fn measure(
+    guests: &Guests,
+    calls: usize,
+    times: &mut Vec<Duration>,
+) -> Result<(), PolicyLoadError> {
+    let request = request(0)?;
+    for _ in 0..calls {
+        let begun = Instant::now();
+        let answer = Chain::new(guests, &request, creating()).defaulted().await;
+        times.push(begun.elapsed());
+        if answer.asked.len() != 1 {
+            return Err(PolicyLoadError::Wrong(format!("no answer: {answer:?}")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! What calls of each guest take in fuel, and how long each takes to compile.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ipu_operator::wasm::model::Slot;
+use ipu_operator::wasm::question::{Question, Review};
+use ipu_operator::wasm::{Limits, Meter, Trial};
+use serde_json::Value;
+
+use super::{PolicyLoadError, creating, read};
+use crate::{guests, languages};
+
+const RULES: &str = include_str!("../../../guests/validation/src/rules/cases.json");
+
+/// Units of fuel of the calls of one guest, in order.
+#[derive(Clone, Debug)]
+pub struct Fuel {
+    /// Name of the guest.
+    pub guest: String,
+    /// Calls.
+    pub calls: usize,
+    /// The least.
+    pub least: u64,
+    /// At the median.
+    pub median: u64,
+    /// The most.
+    pub most: u64,
+}
+
+/// How long a module takes to become one that can be asked.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// Its language.
+    pub language: &'static str,
+    /// Its size, in bytes.
+    pub bytes: usize,
+    /// To compile it, on all cores.
+    pub took: Duration,
+}
+
+/// Fuel of the guests of admission, on the objects of the validation rules' own table.
+pub fn fuel() -> Result<Vec<Fuel>, PolicyLoadError> {
+    let built = guests::build()?;
+    let mut all = Vec::new();
+    for file in ["defaulting.wasm", "validation.wasm"] {
+        let trial = trial(&built.join(file), Meter::Fuel(u64::MAX))?;
+        let asking = trial.asking("{}");
+        let mut taken: Vec<u64> = objects()?
+            .into_iter()
+            .filter_map(|object| asking(&question(trial.slot(), object)).fuel)
+            .collect();
+        taken.sort_unstable();
+        let at = |part: usize| taken.get(part).copied().unwrap_or_default();
+        all.push(Fuel {
+            guest: file.to_owned(),
+            calls: taken.len(),
+            least: at(0),
+            median: at(taken.len() / 2),
+            most: at(taken.len().saturating_sub(1)),
+        });
+    }
+    Ok(all)
+}
+
+fn objects() -> Result<Vec<Value>, PolicyLoadError> {
+    let wrong = |error: serde_json::Error| PolicyLoadError::Wrong(error.to_string());
+    let table: Value = serde_json::from_str(RULES).map_err(wrong)?;
+    let cases = table["cases"].as_array().cloned().unwrap_or_default();
+    let merged = cases.iter().map(|case| {
+        let mut object = table["valid"].clone();
+        json_patch::merge(&mut object, &case["change"]);
+        object
+    });
+    Ok(merged.collect())
+}
+
+fn question(slot: Slot, object: Value) -> Question {
+    let review = Review::of(creating(), object, None);
+    match slot {
+        Slot::Defaulting => Question::Defaulting(review),
+        Slot::Validation | Slot::Placement => Question::Validation(review),
+    }
+}
+
+/// The time to compile one guest of each language, off the hot path.
+pub fn compiled() -> Result<Vec<Compiled>, PolicyLoadError> {
+    let files: [(&str, PathBuf); 4] = [
+        ("Rust", guests::build_examples()?.join("best-fit.wasm")),
+        ("C", languages::c()?),
+        ("JavaScript", languages::javascript()?),
+        ("Python", languages::python()?),
+    ];
+    let mut all = Vec::new();
+    for (language, file) in files {
+        let bytes = read(Path::new(""), &file.to_string_lossy())?.len();
+        let begun = Instant::now();
+        trial(&file, Meter::Time)?;
+        all.push(Compiled {
+            language,
+            bytes,
+            took: begun.elapsed(),
+        });
+    }
+    Ok(all)
+}
+
+fn trial(file: &Path, meter: Meter) -> Result<Trial, PolicyLoadError> {
+    Trial::open(file, None, Limits::default(), meter).map_err(|source| PolicyLoadError::Try {
+        file: file.to_owned(),
+        source,
+    })
+}

@@ -1,0 +1,114 @@
+//! Versions exchanged while many are answered: no answer may fail, and none may be of two versions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ipu_operator::api::ipupolicy::Hook;
+use ipu_operator::policy::admission::Chain;
+use ipu_operator::policy::guests::{Entry, Guests, Roster};
+use ipu_operator::webhook::answer::Decision;
+
+use super::{PolicyLoadError, creating, open, percentile, prepared, read, request, version};
+
+/// Callers that ask all the time.
+const CALLERS: usize = 4;
+
+/// What became of the requests.
+#[derive(Clone, Copy, Debug)]
+pub struct Swaps {
+    /// How often the line-up was exchanged.
+    pub swaps: u32,
+    /// Answers meanwhile.
+    pub answers: u64,
+    /// Answers that were none.
+    pub failed: u64,
+    /// Answers of guests of two line-ups.
+    pub mixed: u64,
+    /// From the exchange to the end of the first request that came after it, at the median.
+    pub first_answer: Duration,
+    /// The same, of which one in a hundred took longer.
+    pub first_answer_p99: Duration,
+}
+
+#[derive(Default)]
+struct Counts {
+    answers: AtomicU64,
+    failed: AtomicU64,
+    mixed: AtomicU64,
+}
+
+/// Exchanges a line-up of two guests for another of two others, so many times.
+pub async fn swaps(swaps: u32) -> Result<Swaps, PolicyLoadError> {
+    let (guests, folder) = open(Duration::from_secs(5)).await?;
+    let module = read(&folder, "validation.wasm")?;
+    let mut lineups = Vec::new();
+    for number in 0..2 {
+        let mut seats = Vec::new();
+        for name in ["first", "second"] {
+            let bytes = version(&module, b'a' + number);
+            seats.push(vec![
+                prepared(&guests, Hook::Validation, name, bytes).await?,
+            ]);
+        }
+        lineups.push(seats);
+    }
+    put(&guests, &lineups[0]);
+    let (counts, done) = (
+        Arc::new(Counts::default()),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let mut callers = Vec::new();
+    for _ in 0..CALLERS {
+        let (guests, counts, done) = (guests.clone(), counts.clone(), done.clone());
+        callers.push(tokio::spawn(async move {
+            while !done.load(Ordering::Relaxed) {
+                ask(&guests, &counts).await?;
+            }
+            Ok::<_, PolicyLoadError>(())
+        }));
+    }
+    let mut times = Vec::new();
+    for number in 1..=swaps {
+        let begun = Instant::now();
+        put(&guests, &lineups[number as usize % 2]);
+        ask(&guests, &counts).await?;
+        times.push(begun.elapsed());
+    }
+    done.store(true, Ordering::Relaxed);
+    for caller in callers {
+        let ended = caller.await;
+        ended.map_err(|error| PolicyLoadError::Wrong(error.to_string()))??;
+    }
+    Ok(Swaps {
+        swaps,
+        answers: counts.answers.load(Ordering::Relaxed),
+        failed: counts.failed.load(Ordering::Relaxed),
+        mixed: counts.mixed.load(Ordering::Relaxed),
+        first_answer: percentile(&mut times, 50),
+        first_answer_p99: percentile(&mut times, 99),
+    })
+}
+
+fn put(guests: &Guests, seats: &[Vec<Entry>]) {
+    let roster = Roster {
+        seats: seats.to_vec(),
+        trials: Vec::new(),
+    };
+    guests.put(Hook::Validation, roster);
+}
+
+async fn ask(guests: &Guests, counts: &Counts) -> Result<(), PolicyLoadError> {
+    let request = request(0)?;
+    let answer = Chain::new(guests, &request, creating()).validated().await;
+    counts.answers.fetch_add(1, Ordering::Relaxed);
+    if answer.decision != Decision::Allowed || answer.asked.len() != 2 {
+        counts.failed.fetch_add(1, Ordering::Relaxed);
+    }
+    let mut digests = answer.asked.iter().map(|(_, digest)| digest);
+    let first = digests.next();
+    if digests.any(|digest| Some(digest) != first) {
+        counts.mixed.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}

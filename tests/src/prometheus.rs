@@ -1,0 +1,40 @@
+//! Debian's Prometheus and promtool, pinned by `tests/tools/prometheus.lock` and kept in the cache folder.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use crate::debian::{DebianError, Pinned};
+use crate::guests::{BuildError, cache, checkout};
+use crate::lab::files::{FileError, read, sha256_of};
+use crate::lab::tools::stored;
+
+/// Why there is no Prometheus.
+#[derive(Debug, thiserror::Error)]
+pub enum PrometheusError {
+    /// The package cannot be had.
+    #[error("failed to fetch Debian's prometheus")]
+    Debian(#[from] DebianError),
+    /// The folder for caches is not known.
+    #[error(transparent)]
+    Cache(#[from] BuildError),
+    /// A file cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// Where `prometheus` or `promtool` is; fetched where it is not there yet.
+pub fn program(name: &str) -> Result<PathBuf, PrometheusError> {
+    // Two tests that fetch at once would fill the same folder.
+    static FETCHING: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = FETCHING.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = read(&checkout().join("tests/tools/prometheus.lock"))?;
+    let inputs = sha256_of(&lock);
+    let dir = cache()?.join(format!("prometheus-{}", &inputs[..12]));
+    if !stored::is_intact(&dir, &inputs) {
+        let pinned = Pinned::parse("tests/tools/prometheus.lock", "bookworm", &lock)?;
+        stored::make(&dir, &inputs, |folder| {
+            pinned.unpack(&dir.with_extension("apt"), folder)
+        })?;
+    }
+    Ok(dir.join("usr/bin").join(name))
+}

@@ -1,0 +1,190 @@
+//! A real OCI registry, Debian's docker-registry, on loopback: over TLS or plain, with a user or without.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+
+use crate::lab::{
+    control_plane::free_ports,
+    files::{FileError, write},
+    keeper::{Keeper, Program},
+    log_tail::LogTail,
+    progress::Progress,
+    settings::{Settings, SettingsError},
+    tools::{ToolsError, debian},
+};
+use crate::wait::{Seen, WaitedTooLong, until};
+
+/// The user that a registry with users knows.
+pub const USER: &str = "team";
+
+/// The password of that user.
+pub const PASSWORD: &str = "a-secret";
+
+/// The user and the hash of the password, as `htpasswd -B` writes them.
+const USERS: &str = "team:$2y$05$abcdefghijklmnopqrstuuNnUOSpw7zf/58okJM78yFwF6JcBtEB6\n";
+
+/// Longest time until it answers.
+const READY: Duration = Duration::from_mins(1);
+
+/// Why there is no registry.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// The folder for caches is not known.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The program is not to be had.
+    #[error(transparent)]
+    Tools(#[from] ToolsError),
+    /// A file cannot be written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Its certificate cannot be made.
+    #[error("failed to make the registry's certificate")]
+    Certificate(#[from] rcgen::Error),
+    /// It cannot be started.
+    #[error("failed to start the registry")]
+    Start(#[source] io::Error),
+    /// It does not answer.
+    #[error("the registry does not answer; {log}")]
+    NotReady {
+        /// The end of its log.
+        log: LogTail,
+        /// What was waited for.
+        #[source]
+        source: WaitedTooLong,
+    },
+}
+
+/// How a registry is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// Without TLS, by anybody.
+    Plain,
+    /// Over TLS, by anybody.
+    Tls,
+    /// Over TLS, by [`USER`].
+    TlsWithUser,
+}
+
+/// A registry. What is in it goes with it.
+#[derive(Debug)]
+pub struct Registry {
+    keeper: Option<Keeper>,
+    folder: TempDir,
+    program: PathBuf,
+    port: u16,
+}
+
+impl Registry {
+    /// Starts one on a free port, and waits until it answers.
+    pub async fn start(manner: Manner) -> Result<Self, RegistryError> {
+        let settings = Settings::from_env()?;
+        let program = debian::registry(&settings, &Progress::start())?;
+        let [port] = free_ports().map_err(RegistryError::Start)?;
+        let folder = tempfile::tempdir().map_err(RegistryError::Start)?;
+        let mut registry = Self {
+            keeper: None,
+            folder,
+            program,
+            port,
+        };
+        registry.configure(manner)?;
+        registry.start_again().await?;
+        Ok(registry)
+    }
+
+    /// Host and port, as references name them.
+    pub fn host(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The authority's certificate, in PEM.
+    pub fn authority(&self) -> PathBuf {
+        self.path("ca.crt")
+    }
+
+    /// A folder that goes with the registry, for what belongs to it.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Ends it; what is in it stays.
+    pub fn stop(&mut self) {
+        self.keeper = None;
+    }
+
+    /// Starts it on the same port, with what is in it.
+    pub async fn start_again(&mut self) -> Result<(), RegistryError> {
+        let log = self.path("registry.log");
+        let program = Program {
+            name: "docker-registry",
+            path: self.program.clone(),
+            args: vec!["serve".to_owned(), self.text("config.yml")],
+            env: Vec::new(),
+            log: log.clone(),
+        };
+        let keeper = Keeper::start(vec![program]).map_err(RegistryError::Start)?;
+        self.keeper = Some(keeper);
+        let answers = until("the registry answers", READY, async || {
+            let connected = TcpStream::connect(("127.0.0.1", self.port)).await;
+            connected.map(|_| Seen::Yes(()))
+        });
+        answers.await.map_err(|source| RegistryError::NotReady {
+            log: LogTail::read(&log, 15),
+            source,
+        })
+    }
+
+    fn configure(&self, manner: Manner) -> Result<(), RegistryError> {
+        let mut config = format!(
+            "version: 0.1\n\
+             storage:\n  filesystem: {{rootdirectory: {}}}\n\
+             http:\n  addr: {}\n",
+            self.text("data"),
+            self.host()
+        );
+        if manner != Manner::Plain {
+            self.certify()?;
+            let (certificate, key) = (self.text("tls.crt"), self.text("tls.key"));
+            let tls = format!("  tls: {{certificate: {certificate}, key: {key}}}\n");
+            config.push_str(&tls);
+        }
+        if manner == Manner::TlsWithUser {
+            write(&self.path("users"), USERS)?;
+            let users = self.text("users");
+            let auth = format!("auth:\n  htpasswd: {{realm: registry, path: {users}}}\n");
+            config.push_str(&auth);
+        }
+        Ok(write(&self.path("config.yml"), config)?)
+    }
+
+    fn certify(&self) -> Result<(), RegistryError> {
+        let mut params = CertificateParams::new(Vec::new())?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate()?;
+        let authority = params.self_signed(&key)?;
+        let issuer = Issuer::new(params, key);
+        let key = KeyPair::generate()?;
+        let server = CertificateParams::new(vec!["127.0.0.1".to_owned()])?;
+        let server = server.signed_by(&key, &issuer)?;
+        write(&self.authority(), authority.pem())?;
+        write(&self.path("tls.crt"), server.pem())?;
+        write(&self.path("tls.key"), key.serialize_pem())?;
+        Ok(())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+}

@@ -1,0 +1,108 @@
+//! The chart's values with what their comments say: the one source of values.schema.json and of the
+//! README's table.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde_json::{Map, Value};
+
+use crate::sources::repository;
+
+/// One value of the chart, or a section of several.
+pub(super) struct Entry {
+    /// Its name, from the outermost section to its own.
+    pub(super) path: Vec<String>,
+    /// What its comment says, on one line.
+    pub(super) text: String,
+    /// Whether it is a section: its values are entries of their own.
+    pub(super) is_section: bool,
+    /// What it is by default.
+    pub(super) default: Value,
+    /// JSON Schema that its comment adds to the type of the default.
+    pub(super) rule: Map<String, Value>,
+}
+
+/// Names that older versions had.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OldValues {
+    /// The present name of each that is still used.
+    pub(super) used: BTreeMap<String, String>,
+    /// Why each of the others has no effect.
+    pub(super) ignored: BTreeMap<String, String>,
+}
+
+impl Entry {
+    /// Its name as users write it.
+    pub(super) fn name(&self) -> String {
+        self.path.join(".")
+    }
+}
+
+/// A file of the chart.
+pub(super) fn file(name: &str) -> String {
+    let path = repository().join("charts/ipu-operator").join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The names of older versions.
+pub(super) fn old() -> OldValues {
+    serde_saphyr::from_str(&file("old-values.yaml")).unwrap()
+}
+
+/// Every value, in the order of values.yaml.
+pub(super) fn entries() -> Vec<Entry> {
+    let text = file("values.yaml");
+    let defaults: Value = serde_saphyr::from_str(&text).unwrap();
+    let (mut found, mut comment) = (Vec::<Entry>::new(), Vec::new());
+    let mut open: Vec<(usize, String)> = Vec::new();
+    for line in text.lines() {
+        let inner = line.trim_start();
+        if let Some(said) = inner.strip_prefix('#') {
+            comment.push(said.strip_prefix(' ').unwrap_or(said));
+            continue;
+        }
+        let said = std::mem::take(&mut comment);
+        let Some((key, _)) = inner.split_once(':').filter(|(key, _)| is_key(key)) else {
+            continue;
+        };
+        let indent = line.len() - inner.len();
+        open.retain(|(depth, _)| *depth < indent);
+        open.push((indent, key.to_owned()));
+        let path: Vec<String> = open.iter().map(|(_, key)| key.clone()).collect();
+        let inside = |outer: &Entry| !outer.is_section && path.starts_with(&outer.path);
+        if !found.iter().any(inside) {
+            found.push(entry(path, &said, &defaults));
+        }
+    }
+    found
+}
+
+fn is_key(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric())
+}
+
+fn entry(path: Vec<String>, said: &[&str], defaults: &Value) -> Entry {
+    let default = defaults.pointer(&format!("/{}", path.join("/")));
+    let default = default.expect("what stands in the text was parsed").clone();
+    let rules = said.iter().filter_map(|line| line.strip_prefix("@schema "));
+    let rule = rules.fold(Map::new(), |mut all, rule| {
+        let rule: Map<String, Value> = serde_saphyr::from_str(rule)
+            .unwrap_or_else(|error| panic!("@schema of {}: {error}", path.join(".")));
+        all.extend(rule);
+        all
+    });
+    // Lines that are indented are examples, which a table has no room for.
+    let words = said
+        .iter()
+        .filter(|line| !line.starts_with("  ") && !line.starts_with("@schema"));
+    let text = words.copied().collect::<Vec<_>>().join(" ");
+    let values = default.as_object().is_some_and(|map| !map.is_empty());
+    Entry {
+        is_section: values && !rule.contains_key("additionalProperties"),
+        path,
+        text,
+        default,
+        rule,
+    }
+}

@@ -1,0 +1,132 @@
+//! What the processes serve at `/metrics`, and what the chart's alerts, dashboard and runbook make of it,
+//! judged by the real promtool.
+
+mod served;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use ipu_operator::metrics::exposition::Format;
+use serde_json::Value;
+use tests::lab::command;
+use tests::prometheus::program;
+
+use self::served::served;
+use crate::sources::repository;
+
+fn chart(file: &str) -> String {
+    let path = repository().join("charts/ipu-operator").join(file);
+    fs::read_to_string(path).unwrap()
+}
+
+/// The alerts' names with their expressions.
+fn alerts() -> Vec<(String, String)> {
+    let rules: Value = serde_saphyr::from_str(&chart("files/alerts.yaml")).unwrap();
+    let rules = rules["groups"][0]["rules"].as_array().unwrap().iter();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    rules
+        .map(|rule| (text(&rule["alert"]), text(&rule["expr"])))
+        .collect()
+}
+
+/// The names of the samples in a text of metrics.
+fn names(text: &str) -> BTreeSet<String> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let name = |line: &str| line.split(['{', ' ']).next().unwrap_or_default().to_owned();
+    lines.map(name).collect()
+}
+
+/// The operator's metrics that a query names.
+fn asked_for(query: &str) -> BTreeSet<String> {
+    let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let words = query.split(|letter| !is_of_name(letter));
+    words
+        .filter(|word| word.starts_with("ipu_operator_"))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test]
+async fn promtool_finds_nothing_wrong_with_names_and_format() {
+    for text in served().await {
+        let mut promtool = Command::new(program("promtool").unwrap())
+            .args(["check", "metrics"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let text = Format::Prometheus.of_open_metrics(text);
+        let mut input = promtool.stdin.take().unwrap();
+        input.write_all(text.as_bytes()).unwrap();
+        drop(input);
+        let said = promtool.wait_with_output().unwrap();
+        let complaints = [said.stdout, said.stderr].concat();
+        let complaints = String::from_utf8(complaints).unwrap();
+        assert!(
+            said.status.success() && complaints.is_empty(),
+            "{complaints}"
+        );
+    }
+}
+
+#[test]
+fn promtool_finds_the_alerts_firing_when_they_should_and_only_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("alerts.yaml");
+    fs::write(&rules, chart("files/alerts.yaml")).unwrap();
+    let played = include_str!("metrics/alerts_test.yaml");
+    let play = folder.path().join("alerts_test.yaml");
+    fs::write(&play, played).unwrap();
+    let promtool = program("promtool").unwrap();
+    let mut check = Command::new(&promtool);
+    check.args(["check", "rules", "--lint=all", "--lint-fatal"]);
+    command::run(check.arg(&rules)).unwrap();
+    command::run(Command::new(&promtool).args(["test", "rules"]).arg(&play)).unwrap();
+    for (alert, _) in alerts() {
+        let fires = format!("alertname: {alert}\n        exp_alerts:");
+        assert!(played.contains(&fires), "no test shows {alert} firing");
+    }
+}
+
+#[tokio::test]
+async fn alerts_and_dashboard_ask_for_metrics_that_are_served_and_none_is_left_out() {
+    let served: BTreeSet<String> = served().await.iter().flat_map(|text| names(text)).collect();
+    let dashboard: Value = serde_json::from_str(&chart("files/dashboard.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
+    let queries = targets.map(|target| target["expr"].as_str().unwrap().to_owned());
+    let queries: Vec<_> = queries.collect();
+    let shown: BTreeSet<String> = queries.iter().flat_map(|query| asked_for(query)).collect();
+    let alerted = alerts()
+        .into_iter()
+        .flat_map(|(_, query)| asked_for(&query));
+    let asked: BTreeSet<String> = shown.iter().cloned().chain(alerted).collect();
+    let missing: Vec<_> = asked.difference(&served).collect();
+    assert!(missing.is_empty(), "nobody serves {missing:?}");
+    // A histogram is shown by one of its three parts.
+    let of_family = |name: &str| {
+        let mut parts = ["_bucket", "_count", "_sum"].iter();
+        let family = parts.find_map(|part| name.strip_suffix(part));
+        family.unwrap_or(name).to_owned()
+    };
+    let shown: BTreeSet<_> = shown.iter().map(|name| of_family(name)).collect();
+    let unseen = served.iter().map(|name| of_family(name));
+    let unseen: BTreeSet<_> = unseen.filter(|name| !shown.contains(name)).collect();
+    assert!(unseen.is_empty(), "the dashboard does not show {unseen:?}");
+}
+
+#[test]
+fn each_alert_has_its_entry_in_the_runbook_and_no_entry_is_without_alert() {
+    let runbook = chart("docs/runbook.md");
+    let entries = runbook.lines().filter_map(|line| line.strip_prefix("## "));
+    let entries: BTreeSet<_> = entries.map(str::to_owned).collect();
+    let alerts: BTreeSet<_> = alerts().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(entries, alerts);
+    for metric in asked_for(&runbook) {
+        let is_known = chart("files/dashboard.json").contains(&metric);
+        assert!(is_known, "the runbook names {metric}, which nothing shows");
+    }
+}

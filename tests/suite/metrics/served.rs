@@ -1,0 +1,120 @@
+//! Both processes' metrics after everything that they count has happened once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipu_operator::api::ipujob_status::IPUJobStatus;
+use ipu_operator::metrics::Metrics;
+use ipu_operator::metrics::partitions::Sources;
+use ipu_operator::namespaces::namespaces;
+use ipu_operator::partition::Guarded;
+use ipu_operator::partition::fleet::Fleet;
+use ipu_operator::partition::node_labels::node_labels;
+use ipu_operator::policy::guests::Guests;
+use ipu_operator::vipu::registry::KEY;
+use ipu_operator::vipu::{Deadlines, Registry};
+use ipu_operator::wasm::model::Slot;
+use ipu_operator::wasm::{Limits, Policies, PolicyOptions};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::client::{Body, Client};
+use kube::runtime::reflector;
+use kube::runtime::watcher::Event;
+use serde_json::{Value, json};
+use tests::simulator::{Options, Simulator};
+use tower::{Layer, service_fn};
+
+/// The texts of the controller and of the proxy, in OpenMetrics.
+pub(super) async fn served() -> [String; 2] {
+    let simulator = Simulator::start(Options::quick("pod1", 16)).await.unwrap();
+    let metrics = Metrics::default();
+    happen(&metrics).await;
+    let guests = guests().await;
+    let controller = metrics.of_controller(guests.clone());
+    let proxy = metrics.of_proxy(guests, sources(&simulator).await);
+    [
+        controller.text().await.unwrap(),
+        proxy.text().await.unwrap(),
+    ]
+}
+
+async fn happen(metrics: &Metrics) {
+    let second = Duration::from_secs(1);
+    metrics
+        .admission
+        .answered("validation", "allowed", Some("uid"), second);
+    metrics
+        .guests
+        .called(Slot::Placement, Some("sha256:0"), None, second);
+    metrics.guests.swapped(Slot::Placement);
+    metrics.guests.fell_back("mine");
+    metrics.reconciles.begin("a").end(Some("Write"));
+    let status = |more: Value| {
+        let mut status = json!({"desiredReplicas": 1, "lastMessage": ""});
+        let fields = more.as_object().unwrap().clone();
+        status.as_object_mut().unwrap().extend(fields);
+        serde_json::from_value::<IPUJobStatus>(status).unwrap()
+    };
+    let job = json!({"metadata": {
+        "name": "j", "namespace": "n", "uid": "u", "creationTimestamp": "2026-01-01T12:00:00Z",
+    }});
+    let ended = json!({
+        "iPUPartitionCreated": true, "restartCount": 1, "completionTime": "2026-01-01T12:01:00Z",
+        "conditions": [{"type": "Running", "status": "True"}],
+    });
+    let job = serde_json::from_value(job).unwrap();
+    let now: Timestamp = "2026-01-01T12:01:00Z".parse().unwrap();
+    metrics
+        .jobs
+        .reported(&job, &status(json!({})), &status(ended), now);
+    let answers = service_fn(async |_: http::Request<Body>| {
+        Ok::<_, tower::BoxError>(http::Response::new(Body::empty()))
+    });
+    let client = Client::new(metrics.api.layer(answers), "default");
+    let request = http::Request::get("/api/v1/pods").body(Body::empty());
+    client.send(request.unwrap()).await.unwrap();
+}
+
+async fn guests() -> Guests {
+    let policies = Policies::open(PolicyOptions {
+        guests_dir: "nowhere".into(),
+        policies_dir: None,
+        compile_cache_dir: None,
+        compiler: None,
+        settings: json!({}),
+        slots: Vec::new(),
+        limits: Limits::default(),
+    });
+    Guests::new(policies.await.unwrap())
+}
+
+async fn sources(simulator: &Simulator) -> Sources {
+    let registry = Arc::new(Registry::new(Deadlines::default()));
+    let list = format!("{}:ipunode=any", simulator.address);
+    let object = ConfigMap {
+        data: Some([(KEY.to_owned(), list)].into()),
+        ..ConfigMap::default()
+    };
+    let events = futures::stream::iter([Ok(Event::Apply(object))]);
+    registry.follow(events).await;
+    let partition: Guarded = serde_json::from_value(json!({
+        "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
+        "metadata": {"name": "p", "uid": "u", "creationTimestamp": "2026-01-01T12:00:00Z"},
+        "spec": {
+            "owner": {"apiVersion": "v1", "kind": "K", "namespace": "n", "name": "o", "uid": "u"},
+            "slot": 0, "ipus": 4, "gcds": 1,
+        },
+    }))
+    .unwrap();
+    let (store, mut writer) = reflector::store();
+    let (namespaces, _) = namespaces();
+    for event in [Event::Init, Event::InitApply(partition), Event::InitDone] {
+        namespaces.hear(&event);
+        writer.apply_watcher_event(&event);
+    }
+    Sources {
+        partitions: store,
+        fleet: Arc::new(Fleet::new(registry, node_labels().0)),
+        namespaces,
+    }
+}

@@ -1,0 +1,394 @@
+//! Registries as they should not be: slow, lying, redirecting, endless, and asking for tokens.
+#![cfg(test)]
+
+mod fake;
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use ipu_operator::agent::explain;
+use ipu_operator::oci::credentials::Credentials;
+use ipu_operator::oci::fetch::{component, find, signer};
+use ipu_operator::oci::manifest::artefact;
+use ipu_operator::oci::push::push;
+use ipu_operator::oci::registry::Access;
+use serde_json::json;
+
+use self::fake::{Asked, Content, Fake, challenged, endless, moved, stuck};
+
+/// Most bytes of a component in these tests.
+const LIMIT: u64 = 1 << 20;
+
+/// What `printf team:a-secret | base64` prints.
+const BASIC: &str = "Basic dGVhbTphLXNlY3JldA==";
+
+fn user() -> Access {
+    Access {
+        credentials: Some(Credentials {
+            user: "team".to_owned(),
+            password: "a-secret".to_owned(),
+        }),
+        ..Access::default()
+    }
+}
+
+/// Fetches as the operator does: the component, or why not.
+async fn fetched(fake: &Fake, version: &str, access: Access) -> Result<Vec<u8>, String> {
+    let registry = fake.client(access);
+    let found = find(&registry, &fake.reference(version)).await;
+    let found = found.map_err(|error| explain(&error))?;
+    let bytes = component(&registry, &found, LIMIT).await;
+    bytes.map_err(|error| explain(&error))
+}
+
+#[tokio::test]
+async fn an_honest_registry_is_believed() {
+    let content = Content::new();
+    let fake = Fake::start(|_| None).await;
+    let by_digest = format!("@{}", content.digest());
+    for version in [":1", &by_digest, &format!(":other{by_digest}")] {
+        let bytes = fetched(&fake, version, Access::default()).await;
+        assert_eq!(bytes.as_ref(), Ok(&content.component));
+    }
+    assert!(
+        fake.asked()
+            .iter()
+            .all(|asked| asked.authorization.is_none())
+    );
+}
+
+/// Answers the path that ends so, where it is given.
+fn at(
+    end: impl Into<String>,
+    answer: impl Fn() -> Response + Send + Sync + 'static,
+) -> impl Fn(&Asked) -> Option<Response> + Send + Sync + 'static {
+    let end = end.into();
+    move |asked| asked.line.ends_with(&end).then(&answer)
+}
+
+/// What a lying registry answers.
+type Lie = Box<dyn Fn() -> Response + Send + Sync>;
+
+#[tokio::test]
+async fn a_registry_that_lies_is_caught() {
+    let content = Content::new();
+    let blob = content.blob();
+    let mut turned = content.component.clone();
+    turned.reverse();
+    let longer = [content.component.clone(), vec![0]].concat();
+    let digest = content.digest();
+    let headed = (
+        [(
+            "docker-content-digest",
+            format!("sha256:{}", "0".repeat(64)),
+        )],
+        content.manifest.clone(),
+    );
+    let size = json!({"schemaVersion": 2, "layers": [{"mediaType": "application/wasm",
+        "digest": format!("sha256:{}", "0".repeat(64)), "size": LIMIT + 1}]});
+    let by_digest = format!("@{digest}");
+    let lies: Vec<(&str, &str, Lie, String)> = vec![
+        (
+            &by_digest,
+            &digest,
+            Box::new(|| "{}".into_response()),
+            format!("where {digest} was asked for as the manifest {digest}"),
+        ),
+        (
+            ":1",
+            "manifests/1",
+            Box::new(move || headed.clone().into_response()),
+            format!("answers with {digest} where sha256:0000"),
+        ),
+        (
+            ":1",
+            &blob,
+            Box::new(move || turned.clone().into_response()),
+            "changes what it keeps".into(),
+        ),
+        (
+            ":1",
+            &blob,
+            Box::new(move || longer.clone().into_response()),
+            format!("more than {} bytes for the blob", content.component.len()),
+        ),
+        (
+            ":1",
+            "manifests/1",
+            Box::new(move || Json(size.clone()).into_response()),
+            format!("more than {LIMIT} bytes for the blob sha256:0000"),
+        ),
+        (
+            ":1",
+            "manifests/1",
+            Box::new(|| "<html>".into_response()),
+            "it is no OCI manifest".into(),
+        ),
+    ];
+    for (version, end, lie, words) in lies {
+        let fake = Fake::start(at(end, lie)).await;
+        let error = fetched(&fake, version, Access::default())
+            .await
+            .unwrap_err();
+        assert!(error.contains(&words), "{words}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn bodies_without_an_end_are_cut_off() {
+    let blob = Content::new().blob();
+    let complaint = || (StatusCode::IM_A_TEAPOT, endless()).into_response();
+    for (end, answer, words) in [
+        (
+            "manifests/1",
+            endless as fn() -> Response,
+            "more than 4194304 bytes for the manifest 1",
+        ),
+        (&*blob, endless, "more than 22 bytes for the blob sha256:"),
+        ("manifests/1", complaint, "answered 418"),
+    ] {
+        let fake = Fake::start(at(end, answer)).await;
+        let error = fetched(&fake, ":1", Access::default()).await.unwrap_err();
+        assert!(error.contains(words), "{words}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn who_is_silent_is_not_waited_for() {
+    let hasty = Access {
+        patience: Duration::from_millis(200),
+        ..Access::default()
+    };
+    let fake = Fake::start(at("manifests/1", stuck)).await;
+    let error = fetched(&fake, ":1", hasty.clone()).await.unwrap_err();
+    assert!(
+        error.contains("gave no answer to the request for the manifest 1"),
+        "{error}"
+    );
+    assert!(error.contains("nothing came for 200 ms"), "{error}");
+    // Nobody listens where nobody can.
+    let gone = fake.moved_to("127.0.0.1:1");
+    let error = fetched(&gone, ":1", hasty).await.unwrap_err();
+    assert!(error.contains("127.0.0.1:1 gave no answer"), "{error}");
+}
+
+#[tokio::test]
+async fn what_a_registry_says_is_wrong_is_told_in_short() {
+    let told = |status: StatusCode, message: String| {
+        let body = json!({"errors": [{"code": "SOME", "message": message}]});
+        (status, Json(body)).into_response()
+    };
+    for (status, message, words) in [
+        (
+            StatusCode::NOT_FOUND,
+            "no \u{7}such",
+            "does not have the manifest 1 (SOME no such); check",
+        ),
+        (
+            StatusCode::FORBIDDEN,
+            "no",
+            "does not let anybody without credentials have the manifest 1 (SOME no)",
+        ),
+        (
+            StatusCode::TOO_MANY_REQUESTS,
+            "later",
+            "answered 429 Too Many Requests to the request for the manifest 1 (SOME later)",
+        ),
+    ] {
+        let answer = at("manifests/1", move || told(status, message.to_owned()));
+        let fake = Fake::start(answer).await;
+        let error = fetched(&fake, ":1", Access::default()).await.unwrap_err();
+        assert!(error.contains(words), "{error}");
+    }
+    let answer = at("manifests/1", move || {
+        told(StatusCode::BAD_GATEWAY, "x".repeat(10_000))
+    });
+    let error = fetched(&Fake::start(answer).await, ":1", Access::default()).await;
+    assert!(error.unwrap_err().len() < 400);
+}
+
+#[tokio::test]
+async fn user_and_password_are_shown_once_they_are_asked_for_and_to_nobody_else() {
+    let other = Fake::start(|_| None).await;
+    let blob = Content::new().blob();
+    let to = format!("http://{}{blob}", other.host);
+    let fake = Fake::start(move |asked| match asked.authorization.as_deref() {
+        Some(BASIC) if asked.line.ends_with(&blob) => Some(moved(&to)),
+        Some(BASIC) => None,
+        _ => Some(challenged("Basic realm=\"registry\"")),
+    })
+    .await;
+    let bytes = fetched(&fake, ":1", user()).await;
+    assert_eq!(bytes, Ok(Content::new().component));
+    let shown: Vec<_> = fake
+        .asked()
+        .into_iter()
+        .map(|asked| asked.authorization)
+        .collect();
+    let basic = Some(BASIC.to_owned());
+    assert_eq!(shown, [None, basic.clone(), basic]);
+    let asked = other.asked();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(asked[0].authorization, None);
+
+    let error = fetched(&fake, ":1", Access::default()).await.unwrap_err();
+    assert!(
+        error.contains("does not let anybody without credentials have"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn another_host_that_asks_for_credentials_gets_none() {
+    let thief = Fake::start(|_| Some(challenged("Basic realm=\"give\""))).await;
+    let to = format!("http://{}/give", thief.host);
+    let fake = Fake::start(move |_| Some(moved(&to))).await;
+    let error = fetched(&fake, ":1", user()).await.unwrap_err();
+    assert!(
+        error.contains("does not let the user \"team\" have the manifest 1"),
+        "{error}"
+    );
+    assert!(
+        thief
+            .asked()
+            .iter()
+            .all(|asked| asked.authorization.is_none())
+    );
+}
+
+#[tokio::test]
+async fn redirects_end() {
+    let fake = Fake::start(|asked| {
+        let step = asked.line.matches('x').count();
+        Some(moved(&format!("/v2/{}", "x".repeat(step + 1))))
+    })
+    .await;
+    let error = fetched(&fake, ":1", Access::default()).await.unwrap_err();
+    assert!(error.contains("redirect"), "{error}");
+    assert!(fake.asked().len() <= 6, "{:?}", fake.asked());
+}
+
+/// A registry that wants tokens of a server, which answers so.
+async fn with_tokens(answer: fn() -> Response) -> (Fake, Fake) {
+    let server = Fake::start(move |_| Some(answer())).await;
+    let challenge = format!(
+        "Bearer realm=\"http://{}/token\",service=\"reg\",scope=\"repository:team/policy:pull\"",
+        server.host
+    );
+    let fake = Fake::start(move |asked| match asked.authorization.as_deref() {
+        Some("Bearer good") => None,
+        _ => Some(challenged(&challenge)),
+    });
+    (fake.await, server)
+}
+
+#[tokio::test]
+async fn a_token_is_had_for_user_and_password_and_shown_in_their_place() {
+    for token in ["token", "access_token"] {
+        let answer = match token {
+            "token" => || Json(json!({"token": "good"})).into_response(),
+            _ => || Json(json!({"access_token": "good"})).into_response(),
+        };
+        let (fake, server) = with_tokens(answer).await;
+        let bytes = fetched(&fake, ":1", user()).await;
+        assert_eq!(bytes, Ok(Content::new().component));
+        let asked = server.asked();
+        assert_eq!(asked.len(), 1, "one token is enough: {asked:?}");
+        let query = "GET /token?service=reg&scope=repository%3Ateam%2Fpolicy%3Apull";
+        assert_eq!(asked[0].line, query);
+        assert_eq!(asked[0].authorization.as_deref(), Some(BASIC));
+        let shown = fake
+            .asked()
+            .into_iter()
+            .filter_map(|asked| asked.authorization);
+        assert!(shown.into_iter().all(|shown| shown == "Bearer good"));
+    }
+}
+
+#[tokio::test]
+async fn a_token_server_that_gives_none_is_told() {
+    for (answer, words) in [
+        (
+            (|| "{}".into_response()) as fn() -> Response,
+            "gave an answer without a token",
+        ),
+        (
+            || Json(json!({"token": "a\nb"})).into_response(),
+            "gave an answer without a token",
+        ),
+        (
+            || Json(json!({"token": "bad"})).into_response(),
+            "does not let the user \"team\" have",
+        ),
+        (endless, "more than 65536 bytes for a token"),
+        (|| moved("http://127.0.0.1:1/"), "answered 307"),
+    ] {
+        let (fake, _server) = with_tokens(answer).await;
+        let error = fetched(&fake, ":1", user()).await.unwrap_err();
+        assert!(error.contains(words), "{words}: {error}");
+    }
+    let fake = Fake::start(|_| Some(challenged("Negotiate"))).await;
+    let error = fetched(&fake, ":1", user()).await.unwrap_err();
+    assert!(
+        error.contains("in a manner other than Basic and Bearer"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn signatures_that_cannot_be_read_are_none_and_a_registry_that_fails_is_not_unsigned() {
+    let keys: Vec<_> = Vec::new();
+    let judged = async |fake: &Fake| {
+        let registry = fake.client(Access::default());
+        let found = find(&registry, &fake.reference(":1")).await.unwrap();
+        explain(&signer(&registry, &found, &keys).await.unwrap_err())
+    };
+    let nonsense = Fake::start(|asked| asked.line.contains("sha256-").then(|| "[".into_response()));
+    let error = judged(&nonsense.await).await;
+    assert!(error.contains("has no signature for it"), "{error}");
+    let strange = json!({"layers": [{"mediaType": "application/vnd.dev.cosign.simplesigning.v1+json",
+        "digest": "../../x", "size": 3, "annotations": {"dev.cosignproject.cosign/signature": "x"}}]});
+    let strange = at(".sig", move || Json(strange.clone()).into_response());
+    let error = judged(&Fake::start(strange).await).await;
+    assert!(error.contains("has no signature for it"), "{error}");
+    let broken = at(".sig", || StatusCode::BAD_GATEWAY.into_response());
+    let error = judged(&Fake::start(broken).await).await;
+    assert!(error.contains("answered 502"), "{error}");
+}
+
+#[tokio::test]
+async fn an_upload_is_sent_to_where_the_registry_says_and_shown_no_credentials_elsewhere() {
+    let store = Fake::start(|_| Some(StatusCode::CREATED.into_response())).await;
+    let to = format!("http://{}/store?upload=1", store.host);
+    let fake = Fake::start(move |asked| {
+        if asked.authorization.is_none() {
+            return Some(challenged("Basic realm=\"registry\""));
+        }
+        let headers = [("location", to.clone())];
+        match asked.line.split_whitespace().next() {
+            Some("HEAD") => Some(StatusCode::NOT_FOUND.into_response()),
+            Some("POST") => Some((StatusCode::ACCEPTED, headers).into_response()),
+            _ => Some(StatusCode::CREATED.into_response()),
+        }
+    })
+    .await;
+    let artefact = artefact(b"component", &[], &[]);
+    let registry = fake.client(user());
+    let digest = push(&registry, &fake.reference(":1"), b"component", artefact).await;
+    assert!(digest.unwrap().starts_with("sha256:"));
+    let sent = store.asked();
+    assert_eq!(sent.len(), 2, "{sent:?}");
+    for asked in sent {
+        assert!(
+            asked
+                .line
+                .starts_with("PUT /store?upload=1&digest=sha256%3A"),
+            "{asked:?}"
+        );
+        assert_eq!(asked.authorization, None);
+    }
+    let last = fake.asked().pop().unwrap();
+    assert_eq!(last.line, "PUT /v2/team/policy/manifests/1");
+}

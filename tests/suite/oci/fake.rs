@@ -1,0 +1,169 @@
+//! A registry in this process that answers as a test says, and remembers what it was asked.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures::stream;
+use ipu_operator::oci::manifest::artefact;
+use ipu_operator::oci::reference::Reference;
+use ipu_operator::oci::registry::{Access, Registry};
+use ipu_operator::wasm::digest_of;
+
+/// What is asked of a registry.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    /// The method, a blank, and the path with its query.
+    pub line: String,
+    /// What the client shows.
+    pub authorization: Option<String>,
+}
+
+/// The answer to a request; none: as an honest registry.
+type Answer = dyn Fn(&Asked) -> Option<Response> + Send + Sync;
+
+/// A registry on loopback.
+pub(super) struct Fake {
+    /// Host and port.
+    pub host: String,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+/// What an honest registry has: one component as `team/policy:1`.
+#[derive(Clone, Debug)]
+pub(super) struct Content {
+    /// The component.
+    pub component: Vec<u8>,
+    /// Its artefact's manifest.
+    pub manifest: Vec<u8>,
+    config: Vec<u8>,
+}
+
+impl Content {
+    /// A component of some bytes.
+    pub(super) fn new() -> Self {
+        let component = b"not really a component".to_vec();
+        let artefact = artefact(&component, &[], &[]);
+        Self {
+            component,
+            manifest: artefact.manifest,
+            config: artefact.config,
+        }
+    }
+
+    /// Digest of the manifest.
+    pub(super) fn digest(&self) -> String {
+        digest_of(&self.manifest).to_string()
+    }
+
+    /// Path of the component.
+    pub(super) fn blob(&self) -> String {
+        format!("/v2/team/policy/blobs/{}", digest_of(&self.component))
+    }
+
+    fn answer(&self, line: &str) -> Response {
+        let named = |bytes: &[u8]| digest_of(bytes).to_string();
+        let files: BTreeMap<String, &Vec<u8>> = [
+            ("manifests/1".to_owned(), &self.manifest),
+            (format!("manifests/{}", self.digest()), &self.manifest),
+            (format!("blobs/{}", named(&self.component)), &self.component),
+            (format!("blobs/{}", named(&self.config)), &self.config),
+        ]
+        .into();
+        let path = line.strip_prefix("GET /v2/team/policy/");
+        match path.and_then(|path| files.get(path)) {
+            Some(bytes) => (*bytes).clone().into_response(),
+            None => StatusCode::NOT_FOUND.into_response(),
+        }
+    }
+}
+
+impl Fake {
+    /// Starts it; what `answer` leaves open is answered honestly.
+    pub(super) async fn start(
+        answer: impl Fn(&Asked) -> Option<Response> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
+        let (content, seen) = (Content::new(), asked.clone());
+        let answer: Arc<Answer> = Arc::new(answer);
+        let serve = move |request: Request| {
+            let asked = read(&request);
+            seen.lock().unwrap().push(asked.clone());
+            let answered = answer(&asked).unwrap_or_else(|| content.answer(&asked.line));
+            std::future::ready(answered)
+        };
+        let router = Router::new().fallback(serve);
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { host, asked }
+    }
+
+    /// The same one under another address.
+    pub(super) fn moved_to(self, host: &str) -> Self {
+        Self {
+            host: host.to_owned(),
+            ..self
+        }
+    }
+
+    /// The reference of what it has.
+    pub(super) fn reference(&self, version: &str) -> Reference {
+        format!("{}/team/policy{version}", self.host)
+            .parse()
+            .unwrap()
+    }
+
+    /// A client of it.
+    pub(super) fn client(&self, access: Access) -> Registry {
+        let access = Access {
+            plain_http: true,
+            ..access
+        };
+        Registry::new(&self.reference(":1"), access).unwrap()
+    }
+
+    /// All that it was asked so far.
+    pub(super) fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+fn read(request: &Request) -> Asked {
+    let shown = |headers: &HeaderMap| {
+        let shown = headers.get(header::AUTHORIZATION)?;
+        Some(shown.to_str().unwrap().to_owned())
+    };
+    Asked {
+        line: format!("{} {}", request.method(), request.uri()),
+        authorization: shown(request.headers()),
+    }
+}
+
+/// A body without an end.
+pub(super) fn endless() -> Response {
+    let pieces = stream::repeat(Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 4096])));
+    Body::from_stream(pieces).into_response()
+}
+
+/// An answer that begins and never goes on.
+pub(super) fn stuck() -> Response {
+    Body::from_stream(stream::pending::<Result<Bytes, Infallible>>()).into_response()
+}
+
+/// A redirect.
+pub(super) fn moved(to: &str) -> Response {
+    let headers = [(header::LOCATION, to.to_owned())];
+    (StatusCode::TEMPORARY_REDIRECT, headers).into_response()
+}
+
+/// A refusal with a challenge.
+pub(super) fn challenged(challenge: &str) -> Response {
+    let headers = [(header::WWW_AUTHENTICATE, challenge.to_owned())];
+    (StatusCode::UNAUTHORIZED, headers).into_response()
+}

@@ -1,0 +1,102 @@
+//! What a tried guest is compared with, and what it is held to, as the one that counts is.
+
+use ipu_operator::api::ipupolicy::{Hook, ShadowCounts};
+use ipu_operator::policy::admission::Chain;
+use ipu_operator::policy::guests::{Entry, Guests, Roster, Tried};
+use ipu_operator::wasm::Terms;
+use ipu_operator::wasm::model::Slot;
+use ipu_operator::webhook::request::{AdmissionRequest, parse};
+use serde_json::json;
+use tests::guests::hostile::{self, REFUSE, TAKE_ALL};
+use tests::wait::{Seen, eventually};
+
+use super::{create, open, options};
+
+/// A request about a job of more than 4,096 bytes, for which hostile guests wait.
+fn request() -> AdmissionRequest {
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "0c9a8d74",
+            "kind": {"group": "graphcore.ai", "version": "v1alpha1", "kind": "IPUJob"},
+            "resource": {"group": "graphcore.ai", "version": "v1alpha1", "resource": "ipujobs"},
+            "name": "large", "namespace": "default", "operation": "CREATE",
+            "userInfo": {"username": "jane"},
+            "object": {
+                "apiVersion": "graphcore.ai/v1alpha1",
+                "kind": "IPUJob",
+                "metadata": {"name": "large", "annotations": {"note": "x".repeat(5_000)}},
+                "spec": {"jobInstances": 1, "ipusPerJobInstance": "2"},
+            },
+            "oldObject": null,
+        },
+    });
+    parse(review.to_string().as_bytes()).unwrap()
+}
+
+async fn entry(guests: &Guests, body: &str) -> Entry {
+    let terms = Terms {
+        name: "tried".to_owned(),
+        settings: "{}".to_owned(),
+        ..Terms::default()
+    };
+    let bytes = hostile::defaulting(body);
+    let prepared = guests.policies().prepare(Slot::Defaulting, bytes, terms);
+    Entry {
+        name: "tried".into(),
+        guest: prepared.await.unwrap(),
+        ..Entry::built_in(Hook::Defaulting)
+    }
+}
+
+/// Counts of the one comparison of a request that `counts` answers and `tried` is tried on.
+async fn compared(counts: Option<&str>, tried: Option<&str>) -> ShadowCounts {
+    let guests = Guests::new(open(options(&[Slot::Defaulting])).await);
+    let of = async |body: Option<&str>| match body {
+        Some(body) => entry(&guests, body).await,
+        None => Entry::built_in(Hook::Defaulting),
+    };
+    let (counts, tried) = (of(counts).await, of(tried).await);
+    let meter = tried.meter.clone();
+    guests.put(
+        Hook::Defaulting,
+        Roster {
+            seats: vec![vec![counts]],
+            trials: vec![Tried {
+                entry: tried,
+                seat: Ok(0),
+                share: 100,
+            }],
+        },
+    );
+    let request = request();
+    Chain::new(&guests, &request, create()).defaulted().await;
+    eventually("the comparison ends", async || {
+        let ShadowCounts {
+            equal,
+            different,
+            failed,
+            ..
+        } = meter.counts().shadow;
+        Seen::when(meter.counts().shadow, |_| equal + different + failed == 1)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tried_guest_that_changes_what_is_not_its_own_has_failed() {
+    let shadow = compared(None, Some(TAKE_ALL)).await;
+    assert_eq!((shadow.failed, shadow.different), (1, 0), "{shadow:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_request_is_compared_too() {
+    let shadow = compared(Some(REFUSE), None).await;
+    assert_eq!(
+        shadow.samples,
+        ["the request was refused; it would have been admitted"]
+    );
+    let shadow = compared(Some(REFUSE), Some(REFUSE)).await;
+    assert_eq!((shadow.equal, shadow.different), (1, 0), "{shadow:?}");
+}
