@@ -56,6 +56,7 @@ pub(crate) fn controller(scene: &Scene) -> Result<(), Failed> {
         scene.facts().completed(&job, PATIENCE).await?;
         scene
             .delete_and_leave_nothing("01-single-worker.yaml")
-            .await
+            .await?;
+        scene.webhooks_answer().await
     })
 }

@@ -1,9 +1,12 @@
 //! The cluster that all trials share, and what they do with it.
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use ipu_operator::api::ipujob::IPUJob;
 use ipu_operator::api::ipujob_status::{IPUJobStatus, JobState};
 use ipu_operator::api::ipupartition::{AttemptOutcome, IPUPartition};
@@ -78,23 +81,37 @@ impl Scene {
         Ok(cluster::down(&self.settings, &self.progress)?)
     }
 
-    /// Runs a trial's work. What explains a failure is printed and saved, and its jobs are deleted:
-    /// the trials after it are to find what they expect.
+    /// Runs a trial's work. What explains a failure is printed and saved; then the faults that it
+    /// ordered are taken back and its jobs deleted, for the trials after it are to find what they
+    /// expect.
     pub(crate) fn block_on(
         &self,
         work: impl Future<Output = Result<(), Failed>>,
     ) -> Result<(), Failed> {
         let work = async {
+            // An assertion's panic must not keep the cluster from being tidied.
+            let work = AssertUnwindSafe(work).catch_unwind();
+            let work = work.map(|done| done.unwrap_or_else(|panic| Err(said(panic.as_ref()))));
             let done = post_mortem::after(&self.settings, work).await;
-            if done.is_err() {
-                self.kubectl(&["delete", "ipujobs", "--all", "--timeout=120s"])
-                    .await?;
+            if let Err(failure) = &done {
+                // The runner tells it only after the last trial.
+                eprintln!("\n{}", failure.message().unwrap_or("it failed"));
+                self.tidy().await?;
             }
             done
         };
         self.runtime
             .block_on(interrupt::unless(work))
             .unwrap_or_else(|| Err("it was interrupted".into()))
+    }
+
+    async fn tidy(&self) -> Result<(), Failed> {
+        for controller in &self.operated.controllers {
+            self.clear_orders(controller).await?;
+        }
+        self.kubectl(&["delete", "ipujobs", "--all", "--timeout=120s"])
+            .await?;
+        Ok(())
     }
 
     /// What is true in the cluster.
@@ -255,6 +272,22 @@ impl Scene {
             .count())
     }
 
+    /// Waits until the API server takes a job again: a controller that was killed asks for its Lease
+    /// and ends jobs before its Service sends anybody to its webhooks.
+    pub(crate) async fn webhooks_answer(&self) -> Result<(), Failed> {
+        let job = self.example("01-single-worker.yaml")?;
+        let asked = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        until("the webhooks to answer", PATIENCE, || async {
+            self.jobs().create(&asked, &job).await?;
+            Ok::<_, kube::Error>(Seen::Yes(()))
+        })
+        .await?;
+        Ok(())
+    }
+
     /// Kills the controller as soon as it runs.
     pub(crate) async fn kill_controller(&self) -> Result<(), Failed> {
         self.kill("controller", None).await
@@ -276,4 +309,11 @@ impl Scene {
         process.kill()?;
         Ok(())
     }
+}
+
+/// What a panic says; an assertion's words are a `String` or a literal.
+fn said(panic: &(dyn Any + Send)) -> Failed {
+    let literal = || panic.downcast_ref::<&str>().map(ToString::to_string);
+    let said = panic.downcast_ref::<String>().cloned().or_else(literal);
+    said.unwrap_or_else(|| "it panicked".to_owned()).into()
 }
