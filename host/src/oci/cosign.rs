@@ -76,23 +76,15 @@ impl Signature {
     }
 }
 
-/// The key that signed the manifest of this digest with any of the signatures.
-pub fn signer<'a>(
-    signatures: &[Signature],
-    keys: &'a [PublicKey],
-    digest: &str,
-) -> Result<&'a PublicKey, Unsigned> {
-    if signatures.is_empty() {
-        return Err(Unsigned::None);
-    }
-    let mut rejections = Vec::new();
-    for signature in signatures {
-        match signature.verify(keys, digest) {
-            Ok(key) => return Ok(key),
-            Err(rejection) => rejections.push(rejection),
+impl Unsigned {
+    /// Why it is unsigned, by what each of its signatures was rejected for.
+    pub(super) fn of(rejections: Vec<Rejection>) -> Self {
+        if rejections.is_empty() {
+            Self::None
+        } else {
+            Self::Rejected(rejections)
         }
     }
-    Err(Unsigned::Rejected(rejections))
 }
 
 fn rejected(rejections: &[Rejection]) -> String {

@@ -64,17 +64,16 @@ impl Credentials {
     /// Those for a module's registry in a configuration of Docker. An entry for the repository, or for
     /// a folder that it lies in, is better than one for the whole registry.
     pub fn find(config: &[u8], reference: &Reference) -> Result<Self, CredentialsError> {
-        let found = Self::find_any(config, reference)?;
-        found.ok_or_else(|| {
-            let document = serde_json::from_slice::<Document>(config).ok();
-            let there = document.map(|document| {
-                let names: Vec<_> = document.auths.into_keys().take(5).collect();
-                names.join(", ")
-            });
-            let there = there.filter(|there| !there.is_empty());
+        let document = Document::parse(config)?;
+        document.find(reference)?.ok_or_else(|| {
+            let names: Vec<_> = document.auths.into_keys().take(5).collect();
             CredentialsError::Other {
                 wanted: reference.registry().to_owned(),
-                there: there.unwrap_or_else(|| "no registry".to_owned()),
+                there: if names.is_empty() {
+                    "no registry".to_owned()
+                } else {
+                    names.join(", ")
+                },
             }
         })
     }
@@ -84,15 +83,21 @@ impl Credentials {
         config: &[u8],
         reference: &Reference,
     ) -> Result<Option<Self>, CredentialsError> {
-        let document: Document =
-            serde_json::from_slice(config).map_err(|_| CredentialsError::Json)?;
-        let mut fitting: Vec<_> = document
+        Document::parse(config)?.find(reference)
+    }
+}
+
+impl Document {
+    fn parse(config: &[u8]) -> Result<Self, CredentialsError> {
+        serde_json::from_slice(config).map_err(|_| CredentialsError::Json)
+    }
+
+    fn find(&self, reference: &Reference) -> Result<Option<Credentials>, CredentialsError> {
+        let fitting = self
             .auths
             .iter()
-            .filter_map(|(name, entry)| Some((fits(name, reference)?, name, entry)))
-            .collect();
-        fitting.sort_by_key(|(length, ..)| *length);
-        let Some((_, name, entry)) = fitting.pop() else {
+            .filter_map(|(name, entry)| Some((fits(name, reference)?, name, entry)));
+        let Some((_, name, entry)) = fitting.max_by_key(|(length, ..)| *length) else {
             return Ok(None);
         };
         let read = entry.read();

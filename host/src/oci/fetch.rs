@@ -1,8 +1,6 @@
 //! Fetches the component that a reference names, and the signatures that count for it.
 
-use super::cosign::{
-    self, BUNDLE, PURPOSE, PublicKey, SIGNATURE, SIMPLE_SIGNING, Signature, Unsigned,
-};
+use super::cosign::{BUNDLE, PURPOSE, PublicKey, SIGNATURE, SIMPLE_SIGNING, Signature, Unsigned};
 use super::manifest::{Descriptor, Manifest, ManifestError, component_of};
 use super::reference::{Reference, is_digest};
 use super::registry::{Registry, RegistryError};
@@ -74,38 +72,35 @@ pub async fn signer<'a>(
     found: &Found,
     keys: &'a [PublicKey],
 ) -> Result<&'a PublicKey, FetchError> {
-    let (mut seen, mut failed) = (Vec::new(), None);
-    let (simple, bundles) = (
-        simple(registry, &found.manifest).await,
-        bundles(registry, &found.manifest).await,
-    );
-    for place in [simple, bundles] {
-        let places = place.unwrap_or_else(|error| {
+    let digest = &found.manifest;
+    let forms = [
+        simple(registry, digest).await,
+        bundles(registry, digest).await,
+    ];
+    let (mut rejections, mut failed) = (Vec::new(), None);
+    for form in forms {
+        let places = form.unwrap_or_else(|error| {
             failed.get_or_insert(error);
             Vec::new()
         });
         for place in places {
-            match place.signature(registry).await {
-                Ok(Some(signature)) => seen.push(signature),
-                Ok(None) => continue,
-                Err(error) => {
+            let signature = place.signature(registry).await.transpose();
+            match signature.map(|signature| Ok(signature?.verify(keys, digest))) {
+                Some(Ok(Ok(key))) => return Ok(key),
+                Some(Ok(Err(rejection))) => rejections.push(rejection),
+                Some(Err(error)) => {
                     failed.get_or_insert(error);
-                    continue;
                 }
-            }
-            let last = seen.last().map(std::slice::from_ref).unwrap_or_default();
-            if let Ok(key) = cosign::signer(last, keys, &found.manifest) {
-                return Ok(key);
+                None => {}
             }
         }
     }
-    if let Some(error) = failed {
-        return Err(error.into());
-    }
-    let signer = cosign::signer(&seen, keys, &found.manifest);
-    signer.map_err(|source| FetchError::Unsigned {
-        digest: found.manifest.clone(),
-        source,
+    Err(match failed {
+        Some(error) => error.into(),
+        None => FetchError::Unsigned {
+            digest: digest.clone(),
+            source: Unsigned::of(rejections),
+        },
     })
 }
 
@@ -133,6 +128,7 @@ enum Place {
 }
 
 impl Place {
+    /// The signature; none where the artefact holds no bundle.
     async fn signature(&self, registry: &Registry) -> Result<Option<Signature>, RegistryError> {
         match self {
             Self::Simple(payload, signature) => Ok(Some(Signature::Simple {

@@ -143,6 +143,8 @@ pub struct Artefact {
     pub config: Vec<u8>,
     /// The manifest.
     pub manifest: Vec<u8>,
+    /// Digest of the manifest.
+    pub digest: String,
 }
 
 /// The artefact of a component, as the CNCF describes them. The same component is always the same
@@ -163,9 +165,11 @@ pub fn artefact(component: &[u8], imports: &[String], exports: &[String]) -> Art
         "config": descriptor(CONFIG, &config),
         "layers": [descriptor(COMPONENT, component)],
     });
+    let manifest = manifest.to_string().into_bytes();
     Artefact {
         config,
-        manifest: manifest.to_string().into_bytes(),
+        digest: digest_of(&manifest).to_string(),
+        manifest,
     }
 }
 

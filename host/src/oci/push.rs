@@ -5,22 +5,18 @@ use bytes::Bytes;
 use super::manifest::{Artefact, MANIFEST};
 use super::reference::Reference;
 use super::registry::{Registry, RegistryError};
-use crate::wasm::digest_of;
 
-/// Pushes a component and answers the digest of its manifest. The manifest goes last: what it names is
-/// there when somebody sees it.
+/// Pushes a component. The manifest goes last: what it names is there when somebody sees it.
 pub async fn push(
     registry: &Registry,
     reference: &Reference,
     component: &[u8],
     artefact: Artefact,
-) -> Result<String, RegistryError> {
+) -> Result<(), RegistryError> {
     let component = Bytes::copy_from_slice(component);
     registry.put_blob(component).await?;
     registry.put_blob(artefact.config.into()).await?;
-    let digest = digest_of(&artefact.manifest).to_string();
-    let version = reference.tag().unwrap_or(&digest);
+    let version = reference.tag().unwrap_or(&artefact.digest);
     let manifest = artefact.manifest.into();
-    registry.put_manifest(version, MANIFEST, manifest).await?;
-    Ok(digest)
+    registry.put_manifest(version, MANIFEST, manifest).await
 }

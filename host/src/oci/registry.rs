@@ -1,30 +1,28 @@
 //! Speaks with one repository of a registry: whatever it answers is bounded in size and time, and
 //! checked against the digest by which it was asked for.
 
+mod authorization;
+mod error;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode, Uri};
 use serde::Deserialize;
 
-use super::address::{may_be_asked, same_origin, with_query};
-use super::challenge::{Challenge, challenge};
+use super::address::same_origin;
 use super::credentials::Credentials;
 use super::http::{Answer, Http, HttpError, Outgoing};
 use super::manifest::{ACCEPTED, Descriptor};
 use super::reference::Reference;
-use super::tls::{self, AuthorityError};
+use super::tls;
 use crate::wasm::digest_of;
+pub use error::RegistryError;
 
 /// Largest manifest that is read, in bytes: what registries must take at least.
 const MANIFEST: u64 = 4 << 20;
-
-/// Largest answer of a token server that is read, in bytes.
-const TOKEN: u64 = 64 << 10;
 
 /// How much of an answer is read that tells what is wrong, in bytes.
 const COMPLAINT: u64 = 16 << 10;
@@ -53,122 +51,6 @@ impl Default for Access {
     }
 }
 
-/// Why a registry does not give or take what it should.
-#[derive(Debug, thiserror::Error)]
-pub enum RegistryError {
-    /// The authorities cannot be used.
-    #[error(
-        "the authorities for {host} (spec.module.oci.certificateAuthorities of an IPUPolicy, or --ca-file) \
-         cannot be used; give certificates in PEM"
-    )]
-    Authorities {
-        /// Host of the registry.
-        host: String,
-        /// Why.
-        #[source]
-        source: AuthorityError,
-    },
-    /// There is no connection, or no whole answer.
-    #[error("{host} gave no answer to the request for {what}")]
-    Unreachable {
-        /// Host of the registry.
-        host: String,
-        /// What was asked for.
-        what: String,
-        /// Why.
-        #[source]
-        source: HttpError,
-    },
-    /// Credentials are missing or do not suffice.
-    #[error("{host} does not let {who} have {what}{told}; check the credentials and their rights")]
-    Forbidden {
-        /// Host of the registry.
-        host: String,
-        /// Who asked.
-        who: String,
-        /// What was asked for.
-        what: String,
-        /// The registry's own words.
-        told: String,
-    },
-    /// The registry does not have it.
-    #[error("{host} does not have {what}{told}; check spelling and rights, or push it")]
-    Absent {
-        /// Host of the registry.
-        host: String,
-        /// What was asked for.
-        what: String,
-        /// The registry's own words.
-        told: String,
-    },
-    /// Another answer than what was asked for.
-    #[error("{host} answered {status} to the request for {what}{told}")]
-    Status {
-        /// Host of the registry.
-        host: String,
-        /// The status.
-        status: StatusCode,
-        /// What was asked for.
-        what: String,
-        /// The registry's own words.
-        told: String,
-    },
-    /// More than is read.
-    #[error("{host} answers with more than {limit} bytes for {what}, and no more are read")]
-    TooLarge {
-        /// Host of the registry.
-        host: String,
-        /// What was asked for.
-        what: String,
-        /// How many bytes would have been read.
-        limit: u64,
-    },
-    /// Not what was asked for.
-    #[error(
-        "{host} answers with {found} where {wanted} was asked for as {what}: the registry, or something before it, changes what it keeps"
-    )]
-    Digest {
-        /// Host of the registry.
-        host: String,
-        /// What was asked for.
-        what: String,
-        /// Its digest.
-        wanted: String,
-        /// The digest of the answer.
-        found: String,
-    },
-    /// The registry wants to be shown something that is not known here.
-    #[error("{host} asks for credentials in a manner other than Basic and Bearer")]
-    Challenge {
-        /// Host of the registry.
-        host: String,
-    },
-    /// The registry sends credentials to where nobody can be sure who reads them.
-    #[error(
-        "{host} names {realm:?} as the server that gives tokens; credentials go over https alone"
-    )]
-    Realm {
-        /// Host of the registry.
-        host: String,
-        /// The address that it names.
-        realm: String,
-    },
-    /// The token server's answer holds no token.
-    #[error("the server that gives tokens for {host} gave an answer without a token")]
-    Token {
-        /// Host of the registry.
-        host: String,
-    },
-    /// The registry says nowhere where an upload goes.
-    #[error("{host} does not say where {what} is to be sent")]
-    Location {
-        /// Host of the registry.
-        host: String,
-        /// What was to be sent.
-        what: String,
-    },
-}
-
 /// One repository of a registry.
 #[derive(Debug)]
 pub struct Registry {
@@ -188,12 +70,6 @@ pub struct Document {
     pub bytes: Vec<u8>,
     /// Their digest.
     pub digest: String,
-}
-
-#[derive(Deserialize)]
-struct Token {
-    token: Option<String>,
-    access_token: Option<String>,
 }
 
 impl Registry {
@@ -355,70 +231,6 @@ impl Registry {
         sent.map_err(|source| self.failed(what, source))
     }
 
-    /// What the registry wants to be shown; nothing where only credentials would help that are not
-    /// there.
-    async fn authorization(
-        &self,
-        answer: &Answer,
-        what: &str,
-    ) -> Result<Option<HeaderValue>, RegistryError> {
-        match challenge(answer.all(WWW_AUTHENTICATE.as_str())) {
-            Some(Challenge::Basic) => Ok(self.credentials.as_ref().map(basic)),
-            Some(Challenge::Bearer {
-                realm,
-                service,
-                scope,
-            }) => {
-                let asked = [("service", service), ("scope", scope)];
-                let asked: Vec<_> = asked
-                    .iter()
-                    .filter_map(|(name, value)| Some((*name, value.as_deref()?)))
-                    .collect();
-                let token = self.token(&realm, &asked, what).await?;
-                Ok(Some(secret(&format!("Bearer {token}"))))
-            }
-            None => Err(RegistryError::Challenge {
-                host: self.host.clone(),
-            }),
-        }
-    }
-
-    /// A token of the server that the registry names, which is reached over TLS as the registry is. It
-    /// may not send us elsewhere, since it is shown user and password.
-    async fn token(
-        &self,
-        realm: &str,
-        asked: &[(&str, &str)],
-        what: &str,
-    ) -> Result<String, RegistryError> {
-        let uri = realm.parse::<Uri>().ok();
-        let uri = uri.filter(|uri| may_be_asked(uri, self.plain_http));
-        let uri = uri.and_then(|uri| with_query(&uri, asked));
-        let uri = uri.ok_or_else(|| RegistryError::Realm {
-            host: self.host.clone(),
-            realm: short(realm),
-        })?;
-        let credentials = self.credentials.as_ref();
-        let shown = credentials.map(|credentials| (AUTHORIZATION, basic(credentials)));
-        let request = Outgoing {
-            method: Method::GET,
-            uri,
-            headers: shown.into_iter().collect(),
-            body: Bytes::new(),
-            follows: false,
-        };
-        let what = format!("a token for {what}");
-        let answer = self.once(request, &what).await?;
-        let answer = self.good(answer, &what).await?;
-        let bytes = self.read(answer, &what, TOKEN).await?;
-        let token: Option<Token> = serde_json::from_slice(&bytes).ok();
-        let token = token.and_then(|token| token.token.or(token.access_token));
-        let is_token = |token: &String| HeaderValue::from_str(token).is_ok();
-        token.filter(is_token).ok_or_else(|| RegistryError::Token {
-            host: self.host.clone(),
-        })
-    }
-
     /// The answer where it is a good one, or what is wrong.
     async fn good(&self, answer: Answer, what: &str) -> Result<Answer, RegistryError> {
         let status = answer.status();
@@ -466,36 +278,6 @@ impl Registry {
             source => RegistryError::Unreachable { host, what, source },
         }
     }
-}
-
-impl RegistryError {
-    /// Whether the registry says that it has no such thing, or no such list.
-    pub fn is_absence(&self) -> bool {
-        match self {
-            Self::Absent { .. } => true,
-            Self::Status { status, .. } => matches!(
-                *status,
-                StatusCode::BAD_REQUEST
-                    | StatusCode::METHOD_NOT_ALLOWED
-                    | StatusCode::NOT_ACCEPTABLE
-                    | StatusCode::NOT_IMPLEMENTED
-            ),
-            _ => false,
-        }
-    }
-}
-
-fn basic(credentials: &Credentials) -> HeaderValue {
-    let Credentials { user, password } = credentials;
-    let encoded = STANDARD.encode(format!("{user}:{password}"));
-    secret(&format!("Basic {encoded}"))
-}
-
-/// A header that no log shows.
-fn secret(text: &str) -> HeaderValue {
-    let mut value = HeaderValue::from_str(text).expect("base64 and checked tokens are text");
-    value.set_sensitive(true);
-    value
 }
 
 /// What a registry says is wrong, in the form that registries agreed on; nothing of other answers.

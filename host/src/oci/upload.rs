@@ -1,8 +1,8 @@
 //! What is sent to a registry: blobs and manifests.
 
 use bytes::Bytes;
+use http::Method;
 use http::header::LOCATION;
-use http::{Method, StatusCode};
 
 use super::address::{leads_to, may_be_asked, with_query};
 use super::registry::{Registry, RegistryError};
@@ -56,14 +56,3 @@ impl Registry {
 
 /// Type of bytes of any kind.
 const OCTETS: &str = "application/octet-stream";
-
-impl RegistryError {
-    /// Whether the registry does not say, or not to this user.
-    fn is_refusal(&self) -> bool {
-        match self {
-            Self::Forbidden { .. } => true,
-            Self::Status { status, .. } => *status == StatusCode::METHOD_NOT_ALLOWED,
-            _ => false,
-        }
-    }
-}

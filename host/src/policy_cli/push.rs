@@ -32,27 +32,27 @@ pub(super) fn run(args: &PushArgs, out: &mut impl io::Write) -> Result<(), Polic
     let component = read(&args.file)?;
     let (imports, exports) = names(found);
     let artefact = artefact(&component, &imports, &exports);
-    let made = digest_of(&artefact.manifest);
+    let manifest = artefact.digest.clone();
     if args
         .reference
         .digest()
-        .is_some_and(|wanted| wanted != made.as_str())
+        .is_some_and(|wanted| wanted != manifest)
     {
         return Err(RegistryCliError::OtherDigest {
             reference: args.reference.to_string(),
-            made: made.to_string(),
+            made: manifest,
         }
         .into());
     }
     let registry = args.registry.registry(&args.reference)?;
-    let pushed = wait(async {
+    wait(async {
         let pushed = push(&registry, &args.reference, &component, artefact).await;
         pushed.map_err(|source| RegistryCliError::Push {
             reference: args.reference.to_string(),
             source: Box::new(source),
         })
-    });
-    let text = report(args, &described, digest_of(&component).as_str(), &pushed?);
+    })?;
+    let text = report(args, &described, digest_of(&component).as_str(), &manifest);
     Ok(out.write_all(text.as_bytes())?)
 }
 

@@ -1,0 +1,92 @@
+//! Several signatures of one manifest: one that counts is enough, whatever lies beside it.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ipu_operator::agent::explain;
+use ipu_operator::oci::cosign::public_keys;
+use ipu_operator::oci::fetch::{find, signer};
+use ipu_operator::oci::registry::Access;
+use ipu_operator::wasm::digest_of;
+use rcgen::{KeyPair, SigningKey};
+use serde_json::{Value, json};
+
+use super::fake::{Content, Fake};
+
+/// A payload of cosign for a manifest, and the layer that carries a key's signature of it.
+fn signature(key: &KeyPair, digest: &str) -> (Value, Vec<u8>) {
+    let payload = json!({"critical": {
+        "identity": {"docker-reference": ""},
+        "image": {"docker-manifest-digest": digest},
+        "type": "cosign container image signature",
+    }, "optional": null});
+    let payload = payload.to_string().into_bytes();
+    let signed = STANDARD.encode(key.sign(&payload).unwrap());
+    let layer = json!({
+        "mediaType": "application/vnd.dev.cosign.simplesigning.v1+json",
+        "digest": digest_of(&payload).to_string(),
+        "size": payload.len(),
+        "annotations": {"dev.cosignproject.cosign/signature": signed},
+    });
+    (layer, payload)
+}
+
+/// What the registry's signatures come to: the fingerprint of the key that signed, or why none did.
+async fn judged(
+    key: &KeyPair,
+    signatures: Vec<(Value, Option<Vec<u8>>)>,
+) -> Result<String, String> {
+    let keys = public_keys(key.public_key_pem().as_bytes()).unwrap();
+    let layers: Vec<_> = signatures.iter().map(|(layer, _)| layer.clone()).collect();
+    let blobs: BTreeMap<String, Vec<u8>> = signatures
+        .into_iter()
+        .filter_map(|(_, payload)| Some((digest_of(payload.as_ref()?).to_string(), payload?)))
+        .collect();
+    let fake = Fake::start(move |asked| {
+        if asked.line.contains(".sig") {
+            return Some(Json(json!({"layers": layers})).into_response());
+        }
+        let (_, digest) = asked.line.rsplit_once('/')?;
+        if asked.line.contains("/referrers/") {
+            return Some(StatusCode::NOT_FOUND.into_response());
+        }
+        Some(blobs.get(digest)?.clone().into_response())
+    })
+    .await;
+    let registry = fake.client(Access::default());
+    let found = find(&registry, &fake.reference(":1")).await.unwrap();
+    let signer = signer(&registry, &found, &keys).await;
+    signer
+        .map(|key| key.fingerprint().to_owned())
+        .map_err(|error| explain(&error))
+}
+
+#[tokio::test]
+async fn one_signature_that_counts_is_enough() {
+    let (key, stranger) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let digest = Content::new().digest();
+    let (good, payload) = signature(&key, &digest);
+    let (wrong, _) = signature(&stranger, &digest);
+    let (lost, _) = signature(&key, "sha256:of something that nobody has");
+    let told = |entry: &Value| (entry.clone(), Some(payload.clone()));
+
+    let fingerprint = public_keys(key.public_key_pem().as_bytes()).unwrap()[0]
+        .fingerprint()
+        .to_owned();
+    let beside = vec![(lost.clone(), None), told(&wrong), told(&good)];
+    assert_eq!(judged(&key, beside).await, Ok(fingerprint));
+
+    let refused = judged(&key, vec![told(&wrong), told(&wrong)]).await;
+    let refused = refused.unwrap_err();
+    assert!(
+        refused.contains("do not count: none of the keys made it;"),
+        "{refused}"
+    );
+    let failed = judged(&key, vec![told(&wrong), (lost, None)]).await;
+    let failed = failed.unwrap_err();
+    assert!(failed.contains("does not have the blob"), "{failed}");
+}
