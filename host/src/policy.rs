@@ -16,6 +16,7 @@ pub mod lineup;
 pub mod matching;
 pub mod meter;
 mod placement;
+pub mod recording;
 pub mod replica;
 pub mod report;
 pub mod shelf;
@@ -83,6 +84,12 @@ pub async fn follow(
         kept_dir: kept_dir.map(|folder| folder.join("modules")),
         registries: Arc::new(Semaphore::new(source::REGISTRIES)),
     };
+    let policies = guests.policies().clone();
+    let recording = async {
+        if let Some(folder) = &release.compile_cache_dir {
+            recording::serve(&policies, folder, stop.clone()).await;
+        }
+    };
     let following = replica::run(
         client.clone(),
         replica,
@@ -105,6 +112,7 @@ pub async fn follow(
     futures::join!(
         watch.follow(client.clone(), stop.clone()),
         following,
-        coordinating
+        coordinating,
+        recording
     );
 }

@@ -15,6 +15,7 @@ mod junit;
 mod new;
 mod pull;
 mod push;
+mod record;
 mod registry;
 mod replay;
 mod request;
@@ -58,6 +59,9 @@ enum PolicyCommand {
     Test(test::TestArgs),
     /// Measure what a call takes, beside the built-in component or another one.
     Bench(bench::BenchArgs),
+    /// Write down what a live operator asks its guests, and what they answer, without the values of
+    /// environment variables (run in the operator's container).
+    Record(record::RecordArgs),
     /// Ask two components the same recorded requests, and print what would have differed.
     Replay(replay::ReplayArgs),
     /// Print what one component imports and exports that another does not.
@@ -146,6 +150,21 @@ pub enum PolicyCliError {
     /// There is nothing to test with.
     #[error("there is no case in {0}: a case is a file whose name ends in .yaml, .yml or .json")]
     NoCases(PathBuf),
+    /// There is no operator.
+    #[error(
+        "no operator tells of its requests at {socket}; run this in the operator's container: kubectl exec \
+         --namespace <namespace> deploy/<release>-controller-manager -- /ipu-operator policy record"
+    )]
+    Socket {
+        /// The socket.
+        socket: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Others record.
+    #[error("there are {0} recordings already, and there may be no more; end one of them")]
+    Busy(usize),
     /// A line is no record.
     #[error("line {line} of {file} cannot be replayed")]
     Record {
@@ -203,6 +222,7 @@ pub fn run(args: PolicyArgs, out: &mut impl io::Write) -> Result<(), PolicyCliEr
         PolicyCommand::Run(args) => run::run(&args, out),
         PolicyCommand::Test(args) => test::run(&args, out),
         PolicyCommand::Bench(args) => bench::run(&args, out),
+        PolicyCommand::Record(args) => record::run(&args, out),
         PolicyCommand::Replay(args) => replay::run(&args, out),
         PolicyCommand::Diff(args) => diff::run(&args, out),
         PolicyCommand::Push(args) => push::run(&args, out),

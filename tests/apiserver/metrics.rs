@@ -4,14 +4,14 @@
 mod reader;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use ipu_operator::metrics::serve;
 use ipu_operator::policy::guests::Guests;
 use ipu_operator::release::ReleaseOptions;
 use ipu_operator::rest::Port;
-use ipu_operator::wasm::{Limits, Policies, PolicyOptions};
+use ipu_operator::wasm::{Policies, PolicyOptions};
 use serde_json::{Value, json};
 use tests::http::request;
 use tests::prometheus::program;
@@ -22,28 +22,17 @@ use self::reader::{Reader, may_read, token};
 use crate::job::single;
 use crate::partition::scene::{self, Scene, free_port};
 use crate::stage::Stage;
+use crate::webhook::fixture::release;
 
 /// The controller's metrics behind the authority of its own Secret, on this port.
 async fn serve_metrics(stage: &Stage, port: u16) {
-    let policies = Policies::open(PolicyOptions {
-        guests_dir: "nowhere".into(),
-        policies_dir: None,
-        compile_cache_dir: None,
-        compiler: None,
-        settings: json!({}),
-        slots: Vec::new(),
-        limits: Limits::default(),
-    });
+    let policies = Policies::open(PolicyOptions::default());
     let guests = Guests::new(policies.await.unwrap());
     let exposed = stage.metrics.of_controller(guests);
     let (client, port) = (stage.client.clone(), Port::listen(port).unwrap());
     let release = ReleaseOptions {
         namespace: stage.namespace.clone(),
-        fullname: "ipu-operator".to_owned(),
-        guests_dir: "nowhere".into(),
-        policies_dir: None,
-        compile_cache_dir: None,
-        pod_name: None,
+        ..release(PathBuf::new(), "ipu-operator-controller-manager-0")
     };
     tokio::spawn(async move {
         let (keeper, stop) = (serve::keeper(client, &release), CancellationToken::new());

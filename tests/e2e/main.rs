@@ -24,7 +24,7 @@ use tests::lab::interrupt::{self, First};
 
 /// The trials, in the order in which they run.
 type Check = fn(&Scene) -> Result<(), Failed>;
-const TRIALS: [(&str, Check); 19] = [
+const TRIALS: [(&str, Check); 20] = [
     ("three_jobs_from_apply_to_completed", scene::demo),
     (
         "proxy_killed_after_the_partition_was_formed_and_before_it_was_recorded",
@@ -88,6 +88,10 @@ const TRIALS: [(&str, Check); 19] = [
         session::ends_by_itself,
     ),
     ("guests_of_policies_decide_and_go", policies::decide_and_go),
+    (
+        "live_requests_are_recorded_and_replayed",
+        policies::are_recorded_and_replayed,
+    ),
     (
         "bad_line_in_the_list_of_controllers",
         broken_list::the_rest_goes_on,

@@ -1,11 +1,14 @@
 //! Guests that an admin puts in force while everything runs.
 
+use std::process::Command;
+
 use ipu_operator::api::ipupolicy::{IPUPolicy, PolicyPhase};
 use ipu_operator::wasm::digest_of;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
+use tests::lab::command;
 use tests::lab::operator::NAMESPACE;
 use tests::wait::{Seen, until};
 
@@ -83,6 +86,59 @@ pub(crate) fn decide_and_go(scene: &Scene) -> Result<(), Failed> {
         scene
             .delete_and_leave_nothing("01-single-worker.yaml")
             .await
+    })
+}
+
+/// What the live operator asks is written down in its container, without the values of environment
+/// variables, and replays the same with the guest that answered.
+pub(crate) fn are_recorded_and_replayed(scene: &Scene) -> Result<(), Failed> {
+    scene.block_on(async {
+        let controller = "deploy/ipu-operator-controller-manager";
+        let record = [
+            "exec",
+            "--namespace",
+            NAMESPACE,
+            controller,
+            "--",
+            "/ipu-operator",
+            "policy",
+            "record",
+            "--hook=validation",
+            "--count=2",
+        ];
+        let mut job = scene.example("01-single-worker.yaml")?;
+        let container = &mut job.spec.workers.template.0["spec"]["containers"][0];
+        container["env"] = json!([{"name": "TOKEN", "value": "a-long-secret"}]);
+        let jobs = async {
+            loop {
+                scene.would_take(&job).await?;
+            }
+        };
+        let recorded = tokio::select! {
+            recorded = scene.kubectl(&record) => recorded?,
+            stopped = jobs => return stopped,
+        };
+        assert_eq!(recorded.lines().count(), 2, "{recorded}");
+        assert!(!recorded.contains("a-long-secret"), "{recorded}");
+
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("records.jsonl");
+        std::fs::write(&file, recorded)?;
+        let dist = scene.operated.repository.join("dist");
+        let guest = dist.join("guests/validation.wasm");
+        let mut replay = Command::new(dist.join("ipu-operator"));
+        replay.args(["policy", "replay"]);
+        replay.args([&guest, &guest, &file]);
+        let replayed = command::output(&mut replay)?;
+        assert!(
+            replayed.contains("2 answered the same, 0 otherwise"),
+            "{replayed}"
+        );
+        assert!(
+            !replayed.contains("not those that were recorded"),
+            "{replayed}"
+        );
+        Ok(())
     })
 }
 

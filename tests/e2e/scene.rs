@@ -276,15 +276,20 @@ impl Scene {
     /// and ends jobs before its Service sends anybody to its webhooks.
     pub(crate) async fn webhooks_answer(&self) -> Result<(), Failed> {
         let job = self.example("01-single-worker.yaml")?;
+        until("the webhooks to answer", PATIENCE, || async {
+            Ok::<_, kube::Error>(Seen::Yes(self.would_take(&job).await?))
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Whether the API server would take a job; nothing is stored.
+    pub(crate) async fn would_take(&self, job: &IPUJob) -> Result<(), kube::Error> {
         let asked = PostParams {
             dry_run: true,
             ..PostParams::default()
         };
-        until("the webhooks to answer", PATIENCE, || async {
-            self.jobs().create(&asked, &job).await?;
-            Ok::<_, kube::Error>(Seen::Yes(()))
-        })
-        .await?;
+        self.jobs().create(&asked, job).await?;
         Ok(())
     }
 

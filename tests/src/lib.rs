@@ -15,5 +15,6 @@ pub mod operator_process;
 pub mod policy_load;
 pub mod prometheus;
 pub mod registry;
+pub mod review;
 pub mod simulator;
 pub mod wait;

@@ -17,7 +17,7 @@ use ipu_operator::wasm::model::{Operation, Slot};
 use ipu_operator::wasm::{
     InspectError, Limits, LoadError, OpenError, Policies, PolicyOptions, Terms,
 };
-use ipu_operator::webhook::request::{AdmissionRequest, parse};
+use ipu_operator::webhook::request::AdmissionRequest;
 use serde_json::json;
 
 pub use memory::{Memory, memory};
@@ -28,6 +28,7 @@ pub use swaps::{Swaps, swaps};
 use crate::guests::BuildError;
 use crate::lab::files::FileError;
 use crate::languages::LanguageError;
+use crate::review;
 
 /// Why something could not be measured.
 #[derive(Debug, thiserror::Error)]
@@ -67,15 +68,12 @@ async fn open(deadline: Duration) -> Result<(Guests, PathBuf), PolicyLoadError> 
     let folder = built.map_err(|error| PolicyLoadError::Wrong(error.to_string()))??;
     let options = PolicyOptions {
         guests_dir: folder.clone(),
-        policies_dir: None,
-        compile_cache_dir: None,
-        compiler: None,
-        settings: json!({}),
         slots: vec![Slot::Defaulting, Slot::Validation],
         limits: Limits {
             deadline,
             ..Limits::default()
         },
+        ..PolicyOptions::default()
     };
     Ok((Guests::new(Policies::open(options).await?), folder))
 }
@@ -120,33 +118,16 @@ fn creating() -> Admission {
 
 /// The API server asks about a job as users write it, with a note of so many bytes.
 fn request(note: usize) -> Result<Arc<AdmissionRequest>, PolicyLoadError> {
-    let review = json!({
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": "0c9a8d74",
-            "kind": {"group": "graphcore.ai", "version": "v1alpha1", "kind": "IPUJob"},
-            "resource": {"group": "graphcore.ai", "version": "v1alpha1", "resource": "ipujobs"},
-            "name": "mnist", "namespace": "default", "operation": "CREATE",
-            "userInfo": {"username": "jane"},
-            "object": {
-                "apiVersion": "graphcore.ai/v1alpha1",
-                "kind": "IPUJob",
-                "metadata": {"name": "mnist", "annotations": {"note": "x".repeat(note)}},
-                "spec": {
-                    "jobInstances": 1,
-                    "ipusPerJobInstance": "8",
-                    "workersPerJobInstance": "2",
-                    "launcher": {"command": ["mpirun", "python3", "train.py"]},
-                    "workers": {"template": {"spec": {
-                        "containers": [{"name": "worker", "image": "mnist:1"}],
-                    }}},
-                },
-            },
-            "oldObject": null,
-        },
+    let spec = json!({
+        "jobInstances": 1,
+        "ipusPerJobInstance": "8",
+        "workersPerJobInstance": "2",
+        "launcher": {"command": ["mpirun", "python3", "train.py"]},
+        "workers": {"template": {"spec": {
+            "containers": [{"name": "worker", "image": "mnist:1"}],
+        }}},
     });
-    let parsed = parse(review.to_string().as_bytes());
+    let parsed = review::creating("mnist", note, &spec);
     let parsed = parsed.map_err(|error| PolicyLoadError::Wrong(error.to_string()))?;
     Ok(Arc::new(parsed))
 }

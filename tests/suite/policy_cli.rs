@@ -4,6 +4,7 @@ mod cases;
 mod compare;
 mod inspect;
 mod new;
+mod record;
 mod replay;
 mod run;
 

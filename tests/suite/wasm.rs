@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 
 use ipu_operator::wasm::facts::Admission;
 use ipu_operator::wasm::model::{Operation, Slot};
-use ipu_operator::wasm::{Limits, Policies, PolicyOptions};
+use ipu_operator::wasm::{Policies, PolicyOptions};
 use serde_json::json;
 
 /// The folder of the built guests.
@@ -26,22 +26,19 @@ pub(crate) fn guests() -> &'static Path {
 }
 
 /// Somebody creates an object; nothing else is known.
-fn create() -> Admission {
+pub(crate) fn create() -> Admission {
     Admission::of(Operation::Create)
 }
 
-fn options(slots: &[Slot]) -> PolicyOptions {
+pub(crate) fn options(slots: &[Slot]) -> PolicyOptions {
     PolicyOptions {
         guests_dir: guests().to_owned(),
-        policies_dir: None,
-        compile_cache_dir: None,
-        compiler: None,
         settings: json!({ "maxIpusPerJob": 64 }),
         slots: slots.to_vec(),
-        limits: Limits::default(),
+        ..PolicyOptions::default()
     }
 }
 
-async fn open(options: PolicyOptions) -> Policies {
+pub(crate) async fn open(options: PolicyOptions) -> Policies {
     Policies::open(options).await.expect("the policies load")
 }

@@ -12,7 +12,7 @@ use tower::{BoxError, ServiceExt, service_fn};
 use super::serve::router;
 use super::{Exposed, Metrics};
 use crate::policy::guests::Guests;
-use crate::wasm::{Limits, Policies, PolicyOptions};
+use crate::wasm::{Policies, PolicyOptions};
 
 /// What the API server was asked.
 type Asked = Arc<Mutex<Vec<Value>>>;
@@ -48,15 +48,7 @@ fn api_server(asked: &Asked) -> Client {
 }
 
 async fn exposed(metrics: &Metrics) -> Exposed {
-    let policies = Policies::open(PolicyOptions {
-        guests_dir: "nowhere".into(),
-        policies_dir: None,
-        compile_cache_dir: None,
-        compiler: None,
-        settings: json!({}),
-        slots: Vec::new(),
-        limits: Limits::default(),
-    });
+    let policies = Policies::open(PolicyOptions::default());
     metrics.of_controller(Guests::new(policies.await.unwrap()))
 }
 

@@ -16,11 +16,8 @@ use super::settings::settings;
 use super::{PolicyCliError, no_policy};
 use crate::agent::explain;
 use crate::wasm::question::Question;
-use crate::wasm::record::{Outcome, Record};
+use crate::wasm::record::{LONGEST, Outcome, Record};
 use crate::wasm::{Limits, Meter, Trial};
-
-/// Longest line that is read, in bytes: an update of two objects, and an answer with a third.
-const LINE: u64 = 16 << 20;
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct ReplayArgs {
@@ -207,14 +204,14 @@ fn for_each_record(
     let mut reader = BufReader::new(File::open(file).map_err(failed)?);
     for number in 1.. {
         let mut line = String::new();
-        let mut limited = reader.by_ref().take(LINE + 1);
+        let mut limited = reader.by_ref().take(LONGEST + 1);
         if limited.read_line(&mut line).map_err(failed)? == 0 {
             return Ok(());
         }
-        if line.len() as u64 > LINE {
+        if line.len() as u64 > LONGEST {
             return Err(failed(io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("line {number} has more than {LINE} bytes"),
+                format!("line {number} has more than {LONGEST} bytes"),
             )));
         }
         if line.trim().is_empty() {

@@ -1,27 +1,25 @@
 //! The policies in use: one module for each slot, asked by every part of the operator, swapped in
 //! one step.
 
+mod asking;
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, broadcast};
 use tokio::task::spawn_blocking;
 
 use super::budget::Counted;
-use super::call::{Call, GuestError};
 use super::compile::Compiler;
 use super::engine::{EngineError, GuestEngine};
-use super::facts::Admission;
 use super::guest::{Guest, Kind, Terms};
 use super::limits::Limits;
 use super::load::{self, LoadError, Module};
-use super::model::{
-    ControllerView, Decision, Defaulted, PlaceAttempt, PlaceRequest, Served, Slot, Verdict,
-};
+use super::model::Slot;
 use super::slot_state::{ModuleInfo, Problem, SlotState};
+use super::tap::{Heard, Tap};
 use crate::agent::explain;
 use crate::metrics::guests::GuestCalls;
 
@@ -43,6 +41,21 @@ pub struct PolicyOptions {
     pub slots: Vec<Slot>,
     /// How much a policy may take.
     pub limits: Limits,
+}
+
+/// No slot is asked, so that no module is looked for.
+impl Default for PolicyOptions {
+    fn default() -> Self {
+        Self {
+            guests_dir: PathBuf::new(),
+            policies_dir: None,
+            compile_cache_dir: None,
+            compiler: None,
+            settings: Value::Object(serde_json::Map::new()),
+            slots: Vec::new(),
+            limits: Limits::default(),
+        }
+    }
 }
 
 /// Why there are no policies to begin with.
@@ -80,6 +93,7 @@ struct Inner {
     options: PolicyOptions,
     settings: String,
     turns: Arc<Semaphore>,
+    tap: Tap,
     slots: Vec<SlotState>,
     /// Held while modules are exchanged, so that two refreshes never undo each other.
     refreshing: Mutex<()>,
@@ -102,6 +116,7 @@ impl Policies {
             engine,
             settings: options.settings.to_string(),
             turns: Arc::new(Semaphore::new(options.limits.concurrent.max(1))),
+            tap: Tap::default(),
             slots: slots.collect(),
             refreshing: Mutex::new(()),
             options,
@@ -121,6 +136,11 @@ impl Policies {
         Self { calls, ..self }
     }
 
+    /// Every call of a guest from now on.
+    pub fn listen(&self) -> broadcast::Receiver<Arc<Heard>> {
+        self.inner.tap.listen()
+    }
+
     /// Where the calls are counted.
     pub fn calls(&self) -> &GuestCalls {
         &self.calls
@@ -138,53 +158,6 @@ impl Policies {
         let prepared = spawn_blocking(move || inner.prepare(slot, &bytes, &terms));
         let module = prepared.await.map_err(LoadError::Panicked)??;
         Ok(Guest(Kind::Module(Arc::new(module))))
-    }
-
-    /// Asks a defaulting guest for the object as it should be.
-    pub async fn default_object(
-        &self,
-        guest: &Guest,
-        admission: &Admission,
-        object: &Value,
-        old: Option<&Value>,
-    ) -> Result<Served<Defaulted>, GuestError> {
-        let admission = admission.clone();
-        let (object, old) = (object.to_string(), old.map(ToString::to_string));
-        self.call(guest, Slot::Defaulting, move |call| {
-            call.default_object(&admission, object, old)
-        })
-        .await
-    }
-
-    /// Asks a validation guest for every rule that the object breaks.
-    pub async fn validate(
-        &self,
-        guest: &Guest,
-        admission: &Admission,
-        object: &Value,
-        old: Option<&Value>,
-    ) -> Result<Served<Verdict>, GuestError> {
-        let admission = admission.clone();
-        let (object, old) = (object.to_string(), old.map(ToString::to_string));
-        self.call(guest, Slot::Validation, move |call| {
-            call.validate(&admission, object, old)
-        })
-        .await
-    }
-
-    /// Asks a placement guest what to do next for a wanted partition.
-    pub async fn place(
-        &self,
-        guest: &Guest,
-        request: &PlaceRequest,
-        controllers: &[ControllerView],
-        attempts: &[PlaceAttempt],
-    ) -> Result<Served<Decision>, GuestError> {
-        let asked = (request.clone(), controllers.to_vec(), attempts.to_vec());
-        self.call(guest, Slot::Placement, move |call| {
-            call.place(&asked.0, &asked.1, &asked.2)
-        })
-        .await
     }
 
     /// The modules in use.
@@ -232,71 +205,6 @@ impl Policies {
             .iter()
             .find(|state| state.slot() == slot)?
             .current()
-    }
-
-    /// Waits for a turn and makes one call off the async threads. The module is taken once, so that
-    /// the whole call is served by it even while another one is swapped in. The turn ends when the
-    /// call's instance is gone, which whoever asked does not wait for.
-    async fn call<T: Send + 'static>(
-        &self,
-        guest: &Guest,
-        slot: Slot,
-        ask: impl FnOnce(&mut Call<'_>) -> Result<T, GuestError> + Send + 'static,
-    ) -> Result<Served<T>, GuestError> {
-        let began = Instant::now();
-        let answer = self.call_uncounted(guest, slot, ask).await;
-        let digest = match &answer {
-            Ok(served) => Some(served.digest.to_string()),
-            Err(_) => self.digest_of(guest, slot),
-        };
-        let error = answer.as_ref().err();
-        self.calls
-            .called(slot, digest.as_deref(), error, began.elapsed());
-        answer
-    }
-
-    /// Digest of the module that is called now, where there is one.
-    fn digest_of(&self, guest: &Guest, slot: Slot) -> Option<String> {
-        match &guest.0 {
-            Kind::BuiltIn => Some(self.current(slot)?.digest.to_string()),
-            Kind::Module(module) => Some(module.digest.to_string()),
-            Kind::Missing(_) => None,
-        }
-    }
-
-    async fn call_uncounted<T: Send + 'static>(
-        &self,
-        guest: &Guest,
-        slot: Slot,
-        ask: impl FnOnce(&mut Call<'_>) -> Result<T, GuestError> + Send + 'static,
-    ) -> Result<Served<T>, GuestError> {
-        let queue = self.inner.options.limits.queue;
-        let turns = Arc::clone(&self.inner.turns);
-        let turn = tokio::time::timeout(queue, turns.acquire_owned())
-            .await
-            .ok()
-            .and_then(Result::ok)
-            .ok_or(GuestError::Busy {
-                slot,
-                waited: queue,
-            })?;
-        let module = match &guest.0 {
-            Kind::BuiltIn => self.current(slot).ok_or(GuestError::Missing(slot))?,
-            Kind::Module(module) => module.clone(),
-            Kind::Missing(reason) => return Err(GuestError::NotReady(reason.to_string())),
-        };
-        let digest = module.digest.clone();
-        let (answer, answered) = oneshot::channel();
-        spawn_blocking(move || {
-            let mut call = module.callable.begin();
-            // Nobody listens any more where the request was given up.
-            let _ = answer.send(ask(&mut call));
-            drop((call, turn));
-        });
-        let answer = answered
-            .await
-            .map_err(|error| GuestError::Call(error.into()))??;
-        Ok(Served { answer, digest })
     }
 }
 

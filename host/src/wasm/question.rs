@@ -107,6 +107,24 @@ pub enum Answer {
     Decision(Decision),
 }
 
+impl From<Defaulted> for Answer {
+    fn from(defaulted: Defaulted) -> Self {
+        Self::Defaulted(defaulted)
+    }
+}
+
+impl From<Verdict> for Answer {
+    fn from(verdict: Verdict) -> Self {
+        Self::Verdict(verdict)
+    }
+}
+
+impl From<Decision> for Answer {
+    fn from(decision: Decision) -> Self {
+        Self::Decision(decision)
+    }
+}
+
 /// Why a value is no request.
 #[derive(Debug, thiserror::Error)]
 pub enum QuestionError {

@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 use super::model::{ModuleDigest, Slot};
 use super::question::{Answer, Question, QuestionError};
 
+/// Longest line that is read, in bytes: an update of two objects, and an answer with a third.
+pub const LONGEST: u64 = 16 << 20;
+
 /// What stands in the place of a text that cannot be gone through.
 const REDACTED: &str = "(redacted)";
 

@@ -186,21 +186,13 @@ mod tests {
     use super::{BODY_LIMIT, router};
     use crate::metrics::admission::Admission;
     use crate::policy::guests::Guests;
-    use crate::wasm::{Limits, Policies, PolicyOptions};
+    use crate::wasm::{Policies, PolicyOptions};
     use crate::webhook::request::tests::{review, updating};
     use crate::webhook::{MUTATE_PATH, VALIDATE_PATH};
 
     /// A host without any module: every question to a policy fails.
     async fn call(request: Request<Body>) -> (StatusCode, String) {
-        let policies = Policies::open(PolicyOptions {
-            guests_dir: "nowhere".into(),
-            policies_dir: None,
-            compile_cache_dir: None,
-            compiler: None,
-            settings: json!({}),
-            slots: vec![],
-            limits: Limits::default(),
-        });
+        let policies = Policies::open(PolicyOptions::default());
         let guests = Guests::new(policies.await.unwrap());
         let namespaces = crate::namespaces::namespaces().0;
         let routes = router(guests, namespaces, Admission::default());

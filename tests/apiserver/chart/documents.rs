@@ -4,6 +4,7 @@ use std::fs;
 
 use tests::lab::control_plane::ControlPlane;
 
+use super::JOB;
 use super::admin::Admin;
 
 /// What the documents call release, namespace and fullname.
@@ -58,7 +59,7 @@ async fn from_install_to_uninstall_with_jobs_left_and_no_operator() {
 
     // A job and its partition, as an operator leaves them that is killed.
     let operator = admin.account("controller-manager");
-    let file = admin.file("left.yaml", LEFT);
+    let file = admin.file("left.yaml", &format!("{JOB}---{PARTITION}"));
     let create = ["create", "--filename", &file, &operator];
     admin
         .kubectl(&[&create[..], &["--as-group=system:masters"]].concat())
@@ -74,7 +75,7 @@ async fn what_is_left_when_the_namespace_went_first_goes_too() {
     run(&admin, "install");
     let secrets = ["delete", "secrets", "--all", "--namespace", NAME];
     admin.kubectl(&secrets).unwrap();
-    let file = admin.file("left.yaml", LEFT);
+    let file = admin.file("left.yaml", &format!("{JOB}---{PARTITION}"));
     let operator = admin.account("controller-manager");
     let create = ["create", "--filename", &file, &operator];
     admin
@@ -88,18 +89,8 @@ async fn what_is_left_when_the_namespace_went_first_goes_too() {
     assert_eq!(left(&admin), "");
 }
 
-const LEFT: &str = "
-apiVersion: graphcore.ai/v1alpha1
-kind: IPUJob
-metadata: { name: job, namespace: default, finalizers: [ipu.finalizers.graphcore.ai] }
-spec:
-  jobInstances: 1
-  ipusPerJobInstance: '1'
-  workers:
-    template:
-      spec:
-        containers: [{ name: main, image: image }]
----
+/// The partition of the job of `JOB`.
+const PARTITION: &str = "
 apiVersion: graphcore.ai/v1alpha1
 kind: IPUPartition
 metadata: { name: partition, finalizers: [ipu.finalizers.graphcore.ai] }

@@ -19,7 +19,7 @@ use ipu_operator::policy::guests::Guests;
 use ipu_operator::policy::{self, Process};
 use ipu_operator::release::ReleaseOptions;
 use ipu_operator::wasm::model::Slot;
-use ipu_operator::wasm::{Limits, Policies, PolicyOptions};
+use ipu_operator::wasm::{Policies, PolicyOptions};
 use ipu_operator::webhook::server::router;
 use ipu_operator::webhook::{MUTATE_PATH, VALIDATE_PATH};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -250,11 +250,9 @@ fn serve(
             let policies = Policies::open(PolicyOptions {
                 guests_dir: guests_dir.clone(),
                 policies_dir,
-                compile_cache_dir: None,
-                compiler: None,
                 settings: json!({ "maxIpusPerJob": 64 }),
                 slots: vec![Slot::Defaulting, Slot::Validation],
-                limits: Limits::default(),
+                ..PolicyOptions::default()
             });
             let guests = Guests::new(policies.await.unwrap());
             readiness.reached(Step::PoliciesLoaded);

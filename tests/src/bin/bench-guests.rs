@@ -9,7 +9,7 @@ use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use ipu_operator::wasm::facts::Admission;
 use ipu_operator::wasm::model::{Operation, Slot};
-use ipu_operator::wasm::{BUILT_IN, Limits, Policies, PolicyOptions};
+use ipu_operator::wasm::{BUILT_IN, Policies, PolicyOptions};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -44,12 +44,8 @@ fn job() -> Value {
 fn options(guests: &Path, slots: &[Slot]) -> PolicyOptions {
     PolicyOptions {
         guests_dir: guests.to_owned(),
-        policies_dir: None,
-        compile_cache_dir: None,
-        compiler: None,
-        settings: json!({}),
         slots: slots.to_vec(),
-        limits: Limits::default(),
+        ..PolicyOptions::default()
     }
 }
 

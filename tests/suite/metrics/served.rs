@@ -14,7 +14,7 @@ use ipu_operator::policy::guests::Guests;
 use ipu_operator::vipu::registry::KEY;
 use ipu_operator::vipu::{Deadlines, Registry};
 use ipu_operator::wasm::model::Slot;
-use ipu_operator::wasm::{Limits, Policies, PolicyOptions};
+use ipu_operator::wasm::{Policies, PolicyOptions};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::{Body, Client};
@@ -76,15 +76,7 @@ async fn happen(metrics: &Metrics) {
 }
 
 async fn guests() -> Guests {
-    let policies = Policies::open(PolicyOptions {
-        guests_dir: "nowhere".into(),
-        policies_dir: None,
-        compile_cache_dir: None,
-        compiler: None,
-        settings: json!({}),
-        slots: Vec::new(),
-        limits: Limits::default(),
-    });
+    let policies = Policies::open(PolicyOptions::default());
     Guests::new(policies.await.unwrap())
 }
 

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use ipu_operator::wasm::Recorder;
 use ipu_operator::wasm::model::{Decision, ModuleDigest, Slot};
 use ipu_operator::wasm::question::{Answer, Question};
+use ipu_operator::wasm::record::Record;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -14,17 +14,11 @@ use tests::guests::hostile;
 
 /// Records of requests with the answers given, as an operator would write them.
 fn recorded(records: &[(Slot, Value, Answer)], digest: &str) -> (TempDir, PathBuf) {
-    let mut lines = Vec::new();
-    let mut recorder = Recorder::new(&mut lines, 1 << 20);
-    for (slot, request, answer) in records {
+    let lines = records.iter().map(|(slot, request, answer)| {
         let question = Question::parse(*slot, request.clone()).unwrap();
-        let answer = Ok(answer.clone());
-        recorder
-            .record(&question, &answer, ModuleDigest::new(digest))
-            .unwrap();
-    }
-    assert_eq!(recorder.dropped(), 0);
-    written("recorded.jsonl", &lines)
+        Record::of(&question, &Ok(answer.clone()), ModuleDigest::new(digest)).line()
+    });
+    written("recorded.jsonl", lines.collect::<String>().as_bytes())
 }
 
 fn placing(ipus: u32) -> Value {

@@ -5,34 +5,18 @@ use ipu_operator::policy::admission::Chain;
 use ipu_operator::policy::guests::{Entry, Guests, Roster, Tried};
 use ipu_operator::wasm::Terms;
 use ipu_operator::wasm::model::Slot;
-use ipu_operator::webhook::request::{AdmissionRequest, parse};
+use ipu_operator::webhook::request::AdmissionRequest;
 use serde_json::json;
 use tests::guests::hostile::{self, REFUSE, TAKE_ALL};
+use tests::review;
 use tests::wait::{Seen, eventually};
 
 use super::{create, open, options};
 
 /// A request about a job of more than 4,096 bytes, for which hostile guests wait.
 fn request() -> AdmissionRequest {
-    let review = json!({
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": "0c9a8d74",
-            "kind": {"group": "graphcore.ai", "version": "v1alpha1", "kind": "IPUJob"},
-            "resource": {"group": "graphcore.ai", "version": "v1alpha1", "resource": "ipujobs"},
-            "name": "large", "namespace": "default", "operation": "CREATE",
-            "userInfo": {"username": "jane"},
-            "object": {
-                "apiVersion": "graphcore.ai/v1alpha1",
-                "kind": "IPUJob",
-                "metadata": {"name": "large", "annotations": {"note": "x".repeat(5_000)}},
-                "spec": {"jobInstances": 1, "ipusPerJobInstance": "2"},
-            },
-            "oldObject": null,
-        },
-    });
-    parse(review.to_string().as_bytes()).unwrap()
+    let spec = json!({"jobInstances": 1, "ipusPerJobInstance": "2"});
+    review::creating("large", 5_000, &spec).unwrap()
 }
 
 async fn entry(guests: &Guests, body: &str) -> Entry {

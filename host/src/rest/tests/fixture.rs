@@ -21,7 +21,7 @@ use crate::rest::gate::Gate;
 use crate::rest::limits::UserRate;
 use crate::rest::{Door, Sources, plain, secure};
 use crate::vipu::{Deadlines, Registry};
-use crate::wasm::{Limits, Policies, PolicyOptions};
+use crate::wasm::{Policies, PolicyOptions};
 
 /// The audience that the door asks for.
 const AUDIENCE: &str = "ipu-operator";
@@ -123,15 +123,7 @@ impl Ports {
 
 /// Policies without a module: the built-in walk decides.
 pub(super) async fn no_policies() -> Guests {
-    let options = PolicyOptions {
-        guests_dir: "nowhere".into(),
-        policies_dir: None,
-        compile_cache_dir: None,
-        compiler: None,
-        settings: json!({}),
-        slots: Vec::new(),
-        limits: Limits::default(),
-    };
+    let options = PolicyOptions::default();
     Guests::new(Policies::open(options).await.unwrap())
 }
 

@@ -10,7 +10,7 @@ use ipu_operator::rest::question::Question;
 use ipu_operator::rest::what_if;
 use ipu_operator::wasm::facts::PlaceFacts;
 use ipu_operator::wasm::model::{ControllerView, PlaceRequest, Slot};
-use ipu_operator::wasm::{self, Limits, Policies, PolicyOptions};
+use ipu_operator::wasm::{self, Policies, PolicyOptions};
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::LoadError;
@@ -110,12 +110,8 @@ fn room(elders: usize, views: &[ControllerView]) -> Duration {
 async fn placement_guest() -> Result<Guests, LoadError> {
     let options = PolicyOptions {
         guests_dir: Settings::from_env()?.checkout.join("dist/guests"),
-        policies_dir: None,
-        compile_cache_dir: None,
-        compiler: None,
-        settings: serde_json::json!({}),
         slots: vec![Slot::Placement],
-        limits: Limits::default(),
+        ..PolicyOptions::default()
     };
     Ok(Guests::new(Policies::open(options).await?))
 }

@@ -1,0 +1,179 @@
+//! Asks guests: one call at a time for each turn, counted, and told to whoever listens.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
+
+use super::Policies;
+use crate::agent::explain;
+use crate::wasm::call::{Call, GuestError};
+use crate::wasm::facts::Admission;
+use crate::wasm::guest::{Guest, Kind};
+use crate::wasm::model::{
+    ControllerView, Decision, Defaulted, ModuleDigest, PlaceAttempt, PlaceRequest, Served, Slot,
+    Verdict,
+};
+use crate::wasm::question::{Answer, Placing, Question, Review};
+
+impl Policies {
+    /// Asks a defaulting guest for the object as it should be.
+    pub async fn default_object(
+        &self,
+        guest: &Guest,
+        admission: &Admission,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> Result<Served<Defaulted>, GuestError> {
+        let asked = (
+            admission.clone(),
+            object.to_string(),
+            old.map(ToString::to_string),
+        );
+        let answer = self
+            .call(guest, Slot::Defaulting, move |call| {
+                call.default_object(&asked.0, asked.1, asked.2)
+            })
+            .await;
+        self.tell((guest, Slot::Defaulting), &answer, || {
+            let review = Review::of(admission.clone(), object.clone(), old.cloned());
+            Question::Defaulting(review)
+        });
+        answer
+    }
+
+    /// Asks a validation guest for every rule that the object breaks.
+    pub async fn validate(
+        &self,
+        guest: &Guest,
+        admission: &Admission,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> Result<Served<Verdict>, GuestError> {
+        let asked = (
+            admission.clone(),
+            object.to_string(),
+            old.map(ToString::to_string),
+        );
+        let answer = self
+            .call(guest, Slot::Validation, move |call| {
+                call.validate(&asked.0, asked.1, asked.2)
+            })
+            .await;
+        self.tell((guest, Slot::Validation), &answer, || {
+            let review = Review::of(admission.clone(), object.clone(), old.cloned());
+            Question::Validation(review)
+        });
+        answer
+    }
+
+    /// Asks a placement guest what to do next for a wanted partition.
+    pub async fn place(
+        &self,
+        guest: &Guest,
+        request: &PlaceRequest,
+        controllers: &[ControllerView],
+        attempts: &[PlaceAttempt],
+    ) -> Result<Served<Decision>, GuestError> {
+        let placing = Arc::new(Placing {
+            request: request.clone(),
+            controllers: controllers.to_vec(),
+            attempts: attempts.to_vec(),
+        });
+        let asked = Arc::clone(&placing);
+        let answer = self
+            .call(guest, Slot::Placement, move |call| {
+                call.place(&asked.request, &asked.controllers, &asked.attempts)
+            })
+            .await;
+        self.tell((guest, Slot::Placement), &answer, || {
+            Question::Placement(Placing::clone(&placing))
+        });
+        answer
+    }
+
+    /// Waits for a turn and makes one call off the async threads. The module is taken once, so that
+    /// the whole call is served by it even while another one is swapped in. The turn ends when the
+    /// call's instance is gone, which whoever asked does not wait for.
+    async fn call<T: Send + 'static>(
+        &self,
+        guest: &Guest,
+        slot: Slot,
+        ask: impl FnOnce(&mut Call<'_>) -> Result<T, GuestError> + Send + 'static,
+    ) -> Result<Served<T>, GuestError> {
+        let began = Instant::now();
+        let answer = self.call_uncounted(guest, slot, ask).await;
+        let digest = self.digest_of((guest, slot), &answer);
+        let digest = digest.as_ref().map(ModuleDigest::as_str);
+        let error = answer.as_ref().err();
+        self.calls.called(slot, digest, error, began.elapsed());
+        answer
+    }
+
+    /// Tells whoever listens of a call.
+    fn tell<T: Clone + Into<Answer>>(
+        &self,
+        called: (&Guest, Slot),
+        answer: &Result<Served<T>, GuestError>,
+        question: impl FnOnce() -> Question,
+    ) {
+        let tap = &self.inner.tap;
+        if tap.is_open()
+            && let Some(digest) = self.digest_of(called, answer)
+        {
+            let told = answer.as_ref().map(|served| served.answer.clone().into());
+            tap.tell(question(), told.map_err(|error| explain(error)), digest);
+        }
+    }
+
+    /// Digest of the module that gave an answer, or would have; none where there is none.
+    fn digest_of<T>(
+        &self,
+        (guest, slot): (&Guest, Slot),
+        answer: &Result<Served<T>, GuestError>,
+    ) -> Option<ModuleDigest> {
+        match (answer, &guest.0) {
+            (Ok(served), _) => Some(served.digest.clone()),
+            (_, Kind::BuiltIn) => Some(self.current(slot)?.digest.clone()),
+            (_, Kind::Module(module)) => Some(module.digest.clone()),
+            (_, Kind::Missing(_)) => None,
+        }
+    }
+
+    async fn call_uncounted<T: Send + 'static>(
+        &self,
+        guest: &Guest,
+        slot: Slot,
+        ask: impl FnOnce(&mut Call<'_>) -> Result<T, GuestError> + Send + 'static,
+    ) -> Result<Served<T>, GuestError> {
+        let queue = self.inner.options.limits.queue;
+        let turns = Arc::clone(&self.inner.turns);
+        let turn = tokio::time::timeout(queue, turns.acquire_owned())
+            .await
+            .ok()
+            .and_then(Result::ok)
+            .ok_or(GuestError::Busy {
+                slot,
+                waited: queue,
+            })?;
+        let module = match &guest.0 {
+            Kind::BuiltIn => self.current(slot).ok_or(GuestError::Missing(slot))?,
+            Kind::Module(module) => module.clone(),
+            Kind::Missing(reason) => return Err(GuestError::NotReady(reason.to_string())),
+        };
+        let digest = module.digest.clone();
+        let (answer, answered) = oneshot::channel();
+        spawn_blocking(move || {
+            let mut call = module.callable.begin();
+            // Nobody listens any more where the request was given up.
+            let _ = answer.send(ask(&mut call));
+            drop((call, turn));
+        });
+        let answer = answered
+            .await
+            .map_err(|error| GuestError::Call(error.into()))??;
+        Ok(Served { answer, digest })
+    }
+}

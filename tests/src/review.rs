@@ -1,0 +1,27 @@
+//! What the API server asks the webhooks about a new job.
+
+use ipu_operator::webhook::request::{AdmissionRequest, RequestError, parse};
+use serde_json::{Value, json};
+
+/// The request about a job of this spec, with a note of so many bytes.
+pub fn creating(name: &str, note: usize, spec: &Value) -> Result<AdmissionRequest, RequestError> {
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "0c9a8d74",
+            "kind": {"group": "graphcore.ai", "version": "v1alpha1", "kind": "IPUJob"},
+            "resource": {"group": "graphcore.ai", "version": "v1alpha1", "resource": "ipujobs"},
+            "name": name, "namespace": "default", "operation": "CREATE",
+            "userInfo": {"username": "jane"},
+            "object": {
+                "apiVersion": "graphcore.ai/v1alpha1",
+                "kind": "IPUJob",
+                "metadata": {"name": name, "annotations": {"note": "x".repeat(note)}},
+                "spec": spec,
+            },
+            "oldObject": null,
+        },
+    });
+    parse(review.to_string().as_bytes())
+}

@@ -1,0 +1,222 @@
+//! `policy record`: what a live operator asks its guests, for `policy replay` to ask again.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use ipu_operator::policy::recording::{self, Notice, SOCKET};
+use ipu_operator::wasm::model::Slot;
+use ipu_operator::wasm::record::{Outcome, Record};
+use ipu_operator::wasm::{BUILT_IN, Policies};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::wait::{Seen, eventually};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio_util::sync::CancellationToken;
+
+use super::{complaint, policy, text, written};
+use crate::wasm::{create, guests, open, options};
+
+/// An operator that tells of its calls.
+struct Live {
+    policies: Policies,
+    folder: TempDir,
+    stop: CancellationToken,
+    served: JoinHandle<()>,
+}
+
+impl Live {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // What a killed process leaves is in nobody's way.
+        std::fs::write(folder.path().join(SOCKET), "").unwrap();
+        let policies = open(options(&[Slot::Defaulting, Slot::Validation])).await;
+        let stop = CancellationToken::new();
+        let (told, path, ending) = (policies.clone(), folder.path().to_owned(), stop.clone());
+        let served = tokio::spawn(async move { recording::serve(&told, &path, ending).await });
+        let live = Self {
+            policies,
+            folder,
+            stop,
+            served,
+        };
+        let socket = live.socket();
+        eventually("the operator to listen", async || {
+            Seen::from(UnixStream::connect(&socket).map(drop))
+        })
+        .await;
+        live
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join(SOCKET)
+    }
+
+    /// One job through both guests, with a note of so many bytes.
+    async fn admit(&self, note: usize) {
+        let (job, admission, policies) = (job(note), create(), &self.policies);
+        let defaulted = policies.default_object(&BUILT_IN, &admission, &job, None);
+        let defaulted = defaulted.await.unwrap().answer.object;
+        let judged = policies.validate(&BUILT_IN, &admission, &defaulted, None);
+        judged.await.unwrap();
+    }
+
+    /// Runs the command while jobs come, and answers what it prints.
+    async fn recorded(&self, arguments: &[&str]) -> String {
+        let socket = self.socket();
+        let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
+        let command = spawn_blocking(move || {
+            let arguments = arguments.iter().map(String::as_str);
+            let arguments = ["record", "--socket", text(&socket)]
+                .into_iter()
+                .chain(arguments);
+            policy(&arguments.collect::<Vec<_>>()).unwrap()
+        });
+        while !command.is_finished() {
+            self.admit(0).await;
+        }
+        command.await.unwrap()
+    }
+}
+
+fn job(note: usize) -> Value {
+    json!({
+        "metadata": {"name": "a", "namespace": "n", "annotations": {"note": "x".repeat(note)}},
+        "spec": {
+            "jobInstances": 1, "ipusPerJobInstance": "4", "workersPerJobInstance": "1",
+            "workers": {"template": {"spec": {"containers": [{"name": "w", "image": "i",
+                "env": [{"name": "TOKEN", "value": "a-long-secret"}]}]}}},
+        },
+    })
+}
+
+fn hooks(printed: &str) -> Vec<Slot> {
+    let records = printed.lines().map(|line| Record::parse(line).unwrap().0);
+    records
+        .map(|record| {
+            assert!(matches!(record.outcome, Outcome::Answer(_)), "{record:?}");
+            record.hook
+        })
+        .collect()
+}
+
+/// A listener that has been told of one call.
+async fn listening(live: &Live, socket: &Path) -> BufReader<UnixStream> {
+    let stream = UnixStream::connect(socket).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let mut lines = BufReader::new(stream);
+    eventually("a call to be told of", async || {
+        live.admit(0).await;
+        let told = lines.fill_buf().map(<[u8]>::to_vec);
+        Seen::from(told.map_err(|error| error.to_string()))
+    })
+    .await;
+    lines.get_ref().set_nonblocking(false).unwrap();
+    lines
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_live_operators_requests_can_be_replayed() {
+    let live = Live::start().await;
+    let mode = std::fs::metadata(live.socket())
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let printed = live.recorded(&["--count", "4"]).await;
+    let hooks_of_all = hooks(&printed);
+    assert_eq!(hooks_of_all.len(), 4);
+    assert!(hooks_of_all.contains(&Slot::Defaulting) && hooks_of_all.contains(&Slot::Validation));
+    assert!(!printed.contains("a-long-secret"), "{printed}");
+
+    let printed = live
+        .recorded(&["--hook", "validation", "--count", "3"])
+        .await;
+    assert_eq!(hooks(&printed), [Slot::Validation; 3]);
+    let validation = guests().join("validation.wasm");
+    let (_folder, file) = written("requests.jsonl", printed.as_bytes());
+    let replayed = ["replay", text(&validation), text(&validation), text(&file)];
+    let replayed = policy(&replayed).unwrap();
+    assert!(
+        replayed.contains("3 answered the same, 0 otherwise"),
+        "{replayed}"
+    );
+    assert!(
+        !replayed.contains("not those that were recorded"),
+        "{replayed}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recording_ends_by_itself() {
+    let live = Live::start().await;
+    let printed = live.recorded(&["--bytes", "2500"]).await;
+    assert!(!printed.is_empty() && printed.len() <= 2500, "{printed}");
+    assert!(!hooks(&printed).is_empty());
+    assert_eq!(live.recorded(&["--seconds", "0"]).await, "");
+    let nobodys = ["--digest", "sha256:77", "--seconds", "1"];
+    assert_eq!(live.recorded(&nobodys).await, "");
+
+    let mut listener = listening(&live, &live.socket()).await;
+    live.stop.cancel();
+    live.served.await.unwrap();
+    let mut rest = String::new();
+    while listener.read_line(&mut rest).unwrap() > 0 {}
+    assert!(!live.folder.path().join(SOCKET).exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_reads_too_slowly_is_told_what_was_left_out_and_holds_nothing_up() {
+    let live = Live::start().await;
+    let mut slow = listening(&live, &live.socket()).await;
+    for _ in 0..40 {
+        live.admit(256 << 10).await;
+    }
+    let mut line = String::new();
+    let missed = loop {
+        line.clear();
+        assert!(slow.read_line(&mut line).unwrap() > 0, "it is told");
+        if let Ok(Notice::Missed(missed)) = serde_json::from_str(&line) {
+            break missed;
+        }
+    };
+    assert!(missed > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn there_are_only_so_many_recordings_at_once() {
+    let live = Live::start().await;
+    let socket = live.socket();
+    let mut others = Vec::new();
+    for _ in 0..4 {
+        others.push(listening(&live, &socket).await);
+    }
+    let arguments = ["record", "--socket", text(&socket)];
+    let refused = complaint(&arguments);
+    assert!(
+        refused.contains("there are 4 recordings already"),
+        "{refused}"
+    );
+    drop(others);
+    eventually("room for another", async || {
+        let mut line = String::new();
+        let mut other = listening(&live, &socket).await;
+        other.read_line(&mut line).unwrap();
+        let is_told = serde_json::from_str::<Notice>(&line).is_err();
+        Seen::when(line, |_| is_told)
+    })
+    .await;
+}
+
+#[test]
+fn where_no_operator_is_it_says_where_to_run() {
+    let nowhere = complaint(&["record", "--socket", "/nowhere/requests.sock"]);
+    for part in [
+        "no operator tells of its requests at /nowhere/requests.sock",
+        "kubectl exec",
+        "No such file",
+    ] {
+        assert!(nowhere.contains(part), "{part}: {nowhere}");
+    }
+}
