@@ -21,7 +21,7 @@ pub mod rollout;
 pub mod settled;
 pub mod stranded;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod validate;
 pub mod watches;
 pub mod writes;

@@ -141,6 +141,11 @@ pub fn partition_id(
     format!("{}{unique}", partition_id_start(installation, owner))
 }
 
+/// Id that Graphcore's operator gave the V-IPU partition for one instance of a job.
+pub fn inherited_partition(owner: &PartitionOwner, slot: u32) -> String {
+    format!("p-{}-{}-{slot}", owner.name, owner.namespace)
+}
+
 /// Whether `id` has the form of those that `partition_id` gives for this owner.
 pub fn is_of_owner(id: &str, installation: &str, owner: &PartitionOwner) -> bool {
     let unique = id.strip_prefix(&partition_id_start(installation, owner));

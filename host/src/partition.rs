@@ -5,6 +5,7 @@ mod context;
 mod events;
 mod execute;
 pub mod fleet;
+mod inheritance;
 pub mod knowledge;
 mod leftovers;
 pub mod line;

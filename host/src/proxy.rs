@@ -330,6 +330,10 @@ async fn lead(context: Arc<Context>, options: &ProxyOptions, stop: CancellationT
         namespace: options.release.namespace.clone(),
         name: options.tracker_configmap.clone(),
     };
+    tokio::select! {
+        inheritance = tracker.inheritance(&context.client) => context.inherit(inheritance),
+        () = stop.cancelled() => return,
+    }
     let summary = tracker.run(
         context.client.clone(),
         context.watched.store().clone(),

@@ -12,4 +12,4 @@ mod scale;
 mod sessions;
 mod status;
 mod validate;
-mod world;
+pub(crate) mod world;

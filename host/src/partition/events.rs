@@ -102,7 +102,8 @@ fn warning(reason: &'static str, message: String) -> Note {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::ipupartition::{AttemptOutcome, ControllerRef, DecidedBy, WaitingReason};
+    use crate::api::ipupartition::{AttemptOutcome, DecidedBy, WaitingReason};
+    use crate::job::tests::world;
 
     fn status(phase: PartitionPhase) -> IPUPartitionStatus {
         IPUPartitionStatus {
@@ -135,13 +136,7 @@ mod tests {
         let of = |policy: &str| IPUPartitionStatus {
             generation: 1,
             attempts: vec![Attempt {
-                controller: ControllerRef {
-                    name: "pod1:8090".to_owned(),
-                    host: "pod1".to_owned(),
-                    port: 8090,
-                    label_key: "vipu".to_owned(),
-                    label_value: "pod1".to_owned(),
-                },
+                controller: world::controller(),
                 id: "p-1".to_owned(),
                 outcome: AttemptOutcome::Unknown,
                 reason: None,

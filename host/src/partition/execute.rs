@@ -98,7 +98,7 @@ pub(super) async fn execute(
             id: attempt.id,
         },
         Step::CountUsers(id) => Fact::Users {
-            pods: users(&context.client, &id).await?,
+            pods: users_of_mine(context, partition, &id).await?,
             id,
         },
         Step::Remove { attempt, force } => Fact::Removed {
@@ -115,6 +115,32 @@ pub(super) async fn execute(
     Ok(Outcome::Learned(fact))
 }
 
+/// The live Pods that use what this IPUPartition has. Pods of Graphcore's operator carry no id: of a
+/// partition that was taken over from it every live Pod of the owner is a user.
+async fn users_of_mine(
+    context: &Context,
+    partition: &IPUPartition,
+    id: &str,
+) -> Result<Vec<String>, ExecuteError> {
+    let mut found = users(&context.client, id).await?;
+    let (owner, slot) = (&partition.spec.owner, partition.spec.slot);
+    if id == names::inherited_partition(owner, slot) {
+        let pods = Api::<Pod>::namespaced(context.client.clone(), &owner.namespace);
+        let unlabelled = format!("!{}", names::PARTITION_ID_LABEL);
+        let pods = pods.list(&ListParams::default().labels(&unlabelled)).await;
+        let pods = pods.map_err(|source| ExecuteError::ListPods {
+            id: id.to_owned(),
+            source,
+        })?;
+        let owned = pods.into_iter().filter(|pod| {
+            let mut owners = pod.owner_references().iter();
+            owners.any(|reference| reference.uid == owner.uid)
+        });
+        found.extend(owned.filter(is_live).map(|pod| named(&pod)));
+    }
+    Ok(found)
+}
+
 /// `namespace/name` of every live Pod that carries this id, asked of the API server itself: a cache
 /// may not know of a Pod that was started just now.
 pub(super) async fn users(client: &kube::Client, id: &str) -> Result<Vec<String>, ExecuteError> {
@@ -126,16 +152,20 @@ pub(super) async fn users(client: &kube::Client, id: &str) -> Result<Vec<String>
             id: id.to_owned(),
             source,
         })?;
-    let live = pods.into_iter().filter(|pod| {
-        let phase = pod
-            .status
-            .as_ref()
-            .and_then(|status| status.phase.as_deref());
-        !matches!(phase, Some("Succeeded" | "Failed"))
-    });
-    Ok(live
-        .map(|pod| format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any()))
-        .collect())
+    let live = pods.iter().filter(|pod| is_live(pod));
+    Ok(live.map(named).collect())
+}
+
+fn is_live(pod: &Pod) -> bool {
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
+    !matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+fn named(pod: &Pod) -> String {
+    format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any())
 }
 
 async fn write(
@@ -166,7 +196,7 @@ fn log_change(before: &IPUPartitionStatus, written: &IPUPartition, fact: &Fact) 
     let status = written.status.clone().unwrap_or_default();
     let message = status.message.as_deref().unwrap_or_default();
     match fact {
-        Fact::Recorded(Intent::Create(id) | Intent::Reset(id)) => {
+        Fact::Recorded(Intent::Create(id) | Intent::Reset(id) | Intent::TakeOver(id)) => {
             tracing::info!(partition = %written.name_any(), id, message, "wrote down what comes next");
         }
         _ if before.phase != status.phase || before.message != status.message => {

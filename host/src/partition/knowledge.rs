@@ -73,6 +73,8 @@ pub enum Intent {
     Create(String),
     /// To reset the partition of this id.
     Reset(String),
+    /// To use the partition of this id, which Graphcore's operator made.
+    TakeOver(String),
 }
 
 /// What a controller has of one id.
@@ -115,6 +117,8 @@ pub enum SeenState {
 pub enum Answer {
     /// On this controller, which was chosen by that one.
     Try(ControllerRef, DecidedBy),
+    /// Nowhere: Graphcore's operator made it on this controller, by this id.
+    TakeOver(ControllerRef, String),
     /// Nowhere now.
     Wait(Vec<WaitingReason>),
     /// Nowhere yet: whoever has waited longer is served first, within seconds.

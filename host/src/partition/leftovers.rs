@@ -64,8 +64,8 @@ pub(super) fn settle(
     Settling::Done(obstacles)
 }
 
-/// The status without claims on ids that the operator cannot have given this object, where it makes
-/// any: somebody wrote them by hand, and what they name is not ours to reset or to remove.
+/// The status without claims on ids that the operator can neither have given this object nor taken over
+/// for it, where it makes any: somebody wrote them by hand, and what they name is not ours to reset or to remove.
 pub(super) fn disowned(
     partition: &IPUPartition,
     installation: &str,
@@ -75,8 +75,11 @@ pub(super) fn disowned(
     let is_claimed = |attempt: &Attempt| {
         record::is_held(attempt) || status.partition_id.as_ref() == Some(&attempt.id)
     };
+    let spec = &partition.spec;
+    let inherited = names::inherited_partition(&spec.owner, spec.slot);
     let is_strange = |attempt: &&Attempt| {
-        let is_ours = names::is_of_owner(&attempt.id, installation, &partition.spec.owner);
+        let is_ours =
+            attempt.id == inherited || names::is_of_owner(&attempt.id, installation, &spec.owner);
         is_claimed(attempt) && !is_ours
     };
     let strange: Vec<&Attempt> = status.attempts.iter().filter(is_strange).collect();

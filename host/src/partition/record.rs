@@ -35,20 +35,54 @@ pub(super) fn begun(
     generation: i64,
     now: Timestamp,
 ) -> IPUPartitionStatus {
-    let mut next = status.clone();
     let message = format!("asking {} for partition {id}", controller.name);
-    next.generation = generation;
-    next.phase = PartitionPhase::Creating;
-    next.partition_id = None;
-    next.controller = None;
-    next.attempts.push(Attempt {
+    let attempt = Attempt {
+        decided_by: Some(by),
+        ..unsettled(controller, id, now)
+    };
+    tried(status, attempt, generation, message, now)
+}
+
+/// The status that is written before the partition of Graphcore's operator is taken over: as of one that
+/// was asked for, and whose end is not known.
+pub(super) fn taken_over(
+    status: &IPUPartitionStatus,
+    controller: ControllerRef,
+    id: String,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let message = format!(
+        "taking over partition {id} on {}, which Graphcore's operator made",
+        controller.name
+    );
+    let attempt = unsettled(controller, id, now);
+    tried(status, attempt, status.generation + 1, message, now)
+}
+
+fn unsettled(controller: ControllerRef, id: String, now: Timestamp) -> Attempt {
+    Attempt {
         controller,
         id,
         outcome: AttemptOutcome::Unknown,
         reason: None,
         started: Some(Time(now)),
-        decided_by: Some(by),
-    });
+        decided_by: None,
+    }
+}
+
+fn tried(
+    status: &IPUPartitionStatus,
+    attempt: Attempt,
+    generation: i64,
+    message: String,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    next.generation = generation;
+    next.phase = PartitionPhase::Creating;
+    next.partition_id = None;
+    next.controller = None;
+    next.attempts.push(attempt);
     forget_old(&mut next.attempts);
     ready(next, false, CREATING, message, now)
 }

@@ -6,6 +6,7 @@ use kube::ResourceExt;
 use super::context::Context;
 use super::events::Note;
 use super::execute::publish;
+use super::inheritance;
 use super::knowledge::Answer;
 use super::line::{self, Room};
 use super::placing::{self, shortened};
@@ -25,6 +26,9 @@ const OVERTAKEN: &str = "others were given IPUs while it was decided; asked agai
 
 /// Asks the placement policy where to make this partition.
 pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer {
+    if let Some(answer) = inherited(context, partition).await {
+        return answer;
+    }
     let now = Timestamp::now();
     let status = partition.status.clone().unwrap_or_default();
     let found = context.fleet.divided().await;
@@ -66,7 +70,9 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
             let ipus = partition.spec.ipus;
             context.turns.takes(&uid, &controller.name, ipus);
         }
-        Answer::Wait(_) | Answer::Later(_) | Answer::Reject(_) => context.namespaces.withdraw(&uid),
+        Answer::TakeOver(..) | Answer::Wait(_) | Answer::Later(_) | Answer::Reject(_) => {
+            context.namespaces.withdraw(&uid);
+        }
     }
     // Only now: as long as the policy thinks, the younger let it go first.
     context.turns.was_asked(&uid);
@@ -86,6 +92,22 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
         }
         answer => answer,
     }
+}
+
+/// What Graphcore's operator made for this partition, and what is still there: it is had already, so that
+/// nobody is asked and nobody is passed by.
+async fn inherited(context: &Context, partition: &IPUPartition) -> Option<Answer> {
+    let id = context.inheritance()?.id_for(partition)?;
+    let looks = context.fleet.looks().await;
+    let objects = context.watched.store().state();
+    let others = objects.iter().filter_map(|object| object.0.as_ref().ok());
+    let name = inheritance::holder(partition, &id, others, &looks)?;
+    let mut controllers = context.fleet.controllers().into_iter();
+    let controller = controllers.find(|controller| controller.name == name)?;
+    context
+        .turns
+        .was_asked(&partition.uid().unwrap_or_default());
+    Some(Answer::TakeOver(controller, id))
 }
 
 /// Asks the placement policy. Its "try" counts only if nobody else was given IPUs meanwhile: a

@@ -6,7 +6,7 @@
 //! Guarantees, whatever crashes, is late or is lost (`simulation.rs` tries them all):
 //! a controller is asked for an id only by the reconcile that wrote the id down; one slot never has
 //! two usable partitions; nothing is removed that a live Pod uses; of an id that the operator did not
-//! give nothing is asked; the finalizer goes last.
+//! give, or take over for this object, nothing is asked; the finalizer goes last.
 
 use std::time::Duration;
 

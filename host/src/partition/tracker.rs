@@ -11,11 +11,15 @@ use kube::api::{Api, ObjectMeta, Patch, PatchParams};
 use kube::runtime::reflector::Store;
 use tokio_util::sync::CancellationToken;
 
+use super::inheritance::Inheritance;
 use super::reconcile::Guarded;
 use crate::names;
 
 /// How often it is looked whether the summary has changed.
 const PERIOD: Duration = Duration::from_secs(5);
+
+/// How long an API server is left alone that did not answer.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Where the summary is kept.
 #[derive(Clone, Debug)]
@@ -51,6 +55,26 @@ impl Tracker {
                 Err(error) => {
                     let name = &self.name;
                     tracing::warn!(name, %error, "failed to write the summary of partitions");
+                }
+            }
+        }
+    }
+
+    /// What another operator has left in it. Asked until there is an answer, since nothing may be made
+    /// anew that is there already; one that may not be read holds nothing up.
+    pub async fn inheritance(&self, client: &Client) -> Inheritance {
+        let maps = Api::<ConfigMap>::namespaced(client.clone(), &self.namespace);
+        loop {
+            match maps.get_opt(&self.name).await {
+                Ok(map) => return map.map(Inheritance::of).unwrap_or_default(),
+                Err(kube::Error::Api(status)) if status.code < 500 => {
+                    let name = &self.name;
+                    tracing::warn!(name, %status, "no partition of another operator is taken over, since its tracker cannot be read");
+                    return Inheritance::default();
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "failed to read the tracker of partitions; trying again");
+                    tokio::time::sleep(AGAIN).await;
                 }
             }
         }

@@ -362,6 +362,10 @@ fn seek(
             let begun = record::begun(status, place, id.clone(), generation, now);
             Step::Record(Box::new(begun), Intent::Create(id))
         }
+        Some(Answer::TakeOver(controller, id)) => {
+            let begun = record::taken_over(status, controller.clone(), id.clone(), now);
+            Step::Record(Box::new(begun), Intent::TakeOver(id.clone()))
+        }
         Some(Answer::Wait(reasons)) => write_or_rest(
             partition,
             record::waiting(status, reasons, now),

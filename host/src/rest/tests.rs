@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::api::ipupartition::{
-    Attempt, AttemptOutcome, ControllerRef, IPUPartition, IPUPartitionSpec, IPUPartitionStatus,
-    PartitionOwner,
+    Attempt, AttemptOutcome, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionOwner,
 };
+use crate::job::tests::world;
 use crate::partition::fleet::Look;
 use crate::vipu::closed::Closure;
 use crate::vipu::model::{ListedPartition, ReadyState};
@@ -47,13 +47,7 @@ fn partition(namespace: &str, ipus: u32, outcome: AttemptOutcome) -> IPUPartitio
     let mut partition = IPUPartition::new("p", spec);
     partition.status = Some(IPUPartitionStatus {
         attempts: vec![Attempt {
-            controller: ControllerRef {
-                name: "pod1:8090".to_owned(),
-                host: "pod1".to_owned(),
-                port: 8090,
-                label_key: "vipu".to_owned(),
-                label_value: "pod1".to_owned(),
-            },
+            controller: world::controller(),
             id: "p-mnist".to_owned(),
             outcome,
             reason: None,

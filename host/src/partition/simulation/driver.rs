@@ -209,9 +209,11 @@ pub(super) fn is_ours(id: &str) -> bool {
     names::is_of_installation(id, INSTALLATION)
 }
 
-/// Whether the operator can have given this id to this object.
+/// Whether the operator can have given this id to this object, or taken it over for it.
 pub(super) fn is_of(id: &str, object: &IPUPartition) -> bool {
-    names::is_of_owner(id, INSTALLATION, &object.spec.owner)
+    let spec = &object.spec;
+    names::is_of_owner(id, INSTALLATION, &spec.owner)
+        || id == names::inherited_partition(&spec.owner, spec.slot)
 }
 
 /// Whether this truth says that the room of what was made is free.

@@ -102,6 +102,7 @@ impl World {
                 self.saw(match intent {
                     Intent::Create(_) => Sight::CreateRecorded,
                     Intent::Reset(_) => Sight::ResetRecorded,
+                    Intent::TakeOver(_) => Sight::StatusWritten,
                 });
                 self.write_status(ticket, object, *status, Fact::Recorded(intent));
             }

@@ -21,12 +21,13 @@ use crate::partition::surroundings::Surroundings;
 use crate::vipu::closed::Closed;
 
 /// Ids of this installation, of others, and none at all.
-const IDS: [&str; 7] = [
+const IDS: [&str; 8] = [
     "p-other-lj2j-0000000004",
     "p-mnist-lj2j-0000000001",
     "p-mnist-lj2j-0000000002",
     "p-mnist-lj2j-0000000003",
     "p-mnist-default-0",
+    "p-mnist-default-1",
     "handmade",
     "",
 ];
@@ -213,6 +214,8 @@ fn fact() -> impl Strategy<Value = Fact> {
             };
             Answer::Try(controller, by)
         }),
+        controller()
+            .prop_map(|controller| Answer::TakeOver(controller, "p-mnist-default-0".to_owned())),
         Just(Answer::Wait(Vec::new())),
         Just(Answer::Reject("never".to_owned())),
     ];
