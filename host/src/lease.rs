@@ -4,6 +4,7 @@
 //! is compared with the version that it read, and [`Held::is_valid`] is asked before each effect.
 
 mod decide;
+mod fence;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use tokio::time::Instant;
 
 use decide::Move;
+pub use fence::{NotLeading, fenced};
 
 /// How long a replica leads after it last said so, as the components of Kubernetes have it.
 pub const TTL: Duration = Duration::from_secs(15);
@@ -119,24 +121,32 @@ impl Elector {
         }
     }
 
-    /// Renews the Lease; ends once it is lost.
+    /// Renews the Lease; ends once it is lost, or was not renewed in time, however long an answer takes.
     pub async fn keep(&self, held: &Held) {
+        tokio::select! {
+            () = self.renew(held) => tracing::warn!(lease = self.name, "another replica leads now"),
+            () = held.ran_out() => {
+                tracing::warn!(lease = self.name, "not renewed in time; no longer leading");
+            }
+        }
+    }
+
+    /// Renews the Lease until another replica has it.
+    async fn renew(&self, held: &Held) {
         let mut seen = None;
-        while held.is_valid() {
+        loop {
             tokio::time::sleep(self.pause()).await;
             let began = Instant::now();
             match self.within(self.attempt(&mut seen, began)).await {
                 Ok(Look::Mine) => held.extend(began + self.validity()),
                 Ok(Look::Raced) => {}
                 Ok(Look::Theirs) => {
-                    tracing::warn!(lease = self.name, "another replica leads now");
                     held.extend(began);
                     return;
                 }
                 Err(error) => tracing::warn!("{}", crate::agent::explain(&error)),
             }
         }
-        tracing::warn!(lease = self.name, "not renewed in time; no longer leading");
     }
 
     /// Gives the Lease back, so that another replica need not wait until it runs out.
@@ -260,6 +270,14 @@ impl Held {
         Instant::now() < *until
     }
 
+    /// Waits until this replica may no longer act.
+    async fn ran_out(&self) {
+        while self.is_valid() {
+            let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
+            tokio::time::sleep_until(until).await;
+        }
+    }
+
     fn extend(&self, until: Instant) {
         *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
     }
@@ -274,5 +292,78 @@ fn taken(written: Result<Lease, kube::Error>, name: &str) -> Result<Look, LeaseE
             name: name.to_owned(),
             source: Box::new(source),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http::{Method, Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+    use tower::{BoxError, service_fn};
+
+    use super::*;
+
+    /// An API server that lets a Lease be made, counts what is written, and then answers nothing that
+    /// is about Leases.
+    fn server(writes: Arc<AtomicUsize>) -> Client {
+        let leases = Arc::new(AtomicUsize::new(0));
+        let service = service_fn(move |request: Request<Body>| {
+            let (leases, writes) = (leases.clone(), writes.clone());
+            async move {
+                if !request.method().is_safe() {
+                    writes.fetch_add(1, Ordering::SeqCst);
+                }
+                let is_lease = request.uri().path().contains("/leases");
+                if is_lease && leases.fetch_add(1, Ordering::SeqCst) >= 2 {
+                    std::future::pending::<()>().await;
+                }
+                let (status, body) = match *request.method() {
+                    Method::GET => (
+                        404,
+                        json!({"kind": "Status", "code": 404, "reason": "NotFound"}),
+                    ),
+                    _ => (201, json!({"metadata": {"name": "made"}})),
+                };
+                let body = Body::from(body.to_string().into_bytes());
+                Ok::<_, BoxError>(Response::builder().status(status).body(body)?)
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test]
+    async fn a_lead_ends_before_another_replica_takes_it_though_no_answer_comes() {
+        let (ttl, writes) = (Duration::from_secs(3), Arc::default());
+        let elector = Elector::new(server(writes), "default", "lease", "me", ttl);
+        let held = elector.acquire().await;
+        let others_wait_until = Instant::now() + ttl * 4 / 5;
+        let ended_in_time = tokio::select! {
+            biased;
+            () = elector.keep(&held) => true,
+            () = tokio::time::sleep_until(others_wait_until) => false,
+        };
+        assert!(ended_in_time);
+        assert!(!held.is_valid());
+    }
+
+    #[tokio::test]
+    async fn who_no_longer_leads_reads_and_writes_nothing() {
+        let writes = Arc::new(AtomicUsize::new(0));
+        let held = Arc::new(Held {
+            until: Mutex::new(Instant::now() + Duration::from_hours(1)),
+        });
+        let client = fenced(&server(writes.clone()), held.clone());
+        let maps = Api::<k8s_openapi::api::core::v1::ConfigMap>::default_namespaced(client);
+        let (params, map) = (PostParams::default(), Default::default());
+        maps.create(&params, &map).await.unwrap();
+        held.extend(Instant::now());
+        let refused = maps.create(&params, &map).await.unwrap_err();
+        let refused = crate::agent::explain(&refused);
+        assert!(refused.contains("another replica may lead"), "{refused}");
+        assert!(maps.get_opt("map").await.unwrap().is_none());
+        assert_eq!(writes.load(Ordering::SeqCst), 1);
     }
 }

@@ -8,7 +8,7 @@ use tracing::error;
 
 use crate::agent::explain;
 use crate::job::{self, JobSettings};
-use crate::lease::Elector;
+use crate::lease::{Elector, fenced};
 use crate::metrics::Metrics;
 use crate::release::ReleaseOptions;
 
@@ -19,8 +19,8 @@ const AGAIN: Duration = Duration::from_secs(5);
 const DRAIN: Duration = Duration::from_secs(15);
 
 /// Reconciles jobs whenever this replica leads, until `stop`; another takes over once it has not been
-/// heard of for `ttl`. Where this one no longer leads, what is under way is dropped as if the process
-/// was killed: every write names the UID or the version that it is for.
+/// heard of for `ttl`. Where this one no longer leads, nothing is written any more and what is under way
+/// is dropped as if the process was killed: every write names the UID or the version that it is for.
 pub async fn lead_in_turn(
     client: &Client,
     release: &ReleaseOptions,
@@ -33,9 +33,10 @@ pub async fn lead_in_turn(
     let elector = Elector::new(client.clone(), &release.namespace, &lease, &me, ttl);
     let elector = elector.telling(metrics.leading.clone());
     while let Some(held) = stop.run_until_cancelled(elector.acquire()).await {
+        let client = fenced(client, held.clone());
         tokio::select! {
             () = elector.keep(&held) => {}
-            () = lead(client, settings, metrics, stop) => {
+            () = lead(&client, settings, metrics, stop) => {
                 elector.release(&held).await;
                 return;
             }
