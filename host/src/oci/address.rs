@@ -25,6 +25,16 @@ pub(super) fn leads_to(from: &Uri, location: &str) -> Option<Uri> {
     uri.authority().is_some_and(is_plain).then_some(uri)
 }
 
+/// Where the next page of a list is, by a header `Link` such as `</v2/x?last=y>; rel="next"`.
+pub(super) fn next_page(from: &Uri, link: &str) -> Option<Uri> {
+    let targets = link
+        .split('<')
+        .skip(1)
+        .filter_map(|part| part.split_once('>'));
+    let mut next = targets.filter(|(_, said)| said.replace('"', "").contains("rel=next"));
+    leads_to(from, next.next()?.0)
+}
+
 /// Whether two addresses are those of one server.
 pub(super) fn same_origin(one: &Uri, other: &Uri) -> bool {
     let host = |uri: &Uri| uri.host().map(str::to_ascii_lowercase);
@@ -82,6 +92,31 @@ mod tests {
         ] {
             let found = leads_to(&from, location).map(|uri| uri.to_string());
             assert_eq!(found.as_deref(), to, "{location}");
+        }
+    }
+
+    #[test]
+    fn the_next_page_is_found_among_other_links() {
+        let from = uri("https://r.io/v2/a/referrers/b");
+        for (link, to) in [
+            (
+                "</v2/a/referrers/b?n=2>; rel=\"next\"",
+                Some("https://r.io/v2/a/referrers/b?n=2"),
+            ),
+            (
+                "<b?n=2>;rel=next",
+                Some("https://r.io/v2/a/referrers/b?n=2"),
+            ),
+            (
+                "<x>; rel=\"prev\", <y>; rel=\"next\"",
+                Some("https://r.io/v2/a/referrers/y"),
+            ),
+            ("<x>; rel=\"prev\"", None),
+            ("x; rel=\"next\"", None),
+            ("", None),
+        ] {
+            let found = next_page(&from, link).map(|uri| uri.to_string());
+            assert_eq!(found.as_deref(), to, "{link}");
         }
     }
 

@@ -169,17 +169,20 @@ async fn simple(registry: &Registry, digest: &str) -> Result<Vec<Place>, Registr
 
 /// Signatures of cosign 3, which writes what else was attested in the same form.
 async fn bundles(registry: &Registry, digest: &str) -> Result<Vec<Place>, RegistryError> {
-    let index = match registry.referrers(digest).await? {
-        Some(bytes) => Manifest::parse(&bytes).ok(),
-        None => manifest(registry, &tag(digest)).await?,
+    let lists: Vec<Manifest> = match registry.referrers(digest).await? {
+        Some(pages) => {
+            let pages = pages.iter().filter_map(|page| Manifest::parse(page).ok());
+            pages.collect()
+        }
+        None => Vec::from_iter(manifest(registry, &tag(digest)).await?),
     };
-    let referrers = index.and_then(|index| index.manifests).unwrap_or_default();
+    let referrers = lists.iter().filter_map(|list| list.manifests.as_ref());
     let is_signature = |referrer: &&Descriptor| {
         let purpose = referrer.annotations.get(PURPOSE_OF_BUNDLE);
         is_bundle(referrer.artifact_type.as_deref(), &referrer.digest)
             && purpose.is_none_or(|purpose| purpose == PURPOSE)
     };
-    let signatures = referrers.iter().filter(is_signature).take(SIGNATURES);
+    let signatures = referrers.flatten().filter(is_signature).take(SIGNATURES);
     let places = signatures.map(|referrer| Place::Bundle(referrer.digest.clone()));
     Ok(places.collect())
 }

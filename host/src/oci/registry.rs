@@ -8,11 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LINK};
 use http::{Method, StatusCode, Uri};
 use serde::Deserialize;
 
-use super::address::same_origin;
+use super::address::{next_page, same_origin};
 use super::credentials::Credentials;
 use super::http::{Answer, Http, HttpError, Outgoing};
 use super::manifest::{ACCEPTED, Descriptor};
@@ -23,6 +23,9 @@ pub use error::RegistryError;
 
 /// Largest manifest that is read, in bytes: what registries must take at least.
 const MANIFEST: u64 = 4 << 20;
+
+/// Most pages of a list that are read.
+const PAGES: usize = 8;
 
 /// How much of an answer is read that tells what is wrong, in bytes.
 const COMPLAINT: u64 = 16 << 10;
@@ -153,15 +156,24 @@ impl Registry {
         Ok(bytes)
     }
 
-    /// The list of what refers to a manifest; nothing of a registry that keeps no such lists.
-    pub async fn referrers(&self, digest: &str) -> Result<Option<Vec<u8>>, RegistryError> {
+    /// The lists of what refers to a manifest, page by page; nothing of a registry that keeps no such
+    /// lists.
+    pub async fn referrers(&self, digest: &str) -> Result<Option<Vec<Vec<u8>>>, RegistryError> {
         let what = format!("what refers to {digest}");
-        let uri = self.at(&format!("referrers/{digest}"));
-        match self.get(uri, &what).await {
-            Ok(answer) => Ok(Some(self.read(answer, &what, MANIFEST).await?)),
-            Err(error) if error.is_absence() => Ok(None),
-            Err(error) => Err(error),
+        let (mut next, mut pages) = (Some(self.at(&format!("referrers/{digest}"))), Vec::new());
+        while let Some(uri) = next.filter(|_| pages.len() < PAGES) {
+            let answer = match self.get(uri, &what).await {
+                Ok(answer) => answer,
+                Err(error) if pages.is_empty() && error.is_absence() => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let links = answer.all(LINK.as_str());
+            next = links
+                .filter_map(|link| next_page(&answer.uri, link))
+                .find(|uri| same_origin(uri, &self.base));
+            pages.push(self.read(answer, &what, MANIFEST).await?);
         }
+        Ok(Some(pages))
     }
 
     /// An address in the repository.

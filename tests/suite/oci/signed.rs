@@ -90,3 +90,31 @@ async fn one_signature_that_counts_is_enough() {
     let failed = failed.unwrap_err();
     assert!(failed.contains("does not have the blob"), "{failed}");
 }
+
+/// Which pages of the list of referrers are asked for, where each says that the next one is there.
+async fn pages_asked(next: fn(usize) -> String) -> Vec<String> {
+    let fake = Fake::start(move |asked| {
+        let (_, page) = asked.line.split_once("/referrers/")?;
+        let page = page
+            .split_once("page=")
+            .map_or(1, |(_, page)| page.parse().unwrap());
+        let link = [("link", format!("<{}>; rel=\"next\"", next(page)))];
+        Some((link, Json(json!({"manifests": []}))).into_response())
+    })
+    .await;
+    let registry = fake.client(Access::default());
+    let found = find(&registry, &fake.reference(":1")).await.unwrap();
+    let error = explain(&signer(&registry, &found, &[]).await.unwrap_err());
+    assert!(error.contains("has no signature for it"), "{error}");
+    let lines = fake.asked().into_iter().map(|asked| asked.line);
+    lines.filter(|line| line.contains("/referrers/")).collect()
+}
+
+#[tokio::test]
+async fn a_list_of_referrers_is_read_to_its_end_and_no_further_than_eight_pages() {
+    let asked = pages_asked(|page| format!("/v2/team/policy/referrers/x?page={}", page + 1)).await;
+    assert_eq!(asked.len(), 8, "{asked:?}");
+    assert!(asked[7].ends_with("page=8"), "{asked:?}");
+    let elsewhere = pages_asked(|_| "http://127.0.0.1:1/v2/".to_owned()).await;
+    assert_eq!(elsewhere.len(), 1, "{elsewhere:?}");
+}
