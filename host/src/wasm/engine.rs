@@ -1,6 +1,8 @@
 //! The engine that compiles and runs policies, and the clock that stops those that run too long.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -11,8 +13,11 @@ use wasmtime::{
 
 use super::limits::Limits;
 
-/// Time between two ticks of the clock that deadlines are measured with.
+/// Time between two ticks of the clock, at each of which a call sees whether it is late.
 const TICK: Duration = Duration::from_millis(10);
+
+/// The same while a call goes on over a tick: it lets others have the core at each.
+const SHORT_TICK: Duration = Duration::from_micros(150);
 
 /// Core instances of one component; guests of interpreted languages are made of dozens.
 const CORE_INSTANCES: u32 = 48;
@@ -57,7 +62,19 @@ pub(super) struct GuestEngine {
     pub(super) limits: Limits,
     /// What each call may spend, where instructions are counted.
     pub(super) fuel: Option<u64>,
+    pub(super) clock: Clock,
     cache: Option<Cache>,
+}
+
+/// The clock of an engine, which ticks faster while a call goes on for long.
+#[derive(Clone, Default)]
+pub(super) struct Clock(Arc<AtomicBool>);
+
+impl Clock {
+    /// The next tick is to come soon.
+    pub(super) fn hurry(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 impl GuestEngine {
@@ -96,11 +113,13 @@ impl GuestEngine {
             .cache(cache.clone())
             .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(&limits)));
         let engine = Engine::new(&config).map_err(|error| EngineError::Engine(error.into()))?;
-        start_clock(&engine).map_err(EngineError::Ticker)?;
+        let clock = Clock::default();
+        start_clock(&engine, clock.clone()).map_err(EngineError::Ticker)?;
         Ok(Self {
             engine,
             limits,
             fuel,
+            clock,
             cache,
         })
     }
@@ -116,13 +135,6 @@ impl GuestEngine {
     /// How many modules were found compiled in the cache so far.
     pub(super) fn cache_hits(&self) -> usize {
         self.cache.as_ref().map_or(0, Cache::cache_hits)
-    }
-
-    /// Ticks of the clock until a call that begins now is late. One tick more than the deadline
-    /// has, because the first one may come at once.
-    pub(super) fn deadline_ticks(&self) -> u64 {
-        let ticks = self.limits.deadline.as_millis() / TICK.as_millis();
-        u64::try_from(ticks).unwrap_or(u64::MAX - 1) + 1
     }
 }
 
@@ -171,7 +183,7 @@ fn pool(limits: &Limits) -> PoolingAllocationConfig {
 /// Starts the thread that moves the engine's epoch on. It holds the engine weakly and ends with it.
 /// Its stack is as large as any thread's: what it does is little, but the allocator, when a thread
 /// first meets it, may want more than 64 KiB.
-fn start_clock(engine: &Engine) -> std::io::Result<()> {
+fn start_clock(engine: &Engine, clock: Clock) -> std::io::Result<()> {
     let engine = engine.weak();
     thread::Builder::new()
         .name("policy-clock".to_owned())
@@ -179,7 +191,8 @@ fn start_clock(engine: &Engine) -> std::io::Result<()> {
             while let Some(engine) = engine.upgrade() {
                 engine.increment_epoch();
                 drop(engine);
-                thread::sleep(TICK);
+                let is_hurried = clock.0.swap(false, Ordering::Relaxed);
+                thread::sleep(if is_hurried { SHORT_TICK } else { TICK });
             }
         })
         .map(drop)

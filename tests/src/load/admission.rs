@@ -2,18 +2,23 @@
 //! clock.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::Client;
 use kube::api::{DynamicObject, PostParams};
+use tokio::time::{Instant, sleep_until};
 
 use super::api_writes::metrics;
 use super::product::{Product, job};
 use super::submit::jobs;
-use super::{LoadError, api, as_figure};
+use super::{LoadError, api};
 
 /// Clients that write at the same time.
 const CLIENTS: usize = 100;
+
+/// Time between two creations at an even pace: a third of what two cores can do.
+const PACE: Duration = Duration::from_millis(5);
 
 /// The call of a webhook.
 const WEBHOOK: &str = "apiserver_admission_webhook_admission_duration_seconds";
@@ -24,8 +29,6 @@ const REQUEST: &str = "apiserver_request_duration_seconds";
 /// What admission cost.
 #[derive(Clone, Debug)]
 pub struct Admission {
-    /// Jobs that were created, in a dry run.
-    pub jobs: u64,
     /// Calls of the webhooks, by their type: the share of them that ended within each bound, in seconds.
     pub webhooks: BTreeMap<String, Times>,
     /// The whole of a creation.
@@ -71,13 +74,20 @@ impl Times {
     }
 }
 
-/// Creates so many jobs in dry runs, by many clients at once.
-pub async fn admission(count: u64) -> Result<Admission, LoadError> {
+/// Creates so many jobs in dry runs, by many clients at once: at an even pace, and as fast as they can.
+pub async fn admission(count: u64) -> Result<[Admission; 2], LoadError> {
     let product = Product::start().await?;
-    create(&product.client, 500).await?;
-    let before = metrics(&product.client).await?;
-    create(&product.client, count).await?;
-    let after = metrics(&product.client).await?;
+    create(&product.client, 500, Duration::ZERO).await?;
+    Ok([
+        measured(&product.client, count, PACE).await?,
+        measured(&product.client, count, Duration::ZERO).await?,
+    ])
+}
+
+async fn measured(client: &Client, count: u64, pace: Duration) -> Result<Admission, LoadError> {
+    let before = metrics(client).await?;
+    create(client, count, pace).await?;
+    let after = metrics(client).await?;
     let of = |text: &str, name: &str, labels: &[(&str, &str)]| histogram(text, name, labels);
     let between = |name: &str, labels: &[(&str, &str)]| {
         of(&after, name, labels).since(&of(&before, name, labels))
@@ -89,24 +99,28 @@ pub async fn admission(count: u64) -> Result<Admission, LoadError> {
     }
     let labels = [("resource", "ipujobs"), ("verb", "POST")];
     Ok(Admission {
-        jobs: count,
         webhooks,
         creation: between(REQUEST, &labels),
     })
 }
 
-async fn create(client: &Client, count: u64) -> Result<(), LoadError> {
+/// Creates jobs, each so long after the one before at the earliest.
+async fn create(client: &Client, count: u64, pace: Duration) -> Result<(), LoadError> {
     let kind = jobs(client, "graphcore.ai", "v1alpha1", "IPUJob");
     let dry = PostParams {
         dry_run: true,
         ..PostParams::default()
     };
+    let mut begins = Instant::now();
     stream::iter(0..count)
         .map(|number| {
+            begins += pace;
+            let turn = sleep_until(begins);
             let object = serde_json::from_value::<DynamicObject>(job(&format!("asked-{number}")));
             let (kind, dry) = (&kind, &dry);
             async move {
                 let object = object.map_err(|error| LoadError::Missing(error.to_string()))?;
+                turn.await;
                 let made = kind.create(dry, &object).await;
                 made.map(drop).map_err(api("create a job in a dry run"))
             }
@@ -152,11 +166,6 @@ impl Admission {
     pub fn share(&self) -> f64 {
         let of_webhooks: f64 = self.webhooks.values().map(|times| times.sum).sum();
         100.0 * of_webhooks / self.creation.sum
-    }
-
-    /// Creations per second of time that the API server spent on them, all clients together.
-    pub fn rate(&self) -> f64 {
-        as_figure(self.jobs) * as_figure(CLIENTS as u64) / self.creation.sum
     }
 }
 
