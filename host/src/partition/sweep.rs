@@ -21,6 +21,9 @@ use crate::api::ipupartition::{ControllerRef, IPUPartition};
 use crate::object_names;
 use crate::vipu::model::ReadyState;
 
+/// IPUPartitions that are read at once.
+const PAGE: u32 = 500;
+
 /// When is swept.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
@@ -111,16 +114,11 @@ async fn sweep(
     let began = Instant::now();
     // Listed before the IPUPartitions are: `orphans::tell` says why.
     let found = partitions_on_controllers(context).await;
-    let listed = list(context).await?;
-    for partition in &listed.readable {
-        delete_if_owner_is_gone(context, partition).await?;
-    }
-    let mut held = orphans::held(&listed.readable);
-    held.extend(listed.texts_of_others);
+    let held = go_through(context).await?;
     let places: Vec<Place> = found.keys().cloned().collect();
     let told = orphans::tell(
         &places,
-        &held,
+        &held.ids,
         suspects,
         &context.settings.installation,
         SignedDuration::try_from(grace).unwrap_or(SignedDuration::ZERO),
@@ -129,7 +127,7 @@ async fn sweep(
     for place in &told.due {
         remove(context, place, &found[place]).await?;
     }
-    let (objects, partitions) = (listed.readable.len(), places.len());
+    let (objects, partitions) = (held.objects, places.len());
     let (suspects, due) = (told.suspects.len(), told.due.len());
     let seconds = began.elapsed().as_secs_f64();
     if suspects == 0 {
@@ -177,29 +175,39 @@ async fn partitions_on_controllers(context: &Context) -> BTreeMap<Place, Found> 
     found
 }
 
-struct Listed {
-    readable: Vec<IPUPartition>,
-    /// Every text in objects that cannot be read: whatever id they hold is left alone.
-    texts_of_others: BTreeSet<String>,
+/// What all IPUPartitions hold.
+#[derive(Default)]
+struct Holdings {
+    objects: usize,
+    /// Ids of their attempts, and every text in objects that cannot be read: whatever id such a text may
+    /// be is left alone.
+    ids: BTreeSet<String>,
 }
 
-async fn list(context: &Context) -> Result<Listed, SweepError> {
+/// Goes through all IPUPartitions as they are at one moment, and deletes those whose owners are gone. Page
+/// by page, since there may be thousands.
+async fn go_through(context: &Context) -> Result<Holdings, SweepError> {
     let kind = ApiResource::erase::<IPUPartition>(&());
-    let objects = Api::<DynamicObject>::all_with(context.client.clone(), &kind)
-        .list(&ListParams::default())
-        .await
-        .map_err(SweepError::ListPartitions)?;
-    let mut listed = Listed {
-        readable: Vec::new(),
-        texts_of_others: BTreeSet::new(),
-    };
-    for object in objects {
-        match object.clone().try_parse::<IPUPartition>() {
-            Ok(partition) => listed.readable.push(partition),
-            Err(_) => collect_texts(&object.data, &mut listed.texts_of_others),
+    let api = Api::<DynamicObject>::all_with(context.client.clone(), &kind);
+    let (mut holdings, mut params) = (Holdings::default(), ListParams::default().limit(PAGE));
+    loop {
+        let page = api.list(&params).await;
+        let page = page.map_err(SweepError::ListPartitions)?;
+        for object in page.items {
+            match object.clone().try_parse::<IPUPartition>() {
+                Ok(partition) => {
+                    delete_if_owner_is_gone(context, &partition).await?;
+                    holdings.objects += 1;
+                    holdings.ids.extend(orphans::held([&partition]));
+                }
+                Err(_) => collect_texts(&object.data, &mut holdings.ids),
+            }
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => return Ok(holdings),
         }
     }
-    Ok(listed)
 }
 
 fn collect_texts(value: &serde_json::Value, texts: &mut BTreeSet<String>) {
