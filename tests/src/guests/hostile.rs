@@ -21,6 +21,7 @@ pub fn validation(body: &str) -> Vec<u8> {
         r#"(module
           (import "ipu:policy/log@0.2.0" "write" (func $log (param i32 i32 i32)))
           {MEMORY}
+          (table $table 1 funcref)
           (func (export "ipu:policy/validator@0.2.0#configure") (param i32 i32) (result i32)
             (i32.const 16))
           (func $recurse (param i32) (result i32)

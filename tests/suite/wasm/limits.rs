@@ -15,13 +15,14 @@ fn large() -> Value {
 }
 
 async fn guest(body: &str, limits: Limits) -> Policies {
+    serving(Slot::Validation, hostile::validation(body), limits).await
+}
+
+/// The component in the place of the built-in one.
+async fn serving(slot: Slot, component: Vec<u8>, limits: Limits) -> Policies {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(
-        folder.path().join("validation.wasm"),
-        hostile::validation(body),
-    )
-    .unwrap();
-    let mut options = options(&[Slot::Validation]);
+    std::fs::write(folder.path().join(slot.file_name()), component).unwrap();
+    let mut options = options(&[slot]);
     options.policies_dir = Some(folder.path().to_owned());
     options.limits = limits;
     let policies = open(options).await;
@@ -126,6 +127,32 @@ async fn a_call_that_nobody_waits_for_keeps_its_turn() {
 async fn a_memory_bomb_meets_the_memory_limit() {
     let error = failure("(loop (drop (memory.grow (i32.const 16))) (br 0))").await;
     assert!(matches!(error, GuestError::Memory(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_table_that_grows_meets_the_limit_of_tables() {
+    let error = failure("(loop (drop (table.grow $table (ref.null func) (i32.const 512))) (br 0))");
+    let error = error.await;
+    let GuestError::Memory(over) = &error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(over.unit, "elements of a table");
+}
+
+#[tokio::test]
+async fn an_object_that_is_nested_without_end_is_not_taken() {
+    let body = "(memory.fill (i32.const 4096) (i32.const 91) (i32.const 40000))
+        (memory.fill (i32.const 44096) (i32.const 93) (i32.const 40000))
+        (return (call $answer (i32.const 4096) (i32.const 80000)))";
+    let component = hostile::defaulting(body);
+    let policies = serving(Slot::Defaulting, component, Limits::default()).await;
+    let (admission, object) = (create(), large());
+    let error = policies.default_object(&BUILT_IN, &admission, &object, None);
+    let error = error.await.unwrap_err();
+    assert!(matches!(error, GuestError::BadAnswer(_)), "{error:?}");
+    let small = json!({});
+    let next = policies.default_object(&BUILT_IN, &admission, &small, None);
+    assert_eq!(next.await.unwrap().answer.object, small);
 }
 
 #[tokio::test]

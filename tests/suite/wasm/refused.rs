@@ -29,7 +29,7 @@ async fn what_is_no_policy_is_refused_with_its_reason() {
     let placement = std::fs::read(guests().join("serial-walk.wasm")).unwrap();
     let mut cut = std::fs::read(guests().join("validation.wasm")).unwrap();
     cut.truncate(cut.len() / 2);
-    let cases: [(&str, Vec<u8>, &str); 8] = [
+    let cases: [(&str, Vec<u8>, &str); 9] = [
         ("empty", Vec::new(), "failed to compile"),
         ("garbage", b"<html>404</html>".to_vec(), "failed to compile"),
         (
@@ -57,6 +57,14 @@ async fn what_is_no_policy_is_refused_with_its_reason() {
                   (import "wasi:filesystem/types@0.3.0" (instance)))"#,
             ),
             "it imports wasi:http/outgoing-handler@0.2.0, wasi:filesystem/types@0.3.0, and",
+        ),
+        (
+            "never starts",
+            hostile::validation(
+                "nop)) (i32.const 16)) (func $spin (loop (br 0))) (start $spin)
+                 (func (result i32) (if (i32.const 0) (then nop",
+            ),
+            "failed when it was tried on a sample request",
         ),
         (
             "traps on every request",
