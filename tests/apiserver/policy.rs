@@ -353,6 +353,65 @@ async fn a_policy_that_traps_blocks_or_is_passed_over_as_its_on_error_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_policy_that_refuses_everything_locks_nobody_out() {
+    let scene = Scene::start().await;
+    let mut large = job(2);
+    large["metadata"]["annotations"] = json!({"long": "x".repeat(5_000)});
+    scene.webhooks.create(&large).await.unwrap();
+    let refuses = hostile::defaulting(hostile::REFUSE);
+    let digests = scene.modules(&[("refuse.wasm", refuses)]).await;
+    let spec = of_map("Defaulting", "refuse.wasm", &digests[0]);
+    scene.apply("refuse", spec).await.unwrap();
+    scene.once_in("refuse", PolicyPhase::Active).await;
+    let mut another = large.clone();
+    another["metadata"]["name"] = json!("another");
+    let jobs = scene.webhooks.jobs();
+    let refused = eventually("a large job is refused", async || {
+        let made = scene.webhooks.create(&another).await;
+        if made.is_ok() {
+            jobs.delete("another", &DeleteParams::default())
+                .await
+                .unwrap();
+        }
+        Seen::when(made, Result::is_err)
+    });
+    let message = refused.await.unwrap_err().message;
+    assert!(message.contains("denied the request"), "{message}");
+
+    // What the operator itself writes to jobs, and what ends them.
+    let (name, params) = ("of-2", PatchParams::default());
+    for finalizers in [json!(["example.com/held"]), json!(null)] {
+        let patch = json!({"metadata": {"finalizers": finalizers}});
+        jobs.patch(name, &params, &Patch::Merge(patch))
+            .await
+            .unwrap();
+    }
+    jobs.delete(name, &DeleteParams::default()).await.unwrap();
+    assert!(jobs.get_opt(name).await.unwrap().is_none());
+    let policies = scene.policies();
+    policies
+        .delete("refuse", &DeleteParams::default())
+        .await
+        .unwrap();
+    eventually("a large job is admitted again", async || {
+        Seen::when(scene.webhooks.create(&another).await, Result::is_ok)
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_versions_that_follow_at_once_the_last_one_counts() {
+    let scene = Scene::start().await;
+    for ipus in [4, 32, 16] {
+        scene.apply("small", at_most(ipus)).await.unwrap();
+    }
+    scene.once_in("small", PolicyPhase::Active).await;
+    scene.once_told(32, Some("32")).await;
+    scene.once_told(16, None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_tried_guest_changes_nothing_and_is_promoted_by_equal_answers() {
     let scene = Scene::start().await;
     let mut spec = at_most(4);

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -24,6 +25,9 @@ pub const SOCKET: &str = "requests.sock";
 
 /// Most recordings at once: each takes time and memory of the operator.
 const LISTENERS: usize = 4;
+
+/// How long to wait where nobody can be let in: there may be too many open files.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// A line that stands where no record does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +67,10 @@ pub async fn serve(policies: &Policies, folder: &Path, stop: CancellationToken) 
                 let _ = stream.try_write(line(Notice::Busy(LISTENERS)).as_bytes());
                 let _ = stream.shutdown().await;
             }
-            Err(error) => warn!(%error, "somebody who wants to record requests was not let in"),
+            Err(error) => {
+                warn!(%error, "somebody who wants to record requests was not let in");
+                tokio::time::sleep(AGAIN).await;
+            }
         }
     }
     let _ = fs::remove_file(path);
