@@ -16,7 +16,7 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use tokio::time::Instant;
 
 use decide::Move;
-pub use fence::{NotLeading, fenced};
+pub use fence::fenced;
 
 /// How long a replica leads after it last said so, as the components of Kubernetes have it.
 pub const TTL: Duration = Duration::from_secs(15);
@@ -266,16 +266,18 @@ impl Held {
     /// Whether this replica may still act. Asked of the clock, so that a process that was paused
     /// knows before any answer of the API server does.
     pub fn is_valid(&self) -> bool {
-        let until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        Instant::now() < *until
+        Instant::now() < self.until()
     }
 
     /// Waits until this replica may no longer act.
     async fn ran_out(&self) {
         while self.is_valid() {
-            let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
-            tokio::time::sleep_until(until).await;
+            tokio::time::sleep_until(self.until()).await;
         }
+    }
+
+    fn until(&self) -> Instant {
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn extend(&self, until: Instant) {

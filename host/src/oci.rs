@@ -15,3 +15,9 @@ pub mod reference;
 pub mod registry;
 mod tls;
 mod upload;
+
+/// The first letters of what others wrote, so many at most.
+fn excerpt(text: &str, most: usize) -> String {
+    let letters = text.chars().filter(|letter| !letter.is_control());
+    letters.take(most).collect()
+}

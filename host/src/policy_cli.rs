@@ -34,6 +34,7 @@ use crate::oci::cosign::KeyError;
 use crate::wasm::question::QuestionError;
 use crate::wasm::record::RecordError;
 use crate::wasm::{CONTRACT, CompileError, ComponentizeError, GuestError, InspectError};
+pub use bench::percentile;
 pub use document::DocumentError;
 pub use registry::RegistryCliError;
 

@@ -135,6 +135,13 @@ fn job(ipus: u32) -> Value {
     })
 }
 
+/// A job on which hostile guests show what they are.
+fn large_job() -> Value {
+    let mut large = job(2);
+    large["metadata"]["annotations"] = json!({"long": "x".repeat(5_000)});
+    large
+}
+
 fn built_in(file: &str) -> Vec<u8> {
     std::fs::read(guests::build().unwrap().join(file)).unwrap()
 }
@@ -327,8 +334,7 @@ async fn a_policy_that_traps_blocks_or_is_passed_over_as_its_on_error_says() {
     spec["onError"] = json!("Fail");
     scene.apply("trap", spec.clone()).await.unwrap();
     scene.once_in("trap", PolicyPhase::Active).await;
-    let mut large = job(2);
-    large["metadata"]["annotations"] = json!({"long": "x".repeat(5_000)});
+    let large = large_job();
     let refused = eventually("a large job meets the trap", async || {
         Seen::when(scene.webhooks.create(&large).await, Result::is_err)
     });
@@ -355,8 +361,7 @@ async fn a_policy_that_traps_blocks_or_is_passed_over_as_its_on_error_says() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_that_refuses_everything_locks_nobody_out() {
     let scene = Scene::start().await;
-    let mut large = job(2);
-    large["metadata"]["annotations"] = json!({"long": "x".repeat(5_000)});
+    let large = large_job();
     scene.webhooks.create(&large).await.unwrap();
     let refuses = hostile::defaulting(hostile::REFUSE);
     let digests = scene.modules(&[("refuse.wasm", refuses)]).await;

@@ -101,17 +101,25 @@ impl OperatorProcess {
 
     /// Resident memory in KiB.
     pub fn resident_kib(self) -> Result<u64, ProcessError> {
-        let path = format!("/proc/{}/status", self.pid);
-        let text = read(&path)?;
-        text.lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
-            .and_then(|rest| rest.split_whitespace().next())
-            .and_then(|figure| figure.parse().ok())
-            .ok_or(ProcessError::Field {
-                path,
-                field: "VmRSS",
-            })
+        resident_kib_in(&format!("/proc/{}/status", self.pid))
     }
+}
+
+/// Resident memory of this process in KiB.
+pub fn own_resident_kib() -> Result<u64, ProcessError> {
+    resident_kib_in("/proc/self/status")
+}
+
+fn resident_kib_in(path: &str) -> Result<u64, ProcessError> {
+    read(path)?
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .and_then(|rest| rest.split_whitespace().next())
+        .and_then(|figure| figure.parse().ok())
+        .ok_or_else(|| ProcessError::Field {
+            path: path.to_owned(),
+            field: "VmRSS",
+        })
 }
 
 /// Whether a process runs in the Pod of this name, which its containers are told by their hostname.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use ipu_operator::api::ipupolicy::Hook;
 use ipu_operator::policy::guests::{Entry, Guests};
+use ipu_operator::policy_cli;
 use ipu_operator::wasm::facts::Admission;
 use ipu_operator::wasm::model::{Operation, Slot};
 use ipu_operator::wasm::{
@@ -135,9 +136,5 @@ fn request(note: usize) -> Result<Arc<AdmissionRequest>, PolicyLoadError> {
 /// The value that so many of a hundred are not above.
 fn percentile(times: &mut [Duration], percent: usize) -> Duration {
     times.sort_unstable();
-    let rank = (times.len() * percent).div_ceil(100);
-    times
-        .get(rank.saturating_sub(1))
-        .copied()
-        .unwrap_or_default()
+    policy_cli::percentile(times, percent)
 }

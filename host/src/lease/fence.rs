@@ -12,7 +12,7 @@ use super::Held;
 /// This replica may no longer write: another one may lead by now.
 #[derive(Debug, thiserror::Error)]
 #[error("nothing is written, since another replica may lead by now")]
-pub struct NotLeading;
+struct NotLeading;
 
 /// The same client, through which nothing is written once `held` has run out: a process that was paused
 /// wakes up in the middle of its work.

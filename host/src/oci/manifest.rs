@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::excerpt;
 use super::reference::is_digest;
 use crate::wasm::digest_of;
 
@@ -122,14 +123,8 @@ pub fn component_of(manifest: &[u8]) -> Result<Descriptor, ManifestError> {
 
 /// The first types of an artefact.
 fn told(layers: &[Descriptor]) -> String {
-    let types = layers.iter().take(3).map(|layer| {
-        let letters = layer
-            .media_type
-            .chars()
-            .filter(|letter| !letter.is_control());
-        letters.take(100).collect::<String>()
-    });
-    let types: Vec<_> = types.collect();
+    let types = layers.iter().take(3);
+    let types: Vec<_> = types.map(|layer| excerpt(&layer.media_type, 100)).collect();
     if types.is_empty() {
         return "nothing".to_owned();
     }

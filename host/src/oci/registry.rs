@@ -14,6 +14,7 @@ use serde::Deserialize;
 
 use super::address::{next_page, same_origin};
 use super::credentials::Credentials;
+use super::excerpt;
 use super::http::{Answer, Http, HttpError, Outgoing};
 use super::manifest::{ACCEPTED, Descriptor};
 use super::reference::Reference;
@@ -314,8 +315,7 @@ fn complaint(bytes: &[u8]) -> String {
     format!(" ({})", short(format!("{code} {message}").trim()))
 }
 
-/// The first letters of what others wrote.
+/// What a registry wrote, as far as it is told.
 fn short(text: &str) -> String {
-    let letters = text.chars().filter(|letter| !letter.is_control());
-    letters.take(160).collect()
+    excerpt(text, 160)
 }

@@ -125,35 +125,34 @@ async fn users_of_mine(
     let mut found = users(&context.client, id).await?;
     let (owner, slot) = (&partition.spec.owner, partition.spec.slot);
     if id == names::inherited_partition(owner, slot) {
-        let pods = Api::<Pod>::namespaced(context.client.clone(), &owner.namespace);
+        let pods = Api::namespaced(context.client.clone(), &owner.namespace);
         let unlabelled = format!("!{}", names::PARTITION_ID_LABEL);
-        let pods = pods.list(&ListParams::default().labels(&unlabelled)).await;
-        let pods = pods.map_err(|source| ExecuteError::ListPods {
-            id: id.to_owned(),
-            source,
-        })?;
-        let owned = pods.into_iter().filter(|pod| {
+        let is_owned = |pod: &&Pod| {
             let mut owners = pod.owner_references().iter();
             owners.any(|reference| reference.uid == owner.uid)
-        });
-        found.extend(owned.filter(is_live).map(|pod| named(&pod)));
+        };
+        let live = live_pods(pods, &unlabelled, id).await?;
+        found.extend(live.iter().filter(is_owned).map(named));
     }
     Ok(found)
 }
 
-/// `namespace/name` of every live Pod that carries this id, asked of the API server itself: a cache
-/// may not know of a Pod that was started just now.
+/// `namespace/name` of every live Pod that carries this id.
 pub(super) async fn users(client: &kube::Client, id: &str) -> Result<Vec<String>, ExecuteError> {
     let selector = format!("{}={id}", names::PARTITION_ID_LABEL);
-    let pods = Api::<Pod>::all(client.clone())
-        .list(&ListParams::default().labels(&selector))
-        .await
-        .map_err(|source| ExecuteError::ListPods {
-            id: id.to_owned(),
-            source,
-        })?;
-    let live = pods.iter().filter(|pod| is_live(pod));
-    Ok(live.map(named).collect())
+    let live = live_pods(Api::all(client.clone()), &selector, id).await?;
+    Ok(live.iter().map(named).collect())
+}
+
+/// The live Pods with these labels that may use partition `id`, asked of the API server itself: a cache
+/// may not know of a Pod that was started just now.
+async fn live_pods(pods: Api<Pod>, labels: &str, id: &str) -> Result<Vec<Pod>, ExecuteError> {
+    let found = pods.list(&ListParams::default().labels(labels)).await;
+    let found = found.map_err(|source| ExecuteError::ListPods {
+        id: id.to_owned(),
+        source,
+    })?;
+    Ok(found.into_iter().filter(is_live).collect())
 }
 
 fn is_live(pod: &Pod) -> bool {

@@ -5,6 +5,9 @@
 //! tracker of this release names it, one controller has it in the size that is wanted, and no other
 //! IPUPartition could be meant.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
+
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 
@@ -12,21 +15,23 @@ use super::fleet::Look;
 use crate::api::ipupartition::IPUPartition;
 use crate::names;
 
-/// What the old tracker held when this replica began to lead. Its format is not published: it is text in
-/// which ids are looked for.
+/// The names in the old tracker when this replica began to lead. Its format is not published: it is text
+/// in which ids are looked for, each as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Inheritance(Vec<String>);
+pub struct Inheritance(HashSet<String>);
 
 impl Inheritance {
-    /// All text of a tracker.
-    pub fn of(tracker: ConfigMap) -> Self {
-        let text = tracker.data.unwrap_or_default();
-        let bytes = tracker.binary_data.unwrap_or_default();
-        let bytes = bytes
-            .into_iter()
-            .map(|(key, bytes)| (key, String::from_utf8_lossy(&bytes.0).into_owned()));
-        let entries = text.into_iter().chain(bytes);
-        Self(entries.flat_map(|(key, value)| [key, value]).collect())
+    /// All names in a tracker.
+    pub fn of(tracker: &ConfigMap) -> Self {
+        let text = tracker.data.iter().flatten();
+        let text = text.map(|(key, value)| (key, Cow::from(value)));
+        let bytes = tracker.binary_data.iter().flatten();
+        let bytes = bytes.map(|(key, bytes)| (key, String::from_utf8_lossy(&bytes.0)));
+        let mut found = HashSet::new();
+        for (key, value) in text.chain(bytes) {
+            found.extend(names_in(key).chain(names_in(&value)).map(str::to_owned));
+        }
+        Self(found)
     }
 
     /// The id under which Graphcore's operator made what `me` wants, where the tracker names it and
@@ -37,8 +42,7 @@ impl Inheritance {
             .as_ref()
             .is_none_or(|status| status.generation == 0 && status.attempts.is_empty());
         let id = is_new.then(|| names::inherited_partition(&me.spec.owner, me.spec.slot))?;
-        let named = self.0.iter().any(|text| names_id(text, &id));
-        named.then_some(id)
+        self.0.contains(&id).then_some(id)
     }
 }
 
@@ -67,14 +71,11 @@ pub(super) fn holder<'a>(
     (fits && holders.next().is_none()).then_some(name.as_str())
 }
 
-/// Whether `text` has `id` in it, and not as a part of a longer name.
-fn names_id(text: &str, id: &str) -> bool {
+/// What may be ids of partitions in a text.
+fn names_in(text: &str) -> impl Iterator<Item = &str> {
     let is_of_names = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
-    text.match_indices(id).any(|(at, _)| {
-        let before = text[..at].chars().next_back();
-        let after = text[at + id.len()..].chars().next();
-        !before.is_some_and(is_of_names) && !after.is_some_and(is_of_names)
-    })
+    text.split(move |letter| !is_of_names(letter))
+        .filter(|name| name.starts_with("p-"))
 }
 
 #[cfg(test)]
@@ -107,7 +108,7 @@ mod tests {
     }
 
     fn tracker(text: &str) -> Inheritance {
-        Inheritance::of(ConfigMap {
+        Inheritance::of(&ConfigMap {
             data: Some(BTreeMap::from([("tracker".to_owned(), text.to_owned())])),
             ..ConfigMap::default()
         })

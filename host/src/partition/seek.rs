@@ -1,5 +1,7 @@
 //! Asks where a partition fits, in the room that those before it leave, and what surrounds it.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
@@ -10,6 +12,7 @@ use super::inheritance;
 use super::knowledge::Answer;
 use super::line::{self, Room};
 use super::placing::{self, shortened};
+use super::reconcile::Guarded;
 use super::surroundings::{self, Surroundings};
 use super::usage::Promise;
 use crate::api::ipupartition::{IPUPartition, WaitingReason};
@@ -100,7 +103,7 @@ async fn inherited(context: &Context, partition: &IPUPartition) -> Option<Answer
     let id = context.inheritance()?.id_for(partition)?;
     let looks = context.fleet.looks().await;
     let objects = context.watched.store().state();
-    let others = objects.iter().filter_map(|object| object.0.as_ref().ok());
+    let others = readable(&objects);
     let name = inheritance::holder(partition, &id, others, &looks)?;
     let mut controllers = context.fleet.controllers().into_iter();
     let controller = controllers.find(|controller| controller.name == name)?;
@@ -154,7 +157,7 @@ pub(super) async fn look_around(context: &Context, partition: &IPUPartition) -> 
     let now = Timestamp::now();
     let store = context.watched.store();
     let objects = store.state();
-    let others = objects.iter().filter_map(|object| object.0.as_ref().ok());
+    let others = readable(&objects);
     let asked = others.clone().flat_map(surroundings::asked_for);
     // Read anew: whoever has just left the controller waits, and is to find the room that it left for.
     let waiting = others.clone().filter(|one| line::waits(one));
@@ -170,8 +173,13 @@ fn held(context: &Context, partition: &IPUPartition) -> u32 {
         return 0;
     }
     let objects = context.watched.store().state();
-    let others = objects.iter().filter_map(|object| object.0.as_ref().ok());
+    let others = readable(&objects);
     surroundings::held(partition, others)
+}
+
+/// Those of the objects that can be read.
+fn readable(objects: &[Arc<Guarded>]) -> impl Iterator<Item = &IPUPartition> + Clone {
+    objects.iter().filter_map(|object| object.0.as_ref().ok())
 }
 
 /// The room that those who have waited longer leave to this partition.

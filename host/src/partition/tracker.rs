@@ -66,7 +66,7 @@ impl Tracker {
         let maps = Api::<ConfigMap>::namespaced(client.clone(), &self.namespace);
         loop {
             match maps.get_opt(&self.name).await {
-                Ok(map) => return map.map(Inheritance::of).unwrap_or_default(),
+                Ok(map) => return map.as_ref().map(Inheritance::of).unwrap_or_default(),
                 Err(kube::Error::Api(status)) if status.code < 500 => {
                     let name = &self.name;
                     tracing::warn!(name, %status, "no partition of another operator is taken over, since its tracker cannot be read");

@@ -113,11 +113,10 @@ fn shown(path: &str, value: &Value) -> String {
 }
 
 fn word(text: &str) -> String {
-    let mut end = text.len().min(WORD);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text[..end].chars().filter(|c| !c.is_control()).collect()
+    text[..text.floor_char_boundary(WORD)]
+        .chars()
+        .filter(|c| !c.is_control())
+        .collect()
 }
 
 #[cfg(test)]

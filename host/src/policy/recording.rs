@@ -1,15 +1,16 @@
 //! Tells `ipu-operator policy record`, which runs beside the operator in its container, of the calls of
 //! guests, at a socket that nobody else can reach.
 
-use std::fs::{self, Permissions};
+use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::fs;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::broadcast::Receiver;
@@ -43,7 +44,7 @@ pub enum Notice {
 /// Where there can be no socket, there are no recordings, and all else goes on.
 pub async fn serve(policies: &Policies, folder: &Path, stop: CancellationToken) {
     let path = folder.join(SOCKET);
-    let listener = match bind(path.clone()).await {
+    let listener = match bind(&path).await {
         Ok(listener) => listener,
         Err(error) => {
             warn!(%error, socket = %path.display(), "requests to guests cannot be recorded");
@@ -73,19 +74,17 @@ pub async fn serve(policies: &Policies, folder: &Path, stop: CancellationToken) 
             }
         }
     }
-    let _ = fs::remove_file(path);
+    let _ = fs::remove_file(path).await;
 }
 
 /// A socket for the operator's own user. What a process left that was killed is removed.
-async fn bind(path: PathBuf) -> io::Result<UnixListener> {
-    let removed = path.clone();
-    let removed = spawn_blocking(move || fs::remove_file(removed)).await;
-    match removed.unwrap_or(Ok(())) {
+async fn bind(path: &Path) -> io::Result<UnixListener> {
+    match fs::remove_file(path).await {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let listener = UnixListener::bind(&path)?;
-    fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, Permissions::from_mode(0o600)).await?;
     Ok(listener)
 }
 

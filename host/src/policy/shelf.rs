@@ -76,11 +76,7 @@ const REASON: usize = 1_024;
 
 fn bounded(mut reason: String) -> String {
     if reason.len() > REASON {
-        let mut end = REASON;
-        while !reason.is_char_boundary(end) {
-            end -= 1;
-        }
-        reason.truncate(end);
+        reason.truncate(reason.floor_char_boundary(REASON));
         reason.push('…');
     }
     reason

@@ -141,8 +141,8 @@ fn answered(asked: Asked, file: &Path) -> Result<Asked, PolicyCliError> {
     }
 }
 
-/// The value that so many of a hundred are not above, of sorted ones.
-fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+/// The value that so many of a hundred are not above, of sorted ones; zero where there is none.
+pub fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let rank = (sorted.len() * percent).div_ceil(100);
     let at = rank.saturating_sub(1);
     sorted.get(at).copied().unwrap_or_default()

@@ -123,11 +123,7 @@ impl Drop for CallState {
 /// The first bytes of a line, up to a whole character; control characters would let a policy write
 /// lines that look like the operator's own.
 fn shortened(message: &str) -> String {
-    let mut end = message.len().min(LOG_LINE);
-    while !message.is_char_boundary(end) {
-        end -= 1;
-    }
-    message[..end]
+    message[..message.floor_char_boundary(LOG_LINE)]
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect()

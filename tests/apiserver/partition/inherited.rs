@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ipu_operator::api::ipupartition::PartitionPhase;
-use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Api;
 use kube::api::{DeleteParams, ObjectMeta, PostParams};
@@ -41,9 +41,8 @@ async fn left(scene: &Scene, id: &str) -> Api<ConfigMap> {
 /// A Pod as Graphcore's operator made them: it names its job as its owner, and carries no id.
 async fn old_pod(scene: &Scene, job: &str) -> Api<Pod> {
     let owner = notebook(job);
-    let pods = Api::<Pod>::namespaced(scene.client.clone(), "default");
-    let pod = Pod {
-        metadata: ObjectMeta {
+    scene
+        .start_pod_with(ObjectMeta {
             name: Some(format!("{job}-worker-0")),
             owner_references: Some(vec![OwnerReference {
                 api_version: owner.api_version,
@@ -53,20 +52,8 @@ async fn old_pod(scene: &Scene, job: &str) -> Api<Pod> {
                 ..OwnerReference::default()
             }]),
             ..ObjectMeta::default()
-        },
-        spec: Some(PodSpec {
-            automount_service_account_token: Some(false),
-            containers: vec![Container {
-                name: "main".to_owned(),
-                image: Some("none".to_owned()),
-                ..Container::default()
-            }],
-            ..PodSpec::default()
-        }),
-        ..Pod::default()
-    };
-    pods.create(&PostParams::default(), &pod).await.unwrap();
-    pods
+        })
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread")]

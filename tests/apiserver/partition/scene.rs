@@ -378,16 +378,20 @@ impl Scene {
 
     /// A Pod that uses partition `id`; nothing runs it.
     pub(crate) async fn start_pod(&self, name: &str, id: &str) -> Api<Pod> {
+        let label = (names::PARTITION_ID_LABEL.to_owned(), id.to_owned());
+        self.start_pod_with(ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some(BTreeMap::from([label])),
+            ..ObjectMeta::default()
+        })
+        .await
+    }
+
+    /// A Pod with this metadata; nothing runs it.
+    pub(crate) async fn start_pod_with(&self, metadata: ObjectMeta) -> Api<Pod> {
         let pods = Api::<Pod>::namespaced(self.client.clone(), "default");
         let pod = Pod {
-            metadata: ObjectMeta {
-                name: Some(name.to_owned()),
-                labels: Some(BTreeMap::from([(
-                    names::PARTITION_ID_LABEL.to_owned(),
-                    id.to_owned(),
-                )])),
-                ..ObjectMeta::default()
-            },
+            metadata,
             spec: Some(PodSpec {
                 automount_service_account_token: Some(false),
                 containers: vec![Container {

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use ipu_operator::agent::explain;
 use ipu_operator::api::ipupolicy::Hook;
 use ipu_operator::policy::admission::Chain;
 use ipu_operator::policy::guests::{Guests, Roster};
 
 use super::{PolicyLoadError, creating, open, prepared, read, request, version};
+use crate::operator_process::own_resident_kib;
 
 /// Resident memory of this process, in KiB.
 #[derive(Clone, Copy, Debug)]
@@ -81,10 +83,5 @@ async fn ask(guests: &Guests, roster: Roster) -> Result<(), PolicyLoadError> {
 }
 
 fn resident() -> Result<u64, PolicyLoadError> {
-    let wrong = |why: &str| PolicyLoadError::Wrong(format!("/proc/self/status: {why}"));
-    let text = std::fs::read_to_string("/proc/self/status");
-    let text = text.map_err(|error| wrong(&error.to_string()))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let figure = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    figure.ok_or_else(|| wrong("there is no VmRSS"))
+    own_resident_kib().map_err(|error| PolicyLoadError::Wrong(explain(&error)))
 }

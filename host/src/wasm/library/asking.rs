@@ -18,6 +18,9 @@ use crate::wasm::model::{
 };
 use crate::wasm::question::{Answer, Placing, Question, Review};
 
+/// What a guest is asked about, with the object and the old one as the text that it gets.
+type Written = (Admission, String, Option<String>);
+
 impl Policies {
     /// Asks a defaulting guest for the object as it should be.
     pub async fn default_object(
@@ -27,21 +30,14 @@ impl Policies {
         object: &Value,
         old: Option<&Value>,
     ) -> Result<Served<Defaulted>, GuestError> {
-        let asked = (
-            admission.clone(),
-            object.to_string(),
-            old.map(ToString::to_string),
-        );
-        let answer = self
-            .call(guest, Slot::Defaulting, move |call| {
-                call.default_object(&asked.0, asked.1, asked.2)
-            })
-            .await;
-        self.tell((guest, Slot::Defaulting), &answer, || {
-            let review = Review::of(admission.clone(), object.clone(), old.cloned());
-            Question::Defaulting(review)
-        });
-        answer
+        let asked = (Slot::Defaulting, admission, object, old);
+        self.review(
+            guest,
+            asked,
+            Question::Defaulting,
+            |call, (admission, object, old)| call.default_object(&admission, object, old),
+        )
+        .await
     }
 
     /// Asks a validation guest for every rule that the object breaks.
@@ -52,21 +48,14 @@ impl Policies {
         object: &Value,
         old: Option<&Value>,
     ) -> Result<Served<Verdict>, GuestError> {
-        let asked = (
-            admission.clone(),
-            object.to_string(),
-            old.map(ToString::to_string),
-        );
-        let answer = self
-            .call(guest, Slot::Validation, move |call| {
-                call.validate(&asked.0, asked.1, asked.2)
-            })
-            .await;
-        self.tell((guest, Slot::Validation), &answer, || {
-            let review = Review::of(admission.clone(), object.clone(), old.cloned());
-            Question::Validation(review)
-        });
-        answer
+        let asked = (Slot::Validation, admission, object, old);
+        self.review(
+            guest,
+            asked,
+            Question::Validation,
+            |call, (admission, object, old)| call.validate(&admission, object, old),
+        )
+        .await
     }
 
     /// Asks a placement guest what to do next for a wanted partition.
@@ -90,6 +79,26 @@ impl Policies {
             .await;
         self.tell((guest, Slot::Placement), &answer, || {
             Question::Placement(Placing::clone(&placing))
+        });
+        answer
+    }
+
+    /// Asks a guest about an object on its way into the API server.
+    async fn review<T: Clone + Into<Answer> + Send + 'static>(
+        &self,
+        guest: &Guest,
+        (slot, admission, object, old): (Slot, &Admission, &Value, Option<&Value>),
+        question: fn(Review) -> Question,
+        ask: fn(&mut Call<'_>, Written) -> Result<T, GuestError>,
+    ) -> Result<Served<T>, GuestError> {
+        let asked = (
+            admission.clone(),
+            object.to_string(),
+            old.map(ToString::to_string),
+        );
+        let answer = self.call(guest, slot, move |call| ask(call, asked)).await;
+        self.tell((guest, slot), &answer, || {
+            question(Review::of(admission.clone(), object.clone(), old.cloned()))
         });
         answer
     }
