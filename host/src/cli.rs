@@ -29,7 +29,7 @@ pub enum Task {
     /// Serve the webhooks and reconcile IPUJobs.
     Controller(ControllerArguments),
     /// Make the partitions that are asked for, and answer people over REST.
-    VipuProxy(ProxyArguments),
+    VipuProxy(Box<ProxyArguments>),
     /// Run one small job to its end as a user would, or say what holds it up.
     Verify(VerifyOptions),
     /// Tools for the authors of policies.
@@ -89,9 +89,6 @@ pub struct ControllerArguments {
     /// Name of the Secret with the webhooks' certificate [default: <fullname>-admission].
     #[arg(long, env = "IPU_OPERATOR_WEBHOOK_SECRET")]
     pub webhook_secret: Option<String>,
-    /// Name of both webhook configurations [default: <fullname>].
-    #[arg(long, env = "IPU_OPERATOR_WEBHOOK_CONFIGURATION")]
-    pub webhook_configuration: Option<String>,
     /// Who makes the webhooks' certificate.
     #[arg(
         long,
@@ -130,7 +127,6 @@ impl From<ControllerArguments> for ControllerOptions {
         Self {
             webhook_service: named(arguments.webhook_service, "-webhook-svc"),
             webhook_secret: named(arguments.webhook_secret, "-admission"),
-            webhook_configuration: named(arguments.webhook_configuration, ""),
             webhook_certificate: arguments.webhook_certificate,
             webhook_ca_bundle: arguments.webhook_ca_bundle,
             probe_port: arguments.probe_port,
@@ -146,6 +142,7 @@ impl From<ControllerArguments> for ControllerOptions {
                 lost_node: Some(Duration::from_secs(arguments.lost_node_seconds.into()))
                     .filter(|patience| !patience.is_zero()),
                 instance: arguments.release.pod_name.clone(),
+                scope: arguments.release.scope.clone(),
             },
             release: arguments.release,
         }
@@ -207,7 +204,7 @@ mod tests {
         let options = ControllerOptions::from(arguments);
         assert_eq!(options.webhook_service, "my-ipus-webhook-svc");
         assert_eq!(options.webhook_secret, "my-ipus-admission");
-        assert_eq!(options.webhook_configuration, "my-ipus");
+        assert_eq!(options.release.configuration(), "my-ipus");
         assert!(!options.jobs.pods.worker_host_network);
         assert_eq!(options.jobs.max_ipus_per_job, 32);
         assert_eq!(options.jobs.lost_node, Some(Duration::from_mins(1)));

@@ -6,6 +6,7 @@ pub mod webhooks;
 
 use std::net::TcpListener;
 
+use kube::Client;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -18,12 +19,13 @@ use crate::certificates::{Source, service_names};
 use crate::job::JobSettings;
 use crate::lease;
 use crate::metrics::{self, Metrics};
-use crate::namespaces::namespaces;
+use crate::namespaces::{NamespaceWatch, Namespaces, namespaces};
 use crate::policy::guests::Guests;
 use crate::policy::{self, Process};
 use crate::port;
 use crate::release::ReleaseOptions;
 use crate::rest::{Port, ServeError};
+use crate::scope::conflicts::ConflictWatch;
 use crate::telemetry::level::LogLevel;
 use crate::wasm::model::Slot;
 use crate::wasm::{OpenError, Policies, PolicyOptions};
@@ -44,8 +46,6 @@ pub struct ControllerOptions {
     pub webhook_service: String,
     /// Name of the Secret with the webhooks' certificate.
     pub webhook_secret: String,
-    /// Name of both webhook configurations.
-    pub webhook_configuration: String,
     /// Who makes the webhooks' certificate.
     pub webhook_certificate: Source,
     /// Whether the operator writes the caBundles of both webhook configurations.
@@ -107,7 +107,7 @@ pub async fn run(options: ControllerOptions, log: LogLevel) -> Result<(), Contro
     let probes = tokio::spawn(probes);
     let listener = listen(options.webhook_port)?;
 
-    let metrics = Metrics::default();
+    let (metrics, conflict_watch) = Metrics::of_release(&options.release);
     let metrics_port = Port::listen(options.metrics_port).map_err(ControllerError::Metrics)?;
     let client = metrics.api.client().await;
     let client = client.map_err(|source| ControllerError::Client(Box::new(source)))?;
@@ -133,7 +133,7 @@ pub async fn run(options: ControllerOptions, log: LogLevel) -> Result<(), Contro
     let registration = Registration {
         client: client.clone(),
         namespace: options.release.namespace.clone(),
-        configuration: options.webhook_configuration.clone(),
+        configuration: options.release.configuration().to_owned(),
         tells: options.webhook_ca_bundle,
     };
     let (namespaces, namespace_watch) = namespaces();
@@ -142,6 +142,7 @@ pub async fn run(options: ControllerOptions, log: LogLevel) -> Result<(), Contro
             guests.clone(),
             namespaces.clone(),
             metrics.admission.clone(),
+            metrics.conflicts.clone(),
         );
         let serving = webhooks::run(listener, keeper, registration, asked, &readiness, &stop);
         let served = serving.await;
@@ -156,7 +157,13 @@ pub async fn run(options: ControllerOptions, log: LogLevel) -> Result<(), Contro
         stop.cancel();
         measured
     };
-    let (served, measured, (), (), (), (), (), ()) = tokio::join!(
+    let watches = Watches {
+        policies,
+        log,
+        namespaces: (namespaces.clone(), namespace_watch),
+        conflicts: conflict_watch,
+    };
+    let (served, measured, (), (), ()) = tokio::join!(
         webhooks,
         Box::pin(measured),
         jobs::lead_in_turn(
@@ -166,22 +173,18 @@ pub async fn run(options: ControllerOptions, log: LogLevel) -> Result<(), Contro
             lease::TTL,
             &stop
         ),
-        policies.follow(stop.clone()),
         Box::pin(policy::follow(
             client.clone(),
             &options.release,
             Process::Controller,
-            (guests.clone(), metrics.policies.clone()),
+            (
+                guests.clone(),
+                metrics.policies.clone(),
+                metrics.conflicts.clone()
+            ),
             stop.clone()
         )),
-        log.follow(
-            client.clone(),
-            &options.release,
-            Process::Controller,
-            stop.clone()
-        ),
-        namespace_watch.follow(client.clone(), stop.clone()),
-        namespaces.follow_partitions(client.clone(), stop.clone()),
+        Box::pin(watches.follow(&client, &options.release, &stop)),
     );
     served.map_err(|source| ControllerError::Serve {
         port: options.webhook_port,
@@ -196,6 +199,29 @@ pub async fn run(options: ControllerOptions, log: LogLevel) -> Result<(), Contro
     })?;
     info!("all requests are answered; the controller ends");
     Ok(())
+}
+
+/// What the process keeps itself informed of.
+struct Watches {
+    policies: Policies,
+    log: LogLevel,
+    namespaces: (Namespaces, NamespaceWatch),
+    conflicts: ConflictWatch,
+}
+
+impl Watches {
+    /// Follows all of it until `stop`.
+    async fn follow(self, client: &Client, release: &ReleaseOptions, stop: &CancellationToken) {
+        let (log, process) = (self.log, Process::Controller);
+        let (namespaces, labels) = self.namespaces;
+        tokio::join!(
+            self.policies.follow(stop.clone()),
+            log.follow(client.clone(), release, process, stop.clone()),
+            labels.follow(client.clone(), stop.clone()),
+            namespaces.follow_partitions(client.clone(), stop.clone()),
+            self.conflicts.follow(client.clone(), stop.clone()),
+        );
+    }
 }
 
 fn policy_options(options: &ControllerOptions) -> PolicyOptions {

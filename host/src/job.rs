@@ -38,7 +38,7 @@ use kube::core::{PartialObjectMeta, PartialObjectMetaExt};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::reflector::{self, ObjectRef};
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, Event};
 use kube::{Client, ResourceExt};
 use thiserror::Error;
 use tokio::task::JoinSet;
@@ -57,6 +57,7 @@ use crate::api::ipupartition::IPUPartition;
 use crate::metrics::Metrics;
 use crate::metrics::reconcile::Reconciles;
 use crate::names;
+use crate::scope::{self, Scope};
 
 /// Longest time that one reconcile may take; a hung connection must not hold a job for ever.
 const DEADLINE: Duration = Duration::from_mins(2);
@@ -83,14 +84,22 @@ pub struct JobSettings {
     pub lost_node: Option<Duration>,
     /// Name of this process in events, the Pod's name for example.
     pub instance: Option<String>,
+    /// Whose jobs are reconciled.
+    pub scope: Scope,
 }
 
 /// Why the controller did not start.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// IPUJobs cannot be listed: the CRD is missing, or the rights are.
-    #[error("failed to list IPUJobs; is crds/ipujobs.graphcore.ai.yaml applied?")]
-    Jobs(#[source] kube::Error),
+    #[error("failed to list IPUJobs of {scope}; is crds/ipujobs.graphcore.ai.yaml applied?")]
+    Jobs {
+        /// Whose jobs were listed.
+        scope: Scope,
+        /// What the API server said.
+        #[source]
+        source: kube::Error,
+    },
     /// IPUPartitions cannot be listed: the CRD is missing, or the rights are.
     #[error("failed to list IPUPartitions; is crds/ipupartitions.graphcore.ai.yaml applied?")]
     Partitions(#[source] kube::Error),
@@ -133,8 +142,14 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
     let one = ListParams::default().limit(1);
-    let jobs: Api<RawJob> = Api::all(client.clone());
-    jobs.list(&one).await.map_err(RunError::Jobs)?;
+    let scope = settings.scope.clone();
+    for jobs in scope::watch::apis::<RawJob>(&client, &scope) {
+        let listed = jobs.list(&one).await;
+        listed.map_err(|source| RunError::Jobs {
+            scope: scope.clone(),
+            source,
+        })?;
+    }
     let partitions: Api<PartialObjectMeta<IPUPartition>> = Api::all(client.clone());
     partitions.list(&one).await.map_err(RunError::Partitions)?;
 
@@ -145,7 +160,7 @@ pub async fn run(
     // It ends with this function, also where that is dropped.
     let mut following = JoinSet::new();
     following.spawn(removed::follow(Arc::clone(&context), touch.clone()));
-    following.spawn(watches::follow(client, Arc::clone(&context.views), touch));
+    following.spawn(watches::follow(Arc::clone(&context), touch));
     let (reader, writer) = reflector::store();
     let (views, counts) = (Arc::clone(&context.views), metrics.jobs.clone());
     let hear = move |event| {
@@ -154,8 +169,7 @@ pub async fn run(
         views.jobs.hear(event);
         names
     };
-    let jobs = watcher(jobs, watcher::Config::default())
-        .default_backoff()
+    let jobs = scope::watch::watch(&client, &scope, watcher::Config::default())
         .map_ok(hear)
         .reflect(writer)
         .touched_objects()

@@ -15,6 +15,7 @@ use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
 use tokio::time::Instant;
 
+use crate::scope::Conflicts;
 use decide::Move;
 pub use fence::fenced;
 
@@ -48,6 +49,7 @@ pub struct Elector {
     me: String,
     ttl: Duration,
     leading: Leading,
+    conflicts: Conflicts,
 }
 
 /// Whether a replica leads, for whoever wants to know. Cheap to clone; all clones know the same.
@@ -86,6 +88,7 @@ impl Elector {
             me: me.to_owned(),
             ttl,
             leading: Leading::default(),
+            conflicts: Conflicts::default(),
         }
     }
 
@@ -95,11 +98,18 @@ impl Elector {
         Self { leading, ..self }
     }
 
+    /// The same, which does not lead while another release has what this one wants.
+    #[must_use]
+    pub fn unless(self, conflicts: Conflicts) -> Self {
+        Self { conflicts, ..self }
+    }
+
     /// Waits until this replica leads.
     pub async fn acquire(&self) -> Arc<Held> {
         let mut seen = None;
         let mut complained = false;
         loop {
+            self.conflicts.none().await;
             let began = Instant::now();
             match self.within(self.attempt(&mut seen, began)).await {
                 Ok(Look::Mine) => {
@@ -121,13 +131,15 @@ impl Elector {
         }
     }
 
-    /// Renews the Lease; ends once it is lost, or was not renewed in time, however long an answer takes.
+    /// Renews the Lease; ends once it is lost, or was not renewed in time, however long an answer takes, or
+    /// another release has what this one wants.
     pub async fn keep(&self, held: &Held) {
         tokio::select! {
             () = self.renew(held) => tracing::warn!(lease = self.name, "another replica leads now"),
             () = held.ran_out() => {
                 tracing::warn!(lease = self.name, "not renewed in time; no longer leading");
             }
+            () = self.conflicts.any() => held.extend(Instant::now()),
         }
     }
 

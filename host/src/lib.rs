@@ -43,6 +43,7 @@ pub mod release;
 #[cfg(feature = "operator")]
 pub mod rest;
 #[cfg(feature = "operator")]
+pub mod scope;
 pub mod telemetry;
 #[cfg(feature = "operator")]
 pub mod verify;

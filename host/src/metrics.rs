@@ -25,6 +25,9 @@ use prometheus_client::registry::Registry;
 use crate::lease::Leading;
 use crate::policy::Process;
 use crate::policy::guests::Guests;
+use crate::release::ReleaseOptions;
+use crate::scope::Conflicts;
+use crate::scope::conflicts::{ConflictWatch, conflicts};
 
 /// What the name of every metric starts with.
 const PREFIX: &str = "ipu_operator";
@@ -46,6 +49,8 @@ pub struct Metrics {
     pub leading: Leading,
     /// Whether this replica puts versions of policies in force.
     pub policies: Leading,
+    /// Whether the release has to rest, because another one was there first.
+    pub conflicts: Conflicts,
 }
 
 /// A number of things as a gauge has it.
@@ -64,6 +69,17 @@ pub struct Exposed {
 }
 
 impl Metrics {
+    /// Nothing counted yet, for a process of a release that may meet others.
+    pub fn of_release(release: &ReleaseOptions) -> (Self, ConflictWatch) {
+        let (namespace, configuration) = (&release.namespace, release.configuration());
+        let (conflicts, watch) = conflicts(namespace, configuration, &release.scope);
+        let metrics = Self {
+            conflicts,
+            ..Self::default()
+        };
+        (metrics, watch)
+    }
+
     /// What the controller process exposes.
     pub fn of_controller(&self, guests: Guests) -> Exposed {
         let mut registry = self.registry(Process::Controller);
@@ -105,6 +121,7 @@ impl Metrics {
     fn standing(&self, process: Process, guests: &Guests) -> Registry {
         let mut now = Registry::with_prefix(PREFIX);
         process::leading(&mut now, process, &self.leading, &self.policies);
+        process::conflict(&mut now, &self.conflicts);
         self.reconciles.expose(&mut now, process);
         guests::expose(&mut now, process, guests);
         now

@@ -61,6 +61,14 @@ pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// Value of `app.kubernetes.io/managed-by` on everything the operator makes.
 pub const MANAGED_BY: &str = "ipu-operator";
 
+/// Annotation of a webhook configuration, and label of an IPUPolicy: the namespace of the release that it
+/// is of.
+pub const OPERATOR_NAMESPACE: &str = "graphcore.ai/operator-namespace";
+
+/// Annotation of a webhook configuration: the namespaces whose jobs its release serves, with commas
+/// between them; empty: all.
+pub const WATCH_NAMESPACES: &str = "graphcore.ai/watch-namespaces";
+
 /// Longest id that the operator gives a V-IPU partition, in characters.
 pub const PARTITION_ID_MAX: usize = 36;
 

@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::ipupolicy::Hook;
 use crate::lease::{Elector, Leading, TTL};
 use crate::release::ReleaseOptions;
+use crate::scope::Conflicts;
 
 /// One of the two processes of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ pub async fn follow(
     client: Client,
     release: &ReleaseOptions,
     process: Process,
-    (guests, leading): (guests::Guests, Leading),
+    (guests, leading, conflicts): (guests::Guests, Leading, Conflicts),
     stop: CancellationToken,
 ) {
     let name = release.replica_name();
@@ -104,13 +105,13 @@ pub async fn follow(
             let lease = format!("{}-policies", release.fullname);
             let namespace = &release.namespace;
             let elector = Elector::new(client.clone(), namespace, &lease, &name, TTL);
-            let elector = elector.telling(leading);
+            let elector = elector.telling(leading).unless(conflicts);
             let run = coordinator::run(client.clone(), elector, namespace, store, stop.clone());
             Box::pin(run).await;
         }
     };
     futures::join!(
-        watch.follow(client.clone(), stop.clone()),
+        watch.follow(client.clone(), release, stop.clone()),
         following,
         coordinating,
         recording

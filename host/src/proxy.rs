@@ -27,6 +27,7 @@ use crate::policy::guests::Guests;
 use crate::policy::{self, Process};
 use crate::release::ReleaseOptions;
 use crate::rest::{self, Port, ServeError, Sources};
+use crate::scope::Conflicts;
 use crate::telemetry::level::LogLevel;
 use crate::vipu::access::AccessError;
 use crate::vipu::registry::{self, Source};
@@ -135,7 +136,7 @@ pub enum ProxyError {
 
 /// Runs until SIGTERM or SIGINT.
 pub async fn run(options: ProxyOptions, log: LogLevel) -> Result<(), ProxyError> {
-    let metrics = Metrics::default();
+    let (metrics, conflict_watch) = Metrics::of_release(&options.release);
     let client = metrics.api.client().await.map_err(ProxyError::Client)?;
     let stop = CancellationToken::new();
     let on_signal = stop.clone();
@@ -154,6 +155,7 @@ pub async fn run(options: ProxyOptions, log: LogLevel) -> Result<(), ProxyError>
         let following = log.follow(asking, &release, Process::VipuProxy, stopping);
         following.await;
     });
+    tokio::spawn(conflict_watch.follow(client.clone(), stop.clone()));
     let policies = Policies::open(options.release.policies(&[Slot::Placement], json!({}))).await?;
     run_with(options, client, policies, metrics, stop).await
 }
@@ -181,7 +183,8 @@ pub async fn run_with(
     };
     tracing::info!(installation = settings.installation, "starting");
     let (namespaces, namespace_watch) = namespaces();
-    let (watched, watch) = watched(namespaces.clone());
+    let scope = options.release.scope.clone();
+    let (watched, watch) = watched(namespaces.clone(), scope.clone());
     let guests = Guests::new(policies.clone());
     let sources = Sources {
         partitions: watched.store().clone(),
@@ -202,6 +205,7 @@ pub async fn run_with(
         settings,
         watched,
         namespaces,
+        scope,
         instance: options.release.pod_name.clone(),
         reconciles: metrics.reconciles.clone(),
     };
@@ -224,14 +228,14 @@ pub async fn run_with(
             asking,
             &release,
             Process::VipuProxy,
-            (guests, Leading::default()),
+            (guests, Leading::default(), Conflicts::default()),
             stopping,
         );
         Box::pin(following).await;
     });
     tasks.spawn(watch.follow(client.clone(), stop.clone()));
-    let leading = metrics.leading.clone();
-    tasks.spawn(lead_in_turn(shared, options.clone(), leading, stop.clone()));
+    let turn = (metrics.leading.clone(), metrics.conflicts.clone());
+    tasks.spawn(lead_in_turn(shared, options.clone(), turn, stop.clone()));
     let served = serve(&options, client, (sources, exposed), &stop).await;
     stop.cancel();
     while let Some(ended) = tasks.join_next().await {
@@ -282,7 +286,7 @@ async fn follow_controllers(
 async fn lead_in_turn(
     shared: Shared,
     options: ProxyOptions,
-    leading: Leading,
+    (leading, conflicts): (Leading, Conflicts),
     stop: CancellationToken,
 ) {
     let release = &options.release;
@@ -294,7 +298,8 @@ async fn lead_in_turn(
         &me,
         options.times.lease,
     )
-    .telling(leading);
+    .telling(leading)
+    .unless(conflicts);
     while let Some(held) = stop.run_until_cancelled(elector.acquire()).await {
         let context = Arc::new(Context::new(shared.clone(), held.clone()));
         tokio::select! {

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 
+use crate::scope::Scope;
 use crate::wasm::model::Slot;
 use crate::wasm::{Limits, PolicyOptions};
 
 /// The release that a process belongs to.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct ReleaseOptions {
     /// Namespace of the release.
     #[arg(long, env = "IPU_OPERATOR_NAMESPACE")]
@@ -17,6 +18,17 @@ pub struct ReleaseOptions {
     /// Start of the names of the release's objects.
     #[arg(long, env = "IPU_OPERATOR_FULLNAME", default_value = "ipu-operator")]
     pub fullname: String,
+    /// Whose jobs are served: names of namespaces with commas between them. Empty: those of the whole
+    /// cluster.
+    #[arg(
+        long = "watch-namespaces",
+        env = "IPU_OPERATOR_WATCH_NAMESPACES",
+        default_value = ""
+    )]
+    pub scope: Scope,
+    /// Name of both webhook configurations [default: <fullname>].
+    #[arg(long, env = "IPU_OPERATOR_WEBHOOK_CONFIGURATION")]
+    pub webhook_configuration: Option<String>,
     /// Folder of the built-in guests.
     #[arg(long, env = "IPU_OPERATOR_GUESTS_DIR", default_value = "/guests")]
     pub guests_dir: PathBuf,
@@ -36,6 +48,12 @@ impl ReleaseOptions {
     pub fn replica_name(&self) -> String {
         let unnamed = || format!("process-{}", std::process::id());
         self.pod_name.clone().unwrap_or_else(unnamed)
+    }
+
+    /// Name of both webhook configurations, by which other releases know this one.
+    pub fn configuration(&self) -> &str {
+        let given = self.webhook_configuration.as_deref();
+        given.unwrap_or(&self.fullname)
     }
 
     /// The policies that a process asks, and the settings that they are given.

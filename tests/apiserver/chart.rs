@@ -6,6 +6,7 @@ mod admin;
 mod arguments;
 mod documents;
 mod restricted;
+mod scope;
 
 use std::process::Command;
 

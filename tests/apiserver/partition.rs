@@ -17,3 +17,4 @@ mod quota;
 mod replicas;
 mod reset;
 pub(crate) mod scene;
+mod scope;

@@ -10,6 +10,7 @@ use ipu_operator::api::ipupolicy::{IPUPolicy, IPUPolicyStatus, PolicyPhase};
 use ipu_operator::lease::Leading;
 use ipu_operator::policy::guests::Guests;
 use ipu_operator::policy::{self, Process};
+use ipu_operator::scope::Conflicts;
 use ipu_operator::wasm::model::Slot;
 use ipu_operator::wasm::{Policies, digest_of};
 use k8s_openapi::ByteString;
@@ -193,7 +194,7 @@ impl Other {
         let stop = CancellationToken::new();
         let stopping = stop.clone();
         let task = tokio::spawn(async move {
-            let asked = (guests, Leading::default());
+            let asked = (guests, Leading::default(), Conflicts::default());
             policy::follow(client, &release, Process::Controller, asked, stopping).await;
         });
         Self { task, stop }

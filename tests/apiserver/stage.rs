@@ -12,6 +12,7 @@ use ipu_operator::job::build::PodSettings;
 use ipu_operator::job::{self, JobSettings};
 use ipu_operator::metrics::Metrics;
 use ipu_operator::names;
+use ipu_operator::scope::Scope;
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams};
 use kube::core::ApiResource;
@@ -290,6 +291,7 @@ pub(crate) fn settings() -> JobSettings {
         max_ipus_per_job: 64,
         lost_node: Some(Duration::from_mins(10)),
         instance: None,
+        scope: Scope::Cluster,
     }
 }
 

@@ -45,24 +45,23 @@ the latter, and fields that the chart never names survive helm upgrade and helm 
     {{- include "ipu-operator.matchConditions" $root | nindent 4 }}
 {{- end -}}
 
-{{/* Where cert-manager finds the authority that it puts into a configuration. */}}
+{{/*
+By which other releases know whose jobs this one serves, and where cert-manager finds the authority that it puts
+into a configuration.
+*/}}
 {{- define "ipu-operator.webhookAnnotations" -}}
-{{- if eq .Values.certificates.source "certManager" -}}
 annotations:
+  graphcore.ai/operator-namespace: {{ .Release.Namespace | quote }}
+  graphcore.ai/watch-namespaces: {{ include "ipu-operator.watchNamespaces" . | fromJsonArray | join "," | quote }}
+  {{- if eq .Values.certificates.source "certManager" }}
   cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/{{ include "ipu-operator.webhookCertificateName" . }}
-{{- end -}}
+  {{- end }}
 {{- end -}}
 
-{{/* admissionWebhooks.scope as a JSON list: a list stays one, a string is split at its commas. */}}
+{{/* admissionWebhooks.scope as a JSON list, or else the namespaces whose jobs are served. */}}
 {{- define "ipu-operator.webhookNamespaces" -}}
-{{- $given := .Values.admissionWebhooks.scope | default list -}}
-{{- $names := list -}}
-{{- range (kindIs "string" $given | ternary (splitList "," (toString $given)) $given) -}}
-{{- with . | toString | trim -}}
-{{- $names = append $names . -}}
-{{- end -}}
-{{- end -}}
-{{- $names | toJson -}}
+{{- $given := include "ipu-operator.listOf" .Values.admissionWebhooks.scope | fromJsonArray -}}
+{{- $given | default (include "ipu-operator.watchNamespaces" . | fromJsonArray) | toJson -}}
 {{- end -}}
 
 {{/* Which writes are looked at: see above. */}}

@@ -31,7 +31,9 @@ pub async fn lead_in_turn(
     let lease = format!("{}-controller-manager", release.fullname);
     let me = release.replica_name();
     let elector = Elector::new(client.clone(), &release.namespace, &lease, &me, ttl);
-    let elector = elector.telling(metrics.leading.clone());
+    let elector = elector
+        .telling(metrics.leading.clone())
+        .unless(metrics.conflicts.clone());
     while let Some(held) = stop.run_until_cancelled(elector.acquire()).await {
         let client = fenced(client, held.clone());
         tokio::select! {

@@ -8,15 +8,14 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Resource;
-use kube::api::Api;
 use kube::core::PartialObjectMeta;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, Event};
 
 use super::context::Context;
 use super::kept::{self, JobRef};
 use super::watches::follow_kind;
 use crate::names;
+use crate::scope;
 
 /// Follows all four kinds until it is dropped. Only what is removed is of interest, so nothing is
 /// kept of them, and their content stays where it is.
@@ -34,8 +33,8 @@ where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Send + 'static,
 {
     let ours = watcher::Config::default().labels(names::JOB_UID_LABEL);
-    let objects: Api<PartialObjectMeta<K>> = Api::all(context.client.clone());
-    let events = watcher(objects, ours).default_backoff();
+    let (client, scope) = (&context.client, &context.settings.scope);
+    let events = scope::watch::watch(client, scope, ours);
     let hear = |event: Event<PartialObjectMeta<K>>| {
         let Event::Delete(object) = event else {
             return None;

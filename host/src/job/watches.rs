@@ -7,17 +7,18 @@ use futures::channel::mpsc::UnboundedSender;
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::Client;
 use kube::api::Api;
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 
+use super::context::Context;
 use super::index::Index;
 use super::kept::{JobRef, OfJob};
 use super::raw::RawJob;
 use crate::api::ipupartition::IPUPartition;
 use crate::names;
+use crate::scope::{self, Scope};
 
 /// What is known of all jobs' objects of one kind. It is shared between the watch that tells of
 /// them and the reconciles that write them.
@@ -69,14 +70,16 @@ impl<K: OfJob> View<K> {
 
 /// Follows both kinds until it is dropped. Jobs that have to be looked at go to `touched`, after the
 /// views have changed.
-pub async fn follow(client: Client, views: Arc<Views>, touched: UnboundedSender<JobRef>) {
+pub(super) async fn follow(context: Arc<Context>, touched: UnboundedSender<JobRef>) {
+    let (client, scope) = (&context.client, &context.settings.scope);
+    let views = &context.views;
     let ours = watcher::Config::default().labels(names::JOB_UID_LABEL);
-    let pods = watcher(Api::<Pod>::all(client.clone()), ours.clone()).default_backoff();
-    let partitions = Api::<DeserializeGuard<IPUPartition>>::all(client);
+    let pods = scope::watch::watch::<Pod>(client, scope, ours.clone());
+    let partitions = Api::<DeserializeGuard<IPUPartition>>::all(client.clone());
     let partitions = watcher(partitions, ours).default_backoff();
     let hear_pods = |event| views.pods.hear(event);
     // Of one that cannot be read the proxy tells, in the object's own events; what was known stays.
-    let hear_partitions = |event| match readable(event) {
+    let hear_partitions = |event| match of_scope(event, scope) {
         Some(event) => views.partitions.hear(event),
         None => Vec::new(),
     };
@@ -110,11 +113,20 @@ pub(super) async fn follow_kind<W, J: IntoIterator<Item = JobRef>>(
     }
 }
 
-fn readable(event: Event<DeserializeGuard<IPUPartition>>) -> Option<Event<IPUPartition>> {
+/// IPUPartitions are of no namespace: those of jobs that another release serves are seen as well.
+fn of_scope(
+    event: Event<DeserializeGuard<IPUPartition>>,
+    scope: &Scope,
+) -> Option<Event<IPUPartition>> {
+    let mine = |object: DeserializeGuard<IPUPartition>| {
+        let partition = object.0.ok()?;
+        let is_mine = scope.contains(&partition.spec.owner.namespace);
+        is_mine.then_some(partition)
+    };
     Some(match event {
-        Event::Apply(object) => Event::Apply(object.0.ok()?),
-        Event::InitApply(object) => Event::InitApply(object.0.ok()?),
-        Event::Delete(object) => Event::Delete(object.0.ok()?),
+        Event::Apply(object) => Event::Apply(mine(object)?),
+        Event::InitApply(object) => Event::InitApply(mine(object)?),
+        Event::Delete(object) => Event::Delete(mine(object)?),
         Event::Init => Event::Init,
         Event::InitDone => Event::InitDone,
     })

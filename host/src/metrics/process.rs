@@ -7,6 +7,7 @@ use prometheus_client::registry::Registry;
 
 use crate::lease::Leading;
 use crate::policy::Process;
+use crate::scope::Conflicts;
 
 pub(super) fn register(registry: &mut Registry) {
     let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
@@ -32,6 +33,16 @@ pub(super) fn leading(
     now.register(
         "leader",
         "Whether this replica holds the Lease: 1 or 0",
+        gauge,
+    );
+}
+
+pub(super) fn conflict(now: &mut Registry, conflicts: &Conflicts) {
+    let gauge: Gauge = Gauge::default();
+    gauge.set(i64::from(conflicts.current().is_some()));
+    now.register(
+        "scope_conflict",
+        "Whether this release rests, because another one was there first that wants the same namespaces: 1 or 0",
         gauge,
     );
 }

@@ -17,6 +17,7 @@ use crate::lease::Held;
 use crate::metrics::reconcile::Reconciles;
 use crate::namespaces::Namespaces;
 use crate::policy::guests::Guests;
+use crate::scope::Scope;
 
 /// What a replica has, whether it leads or not.
 #[derive(Clone)]
@@ -33,6 +34,8 @@ pub struct Shared {
     pub watched: Watched,
     /// What is known of every namespace.
     pub namespaces: Namespaces,
+    /// Whose partitions are made.
+    pub scope: Scope,
     /// Name of this process among its replicas.
     pub instance: Option<String>,
     /// Counts the reconciles.
@@ -53,6 +56,8 @@ pub struct Context {
     pub watched: Watched,
     /// What is known of every namespace.
     pub namespaces: Namespaces,
+    /// Whose partitions are made.
+    pub scope: Scope,
     /// That this replica leads.
     pub held: Arc<Held>,
     /// Counts the reconciles.
@@ -82,6 +87,7 @@ impl Context {
             settings,
             watched,
             namespaces,
+            scope,
             instance,
             reconciles,
         } = shared;
@@ -93,6 +99,7 @@ impl Context {
             settings,
             watched,
             namespaces,
+            scope,
             held,
             reconciles,
             given_back: Arc::default(),

@@ -1,5 +1,6 @@
 //! Carries out one step for an IPUPartition: the only place that writes to it or calls a controller.
 
+use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::events::{Event, EventType};
@@ -17,6 +18,7 @@ use crate::api::ipupartition::{
     Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
 };
 use crate::names;
+use crate::scope;
 use crate::vipu::model::CreateRequest;
 use crate::vipu::{self, VipuClient, VipuError};
 
@@ -122,7 +124,7 @@ async fn users_of_mine(
     partition: &IPUPartition,
     id: &str,
 ) -> Result<Vec<String>, ExecuteError> {
-    let mut found = users(&context.client, id).await?;
+    let mut found = users(context, id).await?;
     let (owner, slot) = (&partition.spec.owner, partition.spec.slot);
     if id == names::inherited_partition(owner, slot) {
         let pods = Api::namespaced(context.client.clone(), &owner.namespace);
@@ -138,10 +140,12 @@ async fn users_of_mine(
 }
 
 /// `namespace/name` of every live Pod that carries this id.
-pub(super) async fn users(client: &kube::Client, id: &str) -> Result<Vec<String>, ExecuteError> {
+pub(super) async fn users(context: &Context, id: &str) -> Result<Vec<String>, ExecuteError> {
     let selector = format!("{}={id}", names::PARTITION_ID_LABEL);
-    let live = live_pods(Api::all(client.clone()), &selector, id).await?;
-    Ok(live.iter().map(named).collect())
+    let apis = scope::watch::apis(&context.client, &context.scope);
+    let live = apis.into_iter().map(|pods| live_pods(pods, &selector, id));
+    let live = try_join_all(live).await?;
+    Ok(live.iter().flatten().map(named).collect())
 }
 
 /// The live Pods with these labels that may use partition `id`, asked of the API server itself: a cache

@@ -237,7 +237,10 @@ async fn delete_if_owner_is_gone(
 ) -> Result<(), SweepError> {
     let owner = &partition.spec.owner;
     let is_known = owner.kind == "IPUJob" && owner.api_version == crate::api::API_VERSION;
-    if !is_known || partition.metadata.deletion_timestamp.is_some() {
+    if !is_known
+        || !context.scope.contains(&owner.namespace)
+        || partition.metadata.deletion_timestamp.is_some()
+    {
         return Ok(());
     }
     let name = partition.name_any();
@@ -282,7 +285,7 @@ async fn delete_if_owner_is_gone(
 
 /// Removes a partition of this installation that no IPUPartition answers for, unless a Pod uses it.
 async fn remove(context: &Context, (name, id): &Place, found: &Found) -> Result<(), SweepError> {
-    let users = execute::users(&context.client, id)
+    let users = execute::users(context, id)
         .await
         .map_err(SweepError::Users)?;
     if !users.is_empty() {

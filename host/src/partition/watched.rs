@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use kube::api::Api;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, ObjectRef, Store};
@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::reconcile::Guarded;
 use crate::namespaces::Namespaces;
+use crate::scope::Scope;
 
 /// Changes that a slow listener may be behind before it is shown everything again.
 const BEHIND: usize = 4_096;
@@ -30,6 +31,7 @@ pub struct PartitionWatch {
     writer: Writer<Guarded>,
     changes: broadcast::Sender<Change>,
     namespaces: Namespaces,
+    scope: Scope,
 }
 
 #[derive(Clone, Debug)]
@@ -40,15 +42,16 @@ enum Change {
     All,
 }
 
-/// IPUPartitions of which nothing is known until the watch is followed. They are counted in
-/// `namespaces` as well.
-pub fn watched(namespaces: Namespaces) -> (Watched, PartitionWatch) {
+/// The IPUPartitions of owners that a release serves, of which nothing is known until the watch is
+/// followed. Those of all owners are counted in `namespaces`.
+pub fn watched(namespaces: Namespaces, scope: Scope) -> (Watched, PartitionWatch) {
     let (store, writer) = reflector::store();
     let changes = broadcast::Sender::new(BEHIND);
     let watch = PartitionWatch {
         writer,
         changes: changes.clone(),
         namespaces,
+        scope,
     };
     (Watched { store, changes }, watch)
 }
@@ -80,16 +83,15 @@ impl Watched {
 impl PartitionWatch {
     /// Follows the IPUPartitions until `stop`.
     pub async fn follow(self, client: Client, stop: CancellationToken) {
-        let (changes, namespaces) = (self.changes, self.namespaces);
+        let (changes, namespaces, scope) = (self.changes, self.namespaces, self.scope);
         let events = watcher(Api::<Guarded>::all(client), watcher::Config::default())
             .default_backoff()
-            .modify(|object| object.meta_mut().managed_fields = None);
+            .modify(|object| object.meta_mut().managed_fields = None)
+            .inspect_ok(|event| namespaces.hear(event))
+            .try_filter(|event| std::future::ready(is_of_scope(event, &scope)));
         reflector::reflector(self.writer, events)
             .take_until(stop.cancelled_owned())
             .for_each(async |event| {
-                if let Ok(event) = &event {
-                    namespaces.hear(event);
-                }
                 let change = match event {
                     Ok(watcher::Event::Apply(object) | watcher::Event::Delete(object)) => {
                         Change::Of(ObjectRef::from_obj(&object))
@@ -105,5 +107,17 @@ impl PartitionWatch {
                 let _ = changes.send(change);
             })
             .await;
+    }
+}
+
+/// Whom one belongs to that cannot be read is not known: everybody may tell of it.
+fn is_of_scope(event: &watcher::Event<Guarded>, scope: &Scope) -> bool {
+    match event {
+        watcher::Event::Apply(object)
+        | watcher::Event::InitApply(object)
+        | watcher::Event::Delete(object) => object.0.as_ref().map_or(true, |partition| {
+            scope.contains(&partition.spec.owner.namespace)
+        }),
+        watcher::Event::Init | watcher::Event::InitDone => true,
     }
 }

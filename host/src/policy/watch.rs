@@ -11,6 +11,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::ipupolicy::IPUPolicy;
+use crate::names;
+use crate::release::ReleaseOptions;
+use crate::scope::Scope;
 
 /// One that cannot be read must not hide the others.
 type Guarded = DeserializeGuard<IPUPolicy>;
@@ -60,11 +63,11 @@ impl PolicyStore {
 }
 
 impl PolicyWatch {
-    /// Follows the IPUPolicies until `stop`. Where their definition is missing there are none.
-    pub async fn follow(self, client: Client, stop: CancellationToken) {
+    /// Follows the IPUPolicies of a release until `stop`. Where their definition is missing there are none.
+    pub async fn follow(self, client: Client, release: &ReleaseOptions, stop: CancellationToken) {
         let version = self.version;
         let mut complained = false;
-        let events = watcher(Api::<Guarded>::all(client), watcher::Config::default())
+        let events = watcher(Api::<Guarded>::all(client), of_release(release))
             .default_backoff()
             .modify(|object| kube::ResourceExt::managed_fields_mut(object).clear());
         let mut events =
@@ -81,6 +84,19 @@ impl PolicyWatch {
                 }
                 Err(_) => {}
             }
+        }
+    }
+}
+
+/// A release that serves the whole cluster follows every IPUPolicy; one that serves some namespaces may have
+/// others beside it, and follows those that name it.
+fn of_release(release: &ReleaseOptions) -> watcher::Config {
+    let config = watcher::Config::default();
+    match release.scope {
+        Scope::Cluster => config,
+        Scope::Namespaces(_) => {
+            let label = names::OPERATOR_NAMESPACE;
+            config.labels(&format!("{label}={}", release.namespace))
         }
     }
 }

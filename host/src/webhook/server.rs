@@ -18,6 +18,7 @@ use crate::metrics::admission::Admission;
 use crate::namespaces::Namespaces;
 use crate::policy::admission::Chain;
 use crate::policy::guests::Guests;
+use crate::scope::Conflicts;
 use crate::wasm::model::Operation;
 
 /// Largest body that is read, in bytes. The API server takes objects of up to 3 MiB, and an update
@@ -33,9 +34,37 @@ struct Sources {
     guests: Guests,
     namespaces: Namespaces,
     counts: Admission,
+    conflicts: Conflicts,
 }
 
 impl Sources {
+    /// What a release answers that rests: nothing where another one serves the namespace, and elsewhere
+    /// that nobody does.
+    fn at_rest(&self, namespace: &str) -> Option<Answer> {
+        let conflict = self.conflicts.current()?;
+        if conflict.theirs.contains(namespace) {
+            return Some(Answer::nothing_to_say());
+        }
+        Some(Answer::failed(format!(
+            "IPUJobs of namespace {namespace} are not served now, since their IPU operator rests: {}",
+            conflict.message()
+        )))
+    }
+
+    async fn defaulted(&self, operation: Operation, request: &AdmissionRequest) -> Answer {
+        match self.at_rest(&request.namespace) {
+            Some(answer) => answer,
+            None => self.chain(operation, request).defaulted().await,
+        }
+    }
+
+    async fn validated(&self, operation: Operation, request: &AdmissionRequest) -> Answer {
+        match self.at_rest(&request.namespace) {
+            Some(answer) => answer,
+            None => self.chain(operation, request).validated().await,
+        }
+    }
+
     fn chain<'a>(&'a self, operation: Operation, request: &'a AdmissionRequest) -> Chain<'a> {
         let facts = self.namespaces.facts(&request.namespace, "");
         Chain::new(&self.guests, request, request.admission(operation, facts))
@@ -44,7 +73,12 @@ impl Sources {
 
 /// The routes of both webhooks. Policies are told what is known of the namespaces, and answers are
 /// counted.
-pub fn router(guests: Guests, namespaces: Namespaces, counts: Admission) -> Router {
+pub fn router(
+    guests: Guests,
+    namespaces: Namespaces,
+    counts: Admission,
+    conflicts: Conflicts,
+) -> Router {
     Router::new()
         .route(MUTATE_PATH, post(mutating).fallback(wrong_method))
         .route(VALIDATE_PATH, post(validating).fallback(wrong_method))
@@ -53,6 +87,7 @@ pub fn router(guests: Guests, namespaces: Namespaces, counts: Admission) -> Rout
             guests,
             namespaces,
             counts,
+            conflicts,
         })
 }
 
@@ -68,11 +103,8 @@ async fn mutating(State(sources): State<Sources>, headers: HeaderMap, body: Body
     };
     let answer = match request.operation {
         Some(operation) if request.concerns_policies() => {
-            let chain = sources.chain(operation, &request);
-            chain
-                .defaulted()
-                .instrument(span("defaulting", &request))
-                .await
+            let defaulted = sources.defaulted(operation, &request);
+            defaulted.instrument(span("defaulting", &request)).await
         }
         _ => Answer::nothing_to_say(),
     };
@@ -94,11 +126,8 @@ async fn validating(State(sources): State<Sources>, headers: HeaderMap, body: Bo
     };
     let answer = match request.operation {
         Some(operation) if request.concerns_policies() => {
-            let chain = sources.chain(operation, &request);
-            chain
-                .validated()
-                .instrument(span("validation", &request))
-                .await
+            let validated = sources.validated(operation, &request);
+            validated.instrument(span("validation", &request)).await
         }
         _ => Answer::nothing_to_say(),
     };
@@ -186,16 +215,22 @@ mod tests {
     use super::{BODY_LIMIT, router};
     use crate::metrics::admission::Admission;
     use crate::policy::guests::Guests;
+    use crate::scope::Conflicts;
+    use crate::scope::conflict::Claim;
     use crate::wasm::{Policies, PolicyOptions};
     use crate::webhook::request::tests::{review, updating};
     use crate::webhook::{MUTATE_PATH, VALIDATE_PATH};
 
     /// A host without any module: every question to a policy fails.
     async fn call(request: Request<Body>) -> (StatusCode, String) {
+        call_with(Conflicts::default(), request).await
+    }
+
+    async fn call_with(conflicts: Conflicts, request: Request<Body>) -> (StatusCode, String) {
         let policies = Policies::open(PolicyOptions::default());
         let guests = Guests::new(policies.await.unwrap());
         let namespaces = crate::namespaces::namespaces().0;
-        let routes = router(guests, namespaces, Admission::default());
+        let routes = router(guests, namespaces, Admission::default(), conflicts);
         let response = routes.oneshot(request).await.unwrap();
         let status = response.status();
         let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
@@ -264,6 +299,35 @@ mod tests {
                 message.contains(&format!("no {slot} policy is loaded")),
                 "{message}"
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_release_that_rests_leaves_alone_what_another_one_serves() {
+        let at_rest = |theirs: &str| {
+            let older = Claim {
+                configuration: "older".to_owned(),
+                namespace: "ops".to_owned(),
+                scope: theirs.parse().unwrap(),
+                since: Some(jiff::Timestamp::UNIX_EPOCH),
+            };
+            Conflicts::with(&older)
+        };
+        for path in [MUTATE_PATH, VALIDATE_PATH] {
+            let body = review(|_| {}).to_string();
+            let request = || post(path, "application/json", body.clone());
+            let (_, text) = call_with(at_rest("else,default"), request()).await;
+            let answer: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(
+                answer["response"],
+                json!({ "uid": "0c9a8d74", "allowed": true })
+            );
+            let (_, text) = call_with(at_rest("else"), request()).await;
+            let answer: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(answer["response"]["allowed"], json!(false));
+            for part in ["namespace default", "in namespace ops", "watchNamespaces"] {
+                assert!(text.contains(part), "{text}");
+            }
         }
     }
 

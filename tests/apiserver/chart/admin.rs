@@ -19,7 +19,7 @@ pub(super) struct Admin {
     pub(super) name: &'static str,
     tools: Tools,
     chart: PathBuf,
-    kubeconfig: PathBuf,
+    pub(super) kubeconfig: PathBuf,
     scratch: tempfile::TempDir,
 }
 

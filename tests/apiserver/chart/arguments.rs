@@ -9,6 +9,7 @@ use ipu_operator::certificates::Source;
 use ipu_operator::cli::{Arguments, Task};
 use ipu_operator::controller::ControllerOptions;
 use ipu_operator::proxy::ProxyOptions;
+use ipu_operator::scope::Scope;
 use serde_json::Value;
 use tests::lab::{command, progress::Progress, settings::Settings, tools::Tools};
 
@@ -111,7 +112,10 @@ fn by_default_the_processes_start_as_the_chart_says() {
     assert_eq!(controller.metrics_port, 8443);
     assert_eq!(controller.webhook_service, "ipu-operator-webhook-svc");
     assert_eq!(controller.webhook_secret, "ipu-operator-admission");
-    assert_eq!(controller.webhook_configuration, "ipu-operator");
+    for release in [&controller.release, &proxy.release] {
+        assert_eq!(release.scope, Scope::Cluster);
+        assert_eq!(release.configuration(), "ipu-operator");
+    }
     assert_eq!(controller.webhook_certificate, Source::Made);
     assert!(controller.webhook_ca_bundle);
     let pods = &controller.jobs.pods;
@@ -141,12 +145,18 @@ fn every_value_reaches_the_process_that_it_is_for() {
     for release in [&controller.release, &proxy.release] {
         assert_eq!(release.fullname, "my-ipus");
     }
+    let scope = "default,kube-public".parse().unwrap();
+    assert_eq!(controller.release.scope, scope);
+    assert_eq!(controller.jobs.scope, scope);
+    assert_eq!(proxy.release.scope, scope);
     assert_eq!(controller.webhook_port, 9444);
     assert_eq!(controller.webhook_service, "my-ipus-webhook-svc");
     assert_eq!(controller.webhook_secret, "my-webhook-certificate");
     assert_eq!(controller.webhook_certificate, Source::Given);
     assert!(!controller.webhook_ca_bundle);
-    assert_eq!(controller.webhook_configuration, "my-ipus");
+    for release in [&controller.release, &proxy.release] {
+        assert_eq!(release.configuration(), "my-ipus.ipu");
+    }
     let pods = &controller.jobs.pods;
     assert!(!pods.worker_host_network);
     assert_eq!(pods.launcher_image, "images.example.com/agent:7");

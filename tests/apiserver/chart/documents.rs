@@ -24,7 +24,7 @@ fn blocks(admin: &Admin, document: &str) -> Vec<String> {
     found
 }
 
-fn run(admin: &Admin, document: &str) {
+pub(super) fn run(admin: &Admin, document: &str) {
     for block in blocks(admin, document) {
         let ran = admin.shell(&block);
         ran.unwrap_or_else(|error| panic!("{document}.md: {block}\n{error}"));

@@ -9,6 +9,7 @@ use ipu_operator::lease::Leading;
 use ipu_operator::policy::guests::Guests;
 use ipu_operator::policy::{self, Process};
 use ipu_operator::release::ReleaseOptions;
+use ipu_operator::scope::Conflicts;
 use ipu_operator::wasm::{Policies, digest_of};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -29,15 +30,14 @@ async fn coordinator(scene: &Scene) -> DropGuard {
         namespace: NAMESPACE.to_owned(),
         fullname: "ipu-operator".to_owned(),
         guests_dir: "/nonexistent".into(),
-        policies_dir: None,
-        compile_cache_dir: None,
+        ..ReleaseOptions::default()
     };
     let policies = Policies::open(release.policies(&[], json!({}))).await;
     let guests = Guests::new(policies.unwrap());
     let stop = CancellationToken::new();
     let (client, stopping) = (scene.client.clone(), stop.clone());
     tokio::spawn(async move {
-        let asked = (guests, Leading::default());
+        let asked = (guests, Leading::default(), Conflicts::default());
         policy::follow(client, &release, Process::Controller, asked, stopping).await;
     });
     stop.drop_guard()

@@ -13,6 +13,7 @@ use ipu_operator::names;
 use ipu_operator::partition::sweep;
 use ipu_operator::proxy::{self, ProxyOptions, SecureOptions, Times};
 use ipu_operator::release::ReleaseOptions;
+use ipu_operator::scope::Scope;
 use ipu_operator::vipu::AccessOptions;
 use ipu_operator::wasm::Policies;
 use ipu_operator::wasm::model::Slot;
@@ -50,6 +51,8 @@ pub(crate) struct Scene {
     pub(crate) port: u16,
     /// How long somebody who waits is passed by smaller ones, in seconds; read when a proxy starts.
     pub(crate) overtaking_limit: u64,
+    /// Whose partitions are made; read when a proxy starts.
+    pub(crate) scope: Scope,
     /// The placement policy's folder and settings; read when a proxy starts. None: the built-in walk.
     pub(crate) policy: Option<(PathBuf, serde_json::Value)>,
     proxy: Option<Replica>,
@@ -84,6 +87,7 @@ impl Scene {
             pods,
             port: free_port(),
             overtaking_limit: 600,
+            scope: Scope::Cluster,
             policy: None,
             secure_port: free_port(),
             proxy: None,
@@ -142,7 +146,8 @@ impl Scene {
                 fullname: "ipu-operator".to_owned(),
                 guests_dir: PathBuf::from("/nonexistent"),
                 policies_dir: self.policy.as_ref().map(|(folder, _)| folder.clone()),
-                compile_cache_dir: None,
+                scope: self.scope.clone(),
+                ..ReleaseOptions::default()
             },
             port,
             secure: SecureOptions {

@@ -18,6 +18,7 @@ use ipu_operator::namespaces::namespaces;
 use ipu_operator::policy::guests::Guests;
 use ipu_operator::policy::{self, Process};
 use ipu_operator::release::ReleaseOptions;
+use ipu_operator::scope::Conflicts;
 use ipu_operator::wasm::model::Slot;
 use ipu_operator::wasm::{Policies, PolicyOptions};
 use ipu_operator::webhook::server::router;
@@ -265,7 +266,12 @@ fn serve(
             };
             let (namespaces, watch) = namespaces();
             let counts = Admission::default();
-            let routes = router(guests.clone(), namespaces.clone(), counts);
+            let routes = router(
+                guests.clone(),
+                namespaces.clone(),
+                counts,
+                Conflicts::default(),
+            );
             let release = release(guests_dir, "controller-0");
             let keeper = keeper(client.clone(), "ipu-operator-admission");
             let (served, (), (), ()) = tokio::join!(
@@ -274,7 +280,7 @@ fn serve(
                     client.clone(),
                     &release,
                     Process::Controller,
-                    (guests, Leading::default()),
+                    (guests, Leading::default(), Conflicts::default()),
                     stop.clone()
                 ),
                 watch.follow(client.clone(), stop.clone()),
@@ -291,9 +297,8 @@ pub(crate) fn release(guests_dir: PathBuf, name: &str) -> ReleaseOptions {
         namespace: "default".to_owned(),
         fullname: "ipu-operator".to_owned(),
         guests_dir,
-        policies_dir: None,
-        compile_cache_dir: None,
         pod_name: Some(name.to_owned()),
+        ..ReleaseOptions::default()
     }
 }
 

@@ -38,16 +38,30 @@ pub fn write(path: &Path, server: &str, pki: &Path, identity: &Identity) -> Resu
 /// A client with the rights that the kubeconfig gives. A client belongs to the runtime in which it
 /// is made: every test makes its own.
 pub async fn client(path: &Path) -> Result<Client, ClientError> {
-    // Whoever came first has chosen the same provider.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    client_of(config(path).await?)
+}
+
+/// The same, with the rights of another user, whom this one may speak for.
+pub async fn client_as(path: &Path, user: &str) -> Result<Client, ClientError> {
+    let mut config = config(path).await?;
+    config.auth_info.impersonate = Some(user.to_owned());
+    client_of(config)
+}
+
+async fn config(path: &Path) -> Result<Config, ClientError> {
     let failed = |source| ClientError::Kubeconfig {
         path: path.to_owned(),
         source,
     };
     let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
-        .map_err(failed)?;
+        .map_err(failed)
+}
+
+fn client_of(config: Config) -> Result<Client, ClientError> {
+    // Whoever came first has chosen the same provider.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     Client::try_from(config).map_err(|source| ClientError::Client(Box::new(source)))
 }
 

@@ -1,0 +1,44 @@
+{{/*
+What the processes may do in the namespaces whose jobs they serve: parts of their ClusterRoles where that is the
+whole cluster, and Roles in each namespace otherwise.
+*/}}
+
+{{- define "ipu-operator.controllerRules" -}}
+# Jobs: their finalizer and their status, and their end where ttlSecondsAfterFinished asks for it.
+# A cluster that guards owner references asks for `finalizers` where something is made that
+# belongs to a job.
+- apiGroups: [graphcore.ai]
+  resources: [ipujobs]
+  verbs: [get, list, watch, patch, delete]
+- apiGroups: [graphcore.ai]
+  resources: [ipujobs/status]
+  verbs: [update]
+- apiGroups: [graphcore.ai]
+  resources: [ipujobs/finalizers]
+  verbs: [update]
+# What is made for a job. All but the Pods goes with the job by its owner reference. A patch ends
+# the sidecars of a Pod whose program has ended.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [configmaps, serviceaccounts]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [roles, rolebindings]
+  verbs: [get, list, watch, create, patch]
+# Nobody can grant what they do not hold: a job's launcher may exec into that job's workers.
+- apiGroups: [""]
+  resources: [pods/exec]
+  verbs: [get, create]
+{{- end -}}
+
+{{- define "ipu-operator.proxyRules" -}}
+# Is the owner still there, and does a Pod still use the partition?
+- apiGroups: [graphcore.ai]
+  resources: [ipujobs]
+  verbs: [get, list]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list]
+{{- end -}}

@@ -1,0 +1,77 @@
+{{/* Whose jobs a release serves, and how it stands beside other releases. */}}
+
+{{/* Whose jobs are served, as a JSON list of namespaces; empty: those of the whole cluster. */}}
+{{- define "ipu-operator.watchNamespaces" -}}
+{{- include "ipu-operator.listOf" .Values.watchNamespaces | fromJsonArray | uniq | sortAlpha | toJson -}}
+{{- end -}}
+
+{{/* A list, or a string with commas, as a JSON list. */}}
+{{- define "ipu-operator.listOf" -}}
+{{- $given := . | default list -}}
+{{- $names := list -}}
+{{- range (kindIs "string" $given | ternary (splitList "," (toString $given)) $given) -}}
+{{- with . | toString | trim -}}
+{{- $names = append $names . -}}
+{{- end -}}
+{{- end -}}
+{{- $names | toJson -}}
+{{- end -}}
+
+{{/*
+What an object without a namespace is called. Releases for some namespaces may stand beside each other, also
+under the same name. Arguments: (list root name).
+*/}}
+{{- define "ipu-operator.clusterName" -}}
+{{- $root := index . 0 -}}
+{{- $scoped := include "ipu-operator.watchNamespaces" $root | fromJsonArray -}}
+{{- ternary (printf "%s.%s" (index . 1) $root.Release.Namespace) (index . 1) (not (empty $scoped)) -}}
+{{- end -}}
+
+{{/* Name of both webhook configurations, by which other releases know this one. */}}
+{{- define "ipu-operator.webhookConfiguration" -}}
+{{- include "ipu-operator.clusterName" (list . (include "ipu-operator.fullname" .)) -}}
+{{- end -}}
+
+{{/* What both processes are told of whose jobs they serve. */}}
+{{- define "ipu-operator.scopeArguments" -}}
+- --webhook-configuration={{ include "ipu-operator.webhookConfiguration" . }}
+{{- with include "ipu-operator.watchNamespaces" . | fromJsonArray }}
+- --watch-namespaces={{ join "," . }}
+{{- end }}
+{{- end -}}
+
+{{/*
+Of the other release for which this one rests, where there is one: the processes find it the same way. On an
+install there is no webhook configuration of this release yet, so that the other one was there first.
+*/}}
+{{- define "ipu-operator.conflict" -}}
+{{- $mine := include "ipu-operator.webhookConfiguration" . -}}
+{{- $scope := include "ipu-operator.watchNamespaces" . | fromJsonArray -}}
+{{- $all := list -}}
+{{- /* Who grants the operator no rights through this chart may have none to see webhooks of others. */ -}}
+{{- if .Values.controller.rbac.create -}}
+{{- $all = (lookup "admissionregistration.k8s.io/v1" "MutatingWebhookConfiguration" "" "").items | default list -}}
+{{- end -}}
+{{- $since := "" -}}
+{{- range $all -}}
+{{- if eq .metadata.name $mine -}}
+{{- $since = .metadata.creationTimestamp | toString -}}
+{{- end -}}
+{{- end -}}
+{{- range $all -}}
+{{- $isOurs := eq (dig "app.kubernetes.io/part-of" "" (.metadata.labels | default dict)) "ipu-operator" -}}
+{{- $isOlder := or (not $since) (lt (.metadata.creationTimestamp | toString) $since) -}}
+{{- if and $isOurs $isOlder (ne .metadata.name $mine) -}}
+{{- $annotations := .metadata.annotations | default dict -}}
+{{- $theirs := dig "graphcore.ai/watch-namespaces" "" $annotations | splitList "," | compact -}}
+{{- $namespace := dig "graphcore.ai/operator-namespace" "" $annotations -}}
+{{- $shared := or (empty $scope) (empty $theirs) (eq $namespace $.Release.Namespace) -}}
+{{- range $scope -}}
+{{- $shared = or $shared (has . $theirs) -}}
+{{- end -}}
+{{- if $shared }}
+{{ .metadata.name }}, of the release in namespace {{ $namespace }}, which serves {{ ternary "all namespaces" (join ", " $theirs) (empty $theirs) }}
+{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

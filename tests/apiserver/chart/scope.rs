@@ -1,0 +1,198 @@
+//! Releases for some namespaces: with the rights that the chart grants each serves its own, and of two that
+//! want the same namespace the second one rests.
+
+use ipu_operator::job;
+use ipu_operator::metrics::Metrics;
+use ipu_operator::release::ReleaseOptions;
+use ipu_operator::scope::Conflicts;
+use kube::Client;
+use tests::lab::control_plane::ControlPlane;
+use tests::lab::kubeconfig;
+use tests::wait::{Seen, eventually};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::admin::Admin;
+use super::{JOB, documents};
+use crate::stage::settings;
+
+/// What each release is called: only their namespaces differ.
+const FULLNAME: &str = "scoped";
+
+/// Installs a release for these namespaces.
+fn install(admin: &Admin, namespaces: &str) {
+    let names = format!("fullnameOverride={FULLNAME},watchNamespaces={{{namespaces}}}");
+    admin.helm_upgrade(&["--set", &names]);
+}
+
+/// Two admins on an API server of their own: on a shared one, releases of other tests want everything.
+async fn admins<const N: usize>(names: [&'static str; N]) -> (ControlPlane, [Admin; N]) {
+    let control_plane = ControlPlane::start().await.unwrap();
+    let admins = names.map(|name| Admin::of(name, control_plane.kubeconfig()));
+    for admin in &admins {
+        admin.kubectl(&["create", "namespace", admin.name]).unwrap();
+    }
+    (control_plane, admins)
+}
+
+/// A client that may do what the controller of a release may do, and no more.
+async fn as_controller(admin: &Admin) -> Client {
+    let account = format!(
+        "system:serviceaccount:{}:{FULLNAME}-controller-manager",
+        admin.name
+    );
+    kubeconfig::client_as(&admin.kubeconfig, &account)
+        .await
+        .unwrap()
+}
+
+/// Whether a release that serves these namespaces rests, as its controller sees it.
+async fn conflicts(admin: &Admin, namespaces: &str, stop: &CancellationToken) -> Conflicts {
+    let release = ReleaseOptions {
+        namespace: admin.name.to_owned(),
+        fullname: FULLNAME.to_owned(),
+        scope: namespaces.parse().unwrap(),
+        webhook_configuration: Some(format!("{FULLNAME}.{}", admin.name)),
+        ..ReleaseOptions::default()
+    };
+    let (metrics, watch) = Metrics::of_release(&release);
+    tokio::spawn(watch.follow(as_controller(admin).await, stop.clone()));
+    metrics.conflicts
+}
+
+/// Reconciles jobs of these namespaces with the rights of a release, until it is dropped.
+async fn reconcile(admin: &Admin, namespaces: &str) -> DropGuard {
+    let (client, stop) = (as_controller(admin).await, CancellationToken::new());
+    let (mut settings, stopping) = (settings(), stop.clone());
+    settings.scope = namespaces.parse().unwrap();
+    tokio::spawn(async move {
+        let metrics = Metrics::default();
+        let run = job::run(client, settings, &metrics, stopping);
+        run.await.unwrap();
+    });
+    stop.drop_guard()
+}
+
+fn submit(admin: &Admin, namespace: &str) {
+    let job = admin.file("job.yaml", JOB);
+    let create = ["create", "--namespace", namespace, "--filename", &job];
+    admin.kubectl(&create).unwrap();
+}
+
+/// Waits until the job of a namespace says this.
+async fn says(admin: &Admin, namespace: &str, text: &str) {
+    let message = "jsonpath={.status.lastMessage}";
+    let get = [
+        "get",
+        "ipujob",
+        "job",
+        "--namespace",
+        namespace,
+        "--output",
+        message,
+    ];
+    eventually(
+        &format!("the job in {namespace} says {text:?}"),
+        async || Seen::when(admin.kubectl(&get).unwrap(), |said| said.contains(text)),
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_release_serves_its_own_namespaces_with_rights_in_no_others() {
+    let (_running, [one, two]) = admins(["scope-one", "scope-two"]).await;
+    for namespace in ["scope-a", "scope-b", "scope-c", "scope-d"] {
+        one.kubectl(&["create", "namespace", namespace]).unwrap();
+    }
+    install(&one, "scope-a,scope-b");
+    install(&two, "scope-c");
+    for namespace in ["scope-a", "scope-c", "scope-d"] {
+        submit(&one, namespace);
+    }
+    let _first = reconcile(&one, "scope-a,scope-b").await;
+    says(&one, "scope-a", "partition not ready yet!").await;
+    // A namespace that a list has room for, and in which nothing was when the watch began.
+    submit(&one, "scope-b");
+    says(&one, "scope-b", "partition not ready yet!").await;
+    let untouched = |namespace: &str| {
+        let get = ["get", "ipujob", "job", "--namespace", namespace];
+        let shown = [
+            &get[..],
+            &["--output", "jsonpath={.metadata.finalizers}{.status}"],
+        ]
+        .concat();
+        assert_eq!(
+            one.kubectl(&shown).unwrap(),
+            r#"["ipu.finalizers.graphcore.ai"]"#
+        );
+    };
+    untouched("scope-c");
+    untouched("scope-d");
+
+    let _second = reconcile(&two, "scope-c").await;
+    says(&one, "scope-c", "partition not ready yet!").await;
+    untouched("scope-d");
+
+    for (namespace, may) in [("scope-a", "yes"), ("scope-c", "no"), ("scope-one", "no")] {
+        let account = "--as=system:serviceaccount:scope-one:scoped-controller-manager";
+        for what in ["pods", "roles", "configmaps"] {
+            let ask = [
+                "auth",
+                "can-i",
+                "create",
+                what,
+                "--namespace",
+                namespace,
+                account,
+            ];
+            // kubectl ends with 1 where the answer is no.
+            let can = one.kubectl(&ask).is_ok_and(|answer| answer.trim() == "yes");
+            assert_eq!(can, may == "yes", "may it create {what} in {namespace}?");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_document_does_what_it_says() {
+    let (_running, [admin]) = admins(["scope-document"]).await;
+    documents::run(&admin, "scope");
+    let of_two = [
+        "get",
+        "roles,clusterroles",
+        "--all-namespaces",
+        "--output=name",
+    ];
+    let ours = "--selector=app.kubernetes.io/part-of=ipu-operator";
+    let found = admin.kubectl(&[&of_two[..], &[ours]].concat()).unwrap();
+    for cluster_wide in ["controller-manager.ipu-a", "controller-manager.ipu-c"] {
+        assert!(found.contains(cluster_wide), "{found}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_releases_that_want_the_same_namespace_the_second_rests_until_the_first_is_gone() {
+    let (_running, [first, second]) = admins(["rest-first", "rest-second"]).await;
+    for namespace in ["rest-a", "rest-b", "rest-c"] {
+        first.kubectl(&["create", "namespace", namespace]).unwrap();
+    }
+    install(&first, "rest-a,rest-b");
+    // Times of the API server have whole seconds, and of two in the same one the name decides.
+    install(&second, "rest-b,rest-c");
+    let stop = CancellationToken::new();
+    let of_first = conflicts(&first, "rest-a,rest-b", &stop).await;
+    let of_second = conflicts(&second, "rest-b,rest-c", &stop).await;
+    of_first.none().await;
+    of_second.any().await;
+    let message = of_second.current().unwrap().message();
+    for part in [
+        "namespace rest-b",
+        "in namespace rest-first",
+        "scoped.rest-first",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+
+    first.helm(&["uninstall", first.name]).unwrap();
+    of_second.none().await;
+    assert_eq!(of_second.current(), None);
+    stop.cancel();
+}
