@@ -52,6 +52,9 @@ pub struct LogArguments {
     /// What is logged: a level, or a list such as info,ipu_operator=debug.
     #[arg(long, env = "IPU_OPERATOR_LOG_LEVEL", default_value = "info")]
     pub log_level: String,
+    /// Where traces are sent: http://<host>:<port> of a collector that takes OTLP over gRPC. Missing: nowhere.
+    #[arg(long, env = "IPU_OPERATOR_TRACES_ENDPOINT")]
+    pub traces_endpoint: Option<String>,
 }
 
 /// Options of the vipu-proxy process.

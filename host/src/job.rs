@@ -58,6 +58,7 @@ use crate::metrics::Metrics;
 use crate::metrics::reconcile::Reconciles;
 use crate::names;
 use crate::scope::{self, Scope};
+use crate::telemetry::trace;
 
 /// Longest time that one reconcile may take; a hung connection must not hold a job for ever.
 const DEADLINE: Duration = Duration::from_mins(2);
@@ -239,7 +240,9 @@ async fn reconcile(job: Arc<JobMeta>, context: Arc<Context>) -> Result<Action, R
     let key = context::key_of(&job);
     let running = context.reconciles.begin(&key);
     // An error's level: whatever is logged within it names the job.
-    let span = tracing::error_span!("reconcile", job = key);
+    let uid = job.uid().unwrap_or_default();
+    let span = tracing::error_span!("reconcile", job = key, trace_id = trace::id(&uid));
+    trace::of_job(&span, &uid);
     let step = tokio::time::timeout(DEADLINE, step(&context, &job)).instrument(span);
     let outcome = step.await.unwrap_or(Err(ReconcileError::Deadline));
     running.end(outcome.as_ref().err().map(ReconcileError::category));

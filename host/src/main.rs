@@ -3,7 +3,9 @@
 use anyhow::Context;
 use clap::Parser;
 use ipu_operator::cli::{Arguments, LogArguments, Task};
+use ipu_operator::policy::Process;
 use ipu_operator::telemetry::level::LogLevel;
+use ipu_operator::telemetry::trace::{self, Traces};
 use ipu_operator::verify::{VerifyError, VerifyOptions};
 use ipu_operator::{api, controller, policy_cli, proxy, telemetry, verify};
 
@@ -18,12 +20,16 @@ fn main() -> anyhow::Result<()> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     match task {
         Task::Controller(arguments) => {
-            let log = start_log(&arguments.log)?;
-            runtime()?.block_on(controller::run(arguments.into(), log))?;
+            let runtime = runtime()?;
+            let _within = runtime.enter();
+            let (log, _traces) = start_log(&arguments.log, Process::Controller)?;
+            runtime.block_on(controller::run(arguments.into(), log))?;
         }
         Task::VipuProxy(arguments) => {
-            let log = start_log(&arguments.log)?;
-            runtime()?.block_on(proxy::run(arguments.proxy, log))?;
+            let runtime = runtime()?;
+            let _within = runtime.enter();
+            let (log, _traces) = start_log(&arguments.log, Process::VipuProxy)?;
+            runtime.block_on(proxy::run(arguments.proxy, log))?;
         }
         Task::Verify(options) => runtime()?.block_on(verified(&options))?,
         Task::Policy(arguments) => policy_cli::run(arguments, &mut std::io::stdout().lock())?,
@@ -38,10 +44,14 @@ async fn verified(options: &VerifyOptions) -> Result<(), VerifyError> {
     verify::run(client, options, &mut std::io::stdout()).await
 }
 
-fn start_log(log: &LogArguments) -> anyhow::Result<LogLevel> {
-    let level = telemetry::start(log.log_format, &log.log_level)?;
+/// Log and traces, which end with the answer.
+fn start_log(log: &LogArguments, process: Process) -> anyhow::Result<(LogLevel, Option<Traces>)> {
+    let traces = log.traces_endpoint.as_deref();
+    let traces = traces.map(|address| trace::start(address, process.name()));
+    let traces = traces.transpose()?;
+    let level = telemetry::start(log.log_format, &log.log_level, traces.as_ref())?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");
-    Ok(level)
+    Ok((level, traces))
 }
 
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {

@@ -4,16 +4,17 @@
 pub mod level;
 #[cfg(test)]
 mod tests;
+pub mod trace;
 
-use tracing::Dispatch;
 use tracing::dispatcher::set_global_default;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::{LevelFilter, ParseError};
-use tracing_subscriber::fmt;
+use tracing::{Dispatch, Level, Metadata};
+use tracing_subscriber::filter::{LevelFilter, ParseError, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
-use tracing_subscriber::reload;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
 
 use self::level::LogLevel;
+use self::trace::Traces;
 
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -59,9 +60,13 @@ pub enum TelemetryError {
 }
 
 /// Starts the log of this process. `level` is a level, or a list of them by module; the answer changes
-/// it.
-pub fn start(format: LogFormat, level: &str) -> Result<LogLevel, TelemetryError> {
-    let (log, level) = made(format, level, std::io::stderr)?;
+/// it. What is told in the log is told in the `traces` as well, where there are any.
+pub fn start(
+    format: LogFormat,
+    level: &str,
+    traces: Option<&Traces>,
+) -> Result<LogLevel, TelemetryError> {
+    let (log, level) = made(format, level, std::io::stderr, traces)?;
     set_global_default(log).map_err(TelemetryError::Start)?;
     Ok(level)
 }
@@ -71,27 +76,32 @@ fn made<W>(
     format: LogFormat,
     level: &str,
     writer: W,
+    traces: Option<&Traces>,
 ) -> Result<(Dispatch, LogLevel), TelemetryError>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let (lines, filter) = (fmt().with_writer(writer), filter(level)?);
-    Ok(match format {
-        LogFormat::Text => {
-            let lines = lines.with_ansi(false).with_env_filter(filter);
-            let lines = lines.with_filter_reloading();
-            let handle = lines.reload_handle();
-            let level = LogLevel::new(level, move |filter| handle.reload(filter));
-            (lines.finish().into(), level)
-        }
-        LogFormat::Json => {
-            let lines = lines.json().flatten_event(true).with_env_filter(filter);
-            let lines = lines.with_filter_reloading();
-            let handle = lines.reload_handle();
-            let level = LogLevel::new(level, move |filter| handle.reload(filter));
-            (lines.finish().into(), level)
-        }
-    })
+    let (filter, handle) = reload::Layer::new(filter(level)?);
+    let lines = fmt::layer().with_writer(writer);
+    let lines = match format {
+        LogFormat::Text => lines.with_ansi(false).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    let traced = traces.map(|traces| {
+        let layer = tracing_opentelemetry::layer().with_tracer(traces.tracer());
+        layer.with_filter(filter_fn(is_traced))
+    });
+    let log = Registry::default()
+        .with(lines.with_filter(filter))
+        .with(traced);
+    let level = LogLevel::new(level, move |filter| handle.reload(filter));
+    Ok((log.into(), level))
+}
+
+/// Every span of this program, and the lines that are worth a log by default.
+fn is_traced(told: &Metadata<'_>) -> bool {
+    let is_ours = told.target().starts_with("ipu_operator");
+    is_ours && (told.is_span() || *told.level() <= Level::INFO)
 }
 
 fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {

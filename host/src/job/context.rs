@@ -28,6 +28,7 @@ use crate::metrics::Metrics;
 use crate::metrics::jobs::Jobs;
 use crate::metrics::reconcile::Reconciles;
 use crate::names;
+use crate::telemetry::trace;
 
 /// What every reconcile shares.
 pub(super) struct Context {
@@ -173,7 +174,11 @@ impl Context {
         let object = report::with_status(&seen.object, &new);
         let (name, view) = (seen.job.name_any(), &self.views.jobs);
         writes::replace_job_status(&self.jobs(seen), &name, &object, view).await?;
-        self.counts.reported(&seen.job, old, &new, now);
+        let runs = self.counts.reported(&seen.job, old, &new, now);
+        if let (true, Some(created)) = (runs, seen.job.creation_timestamp()) {
+            let name = key(&seen.job.namespace().unwrap_or_default(), &name);
+            trace::runs(&uid, name, created.0, now);
+        }
         let events = events::of_status(old, &new);
         self.notifier.publish(&seen.job, &events).await;
         Ok(())

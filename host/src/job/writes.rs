@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use thiserror::Error;
+use tracing::Instrument;
 
 use super::kept::OfJob;
 use super::plan::{Binding, Deletion, Reset};
@@ -48,7 +49,8 @@ pub async fn create<K>(api: &Api<K>, object: &K, owner: &str, view: &View<K>) ->
 where
     K: OfJob + Clone + Debug,
 {
-    match api.create(&by_us(), object).await {
+    let span = tracing::trace_span!("create", object = named(object));
+    match api.create(&by_us(), object).instrument(span).await {
         Ok(made) => {
             view.wrote(&made);
             Ok(None)

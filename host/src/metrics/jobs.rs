@@ -72,7 +72,14 @@ impl Jobs {
 
     /// The status `new` was written in the place of `old`. It is written by one process, and once:
     /// no milestone is counted twice, not even after a restart of the operator.
-    pub fn reported(&self, job: &RawJob, old: &IPUJobStatus, new: &IPUJobStatus, now: Timestamp) {
+    /// Whether it is the first time that the job runs.
+    pub fn reported(
+        &self,
+        job: &RawJob,
+        old: &IPUJobStatus,
+        new: &IPUJobStatus,
+        now: Timestamp,
+    ) -> bool {
         let created = job.metadata.creation_timestamp.as_ref().map(|time| time.0);
         let passed = milestones(old, new, created, now);
         if let Some(waited) = passed.to_partition {
@@ -85,6 +92,7 @@ impl Jobs {
         if let Some(phase) = passed.finished {
             self.finished.get_or_create(&[("phase", phase)]).inc();
         }
+        passed.to_running.is_some()
     }
 
     fn standing(&self) -> MutexGuard<'_, Standing> {

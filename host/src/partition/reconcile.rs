@@ -16,6 +16,7 @@ use super::pace;
 use super::step;
 use super::unreadable;
 use crate::api::ipupartition::IPUPartition;
+use crate::telemetry::trace;
 
 /// Steps of one reconcile. No way through the state machine is longer; this bounds a mistake in it.
 pub(super) const STEPS_MAX: u32 = 256;
@@ -59,7 +60,10 @@ pub(super) async fn reconcile(
     let running = context.reconciles.begin(&name);
     let owner = object.0.as_ref().map(|partition| &partition.spec.owner);
     let job = owner.map(|owner| format!("{}/{}", owner.namespace, owner.name));
-    let span = tracing::error_span!("reconcile", partition = name, job = job.unwrap_or_default());
+    let uid = owner.map_or("", |owner| &owner.uid);
+    let (job, trace_id) = (job.unwrap_or_default(), trace::id(uid));
+    let span = tracing::error_span!("reconcile", partition = name, job, trace_id);
+    trace::of_job(&span, uid);
     let outcome = advance(&object, &context).instrument(span).await;
     running.end(outcome.as_ref().err().map(ReconcileError::category));
     outcome

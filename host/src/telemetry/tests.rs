@@ -35,7 +35,7 @@ impl Lines {
 fn every_line_within_a_reconcile_names_the_job_at_any_level() {
     let lines = Lines::default();
     let writer = lines.clone();
-    let (log, _) = made(LogFormat::Json, "warn", move || writer.clone()).unwrap();
+    let (log, _) = made(LogFormat::Json, "warn", move || writer.clone(), None).unwrap();
     with_default(&log, || {
         let _within = tracing::error_span!("reconcile", job = "team/mnist").entered();
         tracing::warn!(id = 5, "made");
@@ -49,12 +49,12 @@ fn every_line_within_a_reconcile_names_the_job_at_any_level() {
 #[test]
 fn a_level_that_cannot_be_read_is_told_and_changes_nothing() {
     for level in ["ipu_operator=much", "warning", "verbose", "6", "info,loud"] {
-        let made = made(LogFormat::Text, level, std::io::sink);
+        let made = made(LogFormat::Text, level, std::io::sink, None);
         assert!(made.is_err(), "{level}");
     }
     let lines = Lines::default();
     let writer = lines.clone();
-    let (log, level) = made(LogFormat::Text, "info", move || writer.clone()).unwrap();
+    let (log, level) = made(LogFormat::Text, "info", move || writer.clone(), None).unwrap();
     let error = level.set(Some("ipu_operator=much")).unwrap_err();
     assert!(error.to_string().contains("ipu_operator=much"), "{error}");
     with_default(&log, || tracing::info!("still here"));
@@ -65,7 +65,7 @@ fn a_level_that_cannot_be_read_is_told_and_changes_nothing() {
 async fn the_level_follows_the_config_map_and_goes_back_without_it() {
     let lines = Lines::default();
     let writer = lines.clone();
-    let (log, level) = made(LogFormat::Text, "warn", move || writer.clone()).unwrap();
+    let (log, level) = made(LogFormat::Text, "warn", move || writer.clone(), None).unwrap();
     let is_debug = |lines: &Lines| {
         with_default(&log, || tracing::debug!("seen"));
         lines.taken().contains("seen")

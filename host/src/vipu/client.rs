@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use backon::{ExponentialBuilder, Retryable};
 use tokio::sync::watch;
 use tonic::{Code, Request, Response, Status};
+use tracing::Instrument;
 
 use super::access::{self, Standing};
 use super::error::VipuError;
@@ -251,7 +252,9 @@ impl VipuClient {
         method: &'static str,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, VipuError> {
+        let span = tracing::trace_span!("vipu", method, controller = self.name());
         self.within(self.inner.deadlines.change, Box::pin(call))
+            .instrument(span)
             .await
             .map_err(|status| VipuError::from_status(self.name(), method, status))
     }
@@ -275,7 +278,9 @@ impl VipuClient {
         let calls = (|| call(line.clone()))
             .retry(pauses)
             .when(|status| status.code() == Code::Unavailable && began.elapsed() < RETRIES_WITHIN);
+        let span = tracing::trace_span!("vipu", method, controller = self.name());
         self.within(self.inner.deadlines.read, Box::pin(calls))
+            .instrument(span)
             .await
             .map_err(|status| VipuError::from_status(self.name(), method, status))
     }

@@ -19,6 +19,7 @@ use crate::namespaces::Namespaces;
 use crate::policy::admission::Chain;
 use crate::policy::guests::Guests;
 use crate::scope::Conflicts;
+use crate::telemetry::trace;
 use crate::wasm::model::Operation;
 
 /// Largest body that is read, in bytes. The API server takes objects of up to 3 MiB, and an update
@@ -140,7 +141,13 @@ async fn validating(State(sources): State<Sources>, headers: HeaderMap, body: Bo
 /// What every line of the log that comes of a request names. At an error's level, so that it always does.
 fn span(webhook: &str, request: &AdmissionRequest) -> Span {
     let job = format!("{}/{}", request.namespace, request.name);
-    tracing::error_span!("admission", webhook, job, uid = request.uid)
+    // The API server has given the object its UID before it asks.
+    let object = request.object.pointer("/metadata/uid");
+    let object = object.and_then(Value::as_str).unwrap_or_default();
+    let (uid, trace_id) = (&request.uid, trace::id(object));
+    let span = tracing::error_span!("admission", webhook, job, uid, trace_id);
+    trace::of_job(&span, object);
+    span
 }
 
 fn reply(webhook: &str, request: &AdmissionRequest, answer: &Answer) -> Response {

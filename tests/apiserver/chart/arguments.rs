@@ -176,6 +176,21 @@ fn every_value_reaches_the_process_that_it_is_for() {
 }
 
 #[test]
+fn traces_go_where_the_values_say_and_by_default_nowhere() {
+    let collector = Some("http://collector.observability:4317".to_owned());
+    for (values, wanted) in [(None, None), (Some("everything.yaml"), collector)] {
+        for process in ["controller", "vipu-proxy"] {
+            let log = match parsed(process, values) {
+                Task::Controller(arguments) => arguments.log,
+                Task::VipuProxy(arguments) => arguments.log,
+                _ => panic!("the Deployment starts {process}"),
+            };
+            assert_eq!(log.traces_endpoint, wanted, "{process} with {values:?}");
+        }
+    }
+}
+
+#[test]
 fn values_of_older_versions_start_them_too() {
     for values in ["alpha-5.yaml", "version-1.2.0.yaml"] {
         started(Some(values));

@@ -6,6 +6,7 @@ use std::time::Instant;
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
+use tracing::Instrument;
 
 use super::Policies;
 use crate::agent::explain;
@@ -113,7 +114,9 @@ impl Policies {
         ask: impl FnOnce(&mut Call<'_>) -> Result<T, GuestError> + Send + 'static,
     ) -> Result<Served<T>, GuestError> {
         let began = Instant::now();
-        let answer = self.call_uncounted(guest, slot, ask).await;
+        let span = tracing::trace_span!("guest", hook = ?slot);
+        let asking = self.call_uncounted(guest, slot, ask).instrument(span);
+        let answer = asking.await;
         let digest = self.digest_of((guest, slot), &answer);
         let digest = digest.as_ref().map(ModuleDigest::as_str);
         let error = answer.as_ref().err();

@@ -1,0 +1,131 @@
+//! Traces for OpenTelemetry: what both processes do for a job, from its admission to its Pods, in one trace.
+//!
+//! Nothing is passed on from process to process: the id of a job's trace is its UID, so that whoever knows
+//! the job knows its trace, and a UID in a log finds it.
+
+mod ids;
+
+use std::time::{Duration, SystemTime};
+
+use http::Uri;
+use jiff::Timestamp;
+use opentelemetry::trace::{TraceContextExt, Tracer, TracerProvider};
+use opentelemetry::{Context, KeyValue, global};
+use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, SpanExporter as Export};
+use tracing::Span;
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+use self::ids::{JobIds, JobTrace};
+
+/// How long a batch of spans may take to be sent.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Why there are no traces.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The address is none of a collector.
+    #[error(
+        "{given:?} is no address of a collector for OpenTelemetry; it is http://<host>:<port>, where the port of OTLP \
+         over gRPC mostly is 4317"
+    )]
+    Address {
+        /// What was given.
+        given: String,
+    },
+    /// Nothing can be sent there.
+    #[error("failed to prepare to send traces to {address}")]
+    Exporter {
+        /// The address of the collector.
+        address: String,
+        /// What is wrong.
+        #[source]
+        source: ExporterBuildError,
+    },
+}
+
+/// What is sent to a collector, until it is dropped: then what has not been sent yet is.
+#[derive(Debug)]
+pub struct Traces(SdkTracerProvider);
+
+/// Sends the traces of this process to a collector that speaks OTLP over gRPC. It needs a runtime. A
+/// collector that does not answer holds nothing up: what cannot be sent is dropped.
+pub fn start(address: &str, process: &'static str) -> Result<Traces, TraceError> {
+    let is_collector = |uri: &Uri| uri.scheme_str() == Some("http") && uri.host().is_some();
+    if !address.parse::<Uri>().is_ok_and(|uri| is_collector(&uri)) {
+        let given = address.to_owned();
+        return Err(TraceError::Address { given });
+    }
+    let exporter = SpanExporter::builder()
+        .with_tonic()
+        .with_endpoint(address)
+        .with_timeout(DEADLINE)
+        .build();
+    let exporter = exporter.map_err(|source| TraceError::Exporter {
+        address: address.to_owned(),
+        source,
+    })?;
+    let traces = Traces::to(exporter, process);
+    global::set_tracer_provider(traces.0.clone());
+    Ok(traces)
+}
+
+impl Traces {
+    fn to(exporter: impl Export + 'static, process: &'static str) -> Self {
+        let resource = Resource::builder()
+            .with_service_name(format!("ipu-operator-{process}"))
+            .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
+        let provider = SdkTracerProvider::builder()
+            .with_resource(resource.build())
+            .with_id_generator(JobIds::default())
+            .with_batch_exporter(exporter);
+        Self(provider.build())
+    }
+
+    pub(super) fn tracer(&self) -> SdkTracer {
+        self.0.tracer("ipu-operator")
+    }
+}
+
+impl Drop for Traces {
+    fn drop(&mut self) {
+        // What cannot be sent at the end is lost, as it would be by a kill.
+        let _ = self.0.shutdown_with_timeout(DEADLINE);
+    }
+}
+
+/// Makes a span part of the trace of the job with this UID. Where nothing is traced, nothing happens.
+pub fn of_job(span: &Span, uid: &str) {
+    if let Some(trace) = JobTrace::of(uid) {
+        let parent = Context::new().with_remote_span_context(trace.root());
+        // There is no layer for it where nothing is traced.
+        let _ = span.set_parent(parent);
+    }
+}
+
+/// The id of the trace of the job with this UID, for the log. Empty where the UID is none.
+pub fn id(uid: &str) -> String {
+    JobTrace::of(uid).map_or_else(String::new, |trace| trace.id().to_string())
+}
+
+/// Tells how long it took a job to run: the span that all others of its trace are part of. `name` is
+/// `namespace/name`.
+pub fn runs(uid: &str, name: String, created: Timestamp, now: Timestamp) {
+    root(&global::tracer("ipu-operator"), uid, name, (created, now));
+}
+
+fn root<T: Tracer>(tracer: &T, uid: &str, name: String, (created, now): (Timestamp, Timestamp)) {
+    let Some(trace) = JobTrace::of(uid) else {
+        return;
+    };
+    let span = tracer
+        .span_builder("IPUJob")
+        .with_start_time(SystemTime::from(created))
+        .with_attributes([KeyValue::new("job", name)]);
+    let mut span = ids::given(trace, || tracer.build_with_context(span, &Context::new()));
+    opentelemetry::trace::Span::end_with_timestamp(&mut span, SystemTime::from(now));
+}
+
+#[cfg(test)]
+mod tests;
