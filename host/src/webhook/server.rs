@@ -141,7 +141,7 @@ async fn validating(State(sources): State<Sources>, headers: HeaderMap, body: Bo
 /// What every line of the log that comes of a request names. At an error's level, so that it always does.
 fn span(webhook: &str, request: &AdmissionRequest) -> Span {
     let job = format!("{}/{}", request.namespace, request.name);
-    // The API server has given the object its UID before it asks.
+    // The API server gives a new object its UID between the two webhooks: defaulting has no part in the trace.
     let object = request.object.pointer("/metadata/uid");
     let object = object.and_then(Value::as_str).unwrap_or_default();
     let (uid, trace_id) = (&request.uid, trace::id(object));
