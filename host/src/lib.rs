@@ -39,9 +39,13 @@ mod port;
 #[cfg(feature = "operator")]
 pub mod proxy;
 #[cfg(feature = "operator")]
+pub mod redaction;
+#[cfg(feature = "operator")]
 pub mod release;
 #[cfg(feature = "operator")]
 pub mod rest;
+#[cfg(feature = "operator")]
+pub mod support;
 #[cfg(feature = "operator")]
 pub mod telemetry;
 #[cfg(feature = "operator")]

@@ -81,17 +81,18 @@ fn kind(definition: &CustomResourceDefinition) -> String {
             continue;
         };
         let rows = Rows::of(kind, part, part_schema.1);
-        text += &format!(
+        let part = format!(
             "\n### {kind} {part}\n\n{}\n\n| field | type | default | rules | what it is | since |\n\
              | --- | --- | --- | --- | --- | --- |\n{}\n",
             one_line(part_schema.1.description.as_deref().unwrap_or_default()),
             rows.lines.join("\n"),
         );
+        text.push_str(&part);
     }
     let whole = schema.x_kubernetes_validations.iter().flatten();
     for rule in whole {
         let said = rule.message.as_deref().unwrap_or(&rule.rule);
-        text += &format!("\nOf the whole object: {said}.\n");
+        text.push_str(&["\nOf the whole object: ", said, ".\n"].concat());
     }
     text
 }
