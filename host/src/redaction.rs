@@ -3,6 +3,9 @@
 //! What kubectl keeps of the whole object in an annotation is gone through like the object itself. Values
 //! are numbered in the place where they stood, so that one still sees which of them were the same.
 
+use std::collections::HashMap;
+
+use aho_corasick::{AhoCorasick, MatchKind};
 use serde_json::{Value, json};
 
 /// What stands in the place of a text that cannot be gone through.
@@ -19,6 +22,7 @@ const TOLD: usize = 6;
 #[derive(Debug, Default)]
 pub struct Values {
     seen: Vec<String>,
+    places: HashMap<String, usize>,
     /// How the names of variables begin that keep their values.
     kept: &'static [&'static str],
 }
@@ -26,8 +30,10 @@ pub struct Values {
 impl Values {
     /// None yet; variables whose names begin like one of these will keep their values.
     pub fn but(kept: &'static [&'static str]) -> Self {
-        let seen = Vec::new();
-        Self { seen, kept }
+        Self {
+            kept,
+            ..Self::default()
+        }
     }
 
     /// Takes the values of environment variables out of an object, and notes them.
@@ -51,11 +57,12 @@ impl Values {
 
     /// What stands in the place of a value.
     pub fn hidden(&mut self, value: &str) -> String {
-        let known = self.seen.iter().position(|one| one == value);
-        let at = known.unwrap_or_else(|| {
-            self.seen.push(value.to_owned());
-            self.seen.len() - 1
-        });
+        if let Some(at) = self.places.get(value) {
+            return placeholder(*at);
+        }
+        let at = self.seen.len();
+        self.seen.push(value.to_owned());
+        self.places.insert(value.to_owned(), at);
         placeholder(at)
     }
 
@@ -66,28 +73,24 @@ impl Values {
 
     /// What takes the values that were redacted out of many texts, the longest first: one may be part
     /// of another. They are looked for as they are, and as they stand in JSON.
+    ///
+    /// # Panics
+    /// Never: there are far fewer values than a search can be made for.
     pub fn teller(&self) -> impl Fn(&str) -> String + use<> {
         let values = self.seen.iter().enumerate();
         let values = values.filter(|(_, value)| value.len() >= TOLD);
-        let mut forms: Vec<(String, String)> = values
+        let (forms, placeholders): (Vec<_>, Vec<_>) = values
             .flat_map(|(at, value)| {
                 let json = json!(value).to_string();
                 let inner = json[1..json.len() - 1].to_owned();
                 [inner, value.clone()].map(|form| (form, placeholder(at)))
             })
-            .collect();
-        forms.sort_by_key(|(form, _)| std::cmp::Reverse(form.len()));
-        forms.dedup();
-        move |text| {
-            let forms = forms.iter();
-            forms.fold(text.to_owned(), |text, (form, placeholder)| {
-                if text.contains(form.as_str()) {
-                    text.replace(form.as_str(), placeholder)
-                } else {
-                    text
-                }
-            })
-        }
+            .unzip();
+        let search = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(forms);
+        let search = search.expect("there are far fewer values than a search can be made for");
+        move |text| search.replace_all(text, &placeholders)
     }
 
     fn take_from_variable(&mut self, variable: &mut Value) {
@@ -116,4 +119,41 @@ impl Values {
 
 fn placeholder(at: usize) -> String {
     format!("(redacted {})", at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_value_is_taken_out_as_it_is_and_as_json() {
+        let mut values = Values::default();
+        for value in ["secret", "secret-of-all", "a\"quoted\" one", "short"] {
+            values.hidden(value);
+        }
+        assert_eq!(values.hidden("secret"), "(redacted 1)");
+        for (text, told) in [
+            (
+                "the secret-of-all, secret",
+                "the (redacted 2), (redacted 1)",
+            ),
+            (r#"{"m": "a\"quoted\" one"}"#, r#"{"m": "(redacted 3)"}"#),
+            ("a\"quoted\" one is short", "(redacted 3) is short"),
+        ] {
+            assert_eq!(values.told(text), told);
+        }
+    }
+
+    #[test]
+    fn variables_that_are_kept_keep_their_values_and_are_not_looked_for() {
+        let mut values = Values::but(&["IPUOF_"]);
+        let mut object = json!({"env": [
+            {"name": "IPUOF_ID", "value": "p-partition"},
+            {"name": "OTHER", "value": "p-partition-2"},
+        ]});
+        values.take_from(&mut object);
+        assert_eq!(object["env"][0]["value"], "p-partition");
+        assert_eq!(object["env"][1]["value"], "(redacted 1)");
+        assert_eq!(values.told("p-partition"), "p-partition");
+    }
 }
