@@ -11,6 +11,7 @@ use crate::job::build::PodSettings;
 use crate::policy_cli::PolicyArgs;
 use crate::proxy::ProxyOptions;
 use crate::release::ReleaseOptions;
+use crate::support::SupportOptions;
 use crate::telemetry::LogFormat;
 use crate::verify::VerifyOptions;
 
@@ -32,6 +33,8 @@ pub enum Task {
     VipuProxy(Box<ProxyArguments>),
     /// Run one small job to its end as a user would, or say what holds it up.
     Verify(VerifyOptions),
+    /// Gather what a report of a bug needs, without secrets, into one archive.
+    SupportBundle(SupportOptions),
     /// Tools for the authors of policies.
     Policy(PolicyArgs),
     /// Print the CustomResourceDefinitions as YAML.

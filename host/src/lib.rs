@@ -39,11 +39,16 @@ mod port;
 #[cfg(feature = "operator")]
 pub mod proxy;
 #[cfg(feature = "operator")]
+pub mod redaction;
+#[cfg(feature = "operator")]
 pub mod release;
 #[cfg(feature = "operator")]
 pub mod rest;
 #[cfg(feature = "operator")]
 pub mod scope;
+#[cfg(feature = "operator")]
+pub mod support;
+#[cfg(feature = "operator")]
 pub mod telemetry;
 #[cfg(feature = "operator")]
 pub mod verify;

@@ -4,10 +4,11 @@ use anyhow::Context;
 use clap::Parser;
 use ipu_operator::cli::{Arguments, LogArguments, Task};
 use ipu_operator::policy::Process;
+use ipu_operator::support::{SupportError, SupportOptions};
 use ipu_operator::telemetry::level::LogLevel;
 use ipu_operator::telemetry::trace::{self, Traces};
 use ipu_operator::verify::{VerifyError, VerifyOptions};
-use ipu_operator::{api, controller, policy_cli, proxy, telemetry, verify};
+use ipu_operator::{api, controller, policy_cli, proxy, support, telemetry, verify};
 
 /// Thousands of jobs are kept in small pieces that come and go. The C library's allocator holds half
 /// as much again for each job, and takes more time; `_RJEM_MALLOC_CONF` sets this one's habits.
@@ -32,6 +33,7 @@ fn main() -> anyhow::Result<()> {
             runtime.block_on(proxy::run(arguments.proxy, log))?;
         }
         Task::Verify(options) => runtime()?.block_on(verified(&options))?,
+        Task::SupportBundle(options) => eprintln!("{}", runtime()?.block_on(bundled(&options))?),
         Task::Policy(arguments) => policy_cli::run(arguments, &mut std::io::stdout().lock())?,
         Task::Crd => print!("{}", api::crd::render()),
     }
@@ -42,6 +44,12 @@ async fn verified(options: &VerifyOptions) -> Result<(), VerifyError> {
     let client = kube::Client::try_default().await;
     let client = client.map_err(|source| VerifyError::Client(Box::new(source)))?;
     verify::run(client, options, &mut std::io::stdout()).await
+}
+
+async fn bundled(options: &SupportOptions) -> Result<String, SupportError> {
+    let client = kube::Client::try_default().await;
+    let client = client.map_err(|source| SupportError::Client(Box::new(source)))?;
+    support::run(client, options).await
 }
 
 /// Log and traces, which end with the answer.

@@ -25,6 +25,8 @@ mod policy;
 mod rest;
 #[cfg(test)]
 mod stage;
+#[cfg(test)]
+mod support;
 mod twins;
 #[cfg(test)]
 mod verify;

@@ -6,7 +6,7 @@ mod values;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::sources::repository;
 
@@ -92,20 +92,46 @@ fn every_value_is_explained() {
     }
 }
 
+/// The documents whose blocks are marked, and run where nothing else is needed.
+const DOCUMENTS: [&str; 2] = ["charts/ipu-operator/docs", "examples/docs"];
+
 #[test]
 fn every_block_of_the_documents_says_what_it_needs() {
-    let folder = repository().join("charts/ipu-operator/docs");
     let known = ["sh", "sh nodes", "sh hardware", "yaml"];
-    let mut seen = 0;
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let text = fs::read_to_string(&path).unwrap();
-        let fences = text.lines().filter_map(|line| line.strip_prefix("```"));
-        for begins in fences.step_by(2) {
-            let said = known.contains(&begins);
-            assert!(said, "{}: a block of {begins:?}", path.display());
-            seen += 1;
+    for folder in DOCUMENTS {
+        let mut seen = 0;
+        for (path, text) in documents(folder) {
+            let fences = text.lines().filter_map(|line| line.strip_prefix("```"));
+            for begins in fences.step_by(2) {
+                let said = known.contains(&begins);
+                assert!(said, "{}: a block of {begins:?}", path.display());
+                seen += 1;
+            }
+        }
+        assert!(seen > 20, "the documents in {folder} have {seen} blocks");
+    }
+}
+
+#[test]
+fn every_link_of_the_documents_leads_to_a_file() {
+    let folders = DOCUMENTS.into_iter().chain(["crds", "examples"]);
+    for (path, text) in folders.flat_map(documents) {
+        let links = text.split("](").skip(1);
+        let links = links.filter_map(|rest| rest.split_once(')'));
+        for (link, _) in links.filter(|(link, _)| !link.contains("://")) {
+            let file = link.split('#').next().unwrap_or_default();
+            let target = path.with_file_name(file);
+            assert!(target.exists(), "{}: {link}", path.display());
         }
     }
-    assert!(seen > 20, "the documents have {seen} blocks");
+}
+
+/// Every document of a folder, with its text.
+fn documents(folder: &str) -> Vec<(PathBuf, String)> {
+    let entries = fs::read_dir(repository().join(folder)).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let documents = paths.filter(|path| path.extension().is_some_and(|found| found == "md"));
+    documents
+        .map(|path| (path.clone(), fs::read_to_string(path).unwrap()))
+        .collect()
 }

@@ -1,28 +1,17 @@
 //! Pure: the record of a request and its answer, one JSON object for each line, without the values
 //! of environment variables.
 //!
-//! Labels and annotations stay, since policies decide by them; so do command lines. What kubectl
-//! keeps of the whole object in an annotation is gone through like the object itself. Values are
-//! numbered in the place where they stood, so that a record still tells which of them were the same.
+//! Labels and annotations stay, since policies decide by them; so do command lines.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::model::{ModuleDigest, Slot};
 use super::question::{Answer, Question, QuestionError};
+use crate::redaction::Values;
 
 /// Longest line that is read, in bytes: an update of two objects, and an answer with a third.
 pub const LONGEST: u64 = 16 << 20;
-
-/// What stands in the place of a text that cannot be gone through.
-const REDACTED: &str = "(redacted)";
-
-/// Where kubectl keeps the object as it was applied.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
-/// Shortest value, in bytes, that is looked for in sentences: `1` or `true` are no secrets, and a
-/// message without its numbers says nothing.
-const TOLD: usize = 6;
 
 /// One request to a policy, and what it answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,7 +54,7 @@ impl Record {
     pub fn of(question: &Question, answer: &Result<Answer, String>, digest: ModuleDigest) -> Self {
         let mut request = json!(question);
         let mut values = Values::default();
-        redact(&mut request, &mut values);
+        values.take_from(&mut request);
         Self {
             hook: question.slot(),
             request,
@@ -89,45 +78,12 @@ impl Record {
     }
 }
 
-/// The values that were redacted in one record, each once, in the order in which they were met.
-#[derive(Default)]
-struct Values(Vec<String>);
-
-impl Values {
-    /// What stands in the place of a value.
-    fn hidden(&mut self, value: &str) -> String {
-        let known = self.0.iter().position(|one| one == value);
-        let at = known.unwrap_or_else(|| {
-            self.0.push(value.to_owned());
-            self.0.len() - 1
-        });
-        placeholder(at)
-    }
-
-    /// A sentence of the policy without the values that were redacted, the longest first: one may
-    /// be part of another.
-    fn told(&self, text: &str) -> String {
-        let values = self.0.iter().enumerate();
-        let mut values: Vec<_> = values.filter(|(_, value)| value.len() >= TOLD).collect();
-        values.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
-        values
-            .into_iter()
-            .fold(text.to_owned(), |text, (at, value)| {
-                text.replace(value.as_str(), &placeholder(at))
-            })
-    }
-}
-
-fn placeholder(at: usize) -> String {
-    format!("(redacted {})", at + 1)
-}
-
 /// What is recorded of an answer; `values` are those that were redacted in its request.
 fn outcome(answer: &Result<Answer, String>, values: &mut Values) -> Outcome {
     match answer {
         Ok(Answer::Defaulted(defaulted)) => {
             let mut object = defaulted.object.clone();
-            redact(&mut object, values);
+            values.take_from(&mut object);
             let warnings = defaulted.warnings.iter();
             let warnings: Vec<_> = warnings.map(|text| values.told(text)).collect();
             Outcome::Answer(json!({ "object": object, "warnings": warnings }))
@@ -147,47 +103,10 @@ fn outcome(answer: &Result<Answer, String>, values: &mut Values) -> Outcome {
     }
 }
 
-/// Takes the values of environment variables out of an object, and notes them.
-fn redact(value: &mut Value, values: &mut Values) {
-    match value {
-        Value::Array(items) => items.iter_mut().for_each(|item| redact(item, values)),
-        Value::Object(fields) => {
-            for (key, field) in fields {
-                match (key.as_str(), field) {
-                    ("env", Value::Array(variables)) => variables
-                        .iter_mut()
-                        .for_each(|variable| redact_variable(variable, values)),
-                    (LAST_APPLIED, applied) => redact_applied(applied, values),
-                    (_, field) => redact(field, values),
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-fn redact_variable(variable: &mut Value, values: &mut Values) {
-    match variable.get_mut("value") {
-        Some(Value::String(text)) => *text = values.hidden(text),
-        Some(other) => *other = json!(values.hidden(&other.to_string())),
-        None => redact(variable, values),
-    }
-}
-
-fn redact_applied(applied: &mut Value, values: &mut Values) {
-    let text = applied.as_str().unwrap_or_default();
-    *applied = match serde_json::from_str::<Value>(text) {
-        Ok(mut object) => {
-            redact(&mut object, values);
-            json!(object.to_string())
-        }
-        Err(_) => json!(REDACTED),
-    };
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::redaction::LAST_APPLIED;
     use crate::wasm::model::{Defaulted, Verdict, Violation};
     use crate::wasm::samples;
 

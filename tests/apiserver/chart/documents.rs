@@ -10,25 +10,32 @@ use super::admin::Admin;
 /// What the documents call release, namespace and fullname.
 const NAME: &str = "ipu-operator";
 
-/// The blocks of a document that need nothing but an API server, in their order.
-fn blocks(admin: &Admin, document: &str) -> Vec<String> {
-    let path = format!("{}/docs/{document}.md", admin.chart());
+/// The blocks of a document with this mark, in their order.
+fn blocks(admin: &Admin, document: &str, mark: &str) -> Vec<String> {
+    let path = format!("{}/../../{document}.md", admin.chart());
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let mut parts = text.split("```sh\n").skip(1);
-    let mut found = Vec::new();
-    for part in &mut parts {
+    let begin = format!("```{mark}\n");
+    let parts = text.split(&begin).skip(1);
+    let block = |part: &str| {
         let (block, _) = part.split_once("```").expect("a block has an end");
-        found.push(block.to_owned());
-    }
-    assert!(!found.is_empty(), "{document} has no commands");
-    found
+        block.to_owned()
+    };
+    parts.map(block).collect()
 }
 
-pub(super) fn run(admin: &Admin, document: &str) {
-    for block in blocks(admin, document) {
+/// Runs the blocks that need nothing but an API server.
+pub(super) fn run_all(admin: &Admin, document: &str) {
+    let blocks = blocks(admin, document, "sh");
+    assert!(!blocks.is_empty(), "{document} has no commands");
+    for block in blocks {
         let ran = admin.shell(&block);
         ran.unwrap_or_else(|error| panic!("{document}.md: {block}\n{error}"));
     }
+}
+
+/// Runs a document of the chart.
+fn run(admin: &Admin, document: &str) {
+    run_all(admin, &format!("charts/ipu-operator/docs/{document}"));
 }
 
 /// What is left of the operator outside namespaces.
@@ -48,7 +55,15 @@ fn left(admin: &Admin) -> String {
 async fn from_install_to_uninstall_with_jobs_left_and_no_operator() {
     let control_plane = ControlPlane::start().await.unwrap();
     let admin = Admin::of(NAME, control_plane.kubeconfig());
-    for document in ["install", "security", "debugging", "runbook", "upgrade"] {
+    let documents = [
+        "install",
+        "security",
+        "debugging",
+        "messages",
+        "runbook",
+        "upgrade",
+    ];
+    for document in documents {
         run(&admin, document);
     }
     // The restricted namespace's users may make jobs, which the role that was bound says.
@@ -87,6 +102,31 @@ async fn what_is_left_when_the_namespace_went_first_goes_too() {
     assert!(left(&admin).contains("clusterrole"), "{}", left(&admin));
     run(&admin, "uninstall");
     assert_eq!(left(&admin), "");
+}
+
+/// No webhook stands before the API server here: the documents of users are about what it does itself.
+#[tokio::test]
+async fn what_users_are_told_to_write_is_taken() {
+    let control_plane = ControlPlane::start().await.unwrap();
+    let admin = Admin::of(NAME, control_plane.kubeconfig());
+    let definitions = format!("{}/crds", admin.chart());
+    let create = ["create", "--filename", &definitions];
+    admin.kubectl(&create).unwrap();
+    let established = ["wait", "--for=condition=Established", "crd", "--all"];
+    admin.kubectl(&established).unwrap();
+    let mut checked = 0;
+    for document in ["run", "life", "status", "fields"] {
+        let document = format!("examples/docs/{document}");
+        run_all(&admin, &document);
+        for manifest in blocks(&admin, &document, "yaml") {
+            let file = admin.file("block.yaml", &manifest);
+            let apply = ["apply", "--dry-run=server", "--validate=strict"];
+            let taken = admin.kubectl(&[&apply, &["--filename", &file][..]].concat());
+            taken.unwrap_or_else(|error| panic!("{document}.md: {manifest}\n{error}"));
+            checked += 1;
+        }
+    }
+    assert!(checked > 3, "{checked} manifests");
 }
 
 /// The partition of the job of `JOB`.

@@ -37,6 +37,38 @@ fn refusal(admin: &Admin, job: &str) -> Option<String> {
     created.err().map(|error| error.to_string())
 }
 
+/// What can be done to a job that broke the rules before they held.
+fn an_older_job_can_rest_and_be_scaled(admin: &Admin) {
+    let patch = |patch: &Value| {
+        let patch = patch.to_string();
+        let merge = [
+            "patch",
+            "ipujob",
+            "older",
+            "--type=merge",
+            "--patch",
+            &patch,
+        ];
+        let patched = admin.kubectl(&[&merge, &["--namespace", admin.name][..]].concat());
+        patched.err().map(|error| error.to_string())
+    };
+    let suspend = |value: bool| json!({ "spec": { "suspend": value } });
+    let policy = json!({ "spec": { "cleanPodPolicy": "All" } });
+    let mut both = suspend(true);
+    both["spec"]["workers"] = json!({ "replicas": 1 });
+    for refused in [&policy, &both] {
+        let refusal = patch(refused).unwrap_or_else(|| panic!("{refused} is taken"));
+        assert!(refusal.contains("privileged"), "{refusal}");
+    }
+    assert_eq!(patch(&suspend(true)), None);
+    let refusal = patch(&suspend(false)).expect("it may not go on");
+    assert!(refusal.contains("privileged"), "{refusal}");
+    let scale = ["scale", "ipujob/older", "--replicas=2", "--namespace"];
+    admin
+        .kubectl(&[&scale, &[admin.name][..]].concat())
+        .unwrap();
+}
+
 #[tokio::test]
 async fn jobs_of_a_restricted_namespace_make_nobody_root() {
     // The policies of other releases on the shared control plane select namespaces by the same label.
@@ -54,6 +86,9 @@ async fn jobs_of_a_restricted_namespace_make_nobody_root() {
         None,
         "it is not restricted yet"
     );
+    let file = admin.file("older.json", &privileged.replace("\"job\"", "\"older\""));
+    let create = ["create", "--namespace", admin.name, "--filename", &file];
+    admin.kubectl(&create).unwrap();
     let label = "graphcore.ai/jobs=restricted";
     admin
         .kubectl(&["label", "namespace", admin.name, label])
@@ -63,6 +98,8 @@ async fn jobs_of_a_restricted_namespace_make_nobody_root() {
         Seen::when(refusal(&admin, &privileged), Option::is_some)
     })
     .await;
+
+    an_older_job_can_rest_and_be_scaled(&admin);
 
     let init = json!({ "initContainers": [{
         "name": "init", "image": "image", "securityContext": { "privileged": true },

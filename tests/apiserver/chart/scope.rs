@@ -154,7 +154,7 @@ async fn each_release_serves_its_own_namespaces_with_rights_in_no_others() {
 #[tokio::test]
 async fn the_document_does_what_it_says() {
     let (_running, [admin]) = admins(["scope-document"]).await;
-    documents::run(&admin, "scope");
+    documents::run_all(&admin, "charts/ipu-operator/docs/scope");
     let of_two = [
         "get",
         "roles,clusterroles",

@@ -1,0 +1,279 @@
+//! Pure: `crds/REFERENCE.md`, every field of every kind as the definitions have it.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceDefinitionVersion, JSONSchemaProps,
+    JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
+};
+
+/// How the document begins.
+const INTRODUCTION: &str = "\
+# Every field
+
+Generated from the definitions in this folder; do not edit. `kubectl explain ipujob.spec --recursive` tells the
+same of the cluster that it asks.
+
+- **Type**: those with a capital letter are Kubernetes' own; `[]` is a list, and a map has keys of your own.
+- **Rules** are checked by the API server itself, whether an operator runs or not. What the webhooks check besides
+  (sizes, names, what excludes what) stands in [the document about jobs](../examples/docs/fields.md).
+- **Since**: `alpha-5`, `1.0.3` and `1.1.0` are versions of Graphcore's operator, and `Graphcore` stands where it is
+  only known that the field was in 1.2.0. `0.1.0` is the first version of this operator.
+";
+
+/// Fields that are a type of Kubernetes, whose own documents describe it, by the end of their path.
+const OF_KUBERNETES: [(&str, &str); 6] = [
+    ("workers.template", "PodTemplateSpec"),
+    ("launcher.env", "[]EnvVar"),
+    ("namespaceSelector", "LabelSelector"),
+    ("objectSelector", "LabelSelector"),
+    ("inForce.spec", "as `spec`"),
+    ("previous.spec", "as `spec`"),
+];
+
+/// Fields of an IPUJob that are not as old as Graphcore's 1.2.0 or whose first version is known.
+const SINCE: [(&str, &str); 15] = [
+    ("spec.modelReplicas", "alpha-5"),
+    ("spec.ipusPerModelReplica", "alpha-5"),
+    ("spec.jobInstances", "1.0.3"),
+    ("spec.ipusPerJobInstance", "1.0.3"),
+    ("spec.modelReplicasPerWorker", "1.0.3"),
+    ("spec.workerPerJobInstance", "1.0.3"),
+    ("spec.workersPerJobInstance", "1.1.0"),
+    ("spec.suspend", OURS),
+    ("spec.managedBy", OURS),
+    ("spec.activeDeadlineSeconds", OURS),
+    ("spec.ttlSecondsAfterFinished", OURS),
+    ("status.automaticResets", OURS),
+    ("status.selector", OURS),
+    ("status.observedGeneration", OURS),
+    ("status.sessionEndTime", OURS),
+];
+
+/// First version of this operator.
+const OURS: &str = "0.1.0";
+
+/// The whole document.
+pub(super) fn render(definitions: &[CustomResourceDefinition]) -> String {
+    let kinds = definitions.iter().map(kind);
+    std::iter::once(INTRODUCTION.to_owned())
+        .chain(kinds)
+        .collect()
+}
+
+fn kind(definition: &CustomResourceDefinition) -> String {
+    let (spec, version) = (&definition.spec, &definition.spec.versions[0]);
+    let schema = version.schema.as_ref();
+    let schema = schema.and_then(|schema| schema.open_api_v3_schema.as_ref());
+    let schema = schema.expect("every version has a schema");
+    let kind = &spec.names.kind;
+    let about = one_line(schema.description.as_deref().unwrap_or_default());
+    let names = spec.names.short_names.iter().flatten();
+    let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
+    let mut text = format!(
+        "\n## {kind}\n\n{about}\n\n`{}`, version `{}`, short name {}, scope {}. {}\n",
+        definition.metadata.name.as_deref().unwrap_or_default(),
+        version.name,
+        names.join(", "),
+        spec.scope,
+        columns(version),
+    );
+    for part in ["spec", "status"] {
+        let Some(part_schema) = schema.properties.iter().flatten().find(|p| p.0 == part) else {
+            continue;
+        };
+        let rows = Rows::of(kind, part, part_schema.1);
+        let part = format!(
+            "\n### {kind} {part}\n\n{}\n\n| field | type | default | rules | what it is | since |\n\
+             | --- | --- | --- | --- | --- | --- |\n{}\n",
+            one_line(part_schema.1.description.as_deref().unwrap_or_default()),
+            rows.lines.join("\n"),
+        );
+        text.push_str(&part);
+    }
+    let whole = schema.x_kubernetes_validations.iter().flatten();
+    for rule in whole {
+        let said = rule.message.as_deref().unwrap_or(&rule.rule);
+        text.push_str(&["\nOf the whole object: ", said, ".\n"].concat());
+    }
+    text
+}
+
+fn columns(version: &CustomResourceDefinitionVersion) -> String {
+    let columns = version.additional_printer_columns.iter().flatten();
+    let columns: Vec<_> = columns
+        .map(|column| {
+            let wide = if column.priority.unwrap_or_default() > 0 {
+                ", wide"
+            } else {
+                ""
+            };
+            let name = column.name.to_uppercase();
+            format!("{name} (`{}`{wide})", column.json_path)
+        })
+        .collect();
+    format!("Columns: NAME, {}.", columns.join(", "))
+}
+
+/// The rows of `spec` or `status`.
+struct Rows<'a> {
+    kind: &'a str,
+    part: &'a str,
+    /// The rules in CEL, whose paths begin at the part.
+    validations: &'a [ValidationRule],
+    lines: Vec<String>,
+}
+
+impl<'a> Rows<'a> {
+    fn of(kind: &'a str, part: &'a str, schema: &'a JSONSchemaProps) -> Self {
+        let validations = schema.x_kubernetes_validations.as_deref();
+        let mut rows = Self {
+            kind,
+            part,
+            validations: validations.unwrap_or_default(),
+            lines: Vec::new(),
+        };
+        rows.add("", schema);
+        rows
+    }
+
+    /// A row for each field below `path`, in the order of their names, and those below each after it.
+    fn add(&mut self, path: &str, schema: &JSONSchemaProps) {
+        let required = schema.required.as_deref().unwrap_or_default();
+        for (name, field) in schema.properties.iter().flatten() {
+            let path = format!("{path}.{name}");
+            let known = OF_KUBERNETES
+                .iter()
+                .find(|(end, _)| path.ends_with(&format!(".{end}")));
+            let (type_, below) = known.map_or_else(
+                || type_and_below(field),
+                |(_, type_)| ((*type_).to_owned(), None),
+            );
+            let mut rules = rules(field);
+            if required.contains(name) {
+                rules.insert(0, "required".to_owned());
+            }
+            rules.extend(self.messages(&path));
+            self.lines.push(format!(
+                "| `{}` | {type_} | {} | {} | {} | {} |",
+                path.trim_start_matches('.'),
+                default(field),
+                rules.join("; "),
+                one_line(field.description.as_deref().unwrap_or_default()),
+                since(self.kind, &format!("{}{path}", self.part)),
+            ));
+            if let Some((suffix, below)) = below {
+                self.add(&format!("{path}{suffix}"), below);
+            }
+        }
+    }
+
+    /// What the rules in CEL say about a field.
+    fn messages(&self, path: &str) -> impl Iterator<Item = String> {
+        let of_the_field = |rule: &&ValidationRule| rule.field_path.as_deref() == Some(path);
+        let rules = self.validations.iter().filter(of_the_field);
+        rules.map(|rule| one_line(rule.message.as_deref().unwrap_or(&rule.rule)))
+    }
+}
+
+/// How the type of a field is called, and where there are fields below it: what stands between.
+fn type_and_below(field: &JSONSchemaProps) -> (String, Option<(&'static str, &JSONSchemaProps)>) {
+    if let Some(JSONSchemaPropsOrArray::Schema(item)) = &field.items {
+        if is_condition(item) {
+            return ("[]Condition".to_owned(), None);
+        }
+        let (of, _) = type_and_below(item);
+        return (format!("[]{of}"), Some(("[]", item)));
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(value)) = &field.additional_properties {
+        let (of, _) = type_and_below(value);
+        return (format!("map of {of}"), Some((".*", value)));
+    }
+    if field.x_kubernetes_int_or_string == Some(true) {
+        return ("integer or percentage".to_owned(), None);
+    }
+    let name = field.type_.as_deref().unwrap_or("any");
+    match field.format.as_deref() {
+        Some("date-time") => ("time".to_owned(), None),
+        _ => (
+            name.to_owned(),
+            field.properties.is_some().then_some(("", field)),
+        ),
+    }
+}
+
+/// Whether it is the condition of Kubernetes' API conventions.
+fn is_condition(item: &JSONSchemaProps) -> bool {
+    let of_ours = |(name, _): (&String, _)| name == "lastUpdateTime";
+    let fields = item.properties.iter().flatten();
+    let has_time = |(name, _): (&String, _)| name == "lastTransitionTime";
+    fields.clone().any(has_time) && !fields.clone().any(of_ours)
+}
+
+fn default(field: &JSONSchemaProps) -> String {
+    field
+        .default
+        .as_ref()
+        .map_or_else(String::new, |default| format!("`{}`", default.0))
+}
+
+fn rules(field: &JSONSchemaProps) -> Vec<String> {
+    let number = |what: &str, bound: Option<f64>| bound.map(|bound| format!("{what} {bound}"));
+    let count = |what: &str, bound: Option<i64>| bound.map(|bound| format!("{what} {bound}"));
+    let values = field.enum_.as_ref().map(|values| {
+        let values: Vec<_> = values.iter().map(|value| word(&value.0)).collect();
+        format!("one of {}", values.join(", "))
+    });
+    let pattern = field.pattern.as_ref();
+    [
+        values,
+        number("at least", field.minimum),
+        number("at most", field.maximum),
+        count("shortest", field.min_length),
+        count("longest", field.max_length),
+        count("fewest", field.min_items),
+        count("most", field.max_items),
+        pattern.map(|pattern| format!("matches `{}`", pattern.replace('|', "\\|"))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn word(value: &serde_json::Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| format!("`{value}`"), |text| format!("`{text}`"))
+}
+
+fn since(kind: &str, path: &str) -> &'static str {
+    if kind != "IPUJob" || path.starts_with("status.run") {
+        return OURS;
+    }
+    let known = SINCE.iter().find(|(field, _)| *field == path);
+    known.map_or("Graphcore", |(_, version)| version)
+}
+
+/// A text for a cell of a table.
+fn one_line(text: &str) -> String {
+    let words: Vec<_> = text.split_whitespace().collect();
+    words.join(" ").replace('|', "\\|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::all;
+    use super::{OURS, SINCE, render};
+
+    #[test]
+    fn what_is_said_of_single_fields_is_said_of_fields_that_exist() {
+        let text = render(&all());
+        for (field, version) in SINCE {
+            let (_, name) = field.split_once('.').unwrap();
+            let row = text
+                .lines()
+                .find(|line| line.starts_with(&format!("| `{name}` |")))
+                .unwrap_or_else(|| panic!("no row of {field}"));
+            assert!(row.ends_with(&format!("| {version} |")), "{row}");
+        }
+        assert!(text.contains(&format!("| {OURS} |")));
+    }
+}

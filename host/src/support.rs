@@ -1,0 +1,183 @@
+//! `ipu-operator support-bundle`: gathers what a report of a bug needs, without secrets, into one archive.
+
+mod archive;
+mod bundle;
+mod metrics;
+mod plan;
+mod shown;
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use futures::AsyncReadExt;
+use http::Request;
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use self::bundle::{Bundle, Contents};
+use self::plan::{Form, Read, Target};
+use crate::agent::explain;
+use crate::object_names::{is_label, is_subdomain};
+
+/// Longest time of one read.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Most bytes of one answer.
+const LARGEST: u64 = 32 << 20;
+
+/// What is gathered, and where it goes.
+#[derive(Args, Clone, Debug)]
+pub struct SupportOptions {
+    /// Namespace of the release.
+    #[arg(long, env = "IPU_OPERATOR_NAMESPACE", default_value = "ipu-operator")]
+    pub namespace: String,
+    /// Start of the names of the release's objects.
+    #[arg(long, env = "IPU_OPERATOR_FULLNAME", default_value = "ipu-operator")]
+    pub fullname: String,
+    /// Name of the ConfigMap with the summary of partitions.
+    #[arg(long, default_value = "ipu-partitions-tracker")]
+    pub tracker: String,
+    /// The file to write; - is the standard output.
+    #[arg(long, default_value = "ipu-operator-support.tar.gz")]
+    pub output: PathBuf,
+    /// Most lines of one log, from its end.
+    #[arg(long, default_value_t = 5000)]
+    pub log_lines: u32,
+    /// A token of somebody who may `get /metrics`; without it there are no metrics in the bundle.
+    #[arg(long, env = "IPU_OPERATOR_METRICS_TOKEN", hide_env_values = true)]
+    pub metrics_token: Option<String>,
+}
+
+/// Why there is no bundle.
+#[derive(Debug, thiserror::Error)]
+pub enum SupportError {
+    /// No client of the API server could be made.
+    #[error("failed to find the API server; is there a kubeconfig, or does this run in a Pod?")]
+    Client(#[source] Box<kube::Error>),
+    /// A name cannot be one.
+    #[error("--{option} {value}: Kubernetes takes no such name; give that of your release")]
+    Name {
+        /// The option.
+        option: &'static str,
+        /// What was given.
+        value: String,
+    },
+    /// The archive cannot be written.
+    #[error("failed to write {file}; it must not exist yet (--output names another)")]
+    Write {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Gathers the bundle and writes it; what cannot be read is named in it. Answers a line for people.
+pub async fn run(client: Client, options: &SupportOptions) -> Result<String, SupportError> {
+    let target = target(options)?;
+    let contents = gather(client, &target, options.metrics_token.as_deref()).await;
+    let (files, missing) = (contents.files.len(), contents.missing);
+    let written = write(options, &contents);
+    written.map_err(|source| SupportError::Write {
+        file: options.output.clone(),
+        source,
+    })?;
+    let output = options.output.display();
+    Ok(format!(
+        "{output}: {files} files; {missing} things could not be read, and errors.txt in it says why. Look \
+         through it before you pass it on"
+    ))
+}
+
+fn target(options: &SupportOptions) -> Result<Target, SupportError> {
+    let names = [
+        (
+            "namespace",
+            &options.namespace,
+            is_label(&options.namespace),
+        ),
+        ("fullname", &options.fullname, is_label(&options.fullname)),
+        ("tracker", &options.tracker, is_subdomain(&options.tracker)),
+    ];
+    if let Some((option, value, _)) = names.into_iter().find(|(_, _, good)| !good) {
+        let value = value.clone();
+        return Err(SupportError::Name { option, value });
+    }
+    Ok(Target {
+        namespace: options.namespace.clone(),
+        fullname: options.fullname.clone(),
+        tracker: options.tracker.clone(),
+        log_lines: options.log_lines,
+    })
+}
+
+/// Reads everything, one after the other: a cluster in trouble is not asked for more at once.
+async fn gather(client: Client, target: &Target, token: Option<&str>) -> Contents {
+    let mut bundle = Bundle::default();
+    for one in plan::reads(target) {
+        let answer = read(&client, &one).await;
+        bundle.add(one, answer);
+    }
+    // Which Pods there are is asked again, whatever was made of the answer above.
+    let pods = Read {
+        file: "logs".to_owned(),
+        path: plan::pods(target),
+        form: Form::Objects,
+    };
+    match read(&client, &pods).await {
+        Ok(answer) => {
+            let pods: Value = serde_json::from_str(&answer).unwrap_or_default();
+            for one in plan::logs(target, &pods) {
+                let answer = read(&client, &one).await;
+                bundle.add(one, answer);
+            }
+            for port in plan::metrics(&pods) {
+                let answer = metrics::read(&client, &target.namespace, &port, token).await;
+                bundle.add(port.read(), answer);
+            }
+        }
+        Err(why) => bundle.add(pods, Err(why)),
+    }
+    bundle.finish(&Timestamp::now().to_string())
+}
+
+/// The answer, as far as it is not too long; or why there is none.
+async fn read(client: &Client, read: &Read) -> Result<String, String> {
+    let request = Request::get(&read.path).body(Vec::new());
+    let request = request.map_err(|error| explain(&error))?;
+    let answer = async {
+        let stream = client.request_stream(request).await;
+        let stream = stream.map_err(|error| explain(&error))?;
+        let mut bytes = Vec::new();
+        let mut stream = std::pin::pin!(stream.take(LARGEST));
+        let end = stream.read_to_end(&mut bytes).await;
+        end.map_err(|error| explain(&error))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let late = |_| format!("no answer within {} s", PATIENCE.as_secs());
+    timeout(PATIENCE, answer).await.map_err(late)?
+}
+
+fn write(options: &SupportOptions, contents: &Contents) -> io::Result<()> {
+    let seconds = u64::try_from(Timestamp::now().as_second()).unwrap_or_default();
+    let archive = archive::packed(&contents.files, seconds)?;
+    if options.output.as_os_str() == "-" {
+        let mut out = io::stdout().lock();
+        out.write_all(&archive)?;
+        return out.flush();
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&options.output)?;
+    file.write_all(&archive)?;
+    file.sync_all()
+}

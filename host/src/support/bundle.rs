@@ -1,0 +1,208 @@
+//! Pure: what was gathered so far, and what of it stands in the archive.
+
+use serde_json::Value;
+
+use super::plan::{Form, Read};
+use super::shown::{OURS, said, scrubbed, shown};
+use crate::redaction::Values;
+
+/// How large a bundle may become.
+const LIMITS: Limits = Limits {
+    file: 8 << 20,
+    all: 64 << 20,
+};
+
+/// What stands at the top of the archive.
+const README: &str = "\
+This is what `ipu-operator support-bundle` gathered for a report of a bug.
+
+What is not in it: Secrets (none was read), values of environment variables but for those that the operator sets
+itself, annotations of domains other than graphcore.ai's and Kubernetes' own, texts in the settings of policies, and
+caBundles. In their place stands `(redacted)`, with a number where it helps to see which were the same. The values
+were taken out of logs and messages too, where they have 6 characters or more, and so was what looks like a token, a
+password in an address, or an option that is named like a secret.
+
+What is in it: names of namespaces, jobs, nodes and V-IPU controllers, images, labels, command lines, logs of the
+operator. Look through it before you pass it on. errors.txt names what could not be read, and why.
+";
+
+/// Most bytes.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// Of one file; what is beyond is cut off.
+    file: usize,
+    /// Of all files; those beyond are left out.
+    all: usize,
+}
+
+/// What was gathered so far.
+pub(super) struct Bundle {
+    limits: Limits,
+    objects: Vec<(String, Value)>,
+    texts: Vec<(String, String)>,
+    errors: Vec<String>,
+    values: Values,
+}
+
+impl Default for Bundle {
+    fn default() -> Self {
+        Self {
+            limits: LIMITS,
+            objects: Vec::new(),
+            texts: Vec::new(),
+            errors: Vec::new(),
+            values: Values::but(OURS),
+        }
+    }
+}
+
+/// The files of the archive.
+pub(super) struct Contents {
+    /// Path and text of each.
+    pub files: Vec<(String, String)>,
+    /// How many things are not there, or not whole.
+    pub missing: usize,
+}
+
+impl Bundle {
+    /// Adds what a read was answered, or why it was not.
+    pub(super) fn add(&mut self, read: Read, answer: Result<String, String>) {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(why) => return self.miss(&read.file, &why),
+        };
+        if read.form == Form::Text {
+            self.texts.push((read.file, answer));
+            return;
+        }
+        match serde_json::from_str::<Value>(&answer) {
+            Ok(object) => {
+                let rest = object.pointer("/metadata/continue").and_then(Value::as_str);
+                if rest.is_some_and(|rest| !rest.is_empty()) {
+                    self.miss(&read.file, "there are more than fit into the bundle");
+                }
+                let object = shown(read.form, object, &mut self.values);
+                self.objects.push((read.file, object));
+            }
+            Err(error) => self.miss(&read.file, &format!("the answer is not whole: {error}")),
+        }
+    }
+
+    /// Everything as it stands in the archive. Values that were met anywhere are taken out everywhere.
+    pub(super) fn finish(mut self, now: &str) -> Contents {
+        let tell = self.values.teller();
+        let mut files = Vec::new();
+        for (file, mut object) in self.objects {
+            said(&mut object, &tell);
+            files.push((file, yaml(&object)));
+        }
+        for (file, text) in self.texts {
+            files.push((file, scrubbed(&tell(&text))));
+        }
+        let told = bounded(&mut files, self.limits);
+        self.errors.extend(told);
+        let missing = self.errors.len();
+        let errors: Vec<_> = self.errors.iter().map(|why| scrubbed(&tell(why))).collect();
+        let version = env!("CARGO_PKG_VERSION");
+        let about = format!("{README}\nipu-operator {version}, {now}\n");
+        files.insert(0, ("README.txt".to_owned(), about));
+        files.push(("errors.txt".to_owned(), errors.join("\n") + "\n"));
+        Contents { files, missing }
+    }
+
+    fn miss(&mut self, file: &str, why: &str) {
+        self.errors.push(format!("{file}: {why}"));
+    }
+}
+
+/// Cuts files and leaves some out, so that the limits hold; answers what was done.
+fn bounded(files: &mut Vec<(String, String)>, limits: Limits) -> Vec<String> {
+    let (mut size, mut told) = (0, Vec::new());
+    files.retain_mut(|(file, text)| {
+        if text.len() > limits.file {
+            let mut end = limits.file;
+            while !text.is_char_boundary(end) {
+                end -= 1;
+            }
+            text.truncate(end);
+            told.push(format!("{file}: cut after {} bytes", limits.file));
+        }
+        let fits = size + text.len() <= limits.all;
+        if fits {
+            size += text.len();
+        } else {
+            let all = limits.all;
+            let why = format!("{file}: left out, since a bundle may have {all} bytes");
+            told.push(why);
+        }
+        fits
+    });
+    told
+}
+
+fn yaml(object: &Value) -> String {
+    serde_saphyr::to_string(object).unwrap_or_else(|_| object.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(file: &str, form: Form) -> Read {
+        Read {
+            file: file.to_owned(),
+            path: String::new(),
+            form,
+        }
+    }
+
+    #[test]
+    fn a_value_of_one_object_is_taken_out_of_everything() {
+        let mut bundle = Bundle::default();
+        let log = r#"{"message": "refused hunter\"two-hunter", "n": 1}"#.to_owned();
+        bundle.add(read("a.log", Form::Text), Ok(log));
+        let pod = json!({"env": [{"name": "KEY", "value": "hunter\"two-hunter"}]}).to_string();
+        bundle.add(read("pod.yaml", Form::Objects), Ok(pod));
+        let why = "forbidden: hunter\"two-hunter".to_owned();
+        bundle.add(read("nodes.yaml", Form::Nodes), Err(why));
+        let more = json!({"metadata": {"continue": "x"}, "items": []}).to_string();
+        bundle.add(read("more.yaml", Form::Objects), Ok(more));
+        bundle.add(read("half.yaml", Form::Objects), Ok("{".to_owned()));
+        let contents = bundle.finish("now");
+        assert_eq!(contents.missing, 3);
+        let all: Vec<_> = contents.files[1..]
+            .iter()
+            .map(|(file, text)| format!("# {file}\n{text}"))
+            .collect();
+        let all = all.join("\n");
+        assert!(!all.contains("two-hunter"), "{all}");
+        insta::assert_snapshot!(all);
+    }
+
+    #[test]
+    fn a_bundle_has_a_largest_size() {
+        let limits = Limits {
+            file: 100,
+            all: 350,
+        };
+        let mut bundle = Bundle {
+            limits,
+            ..Bundle::default()
+        };
+        for number in 0..5 {
+            let text = "ä line\n".repeat(20);
+            bundle.add(read(&format!("{number}.log"), Form::Text), Ok(text));
+        }
+        let contents = bundle.finish("now");
+        let names: Vec<_> = contents.files.iter().map(|(file, _)| file).collect();
+        assert_eq!(
+            names,
+            ["README.txt", "0.log", "1.log", "2.log", "errors.txt"]
+        );
+        let (_, errors) = contents.files.last().unwrap();
+        assert!(errors.contains("0.log: cut after 100 bytes"), "{errors}");
+        assert!(errors.contains("4.log: left out"), "{errors}");
+    }
+}

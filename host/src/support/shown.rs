@@ -1,0 +1,296 @@
+//! Pure: how what was read is shown in a support bundle: without values of environment variables, without
+//! what else may be a secret, and without what nobody needs.
+
+use serde_json::{Map, Value, json};
+
+use super::plan::{Form, items};
+use crate::redaction::{LAST_APPLIED, REDACTED, Values};
+
+/// Variables that the operator sets itself: they are no secrets, and say much.
+pub(super) const OURS: &[&str] = &["IPUOF_VIPU_API_", "POPDIST_"];
+
+/// Ends of the domains whose annotations are shown; what others hold, their authors know.
+const DOMAINS: [&str; 4] = ["graphcore.ai", "kubernetes.io", "k8s.io", "helm.sh"];
+
+/// Annotation by which Multus is told the networks of a Pod.
+const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
+
+/// What the name of an option has in it whose value is a secret.
+const SECRET_NAMES: [&str; 9] = [
+    "password",
+    "passwd",
+    "secret",
+    "token",
+    "credential",
+    "apikey",
+    "api-key",
+    "api_key",
+    "private",
+];
+
+/// An answer of the API server as the bundle shows it. What is taken out is noted in `values`.
+pub(super) fn shown(form: Form, answer: Value, values: &mut Values) -> Value {
+    let mut answer = match form {
+        Form::Definition => definition(&answer),
+        Form::Nodes => Value::Array(items(&answer).iter().map(node).collect()),
+        Form::Objects | Form::Text => answer,
+    };
+    values.take_from(&mut answer);
+    hide(&mut answer, values);
+    answer
+}
+
+/// Takes the noted values, and what looks like a credential, out of every text of an answer.
+pub(super) fn said(answer: &mut Value, tell: &impl Fn(&str) -> String) {
+    match answer {
+        Value::String(text) => *text = scrubbed(&tell(text)),
+        Value::Array(items) => items.iter_mut().for_each(|item| said(item, tell)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| said(field, tell)),
+        _ => {}
+    }
+}
+
+/// A text without tokens, passwords in addresses, and values of options that are named like secrets.
+pub(super) fn scrubbed(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut after = "";
+    for piece in text.split_inclusive(ends_a_word) {
+        let word = piece.trim_end_matches(ends_a_word);
+        let is_token = matches!(after, "Bearer" | "bearer" | "Basic");
+        if is_token && !word.is_empty() {
+            clean += REDACTED;
+        } else {
+            clean += &scrubbed_word(word);
+        }
+        clean += &piece[word.len()..];
+        if !word.is_empty() {
+            after = word;
+        }
+    }
+    clean
+}
+
+fn ends_a_word(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '"' | '\'' | ',' | ';' | '(' | ')' | '\\')
+}
+
+fn scrubbed_word(word: &str) -> String {
+    // Tokens of service accounts, and others of their form.
+    if word.starts_with("eyJ") && word.len() > 20 {
+        return REDACTED.to_owned();
+    }
+    if let Some((name, value)) = word.split_once('=')
+        && is_secret(name)
+        && !value.is_empty()
+    {
+        return format!("{name}={REDACTED}");
+    }
+    if let Some((scheme, rest)) = word.split_once("://") {
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        if let Some((_, host)) = authority.rsplit_once('@') {
+            return format!("{scheme}://{REDACTED}@{host}{path}");
+        }
+    }
+    word.to_owned()
+}
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SECRET_NAMES.iter().any(|part| name.contains(part))
+}
+
+fn hide(value: &mut Value, values: &mut Values) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| hide(item, values)),
+        Value::Object(fields) => {
+            fields.remove("managedFields");
+            for (key, field) in fields {
+                match (key.as_str(), field) {
+                    ("annotations", Value::Object(annotations)) => {
+                        hide_annotations(annotations, values);
+                    }
+                    ("settings" | "volumeAttributes", texts) => hide_texts(texts, values),
+                    ("httpHeaders", Value::Array(headers)) => hide_headers(headers, values),
+                    ("command" | "args", Value::Array(words)) => hide_options(words, values),
+                    ("caBundle", bundle) => {
+                        let length = bundle.as_str().map_or(0, str::len);
+                        *bundle = json!(format!("({length} characters)"));
+                    }
+                    (_, field) => hide(field, values),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn hide_annotations(annotations: &mut Map<String, Value>, values: &mut Values) {
+    annotations.remove(LAST_APPLIED);
+    for (name, value) in annotations {
+        let domain = name.split('/').next().unwrap_or_default();
+        let of = |end: &str| domain == end || domain.ends_with(&format!(".{end}"));
+        if name != NETWORKS && !DOMAINS.iter().any(|end| of(end)) {
+            hide_texts(value, values);
+        }
+    }
+}
+
+fn hide_texts(value: &mut Value, values: &mut Values) {
+    match value {
+        Value::String(text) => *text = values.hidden(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| hide_texts(item, values)),
+        Value::Object(fields) => fields.values_mut().for_each(|one| hide_texts(one, values)),
+        _ => {}
+    }
+}
+
+fn hide_headers(headers: &mut [Value], values: &mut Values) {
+    let found = headers.iter_mut().filter_map(|one| one.get_mut("value"));
+    found.for_each(|value| hide_texts(value, values));
+}
+
+/// The word after an option that is named like a secret; `--name=value` is for `scrubbed`.
+fn hide_options(words: &mut [Value], values: &mut Values) {
+    let mut hides = false;
+    for word in words {
+        let Value::String(text) = word else {
+            continue;
+        };
+        if hides {
+            *text = values.hidden(text);
+            hides = false;
+        } else {
+            hides = text.starts_with('-') && !text.contains('=') && is_secret(text);
+        }
+    }
+}
+
+fn definition(answer: &Value) -> Value {
+    let versions = answer["spec"]["versions"].as_array();
+    let version = |version: &Value| json!({"name": version["name"], "served": version["served"], "storage": version["storage"]});
+    let versions: Vec<_> = versions.into_iter().flatten().map(version).collect();
+    json!({
+        "name": answer["metadata"]["name"],
+        "created": answer["metadata"]["creationTimestamp"],
+        "versions": versions,
+        "storedVersions": answer["status"]["storedVersions"],
+        "conditions": answer["status"]["conditions"],
+    })
+}
+
+fn node(node: &Value) -> Value {
+    json!({
+        "name": node["metadata"]["name"],
+        "labels": node["metadata"]["labels"],
+        "unschedulable": node["spec"]["unschedulable"],
+        "taints": node["spec"]["taints"],
+        "conditions": node["status"]["conditions"],
+        "allocatable": node["status"]["allocatable"],
+        "nodeInfo": node["status"]["nodeInfo"],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "hunter2-hunter2";
+
+    #[test]
+    fn a_job_is_shown_without_what_may_be_secret() {
+        let env = json!([
+            {"name": "TOKEN", "value": SECRET},
+            {"name": "IPUOF_VIPU_API_PARTITION_ID", "value": "p-job"},
+            {"name": "FROM", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+        ]);
+        let container = json!({
+            "name": "main",
+            "env": env,
+            "command": ["train", "--password", SECRET, "--api-key=abc123", "--epochs", "3"],
+            "args": [format!("http://user:{SECRET}@data.example.com/set")],
+            "livenessProbe": {"httpGet": {"httpHeaders": [{"name": "Key", "value": "in-a-header"}]}},
+        });
+        let mut job = json!({
+            "kind": "IPUJob",
+            "metadata": {
+                "name": "job",
+                "managedFields": [{"manager": "kubectl"}],
+                "annotations": {
+                    "graphcore.ai/relocatable": "true",
+                    "example.com/vault": SECRET,
+                    "k8s.v1.cni.cncf.io/networks": "rdma-net",
+                },
+            },
+            "spec": {"workers": {"template": {"spec": {"containers": [container]}}}},
+            "status": {"lastMessage": format!("exit 1: {SECRET} was refused")},
+        });
+        let applied = job.to_string();
+        job["metadata"]["annotations"][LAST_APPLIED] = json!(applied);
+        let mut values = Values::but(OURS);
+        let mut job = shown(Form::Objects, job, &mut values);
+        said(&mut job, &|text| values.told(text));
+        assert!(!job.to_string().contains(SECRET), "{job}");
+        insta::assert_yaml_snapshot!(job);
+    }
+
+    #[test]
+    fn policies_webhooks_definitions_and_nodes_are_cut_to_what_says_something() {
+        let mut values = Values::but(OURS);
+        let mut show = |form, answer| shown(form, answer, &mut values);
+        let shown = [
+            show(
+                Form::Objects,
+                json!({"spec": {"settings": {"limit": 3, "key": SECRET}}}),
+            ),
+            show(
+                Form::Objects,
+                json!({"webhooks": [{"clientConfig": {"caBundle": "AAAA"}}]}),
+            ),
+            show(
+                Form::Definition,
+                json!({
+                    "metadata": {"name": "ipujobs.graphcore.ai"},
+                    "spec": {"versions": [{"name": "v1alpha1", "served": true, "storage": true, "schema": {}}]},
+                    "status": {"storedVersions": ["v1alpha1"]},
+                }),
+            ),
+            show(
+                Form::Nodes,
+                json!({"items": [{
+                    "metadata": {"name": "node", "labels": {"ipunode": "pod1"}, "annotations": {"a": SECRET}},
+                    "status": {"images": ["many"]},
+                }]}),
+            ),
+        ];
+        insta::assert_yaml_snapshot!(shown);
+    }
+
+    #[test]
+    fn credentials_in_texts_are_known_by_their_form() {
+        for (text, clean) in [
+            (
+                "Authorization: Bearer abc.def",
+                "Authorization: Bearer (redacted)",
+            ),
+            (
+                "got \"eyJhbGciOiJSUzI1NiIsImtpZCI6\" back",
+                "got \"(redacted)\" back",
+            ),
+            (
+                "https://u:p@h.example.com/a?b",
+                "https://(redacted)@h.example.com/a?b",
+            ),
+            (
+                "password=a token=b limit=3",
+                "password=(redacted) token=(redacted) limit=3",
+            ),
+            (
+                "pod1.example.com:8090:ipunode=pod1\n",
+                "pod1.example.com:8090:ipunode=pod1\n",
+            ),
+            ("partition  p-1 (Ready), ok", "partition  p-1 (Ready), ok"),
+        ] {
+            assert_eq!(scrubbed(text), clean);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `ipu-operator support-bundle` on a real API server: it holds what there is, and no secret.
+
+use std::io::Read;
+
+use flate2::read::GzDecoder;
+use ipu_operator::support::{self, SupportOptions};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
+use kube::api::{Api, PostParams};
+use kube::{Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+/// What must not be in the bundle, wherever it is planted.
+const PLANTED: &str = "correct-horse-battery";
+
+/// Another one, of an annotation: no environment variable has it.
+const ANNOTATED: &str = "staple-in-an-annotation";
+
+/// Another one, which only a Secret has.
+const KEPT: &str = "kept-in-a-secret-alone";
+
+async fn create<K>(client: &Client, namespace: &str, object: Value)
+where
+    K: Clone + std::fmt::Debug + DeserializeOwned + Serialize,
+    K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), namespace);
+    let object = serde_json::from_value(object).unwrap();
+    api.create(&PostParams::default(), &object).await.unwrap();
+}
+
+fn job() -> Value {
+    let env = json!([{ "name": "WANDB_API_KEY", "value": PLANTED }]);
+    let template = json!({ "spec": { "containers": [{
+        "name": "main", "image": "image", "env": env,
+        "command": ["train", "--token", ANNOTATED, format!("--password={KEPT}")],
+    }] } });
+    let mut job = json!({
+        "apiVersion": "graphcore.ai/v1alpha1",
+        "kind": "IPUJob",
+        "metadata": { "name": "job", "annotations": { "example.com/note": ANNOTATED } },
+        "spec": {
+            "jobInstances": 1,
+            "ipusPerJobInstance": "1",
+            "workers": { "template": template },
+        },
+    });
+    let applied = "kubectl.kubernetes.io/last-applied-configuration";
+    job["metadata"]["annotations"][applied] = json!(job.to_string());
+    job
+}
+
+async fn plant(stage: &Stage) {
+    let (client, namespace) = (&stage.client, stage.namespace.as_str());
+    stage.submit(&job()).await;
+    let secret = json!({ "metadata": { "name": "key" }, "stringData": { "key": KEPT } });
+    create::<Secret>(client, namespace, secret).await;
+    let labels = json!({ "app.kubernetes.io/part-of": "ipu-operator" });
+    let pod = json!({
+        "metadata": { "name": "ipu-operator-vipu-proxy-1", "labels": labels },
+        "spec": { "containers": [{
+            "name": "vipu-proxy", "image": "image",
+            "env": [{ "name": "HTTPS_PROXY", "value": format!("http://u:{PLANTED}@proxy") }],
+            "ports": [{ "name": "https", "containerPort": 8443 }],
+        }] },
+    });
+    create::<Pod>(client, namespace, pod).await;
+    let list = json!({
+        "metadata": { "name": "ipu-operator-vipu-controllers" },
+        "data": { "controllers.yaml": "pod1.example.com:8090:ipunode=pod1" },
+    });
+    create::<ConfigMap>(client, namespace, list).await;
+    let event = json!({
+        "metadata": { "name": "told" },
+        "involvedObject": { "kind": "IPUJob", "name": "job", "namespace": namespace },
+        "reason": "IPUJobFailed",
+        "message": format!("exit code 1: {PLANTED} was refused"),
+    });
+    create::<Event>(client, namespace, event).await;
+}
+
+/// Path and text of each file of an archive.
+fn unpacked(archive: &[u8]) -> Vec<(String, String)> {
+    let mut archive = tar::Archive::new(GzDecoder::new(archive));
+    let file = |entry: std::io::Result<tar::Entry<_>>| {
+        let mut entry = entry.unwrap();
+        let path = entry.path().unwrap().display().to_string();
+        let mut text = String::new();
+        entry.read_to_string(&mut text).unwrap();
+        let (_, path) = path.split_once('/').unwrap();
+        (path.to_owned(), text)
+    };
+    archive.entries().unwrap().map(file).collect()
+}
+
+#[tokio::test]
+async fn a_bundle_holds_what_there_is_and_no_secret() {
+    let stage = Stage::new("support").await;
+    plant(&stage).await;
+    let folder = tempfile::tempdir().unwrap();
+    let options = SupportOptions {
+        namespace: stage.namespace.clone(),
+        fullname: "ipu-operator".to_owned(),
+        tracker: "ipu-partitions-tracker".to_owned(),
+        output: folder.path().join("support.tar.gz"),
+        log_lines: 100,
+        metrics_token: None,
+    };
+    let told = support::run(stage.client.clone(), &options).await.unwrap();
+    assert!(told.contains("could not be read"), "{told}");
+    let files = unpacked(&std::fs::read(&options.output).unwrap());
+    for (path, text) in &files {
+        for secret in [PLANTED, ANNOTATED, KEPT] {
+            assert!(!text.contains(secret), "{path}: {text}");
+        }
+    }
+    let says = |path: &str, expected: &str| {
+        let found = files.iter().find(|(found, _)| found == path);
+        let (_, text) = found.unwrap_or_else(|| panic!("no {path} in {files:?}"));
+        assert!(text.contains(expected), "{path}: {text}");
+    };
+    says("README.txt", env!("CARGO_PKG_VERSION"));
+    says("api-server.txt", "gitVersion");
+    says("ipujobs.yaml", "WANDB_API_KEY");
+    says("ipujobs.yaml", "--password=(redacted)");
+    says("definitions/ipujobs.yaml", "storedVersions");
+    says("events/IPUJob.yaml", "was refused");
+    says("pods-of-operator.yaml", "HTTPS_PROXY");
+    says(
+        "configmaps/ipu-operator-vipu-controllers.yaml",
+        "pod1.example.com:8090",
+    );
+    // What cannot be read is named: no proxy, no token, no webhooks, no summary.
+    for missing in [
+        "proxy/controllers.txt",
+        "metrics/ipu-operator-vipu-proxy-1.txt: no token",
+        "mutatingwebhookconfigurations.yaml",
+        "configmaps/ipu-partitions-tracker.yaml",
+    ] {
+        says("errors.txt", missing);
+    }
+
+    let again = support::run(stage.client.clone(), &options).await;
+    let error = again.unwrap_err().to_string();
+    assert!(error.contains("must not exist yet"), "{error}");
+    let mut elsewhere = options.clone();
+    elsewhere.namespace = "../secrets".to_owned();
+    let refused = support::run(stage.client.clone(), &elsewhere).await;
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("--namespace ../secrets"), "{error}");
+}
