@@ -2,7 +2,10 @@
 
 # One build for the operator and for the lab that runs it, so that nothing is compiled twice.
 TARGET := x86_64-unknown-linux-gnu
-STATIC := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C target-feature=+crt-static"
+# The compiler's flags, with the character 31 between them: static programs in which no folder of this
+# machine is named. They are the same as in tests/src/lab/dist.rs.
+UNIT := $(shell printf '\037')
+STATIC := CARGO_ENCODED_RUSTFLAGS="-Ctarget-feature=+crt-static$(UNIT)--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo$(UNIT)--remap-path-prefix=$(CURDIR)=/ipu-operator"
 LAB := $(STATIC) cargo run --locked --release --target $(TARGET) --package tests --no-default-features --bin lab --
 
 CACHE := $(or $(IPU_OPERATOR_CACHE),$(HOME)/.cache/ipu-operator)
