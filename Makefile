@@ -2,14 +2,17 @@
 
 # One build for the operator and for the lab that runs it, so that nothing is compiled twice.
 TARGET := x86_64-unknown-linux-gnu
-STATIC := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C target-feature=+crt-static"
+# The compiler's flags, with the character 31 between them: static programs in which no folder of this
+# machine is named. They are the same as in tests/src/lab/dist.rs.
+UNIT := $(shell printf '\037')
+STATIC := CARGO_ENCODED_RUSTFLAGS="-Ctarget-feature=+crt-static$(UNIT)--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo$(UNIT)--remap-path-prefix=$(CURDIR)=/ipu-operator"
 LAB := $(STATIC) cargo run --locked --release --target $(TARGET) --package tests --no-default-features --bin lab --
 
 CACHE := $(or $(IPU_OPERATOR_CACHE),$(HOME)/.cache/ipu-operator)
 DENY_VERSION := 0.20.2
 DENY := $(CACHE)/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 
-.PHONY: help demo up down dist check test test-full bench soak mutants
+.PHONY: help demo up down dist release release-twice check test test-full bench soak mutants
 
 help: ## list what can be run
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 20
@@ -29,6 +32,14 @@ down: ## end the cluster and remove all that it has made
 dist: ## build the operator, the agent and the guests for release into dist/
 	@sh tests/preflight.sh dist
 	@$(LAB) dist
+
+release: ## build the package of a release, from which the operator is installed without a network, into dist/release/
+	@sh tests/preflight.sh release
+	@$(LAB) release
+
+release-twice: ## build the release a second time, in another folder and from nothing, and compare every byte
+	@sh tests/preflight.sh release
+	@$(LAB) release --twice
 
 check: ## formatting, lints and the tests that need no server: the quick half, for every commit
 	@sh tests/preflight.sh check

@@ -7,6 +7,7 @@ mod arguments;
 mod documents;
 mod restricted;
 mod scope;
+mod versions;
 
 use std::process::Command;
 
@@ -31,7 +32,8 @@ fn every_template_is_as_its_suite_says() {
 
 #[tokio::test]
 async fn what_helm_renders_is_taken() {
-    let admin = Admin::new("chart-rendered").await;
+    let mut admin = Admin::new("chart-rendered").await;
+    let chart = admin.chart().to_owned();
     for values in [
         None,
         Some("alpha-5.yaml"),
@@ -40,12 +42,11 @@ async fn what_helm_renders_is_taken() {
     ] {
         let values = values.map(|name| format!("{}/tests/values/{name}", admin.chart()));
         let values: Vec<&str> = values.iter().flat_map(|path| ["--values", path]).collect();
-        let lint = [
-            &["lint", "--strict", admin.chart(), KUBERNETES],
-            &values[..],
-        ]
-        .concat();
-        admin.helm(&lint).unwrap();
+        let lint = [&["lint", "--strict", &chart, KUBERNETES], &values[..]].concat();
+        for helm in ["helm-4", "helm"] {
+            admin.helm = helm;
+            admin.helm(&lint).unwrap();
+        }
         let template = [
             "template",
             admin.name,
@@ -171,58 +172,6 @@ async fn dead_webhooks_lock_nobody_out() {
             .to_string()
             .contains("NotFound")
     );
-}
-
-#[tokio::test]
-async fn upgrade_and_rollback_keep_what_is_not_the_charts() {
-    let admin = Admin::new("chart-upgrade").await;
-    let webhooks = [
-        "mutatingwebhookconfiguration",
-        "validatingwebhookconfiguration",
-    ];
-    let written =
-        "jsonpath={.webhooks[0].clientConfig.caBundle} {.metadata.ownerReferences[0].name}";
-    let kept = |when: &str| {
-        for kind in webhooks {
-            let bundle = admin.kubectl(&["get", kind, admin.name, "--output", written]);
-            let expected = format!("{CA_BUNDLE} {}", admin.name);
-            assert_eq!(bundle.unwrap(), expected, "{kind} {when}");
-        }
-        let name = format!("{}-vipu-controllers", admin.name);
-        let list = ["get", "configmap", &name, "--namespace", admin.name];
-        let list = admin.kubectl(&[&list, &["--output=jsonpath={.data}"][..]].concat());
-        assert_eq!(
-            list.unwrap(),
-            r#"{"controllers.yaml":"pod9:8090:a=b"}"#,
-            "{when}"
-        );
-    };
-    admin.helm_upgrade(&[]);
-    for kind in webhooks {
-        let bundle = "/webhooks/0/clientConfig/caBundle";
-        let owner = format!(
-            r#"{{"apiVersion":"v1","kind":"Namespace","name":"{}","uid":"a-uid"}}"#,
-            admin.name
-        );
-        let patch = format!(
-            r#"[{{"op":"add","path":"{bundle}","value":"{CA_BUNDLE}"}},
-                {{"op":"add","path":"/metadata/ownerReferences","value":[{owner}]}}]"#
-        );
-        let patch = ["patch", kind, admin.name, "--type=json", "--patch", &patch];
-        admin.kubectl(&patch).unwrap();
-    }
-    let list = r#"{"data":{"controllers.yaml":"pod9:8090:a=b"}}"#;
-    let name = format!("{}-vipu-controllers", admin.name);
-    let edit = ["patch", "configmap", &name, "--type=merge", "--patch", list];
-    admin
-        .kubectl(&[&edit, &["--namespace", admin.name][..]].concat())
-        .unwrap();
-    kept("at first");
-
-    admin.helm_upgrade(&["--set", "admissionWebhooks.timeoutSeconds=7"]);
-    kept("after an upgrade");
-    admin.helm(&["rollback", admin.name, "1"]).unwrap();
-    kept("after a rollback");
 }
 
 #[tokio::test]
@@ -412,6 +361,3 @@ spec:
       spec:
         containers: [{ name: main, image: image }]
 ";
-
-/// What the operator would write there, in Base64; the API server reads it only when it calls.
-const CA_BUNDLE: &str = "Y2VydGlmaWNhdGU=";

@@ -8,7 +8,6 @@ pub mod hostile;
 pub mod project;
 pub mod toolchain;
 
-use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +17,7 @@ use ipu_operator::wasm::model::Slot;
 use ipu_operator::wasm::{ComponentizeError, InspectError, componentize, inspect};
 use tempfile::Builder;
 
-use crate::lab::cargo::cargo;
+use crate::lab::cargo;
 use crate::lab::command::{self, CommandError};
 use crate::lab::files::{At, FileError, make_dir};
 use toolchain::{TARGET, ToolchainError, WasmToolchain};
@@ -194,23 +193,15 @@ fn put(guest: Guest, dist: &Path, component: &[u8]) -> Result<(), BuildError> {
 /// a target folder of its own, since it may have a compiler of its own, and knows no flags but ours;
 /// paths of this machine are kept out of the result.
 fn rustc(guest: Guest, toolchain: &WasmToolchain) -> Command {
-    let home = std::env::var_os("HOME")
-        .map(PathBuf::from)
-        .unwrap_or_default();
-    let cargo_home =
-        std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
-    let mut flags = OsString::from(format!("-Clink-arg=-zstack-size={STACK}"));
-    for (path, name) in [
-        (cargo_home.as_path(), "/cargo"),
-        (checkout(), "/ipu-operator"),
-        (toolchain.sysroot.as_path(), "/rust"),
-    ] {
-        flags.push("\u{1f}--remap-path-prefix=");
-        flags.push(path);
-        flags.push("=");
-        flags.push(name);
-    }
-    let mut command = cargo();
+    let flags = cargo::naming(
+        &format!("-Clink-arg=-zstack-size={STACK}"),
+        &[
+            (&cargo::home(), "/cargo"),
+            (checkout(), "/ipu-operator"),
+            (&toolchain.sysroot, "/rust"),
+        ],
+    );
+    let mut command = cargo::cargo();
     command
         .current_dir(checkout())
         .args([
@@ -224,7 +215,7 @@ fn rustc(guest: Guest, toolchain: &WasmToolchain) -> Command {
         ])
         .arg(format!("--package={}", guest.package))
         .env("CARGO_TARGET_DIR", target_dir())
-        .env("CARGO_ENCODED_RUSTFLAGS", flags)
+        .env(cargo::FLAGS, flags)
         .env_remove("RUSTFLAGS")
         .env_remove("RUSTC_WRAPPER");
     if let Some(own) = &toolchain.own {

@@ -11,6 +11,7 @@ pub mod languages;
 pub mod load;
 pub mod mutations;
 pub mod operator_process;
+pub mod package;
 #[cfg(feature = "suites")]
 pub mod policy_load;
 pub mod prometheus;

@@ -10,6 +10,7 @@ mod layering;
 mod metrics;
 mod mutations;
 mod oci;
+mod package;
 mod policy_cli;
 mod preflight;
 mod reasons;

@@ -51,7 +51,9 @@ fn assert_refused(output: &Output, target: &str, reason: &str) {
 
 #[test]
 fn a_machine_with_everything_is_let_through_in_silence() {
-    for target in ["demo", "up", "down", "dist", "check", "test", "bench"] {
+    for target in [
+        "demo", "up", "down", "dist", "release", "check", "test", "bench",
+    ] {
         let output = preflight(target, &PROGRAMS, GOOD);
         assert!(output.status.success(), "{target}: {output:?}");
         assert!(output.stderr.is_empty(), "{target}: {output:?}");

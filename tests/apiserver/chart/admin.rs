@@ -17,6 +17,8 @@ pub(super) const KUBERNETES: &str = "--kube-version=1.36.3";
 /// that the tests of one process do not meet.
 pub(super) struct Admin {
     pub(super) name: &'static str,
+    /// Which Helm: `helm` is version 3.
+    pub(super) helm: &'static str,
     tools: Tools,
     chart: PathBuf,
     pub(super) kubeconfig: PathBuf,
@@ -35,9 +37,11 @@ impl Admin {
     pub(super) fn of(name: &'static str, kubeconfig: PathBuf) -> Self {
         let settings = Settings::from_env().unwrap();
         let progress = Progress::start();
-        let tools = Tools::fetch_some(&settings, &progress, &["helm", "kubernetes"]).unwrap();
+        let tools =
+            Tools::fetch_some(&settings, &progress, &["helm", "helm-4", "kubernetes"]).unwrap();
         Self {
             name,
+            helm: "helm",
             tools,
             chart: settings.checkout.join("charts/ipu-operator"),
             kubeconfig,
@@ -64,7 +68,7 @@ impl Admin {
     }
 
     pub(super) fn helm(&self, args: &[&str]) -> Result<String, CommandError> {
-        let mut helm = Command::new(self.tools.program("helm"));
+        let mut helm = Command::new(self.tools.program(self.helm));
         helm.args(args).args(["--namespace", self.name]);
         command::output(self.at_home(&mut helm))
     }

@@ -12,7 +12,7 @@ use tests::lab::{
     },
     demo,
     dist::Dist,
-    images::operator::compressed_size,
+    images::{self, operator::compressed_size},
     interrupt::{self, First},
     node,
     operator::{self, Installed, OperatorError},
@@ -22,6 +22,7 @@ use tests::lab::{
     settings::Settings,
     tools::Tools,
 };
+use tests::package::{Package, twice::compare};
 
 /// A Kubernetes cluster of two nodes in processes, for trying the IPU Operator on real parts.
 #[derive(Parser)]
@@ -58,6 +59,12 @@ enum Task {
     Bench,
     /// Build the operator, the agent and the guests for release into `dist`.
     Dist,
+    /// Build the package of a release into `dist/release`.
+    Release {
+        /// Build it again in another folder, and compare every byte.
+        #[arg(long)]
+        twice: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -98,6 +105,7 @@ fn run(task: &Task) -> Result<()> {
         Task::Dist => {
             Dist::build(&settings, &progress)?;
         }
+        Task::Release { twice } => release(&settings, &progress, *twice)?,
     }
     Ok(())
 }
@@ -108,7 +116,9 @@ fn first_signal(task: &Task) -> First {
         Task::Demo | Task::Bench => First::EndCluster,
         Task::Up => First::Leave("what was started stays; `make down` ends it"),
         Task::Down => First::Leave("some of the cluster is left; `make down` ends the rest"),
-        Task::Fetch | Task::Dist => First::Leave("what is done is kept for the next run"),
+        Task::Fetch | Task::Dist | Task::Release { .. } => {
+            First::Leave("what is done is kept for the next run")
+        }
     }
 }
 
@@ -146,6 +156,28 @@ async fn bench(settings: &Settings, progress: &Progress) -> Result<()> {
             "{}: {} KiB resident, ready {:.2} s after its start",
             figures.process, figures.resident_kib, figures.ready_after
         );
+    }
+    Ok(())
+}
+
+/// Builds the package of a release, and prints where it is and what it is known by.
+fn release(settings: &Settings, progress: &Progress, twice: bool) -> Result<()> {
+    let dist = Dist::build(settings, progress)?;
+    let tools = Tools::of_images(settings, progress)?;
+    let image = images::operator::ensure(settings, &tools, &dist, progress)?;
+    let package = progress.run("made the package", || {
+        Package::make(settings, &dist, &image)
+    })?;
+    println!("{}", package.archive.display());
+    println!(
+        "image {}, {} KiB compressed",
+        image.digest,
+        compressed_size(&image)? / 1024
+    );
+    if twice {
+        for (file, digest) in compare(settings, &package, progress)? {
+            println!("the same both times: {digest}  {file}");
+        }
     }
     Ok(())
 }

@@ -1,7 +1,12 @@
-//! A cargo that does not notice that another cargo started this program.
+//! A cargo that does not notice that another cargo started this program, and flags for its compiler.
 
 use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// The variable in which cargo takes flags for the compiler, with the character 31 between them.
+pub const FLAGS: &str = "CARGO_ENCODED_RUSTFLAGS";
 
 /// What cargo sets for the program of a package that it runs.
 const OF_A_PACKAGE: [&str; 5] = [
@@ -23,6 +28,25 @@ pub fn cargo() -> Command {
         }
     }
     cargo
+}
+
+/// Adds to a flag others that give names to folders, by which what is compiled knows them: nothing in
+/// it shows, or depends on, where it was built.
+pub fn naming(flag: &str, folders: &[(&Path, &str)]) -> OsString {
+    let mut flags = OsString::from(flag);
+    for (folder, name) in folders {
+        flags.push("\u{1f}--remap-path-prefix=");
+        flags.push(folder);
+        flags.push("=");
+        flags.push(name);
+    }
+    flags
+}
+
+/// Where cargo keeps the sources of crates.
+pub fn home() -> PathBuf {
+    let home = || env::home_dir().unwrap_or_default().join(".cargo");
+    env::var_os("CARGO_HOME").map_or_else(home, PathBuf::from)
 }
 
 fn is_of_a_package(name: &str) -> bool {

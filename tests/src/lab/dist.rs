@@ -1,13 +1,14 @@
 //! The files of a release: the operator, its agent and the built-in guests, in the folder `dist`.
 
 use std::{
+    ffi::OsString,
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use super::{
-    cargo::cargo,
+    cargo::{self, cargo},
     command::{self, CommandError},
     files::{At, FileError, make_dir},
     progress::Progress,
@@ -17,12 +18,6 @@ use crate::guests::{self, GUESTS};
 
 /// The platform that everything is built for: static programs that run in any image.
 pub const TARGET: &str = "x86_64-unknown-linux-gnu";
-
-/// Makes the C library part of the programs.
-const STATIC: (&str, &str) = (
-    "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS",
-    "-C target-feature=+crt-static",
-);
 
 /// Why a release could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -123,8 +118,15 @@ fn cargo_build(checkout: &Path, profile: &str) -> Command {
             profile,
         ])
         .current_dir(checkout)
-        .env(STATIC.0, STATIC.1);
+        .env(cargo::FLAGS, flags(checkout));
     cargo
+}
+
+/// Makes the C library part of the programs, and the same programs in every folder. The Makefile
+/// builds the lab with the same flags, so that nothing is compiled twice.
+pub fn flags(checkout: &Path) -> OsString {
+    let folders = [(&*cargo::home(), "/cargo"), (checkout, "/ipu-operator")];
+    cargo::naming("-Ctarget-feature=+crt-static", &folders)
 }
 
 fn build(what: &'static str, cargo: &mut Command) -> Result<(), DistError> {

@@ -1,7 +1,7 @@
 //! The operator on the cluster, installed as a user does it: simulated V-IPU controllers from the
-//! examples, and `helm install` of the chart.
+//! examples, and nothing but the files of the release's package.
 
-use std::{net::IpAddr, process::Command};
+use std::{net::IpAddr, path::Path, process::Command};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, api::ListParams};
@@ -20,6 +20,7 @@ use super::{
     settings::Settings,
 };
 use crate::demo::{Controller, Kubectl, Operated};
+use crate::package::{Package, PackageError, Unpacked};
 
 /// Namespace and Helm release of the operator.
 pub const NAMESPACE: &str = "ipu-operator";
@@ -41,6 +42,9 @@ pub enum OperatorError {
     /// An image could not be made.
     #[error(transparent)]
     Image(#[from] ImageError),
+    /// There is no package to install from.
+    #[error(transparent)]
+    Package(#[from] PackageError),
     /// The cluster does not run.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
@@ -90,6 +94,19 @@ fn install(
 ) -> Result<Installed, OperatorError> {
     progress.stage("make the images of operator and jobs");
     let image = operator::ensure(settings, &cluster.tools, dist, progress)?;
+    progress.stage("make the release's package");
+    let package = progress.run(
+        "made the release's package, and unpacked it elsewhere",
+        || {
+            let package = Package::make(settings, dist, &image)?;
+            package.unpack(&settings.run.join("package"))
+        },
+    )?;
+    // Of the operator the nodes get what lies in the package.
+    let image = Image {
+        archive: package.image(),
+        ..image
+    };
     let images = [
         image.clone(),
         simulator::ensure(settings, dist.simulator(), progress)?,
@@ -106,7 +123,7 @@ fn install(
         installed.start_controllers()
     })?;
     progress.run("installed the operator with Helm; it is ready", || {
-        installed.install()
+        installed.install(&package)
     })?;
     Ok(installed)
 }
@@ -170,9 +187,18 @@ impl Installed {
         Ok(())
     }
 
-    fn install(&self) -> Result<(), OperatorError> {
-        let mut helm = Command::new(self.cluster.tools.program("helm"));
-        helm.args(["upgrade", "--install", NAMESPACE, "charts/ipu-operator"])
+    /// Installs from an unpacked package, as its docs/release.md says.
+    fn install(&self, package: &Unpacked) -> Result<(), OperatorError> {
+        let failed = |action| move |source| OperatorError::Command { action, source };
+        let mut definitions = self.kubectl();
+        definitions
+            .args(["apply", "--server-side", "--force-conflicts"])
+            .args(["--filename", "crds/"])
+            .current_dir(&package.folder);
+        command::run(&mut definitions).map_err(failed("apply the CRDs of the package"))?;
+        let mut helm = self.helm(&package.folder);
+        helm.args(["upgrade", "--install", NAMESPACE])
+            .arg(package.chart())
             .args(["--namespace", NAMESPACE, "--create-namespace"])
             .args(["--wait", "--timeout", "180s"]);
         for value in values(&self.image) {
@@ -184,16 +210,18 @@ impl Installed {
         helm.args(["--set", "controller.replicas=1"]);
         // Nobody wants to wait ten minutes for a node of the lab.
         helm.args(["--set", "controller.lostNodeSeconds=20"]);
+        command::run(&mut helm).map_err(failed("install the operator with Helm"))
+    }
+
+    fn helm(&self, folder: &Path) -> Command {
+        let mut helm = Command::new(self.cluster.tools.program("helm"));
         helm.arg("--kubeconfig")
             .arg(self.cluster.kubeconfig())
-            .current_dir(&self.cluster.settings.checkout)
-            .env("HELM_CACHE_HOME", self.cluster.settings.run.join("helm"))
-            .env("HELM_CONFIG_HOME", self.cluster.settings.run.join("helm"))
-            .env("HELM_DATA_HOME", self.cluster.settings.run.join("helm"));
-        command::run(&mut helm).map_err(|source| OperatorError::Command {
-            action: "install the operator with Helm",
-            source,
-        })
+            .current_dir(folder);
+        for home in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
+            helm.env(home, self.cluster.settings.run.join("helm"));
+        }
+        helm
     }
 }
 
@@ -219,20 +247,15 @@ async fn pod_ip(client: &Client, name: &str) -> Result<IpAddr, OperatorError> {
         })
 }
 
-/// What is told to Helm. The digest is in an annotation, so that an upgrade to a new image under the
+/// What is told to Helm. The image's tag is the chart's own version. The digest is in an annotation, so that an upgrade to a new image under the
 /// same name replaces the Pods.
 fn values(image: &Image) -> Vec<String> {
-    let (repository, tag) = image
-        .name
-        .split_once(':')
-        .unwrap_or((&image.name, "latest"));
     let controllers = CONTROLLERS
         .map(|(name, _)| format!("{}:ipunode={name}", address(name)))
         .join("\\,");
     let annotation = format!("podAnnotations.image-digest={}", image.digest);
     vec![
-        format!("controller.image.repository={repository}"),
-        format!("controller.image.tag={tag}"),
+        format!("controller.image.repository={}", operator::REPOSITORY),
         format!("global.vipuControllers={controllers}"),
         format!("controller.{annotation}"),
         format!("vipuProxy.{annotation}"),
@@ -255,9 +278,8 @@ mod tests {
             values[0],
             "controller.image.repository=ipu-operator.local/ipu-operator"
         );
-        assert_eq!(values[1], "controller.image.tag=dev");
         assert_eq!(
-            values[2],
+            values[1],
             "global.vipuControllers=pod1.vipu:8090:ipunode=pod1\\,pod2.vipu:8090:ipunode=pod2"
         );
     }

@@ -57,6 +57,11 @@ impl Tools {
         tools.with_debian(settings, progress)
     }
 
+    /// Sees to it that everything is there that builds images.
+    pub fn of_images(settings: &Settings, progress: &Progress) -> Result<Self, ToolsError> {
+        Self::fetch_some(settings, progress, &[])?.with_debian(settings, progress)
+    }
+
     fn with_debian(self, settings: &Settings, progress: &Progress) -> Result<Self, ToolsError> {
         Ok(Self {
             debian: Some(debian::ensure(settings, progress)?),

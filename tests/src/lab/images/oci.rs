@@ -111,7 +111,7 @@ pub fn archive(
 }
 
 /// Packs an OCI layout with one image, as image builders write it, and gives the digest of its
-/// manifest.
+/// manifest. Docker before its version 25 reads `manifest.json` alone.
 pub fn pack(layout: &Path, name: &str, path: &Path) -> Result<String, FileError> {
     let blobs = layout.join("blobs/sha256");
     let index_path = layout.join("index.json");
@@ -131,6 +131,10 @@ pub fn pack(layout: &Path, name: &str, path: &Path) -> Result<String, FileError>
         &bytes(&index(manifest.as_bytes(), name)),
     )
     .at("write", path)?;
+    let for_docker = docker_manifest(&manifest, name)
+        .map_err(io::Error::other)
+        .at("understand", &manifest_path)?;
+    append(&mut tar, "manifest.json", &bytes(&for_docker)).at("write", path)?;
     let mut names = Vec::new();
     for entry in std::fs::read_dir(&blobs).at("read", &blobs)? {
         names.push(entry.at("read", &blobs)?.file_name());
@@ -146,6 +150,22 @@ pub fn pack(layout: &Path, name: &str, path: &Path) -> Result<String, FileError>
     }
     finish(tar, path)?;
     Ok(format!("sha256:{digest}"))
+}
+
+/// What `docker save` writes of an image beside its blobs.
+fn docker_manifest(manifest: &str, name: &str) -> serde_json::Result<Value> {
+    let manifest: Value = serde_json::from_str(manifest)?;
+    let blob = |descriptor: &Value| {
+        let digest = descriptor["digest"].as_str().unwrap_or_default();
+        format!("blobs/{}", digest.replace(':', "/"))
+    };
+    let layers: Vec<_> = manifest["layers"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(blob)
+        .collect();
+    Ok(json!([{"Config": blob(&manifest["config"]), "RepoTags": [name], "Layers": layers}]))
 }
 
 /// The index of an archive with one image, under the name by which containerd will know it.
@@ -242,5 +262,18 @@ mod tests {
         assert_eq!(names.len(), 5);
         let manifest = digests[0].replace("sha256:", "blobs/sha256/");
         assert!(names.contains(&manifest));
+    }
+
+    #[test]
+    fn docker_finds_the_blobs_of_an_image_by_their_paths() {
+        let manifest = r#"{"config": {"digest": "sha256:1"}, "layers": [{"digest": "sha256:2"}]}"#;
+        assert_eq!(
+            docker_manifest(manifest, "a.b/c:d").unwrap(),
+            json!([{
+                "Config": "blobs/sha256/1",
+                "RepoTags": ["a.b/c:d"],
+                "Layers": ["blobs/sha256/2"],
+            }])
+        );
     }
 }

@@ -12,8 +12,14 @@ use crate::lab::{
     tools::{Tools, stored},
 };
 
+/// Name of the image without its tag, which is the version.
+pub const REPOSITORY: &str = "ipu-operator.local/ipu-operator";
+
 /// Name of the image.
-pub const NAME: &str = "ipu-operator.local/ipu-operator:dev";
+pub const NAME: &str = concat!(
+    "ipu-operator.local/ipu-operator:",
+    env!("CARGO_PKG_VERSION")
+);
 
 /// Makes the image of what lies in `dist`. The Dockerfile's first stage builds these files for an
 /// ordinary user; here the folder takes the place of that stage, so no base image is pulled.
@@ -45,6 +51,11 @@ pub fn ensure(
         archive: dir.join("image.tar"),
         digest: read(&dir.join("digest"))?,
     })
+}
+
+/// Removes the image from the cache, so that it is built again.
+pub fn forget(settings: &Settings) -> Result<(), FileError> {
+    remove(&folder(settings, NAME))
 }
 
 /// Size of the image as a registry would store it, in bytes: the builder compresses its layers.

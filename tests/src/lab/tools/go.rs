@@ -42,7 +42,7 @@ const fn program(name: &'static str, package: &'static str) -> Program {
 }
 
 /// Every tool that is built from a Go module.
-pub const TOOLS: [GoTool; 11] = [
+pub const TOOLS: [GoTool; 12] = [
     GoTool {
         folder: "kubernetes",
         module: "k8s.io/kubernetes",
@@ -130,6 +130,12 @@ pub const TOOLS: [GoTool; 11] = [
             ("helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor", "1"),
             ("helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor", "CLIENT"),
         ],
+    },
+    GoTool {
+        folder: "helm-4",
+        module: "helm.sh/helm/v4",
+        programs: &[program("helm-4", "helm.sh/helm/v4/cmd/helm")],
+        variables: &[("helm.sh/helm/v4/internal/version.version", "vVERSION")],
     },
     GoTool {
         folder: "helm-unittest",

@@ -1,0 +1,213 @@
+//! The package of a release: one archive from which the operator is installed without a network.
+//!
+//! The folders in it are those of the repository, so that what the documents say works there too. The
+//! same commit and compiler give the same bytes, wherever and whenever it is made.
+
+pub mod archive;
+pub mod chart;
+pub mod crates;
+pub mod guests;
+pub mod licences;
+pub mod sbom;
+pub mod sums;
+pub mod twice;
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use self::archive::Files;
+use self::crates::{Crates, CratesError};
+use self::guests::GuestsError;
+use self::sbom::SbomError;
+use self::sums::SumsError;
+use crate::lab::command::{self, CommandError};
+use crate::lab::dist::Dist;
+use crate::lab::files::{At, FileError, make_dir, remove, write};
+use crate::lab::images::Image;
+use crate::lab::images::operator::compressed_size;
+use crate::lab::settings::Settings;
+
+/// The version of everything that is in it.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Bytes that the image may have as a registry stores it.
+const MOST_OF_IMAGE: u64 = 40 << 20;
+
+/// Files and folders that are in it as they are in the repository.
+const AS_THEY_ARE: [&str; 7] = [
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "LICENSE",
+    "README.md",
+    "crds",
+    "examples",
+    "wit",
+];
+
+/// Why there is no package.
+#[derive(Debug, thiserror::Error)]
+pub enum PackageError {
+    /// A file could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The time is not known.
+    #[error("failed to ask git for the commit's time; without git, set SOURCE_DATE_EPOCH")]
+    Commit(#[source] CommandError),
+    /// The time is no number.
+    #[error("the time {0:?} is no number of seconds since 1970: check SOURCE_DATE_EPOCH")]
+    Time(String),
+    /// The image has grown.
+    #[error("the image has {0} bytes compressed, and {MOST_OF_IMAGE} is the most that it may have")]
+    Large(u64),
+    /// `Chart.yaml` cannot be read.
+    #[error("failed to understand charts/ipu-operator/Chart.yaml")]
+    Chart(#[source] serde_saphyr::Error),
+    /// The index of the Helm repository cannot be written.
+    #[error("failed to write the index of the Helm repository")]
+    Index(#[source] serde_saphyr::ser_error::Error),
+    /// A guest is no artefact.
+    #[error(transparent)]
+    Guests(#[from] GuestsError),
+    /// It is not known what the programs are made of.
+    #[error(transparent)]
+    Crates(#[from] CratesError),
+    /// The list of what is in it cannot be made.
+    #[error(transparent)]
+    Sbom(#[from] SbomError),
+    /// What was unpacked is not what was packed.
+    #[error(transparent)]
+    Sums(#[from] SumsError),
+}
+
+/// A package in the folder `dist/release`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Package {
+    /// The archive.
+    pub archive: PathBuf,
+}
+
+impl Package {
+    /// Makes it of what was built. Beside it lies its checksum.
+    pub fn make(settings: &Settings, dist: &Dist, image: &Image) -> Result<Self, PackageError> {
+        small_enough(compressed_size(image)?)?;
+        let time = time(&settings.checkout)?;
+        let guests = dist.dir().join("guests");
+        let files = files(&settings.checkout, &guests, &image.archive, time)?;
+        let folder = dist.dir().join("release");
+        make_dir(&folder)?;
+        let name = format!("{}.tar.gz", name());
+        let archive = folder.join(&name);
+        let packed = archive::tar_gz(&files, &(self::name() + "/"), time).at("pack", &archive)?;
+        let sums = sums::list(&Files::from([(name, packed.clone())]));
+        write(&archive, packed)?;
+        write(&folder.join(sums::NAME), sums)?;
+        Ok(Self { archive })
+    }
+
+    /// Unpacks it into a folder that is made anew, and checks every file against its checksum.
+    pub fn unpack(&self, into: &Path) -> Result<Unpacked, PackageError> {
+        remove(into)?;
+        make_dir(into)?;
+        archive::unpack(&self.archive, into)?;
+        let folder = into.join(name());
+        sums::check(&folder)?;
+        Ok(Unpacked { folder })
+    }
+}
+
+/// A package that was unpacked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unpacked {
+    /// Its folder.
+    pub folder: PathBuf,
+}
+
+impl Unpacked {
+    /// The archive of the operator's image.
+    pub fn image(&self) -> PathBuf {
+        self.folder.join(image_file())
+    }
+
+    /// The packed chart.
+    pub fn chart(&self) -> PathBuf {
+        self.folder.join("charts").join(chart::file())
+    }
+}
+
+/// The name of the package and of the one folder in it.
+pub fn name() -> String {
+    format!("ipu-operator-{VERSION}")
+}
+
+fn image_file() -> String {
+    format!("images/ipu-operator-{VERSION}.tar")
+}
+
+/// Everything that is in it: what this checkout, this folder of guests and this image's archive give,
+/// with this time, in seconds since 1970.
+pub fn files(
+    checkout: &Path,
+    guests: &Path,
+    image: &Path,
+    time: u64,
+) -> Result<Files, PackageError> {
+    let mut files = Files::new();
+    for name in AS_THEY_ARE {
+        archive::add(&mut files, &checkout.join(name), name)?;
+    }
+    let chart = chart::files(checkout)?;
+    let packed = archive::tar_gz(&chart, "ipu-operator/", time);
+    let packed = packed.at("pack", &checkout.join("charts/ipu-operator"))?;
+    let index = chart::index(&chart, &packed, time)?;
+    for (name, content) in chart {
+        files.insert(format!("charts/ipu-operator/{name}"), content);
+    }
+    files.insert(format!("charts/{}", chart::file()), packed);
+    files.insert("charts/index.yaml".to_owned(), index);
+    let image = fs::read(image).at("read", image)?;
+    files.insert(image_file(), image);
+    for (name, content) in guests::layout(guests)? {
+        files.insert(format!("guests/{name}"), content);
+    }
+    let crates = Crates::of(checkout)?;
+    files.insert("sbom.cdx.json".to_owned(), sbom::render(&crates)?);
+    files.insert(licences::NAME.to_owned(), licences::render(&crates)?);
+    let sums = sums::list(&files);
+    files.insert(sums::NAME.to_owned(), sums);
+    Ok(files)
+}
+
+fn small_enough(image: u64) -> Result<(), PackageError> {
+    if image > MOST_OF_IMAGE {
+        return Err(PackageError::Large(image));
+    }
+    Ok(())
+}
+
+/// The time of everything in it: that of the commit, where nothing else is asked for.
+fn time(checkout: &Path) -> Result<u64, PackageError> {
+    let told = if let Ok(asked) = env::var("SOURCE_DATE_EPOCH") {
+        asked
+    } else {
+        let mut git = Command::new("git");
+        git.args(["log", "-1", "--format=%ct"])
+            .current_dir(checkout);
+        command::output(&mut git).map_err(PackageError::Commit)?
+    };
+    let seconds = told.trim().parse();
+    seconds.map_err(|_| PackageError::Time(told.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_of_more_than_forty_mebibytes_is_refused() {
+        small_enough(40 * 1024 * 1024).unwrap();
+        let error = small_enough(40 * 1024 * 1024 + 1).unwrap_err().to_string();
+        assert!(error.starts_with("the image has 41943041 bytes"), "{error}");
+    }
+}

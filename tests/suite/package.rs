@@ -1,0 +1,196 @@
+//! The package of a release holds what it should, always the same, and says what it is made of.
+
+mod made_of;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::sync::LazyLock;
+
+use ipu_operator::oci::manifest::component_of;
+use ipu_operator::wasm::digest_of;
+use serde_json::Value;
+use tests::guests::{self, GUESTS};
+use tests::lab::dist;
+use tests::lab::files::sha256_of;
+use tests::package::archive::{self, Files};
+use tests::package::{self, VERSION, chart, sums};
+
+use crate::sources::repository;
+
+/// What stands for the image: it is packed as it is.
+const IMAGE: &[u8] = b"image";
+
+/// A time, in seconds since 1970: 2026-01-01.
+const TIME: u64 = 1_767_225_600;
+
+/// What is in the package.
+static FILES: LazyLock<Files> = LazyLock::new(files);
+
+fn files() -> Files {
+    let image = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&image, IMAGE).unwrap();
+    let guests = guests::build().unwrap();
+    package::files(&repository(), &guests, image.path(), TIME).unwrap()
+}
+
+fn json(name: &str) -> Value {
+    serde_json::from_slice(&FILES[name]).unwrap()
+}
+
+#[test]
+fn it_holds_all_that_an_install_needs() {
+    let at_top: BTreeSet<_> = FILES
+        .keys()
+        .map(|name| name.split('/').next().unwrap())
+        .collect();
+    let expected = [
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "LICENSE",
+        "README.md",
+        "SHA256SUMS",
+        "THIRD-PARTY-LICENSES.txt",
+        "charts",
+        "crds",
+        "examples",
+        "guests",
+        "images",
+        "sbom.cdx.json",
+        "wit",
+    ];
+    assert_eq!(at_top.into_iter().collect::<Vec<_>>(), expected);
+    for name in [
+        format!("charts/ipu-operator-{VERSION}.tgz"),
+        "charts/index.yaml".to_owned(),
+        "charts/ipu-operator/docs/release.md".to_owned(),
+        "crds/ipujobs.graphcore.ai.yaml".to_owned(),
+        "examples/01-single-worker.yaml".to_owned(),
+    ] {
+        assert!(FILES.contains_key(&name), "{name}");
+    }
+    assert_eq!(FILES[&format!("images/ipu-operator-{VERSION}.tar")], IMAGE);
+}
+
+#[test]
+fn it_is_the_same_each_time() {
+    let pack = |files| archive::tar_gz(files, "ipu-operator/", TIME).unwrap();
+    let again = files();
+    let differ = FILES
+        .iter()
+        .filter(|(name, content)| again.get(*name) != Some(content));
+    assert_eq!(
+        differ.map(|(name, _)| name).collect::<Vec<_>>(),
+        Vec::<&String>::new()
+    );
+    assert_eq!(pack(&FILES), pack(&again));
+}
+
+#[test]
+fn its_checksums_are_those_of_all_other_files() {
+    let mut files = FILES.clone();
+    let sums = files.remove(sums::NAME).unwrap();
+    assert_eq!(
+        String::from_utf8(sums::list(&files)),
+        String::from_utf8(sums)
+    );
+    assert!(files.len() > 50, "{}", files.len());
+}
+
+#[test]
+fn its_folder_of_charts_is_a_helm_repository() {
+    let packed = &FILES[&format!("charts/{}", chart::file())];
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("chart.tgz");
+    fs::write(&file, packed).unwrap();
+    archive::unpack(&file, dir.path()).unwrap();
+    let mut unpacked = Files::new();
+    archive::add(&mut unpacked, &dir.path().join("ipu-operator"), "").unwrap();
+    assert!(unpacked.contains_key("/values.schema.json"));
+    assert!(unpacked.contains_key("/.helmignore"));
+    assert!(!unpacked.keys().any(|name| name.starts_with("/tests/")));
+    for (name, content) in &unpacked {
+        let beside = FILES.get(&format!("charts/ipu-operator{name}"));
+        assert_eq!(beside, Some(content), "{name}");
+    }
+
+    let index = String::from_utf8(FILES["charts/index.yaml"].clone()).unwrap();
+    let index: Value = serde_saphyr::from_str(&index).unwrap();
+    let entry = &index["entries"]["ipu-operator"][0];
+    assert_eq!(entry["digest"], sha256_of(packed));
+    assert_eq!(entry["urls"][0], chart::file());
+    assert_eq!(entry["version"], VERSION);
+    assert_eq!(entry["appVersion"], VERSION);
+    assert_eq!(entry["kubeVersion"], ">=1.30.0-0");
+    assert_eq!(index["generated"], "2026-01-01T00:00:00Z");
+}
+
+#[test]
+fn its_guests_are_artefacts_that_the_operator_takes() {
+    let layout = json("guests/index.json");
+    let manifests = layout["manifests"].as_array().unwrap();
+    assert_eq!(manifests.len(), GUESTS.len());
+    let blob = |digest: &str| &FILES[&format!("guests/blobs/{}", digest.replace(':', "/"))];
+    for (entry, guest) in manifests.iter().zip(GUESTS) {
+        let name = &entry["annotations"]["org.opencontainers.image.ref.name"];
+        assert_eq!(name, guest.name);
+        let manifest = blob(entry["digest"].as_str().unwrap());
+        assert_eq!(entry["digest"], digest_of(manifest).as_str());
+        assert_eq!(entry["size"], manifest.len());
+        let component = component_of(manifest).unwrap();
+        let built = guests::checkout().join(format!("dist/guests/{}.wasm", guest.name));
+        assert_eq!(*blob(&component.digest), fs::read(built).unwrap());
+        let manifest: Value = serde_json::from_slice(manifest).unwrap();
+        let config = manifest["config"]["digest"].as_str().unwrap();
+        assert_eq!(digest_of(blob(config)).as_str(), config);
+    }
+}
+
+#[test]
+fn links_in_its_documents_lead_to_its_files() {
+    let mut seen = 0;
+    for (name, content) in FILES.iter() {
+        let is_document = Path::new(name).starts_with("charts/ipu-operator")
+            && Path::new(name).extension().is_some_and(|of| of == "md");
+        if !is_document {
+            continue;
+        }
+        let text = String::from_utf8(content.clone()).unwrap();
+        let links = text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split([')', '#']).next());
+        for link in links.filter(|link| !link.is_empty() && !link.contains(':')) {
+            let target = resolved(Path::new(name), Path::new(link));
+            let is_there = FILES
+                .keys()
+                .any(|file| Path::new(file).starts_with(&target));
+            assert!(is_there, "{name} links to {link}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 15, "{seen} links");
+}
+
+/// Where a link in a file leads.
+fn resolved(file: &Path, link: &Path) -> PathBuf {
+    let mut path = file.parent().unwrap().to_owned();
+    for part in link.components() {
+        match part {
+            Component::ParentDir => assert!(path.pop(), "{} leaves the package", link.display()),
+            Component::Normal(name) => path.push(name),
+            other => panic!("{other:?} in {}", link.display()),
+        }
+    }
+    path
+}
+
+#[test]
+fn make_builds_the_lab_with_the_flags_of_what_it_builds() {
+    let mut make = std::process::Command::new("make");
+    make.args(["--dry-run", "dist"]).current_dir(repository());
+    let printed = String::from_utf8(make.output().unwrap().stdout).unwrap();
+    let flags = dist::flags(&repository());
+    let expected = format!("CARGO_ENCODED_RUSTFLAGS=\"{}\"", flags.to_str().unwrap());
+    assert!(printed.contains(&expected), "{printed:?}\n{expected:?}");
+}
