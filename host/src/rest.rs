@@ -1,6 +1,7 @@
 //! The V-IPU proxy's REST: reads for people on a plain port; the same, and IPUPartitions for whoever
 //! has a token, on a port with TLS.
 
+mod about;
 pub mod answers;
 mod bearer;
 mod controllers;

@@ -159,8 +159,15 @@ fn serve(
     settings: &Settings,
     now: Timestamp,
 ) -> Step {
-    if wants_reset(partition, status) {
-        return begin_reset(partition, status, knowledge, now);
+    let id = status.partition_id.as_deref().unwrap_or_default();
+    // Those who hold up a reset must hear all the same that their partition is broken.
+    let is_told = |pods: &[String]| !pods.is_empty() && seen.state != SeenState::Active;
+    if wants_reset(partition, status) && !knowledge.users(id).is_some_and(is_told) {
+        let current = match seen.state {
+            SeenState::Active => record::as_seen(status, seen, now),
+            SeenState::Busy | SeenState::Failed | SeenState::Removing => status.clone(),
+        };
+        return begin_reset(partition, &current, knowledge, now);
     }
     match seen.state {
         SeenState::Active => {

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::problem::{Fault, Kind, Problem, shown};
-use super::strict;
+use super::{about, strict};
 use crate::api::ipupartition::{
     AboutOwner, IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner,
 };
@@ -13,7 +13,7 @@ use crate::names;
 use crate::object_names::{is_label, is_subdomain};
 
 /// Rules of fields, for whoever writes one wrongly.
-const RULES: [(&str, &str); 11] = [
+const RULES: [(&str, &str); 15] = [
     (
         "name",
         "a DNS subdomain: at most 253 small letters, digits, `-` and `.`, with a letter or digit at both ends of each part",
@@ -46,6 +46,13 @@ const RULES: [(&str, &str); 11] = [
     ("ipus", "a power of two, as a number: 1, 2, 4, …"),
     ("gcds", "a number from 1 to ipus"),
     ("options.replicas", "a number from 1"),
+    (
+        "about",
+        "an object with labels, annotations and priorityClassName",
+    ),
+    ("about.labels", "an object of texts"),
+    ("about.annotations", "an object of texts"),
+    ("about.priorityClassName", "a text"),
 ];
 
 /// The partition that is asked for.
@@ -71,6 +78,10 @@ pub struct Wanted {
     /// What else is asked of the partition.
     #[serde(default)]
     pub options: PartitionOptions,
+    /// What a placement policy may know of the owner: at most 64 labels and 64 annotations, of which
+    /// each has at most 1024 bytes.
+    #[serde(default)]
+    pub about: AboutOwner,
 }
 
 /// Reads a body; every part of it that breaks a rule is named.
@@ -111,7 +122,7 @@ pub fn object(wanted: Wanted) -> IPUPartition {
         ipus: wanted.ipus,
         gcds: wanted.gcds,
         options: wanted.options,
-        about: AboutOwner::default(),
+        about: wanted.about,
         reset_generation: 0,
     };
     let mut partition = IPUPartition::new(&name, spec);
@@ -152,6 +163,9 @@ fn wrong_keys(value: &Value) -> Vec<Fault> {
             "options.",
             &mut generator,
         ));
+    }
+    if let Some(Value::Object(about)) = fields.get("about") {
+        faults.extend(wrong_keys_of::<AboutOwner>(about, "about.", &mut generator));
     }
     faults
 }
@@ -217,6 +231,7 @@ fn wrong_values(wanted: &Wanted) -> Vec<Fault> {
     let broken = checks.into_iter().filter(|(_, _, holds)| !holds);
     broken
         .map(|(field, value, _)| fault(field, value))
+        .chain(about::faults(&wanted.about))
         .collect()
 }
 

@@ -34,8 +34,8 @@ pub enum PartitionState {
 pub struct Broken {
     /// What is left of it.
     pub held: Option<Held>,
-    /// How often its owner has had it reset.
-    pub resets: i64,
+    /// How often its owner has had it reset; none where another reset is asked for already.
+    pub resets: Option<i64>,
     /// What its controller says.
     pub reason: String,
 }
@@ -80,7 +80,7 @@ impl PartitionState {
     pub fn resets(&self) -> Option<i64> {
         match self {
             Self::Held(held) => Some(held.resets),
-            Self::Broken(broken) => Some(broken.resets),
+            Self::Broken(broken) => broken.resets,
             _ => None,
         }
     }
@@ -145,6 +145,7 @@ pub fn state(
             id,
             resets: status.observed_reset_generation,
         });
+    let awaits_reset = partition.spec.reset_generation > status.observed_reset_generation;
     match (status.phase, held) {
         (PartitionPhase::Rejected, _) => PartitionState::Rejected(
             status
@@ -152,7 +153,7 @@ pub fn state(
                 .clone()
                 .unwrap_or_else(|| "no V-IPU controller can ever make it".to_owned()),
         ),
-        (PartitionPhase::Ready, Some(held)) if partition.spec.reset_generation > held.resets => {
+        (PartitionPhase::Ready, Some(held)) if awaits_reset => {
             let reason = format!("partition {} is about to be reset", held.id);
             PartitionState::Unusable(held, reason)
         }
@@ -164,19 +165,18 @@ pub fn state(
             None => PartitionState::Held(held),
             Some(reason) => PartitionState::Unusable(held, reason),
         },
-        (PartitionPhase::Error, held)
-            if partition.spec.reset_generation <= status.observed_reset_generation =>
-        {
+        // What is left is still broken to those who use it, and a reset waits for them.
+        (PartitionPhase::Error, held) if held.is_some() || !awaits_reset => {
             let said = || status.message.clone().unwrap_or_default();
             PartitionState::Broken(Broken {
                 reason: held
                     .as_ref()
                     .map_or_else(said, |held| unusable(status, held)),
-                resets: status.observed_reset_generation,
+                resets: (!awaits_reset).then_some(status.observed_reset_generation),
                 held,
             })
         }
-        (PartitionPhase::Resetting | PartitionPhase::Error, Some(held)) => {
+        (PartitionPhase::Resetting, Some(held)) => {
             let reason = unusable(status, &held);
             PartitionState::Unusable(held, reason)
         }

@@ -62,6 +62,16 @@ fn moved() -> IPUPartitionStatus {
 }
 
 #[test]
+fn pods_on_a_broken_partition_end_also_where_a_reset_waits_for_them() {
+    let (job, mut world) = running(&IPUJob::sample());
+    world.observed.partitions[0].spec.reset_generation += 1;
+    world.partition_status(0, in_error(false));
+    world.settle(&job);
+    assert!(world.pods().is_empty());
+    assert!(world.resets.is_empty(), "it is asked for already");
+}
+
+#[test]
 fn an_instance_starts_again_on_a_partition_that_was_reset() {
     for is_gone in [false, true] {
         let (job, mut world) = running(&IPUJob::sample());

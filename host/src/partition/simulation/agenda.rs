@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use super::api_server::Key;
 use super::controllers::{Call, Then};
+use super::repair::Repair;
 use super::sweeper::Stage;
-use super::trouble::Repair;
 use crate::api::ipupartition::IPUPartition;
 use crate::partition::knowledge::Fact;
 

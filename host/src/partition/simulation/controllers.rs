@@ -240,6 +240,20 @@ impl Controller {
         })
     }
 
+    /// Whether a partition is being reset, whoever wanted that.
+    pub(super) fn is_busy(&self, id: &str) -> bool {
+        let made = self.made.get(id);
+        made.is_some_and(|made| made.operation == OperationState::Resetting)
+    }
+
+    /// Whether Pods can use a partition.
+    pub(super) fn is_usable(&self, id: &str) -> bool {
+        let made = self.made.get(id);
+        made.is_some_and(|made| {
+            (made.ready, made.operation) == (ReadyState::Active, OperationState::Idle)
+        })
+    }
+
     pub(super) fn inventory(&self) -> Inventory {
         let listed: Vec<ListedPartition> = self
             .made

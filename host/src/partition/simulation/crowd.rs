@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::api_server::{Key, key_of};
+use super::api_server::Key;
 use super::chance::Chance;
 use super::coverage::{Coverage, Sight};
 use super::driver;
@@ -95,7 +95,7 @@ impl Watch {
             });
         }
         for job in 0..world.jobs.len() {
-            if !holds_a_part(world, job) {
+            if !world.holds_a_part(job) {
                 self.parts.remove(&job);
                 continue;
             }
@@ -120,17 +120,4 @@ fn eldest(world: &World) -> Option<Key> {
     let mut objects = world.api.list();
     let it = objects.find(|(_, stored)| stored.object.metadata.uid.as_ref() == Some(uid));
     it.map(|(key, _)| key)
-}
-
-/// Whether a gang that is wanted has some of its partitions, and not all.
-fn holds_a_part(world: &World, job: usize) -> bool {
-    let Some(gang) = world.jobs[job].gang.filter(|_| world.jobs[job].is_there()) else {
-        return false;
-    };
-    let Some(first) = world.api.get(key_of(job, 0)) else {
-        return false;
-    };
-    let objects = world.api.list().map(|(_, stored)| stored.object.as_ref());
-    let held = driver::held_by_owner(&first.object, objects);
-    held > 0 && held < gang && !world.jobs[job].is_ending()
 }

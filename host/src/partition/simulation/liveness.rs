@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::agenda::{Event, Fate};
-use super::api_server::{self, Key, Stored, job_of};
+use super::api_server::{self, Key, SLOTS, Stored, job_of, key_of};
 use super::driver;
-use super::invariants::{LIVENESS, OURS_ONLY, demand};
+use super::invariants::{LIVENESS, OURS_ONLY, WHOLE, demand};
 use super::world::World;
 use crate::api::ipupartition::{IPUPartition, PartitionPhase};
 use crate::partition::line;
@@ -19,6 +19,10 @@ const PATIENCE: u64 = 30 * 60_000;
 /// Within so many milliseconds nothing is left that nobody owns: a call may be out for a minute and
 /// late by two, then come a sweep, the grace, and a removal that fails.
 const SWEPT_WITHIN: u64 = 8 * 60_000;
+
+/// Within so many milliseconds a gang has given back what it holds in vain: calls as above, then its
+/// patience of two minutes, begun anew where the rest was lost once more.
+const GIVEN_BACK_WITHIN: u64 = 8 * 60_000;
 
 /// Between two looks, in milliseconds.
 const LOOK: u64 = 15_000;
@@ -39,10 +43,12 @@ impl World {
         self.wait_until(PATIENCE, "nothing is nobody's", |world| {
             world.swept_in_time(&mut since)
         });
+        let mut since = BTreeMap::new();
         self.wait_until(
             PATIENCE,
             "what is wanted is served, and nothing else is there",
             |world| {
+                world.gangs_give_back_in_time(&mut since);
                 world
                     .unserved()
                     .or_else(|| world.ownerless().into_iter().next())
@@ -107,13 +113,7 @@ impl World {
         }
         let can_be_served = object.spec.ipus.is_power_of_two() && self.could_hold(object);
         let is_fine = match api_server::phase(object) {
-            PartitionPhase::Ready => {
-                let id = object
-                    .status
-                    .as_ref()
-                    .and_then(|status| status.partition_id.clone());
-                id.is_some_and(|id| self.exists(&id))
-            }
+            PartitionPhase::Ready => self.serves(object) && !self.is_held_in_vain(job_of(key)),
             PartitionPhase::Rejected => !can_be_served,
             PartitionPhase::Pending => !self.has_room(object) || self.is_kept_from(object),
             PartitionPhase::Creating
@@ -122,6 +122,55 @@ impl World {
             | PartitionPhase::Releasing => false,
         };
         (!is_fine).then(|| format!("{:?}", object.status))
+    }
+
+    /// Whether what it offers can be used.
+    fn serves(&self, object: &IPUPartition) -> bool {
+        let id = object
+            .status
+            .as_ref()
+            .and_then(|status| status.partition_id.as_deref());
+        id.is_some_and(|id| self.controllers.iter().any(|one| one.is_usable(id)))
+    }
+
+    /// A gang gives back what is of no use in its time.
+    pub(super) fn gangs_give_back_in_time(&self, since: &mut BTreeMap<usize, u64>) {
+        let now = self.agenda.now();
+        for job in 0..self.jobs.len() {
+            if !self.is_held_in_vain(job) {
+                since.remove(&job);
+                continue;
+            }
+            let first = *since.entry(job).or_insert(now);
+            demand(now < first + GIVEN_BACK_WITHIN, WHOLE, || {
+                format!("{} since {first}", self.jobs[job].uid)
+            });
+        }
+    }
+
+    /// Whether a job holds a part of what is of use only together, where all of that can be used and
+    /// nothing is.
+    fn is_held_in_vain(&self, job: usize) -> bool {
+        let objects = (0..SLOTS).filter_map(|slot| self.api.get(key_of(job, slot)));
+        let offers: Vec<(&IPUPartition, &str)> = objects
+            .filter_map(|one| Some((one.object.as_ref(), api_server::offered(&one.object)?)))
+            .collect();
+        let is_idle =
+            |(object, id): &(&IPUPartition, &str)| self.serves(object) && self.users(id).is_empty();
+        self.holds_a_part(job) && !offers.is_empty() && offers.iter().all(is_idle)
+    }
+
+    /// Whether a gang that is wanted has some of its partitions, and not all.
+    pub(super) fn holds_a_part(&self, job: usize) -> bool {
+        let Some(gang) = self.jobs[job].gang.filter(|_| self.jobs[job].is_there()) else {
+            return false;
+        };
+        let Some(first) = self.api.get(key_of(job, 0)) else {
+            return false;
+        };
+        let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
+        let held = driver::held_by_owner(&first.object, objects);
+        held > 0 && held < gang && !self.jobs[job].is_ending()
     }
 
     /// Whether the controllers, empty, could hold it with all that it is of use with.

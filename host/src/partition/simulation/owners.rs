@@ -14,11 +14,12 @@ use super::api_server::{self, Key, SLOTS, Stored, key_of};
 use super::coverage::Sight;
 use super::world::World;
 use crate::api::API_VERSION;
-use crate::api::ipupartition::{
-    IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner, PartitionPhase,
-};
+use crate::api::ipupartition::{IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner};
 use crate::job::facts::partition::{self, PartitionState};
 use crate::names;
+
+/// How long after it hung, in milliseconds, a program may end by itself where it hangs no more.
+const HANGS: u64 = 60_000;
 
 /// Somebody who wants partitions.
 #[derive(Clone, Debug)]
@@ -240,13 +241,8 @@ impl World {
                     self.end_pod(pod, 20_000);
                 }
             }
-            _ if api_server::phase(&object) == PartitionPhase::Error
-                && !api_server::is_deleted(&object)
-                && (self.is_over || self.chance.permille(150)) =>
-            {
-                let status = object.status.as_ref();
-                let observed = status.map_or(0, |status| status.observed_reset_generation);
-                if pods.is_empty() && object.spec.reset_generation <= observed {
+            PartitionState::Broken(broken) if self.is_over || self.chance.permille(150) => {
+                if pods.is_empty() && broken.resets.is_some() {
                     self.ask_reset(key);
                 }
                 for pod in pods {
@@ -258,7 +254,7 @@ impl World {
     }
 
     /// Whether a job whose partitions are of use only together has all of them.
-    fn is_whole(&self, job: usize) -> bool {
+    pub(super) fn is_whole(&self, job: usize) -> bool {
         let slots = 0..self.jobs[job].slots;
         let mut objects = slots.map(|slot| self.api.get(key_of(job, slot)));
         let is_offered = |stored: &Stored| api_server::offered(&stored.object).is_some();
@@ -331,6 +327,12 @@ impl World {
         let Some(ended) = self.pods.remove(&pod) else {
             return;
         };
+        if !ended.is_ending && self.controllers.iter().any(|one| one.is_busy(&ended.id)) {
+            self.saw(Sight::Hung);
+            self.pods.insert(pod, ended);
+            self.agenda.add(HANGS, Event::PodEnds(pod));
+            return;
+        }
         self.saw(Sight::PodsEnded);
         let job = api_server::job_of(ended.key);
         self.trace.say(self.agenda.now(), || {

@@ -6,6 +6,7 @@ use super::chance::Chance;
 use super::coverage::Coverage;
 use super::crowd;
 use super::owners::Job;
+use super::torn;
 use super::trace::Trace;
 use super::trouble::Weather;
 use super::world::World;
@@ -16,13 +17,16 @@ const JOBS: usize = 10;
 /// When the last job comes, in milliseconds.
 const COMING: u64 = 120_000;
 
-/// One of so many seeds is a crowd in which nothing goes wrong.
+/// One of so many seeds is a crowd in which nothing goes wrong, and one a gang that loses a partition.
 const CROWDS: u64 = 40;
 
 /// Runs the seed. A broken invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     if seed % CROWDS == CROWDS - 1 {
         return crowd::run(seed, trace);
+    }
+    if seed % CROWDS == CROWDS / 2 {
+        return torn::run(seed, trace);
     }
     let mut chance = Chance::new(seed);
     let sizes: Vec<u32> = (0..chance.between(2, 5))

@@ -8,25 +8,12 @@ use super::controllers::Then;
 use super::coverage::Sight;
 use super::driver;
 use super::executor::Mishap;
+use super::repair::Repair;
 use super::world::World;
 use crate::api::ipupartition::{Attempt, AttemptOutcome};
 use crate::names;
 use crate::vipu::closed::Closure;
 use crate::vipu::model::{OperationState, ReadyState};
-
-/// Something that had gone wrong is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Repair {
-    ControllerIsUp(usize),
-    LargeAgain(usize),
-    Opened(usize),
-    RoomGiven(usize, u64),
-    Started(usize),
-    TakeOver(usize),
-    StepDown(usize),
-    WatchIsQuick(usize),
-    Restored(Key),
-}
 
 /// How much goes wrong, in cases of a thousand.
 #[derive(Clone, Copy, Debug, Default)]
@@ -353,49 +340,13 @@ impl World {
         Some(self.chance.pick(&keys))
     }
 
-    pub(super) fn repair(&mut self, repair: Repair) {
-        self.note(|| format!("{repair:?}"));
-        match repair {
-            Repair::ControllerIsUp(index) => self.controllers[index].is_down = false,
-            Repair::Opened(index) => {
-                let name = &self.controllers[index].reference.name;
-                self.closed.remove(name);
-            }
-            Repair::LargeAgain(index) => self.controllers[index].largest = u32::MAX,
-            Repair::RoomGiven(index, number) => {
-                let id = foreign(number);
-                self.controllers[index].made.remove(&id);
-                self.foreign.remove(&(index, id));
-            }
-            Repair::Started(who) => {
-                if self.is_dead(who) {
-                    self.start(who);
-                }
-            }
-            Repair::TakeOver(who) => {
-                let other = &self.replicas[1 - who];
-                let is_gone = other.dead_until > 0 || other.stands_until > self.agenda.now();
-                if is_gone && !self.is_dead(who) {
-                    self.take_over(who);
-                }
-            }
-            Repair::StepDown(who) => {
-                if self.has_lease && self.replicas[1 - who].acts && !self.is_dead(1 - who) {
-                    self.replicas[who].acts = false;
-                }
-            }
-            Repair::WatchIsQuick(who) => self.replicas[who].lag = 0,
-            Repair::Restored(key) => self.api.move_back(key),
-        }
-    }
-
-    fn note(&self, line: impl FnOnce() -> String) {
+    pub(super) fn note(&self, line: impl FnOnce() -> String) {
         self.trace.say(self.agenda.now(), line);
     }
 }
 
 /// Ids that somebody else gave: by hand, by the original, by another installation.
-fn foreign(number: u64) -> String {
+pub(super) fn foreign(number: u64) -> String {
     match number % 3 {
         0 => format!("handmade-{number}"),
         1 => format!("p-mnist-default-{number}"),

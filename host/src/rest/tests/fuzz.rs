@@ -44,7 +44,10 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 fn key() -> impl Strategy<Value = String> {
-    const KNOWN: [&str; 14] = [
+    const KNOWN: [&str; 17] = [
+        "about",
+        "labels",
+        "annotations",
         "name",
         "owner",
         "slot",
@@ -68,7 +71,8 @@ fn key() -> impl Strategy<Value = String> {
 
 /// A good body with some of its parts changed, added or taken away.
 fn mutated() -> impl Strategy<Value = Value> {
-    let place = prop_oneof![Just(None), Just(Some("owner")), Just(Some("options"))];
+    let places = [None, Some("owner"), Some("options"), Some("about")];
+    let place = prop::sample::select(places.to_vec());
     let change = (place, key(), prop::option::of(value()));
     prop::collection::vec(change, 0..3).prop_map(|changes| {
         wanted(|body| {
@@ -164,7 +168,7 @@ fn any_bytes_are_refused_or_right() {
 #[test]
 fn what_is_wrong_is_named_field_by_field() {
     type Change = fn(&mut Value);
-    let cases: [(Change, &str); 20] = [
+    let cases: [(Change, &str); 26] = [
         (|body| body["ipus"] = json!(0), "ipus"),
         (|body| body["ipus"] = json!(3), "ipus"),
         (|body| body["ipus"] = json!(-1), "ipus"),
@@ -197,6 +201,24 @@ fn what_is_wrong_is_named_field_by_field() {
             "options.replicas",
         ),
         (|body| body["ipu"] = json!(4), "ipu"),
+        (|body| body["about"] = json!("urgent"), "about"),
+        (|body| body["about"] = json!({"gang": 2}), "about.gang"),
+        (
+            |body| body["about"] = json!({"labels": ["a"]}),
+            "about.labels",
+        ),
+        (
+            |body| body["about"] = json!({"labels": {"a": 1}}),
+            "about.labels.a",
+        ),
+        (
+            |body| body["about"] = json!({"annotations": {"a b": ""}}),
+            "about.annotations.a b",
+        ),
+        (
+            |body| body["about"] = json!({"priorityClassName": "No"}),
+            "about.priorityClassName",
+        ),
     ];
     for (change, field) in cases {
         let text = wanted(change).to_string();

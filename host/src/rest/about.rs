@@ -1,0 +1,133 @@
+//! Pure: what a body tells placement policies of the owner, and what is wrong with it.
+
+use std::collections::BTreeMap;
+
+use super::problem::{Fault, shown};
+use crate::api::ipupartition::AboutOwner;
+use crate::object_names::is_subdomain;
+use crate::wasm::facts::{ANNOTATION_MAX, PAIRS_MAX};
+
+/// What is wrong with what is told of an owner.
+pub(super) fn faults(about: &AboutOwner) -> Vec<Fault> {
+    let mut faults = Vec::from_iter(number("about.labels", &about.labels));
+    faults.extend(number("about.annotations", &about.annotations));
+    for (key, value) in about.labels.iter().take(PAIRS_MAX) {
+        faults.extend(key_fault("about.labels", key));
+        if !is_label_value(value) {
+            let rule = "empty, or at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends";
+            faults.push(Fault::new(&field("about.labels", key), value, rule));
+        }
+    }
+    for (key, value) in about.annotations.iter().take(PAIRS_MAX) {
+        faults.extend(key_fault("about.annotations", key));
+        let length = key.len() + value.len();
+        if length > ANNOTATION_MAX {
+            let rule = format!("at most {ANNOTATION_MAX} bytes long, key and value together");
+            let found = format!("{length} bytes long");
+            faults.push(Fault::new(&field("about.annotations", key), &found, &rule));
+        }
+    }
+    let class = about.priority_class_name.as_deref();
+    if let Some(class) = class.filter(|class| !is_subdomain(class)) {
+        let rule = "the name of a PriorityClass: a DNS subdomain of at most 253 characters";
+        faults.push(Fault::new("about.priorityClassName", class, rule));
+    }
+    faults
+}
+
+fn number(of: &str, pairs: &BTreeMap<String, String>) -> Option<Fault> {
+    let rule = format!("at most {PAIRS_MAX} pairs");
+    let found = format!("{} pairs", pairs.len());
+    (pairs.len() > PAIRS_MAX).then(|| Fault::new(of, &found, &rule))
+}
+
+fn key_fault(of: &str, key: &str) -> Option<Fault> {
+    let rule = "named by a key of Kubernetes: at most 63 letters, digits, `-`, `_` and `.`, with a letter or \
+                digit at both ends; before it may stand a DNS subdomain and `/`";
+    (!is_key(key)).then(|| Fault::new(&field(of, key), key, rule))
+}
+
+fn field(of: &str, key: &str) -> String {
+    format!("{of}.{}", shown(key))
+}
+
+fn is_key(text: &str) -> bool {
+    let name = match text.split_once('/') {
+        Some((prefix, name)) if is_subdomain(prefix) => name,
+        Some(_) => return false,
+        None => text,
+    };
+    !name.is_empty() && is_label_value(name)
+}
+
+fn is_label_value(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_end = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= 63
+        && bytes.iter().copied().all(inner)
+        && is_end(bytes.first())
+        && is_end(bytes.last())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn fields(about: Value) -> Vec<String> {
+        let about: AboutOwner = serde_json::from_value(about).unwrap();
+        let faults = faults(&about).into_iter();
+        faults.map(|fault| fault.field).collect()
+    }
+
+    fn pairs(count: usize) -> Value {
+        (0..count).map(|n| (format!("k{n}"), json!(""))).collect()
+    }
+
+    #[test]
+    fn what_can_stand_on_an_object_may_be_told() {
+        let about = json!({
+            "labels": {"team": "vision", "example.com/Cost_Centre.1": "", "a": "x".repeat(63)},
+            "annotations": {"example.com/deadline": "any text: {}", "n": "x".repeat(ANNOTATION_MAX - 1)},
+            "priorityClassName": "urgent",
+        });
+        assert_eq!(fields(about), Vec::<String>::new());
+        let most = json!({"labels": pairs(PAIRS_MAX), "annotations": pairs(PAIRS_MAX)});
+        assert_eq!(fields(most), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_part_that_breaks_a_rule_is_named() {
+        let long = "x".repeat(64);
+        let cases = [
+            (json!({"labels": {"team": "-vision"}}), "about.labels.team"),
+            (json!({"labels": {"team": long}}), "about.labels.team"),
+            (json!({"labels": {"": "x"}}), "about.labels.empty"),
+            (json!({"labels": {"a/b/c": "x"}}), "about.labels.a/b/c"),
+            (json!({"labels": {"A_b/c": "x"}}), "about.labels.A_b/c"),
+            (
+                json!({"annotations": {"a b": "x"}}),
+                "about.annotations.a b",
+            ),
+            (
+                json!({"annotations": {"n": "x".repeat(ANNOTATION_MAX)}}),
+                "about.annotations.n",
+            ),
+            (json!({"labels": pairs(PAIRS_MAX + 1)}), "about.labels"),
+            (
+                json!({"annotations": pairs(PAIRS_MAX + 1)}),
+                "about.annotations",
+            ),
+            (json!({"priorityClassName": ""}), "about.priorityClassName"),
+            (
+                json!({"priorityClassName": "Urgent"}),
+                "about.priorityClassName",
+            ),
+        ];
+        for (about, field) in cases {
+            assert_eq!(fields(about), [field]);
+        }
+    }
+}
