@@ -17,10 +17,10 @@ use super::step::{Pace, Step};
 use crate::api::ipupartition::{
     Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
 };
-use crate::names;
 use crate::scope;
 use crate::vipu::model::CreateRequest;
 use crate::vipu::{self, VipuClient, VipuError};
+use crate::{names, object_names};
 
 /// What a step led to.
 #[derive(Debug)]
@@ -117,35 +117,45 @@ pub(super) async fn execute(
     Ok(Outcome::Learned(fact))
 }
 
-/// The live Pods that use what this IPUPartition has. Pods of Graphcore's operator carry no id: of a
-/// partition that was taken over from it every live Pod of the owner is a user.
+/// The live Pods that use what this IPUPartition has. Those of other namespaces do not count: whoever may
+/// label a Pod there could keep the partition from being given back. Pods of Graphcore's operator carry no
+/// id: of a partition that was taken over from it every live Pod of the owner is a user.
 async fn users_of_mine(
     context: &Context,
     partition: &IPUPartition,
     id: &str,
 ) -> Result<Vec<String>, ExecuteError> {
-    let mut found = users(context, id).await?;
     let (owner, slot) = (&partition.spec.owner, partition.spec.slot);
+    // What was written by hand may hold anything, and an owner that cannot exist has no Pods.
+    if !object_names::can_exist(owner) {
+        return Ok(Vec::new());
+    }
+    let pods = || Api::namespaced(context.client.clone(), &owner.namespace);
+    let labelled = live_pods(pods(), &with_id(id), id).await?;
+    let mut found: Vec<String> = labelled.iter().map(named).collect();
     if id == names::inherited_partition(owner, slot) {
-        let pods = Api::namespaced(context.client.clone(), &owner.namespace);
         let unlabelled = format!("!{}", names::PARTITION_ID_LABEL);
         let is_owned = |pod: &&Pod| {
             let mut owners = pod.owner_references().iter();
             owners.any(|reference| reference.uid == owner.uid)
         };
-        let live = live_pods(pods, &unlabelled, id).await?;
+        let live = live_pods(pods(), &unlabelled, id).await?;
         found.extend(live.iter().filter(is_owned).map(named));
     }
     Ok(found)
 }
 
-/// `namespace/name` of every live Pod that carries this id.
+/// `namespace/name` of every live Pod that carries this id, of which no IPUPartition says whose it is.
 pub(super) async fn users(context: &Context, id: &str) -> Result<Vec<String>, ExecuteError> {
-    let selector = format!("{}={id}", names::PARTITION_ID_LABEL);
+    let selector = with_id(id);
     let apis = scope::watch::apis(&context.client, &context.scope);
     let live = apis.into_iter().map(|pods| live_pods(pods, &selector, id));
     let live = try_join_all(live).await?;
     Ok(live.iter().flatten().map(named).collect())
+}
+
+fn with_id(id: &str) -> String {
+    format!("{}={id}", names::PARTITION_ID_LABEL)
 }
 
 /// The live Pods with these labels that may use partition `id`, asked of the API server itself: a cache

@@ -63,6 +63,7 @@ pub(super) async fn serve(
     let door = Door {
         sources,
         gate: Arc::new(Gate::new(client.clone(), &options.audience)),
+        scope: release.scope.clone(),
         client: client.clone(),
     };
     let routes = rest::secure(door).merge(metrics::serve::router(exposed, client));

@@ -27,6 +27,7 @@ use crate::api::ipujob::IPUJob;
 use crate::api::ipupartition::{IPUPartition, PartitionOwner};
 use crate::names::FIELD_MANAGER;
 use crate::object_names;
+use crate::scope::Scope;
 
 /// Longest time that one answer of the API server is waited for.
 const ASKING: Duration = Duration::from_secs(10);
@@ -38,6 +39,8 @@ pub struct Door {
     pub sources: Sources,
     /// Who may come in.
     pub gate: Arc<Gate>,
+    /// For whose owners partitions are made.
+    pub scope: Scope,
     /// The proxy's own client: what the gate lets through is done with the proxy's rights.
     pub client: Client,
 }
@@ -165,6 +168,7 @@ async fn create(
     let user = door.gate.admit(&headers, wish).await?;
     is_json(&headers)?;
     let wanted = wanted::object(wanted::read(&body)?);
+    door.serves(&wanted.spec.owner)?;
     let name = wanted.name_any();
     let made = door.create(wanted).await?;
     tracing::info!(partition = name, user, "made an IPUPartition over REST");
@@ -193,6 +197,16 @@ async fn give_back(
 }
 
 impl Door {
+    /// Nobody would make the partition of an owner in another namespace.
+    fn serves(&self, owner: &PartitionOwner) -> Result<(), Problem> {
+        if self.scope.contains(&owner.namespace) {
+            return Ok(());
+        }
+        let rule = format!("one that this operator serves: {}", self.scope);
+        let (kind, field) = (Kind::Malformed, "owner.namespace");
+        Err(Problem::of_field(kind, field, &owner.namespace, &rule))
+    }
+
     async fn get(&self, name: &str) -> Result<DynamicObject, Problem> {
         let action = format!("read the IPUPartition {name}");
         let api = self.partitions();

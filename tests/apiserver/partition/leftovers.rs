@@ -7,7 +7,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use tests::simulator::faults::{Down, Order};
 
-use super::scene::{Scene, id};
+use super::scene::{Scene, id, notebook};
 
 fn says(text: &'static str) -> impl Fn(&IPUPartition) -> bool {
     move |object| {
@@ -35,6 +35,23 @@ async fn it_is_not_removed_under_a_live_pod() {
     pods.delete("user", &at_once).await.unwrap();
     scene.once_gone(&wanted).await;
     assert_eq!(scene.ids(), [[""; 0]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_of_another_namespace_keeps_nobody_from_giving_it_back() {
+    let scene = Scene::start(&[16]).await;
+    let owner = PartitionOwner {
+        namespace: "kube-public".to_owned(),
+        ..notebook("theirs")
+    };
+    let theirs = scene.want_for(owner, 4).await;
+    let ready = scene.once_in(&theirs, PartitionPhase::Ready).await;
+    let pods = scene.start_pod("stranger", &id(&ready)).await;
+    scene.delete(&theirs).await;
+    scene.once_gone(&theirs).await;
+    assert_eq!(scene.ids(), [[""; 0]]);
+    let at_once = DeleteParams::default().grace_period(0);
+    pods.delete("stranger", &at_once).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -34,6 +34,21 @@ async fn a_partition_is_made_read_and_given_back() {
 }
 
 #[tokio::test]
+async fn a_partition_that_nobody_here_would_make_is_refused() {
+    let ports = Ports::open().await;
+    let body = wanted(|wanted| wanted["owner"]["namespace"] = json!("else")).to_string();
+    let refused = ports.secure("admin", "POST", "/partitions", &body).await;
+    assert_eq!(refused.status, 400, "{refused:?}");
+    let error = &refused.body["errors"][0];
+    assert!(refused.body["detail"].is_string() && error.is_object());
+    let told = error.to_string();
+    for part in ["owner.namespace", "else", "namespaces default, team"] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert!(ports.world().partitions.is_empty());
+}
+
+#[tokio::test]
 async fn whoever_takes_a_living_jobs_partition_is_warned() {
     let ports = Ports::open().await;
     let body = wanted(|wanted| wanted["name"] = json!("p")).to_string();

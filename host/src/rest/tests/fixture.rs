@@ -81,6 +81,7 @@ impl Ports {
         let door = Door {
             sources: sources.clone(),
             gate: Arc::new(Gate::with_rate(client.clone(), Some(AUDIENCE), rate)),
+            scope: "default,team".parse().unwrap(),
             client,
         };
         Self {
