@@ -55,6 +55,7 @@ async fn bundled(options: &SupportOptions) -> Result<String, SupportError> {
 /// Log and traces, which end with the answer.
 fn start_log(log: &LogArguments, process: Process) -> anyhow::Result<(LogLevel, Option<Traces>)> {
     let traces = log.traces_endpoint.as_deref();
+    let traces = traces.filter(|address| !address.is_empty());
     let traces = traces.map(|address| trace::start(address, process.name()));
     let traces = traces.transpose()?;
     let level = telemetry::start(log.log_format, &log.log_level, traces.as_ref())?;

@@ -25,6 +25,7 @@ pub mod tracker;
 mod turns;
 mod unreadable;
 pub mod usage;
+mod users;
 mod wanted;
 pub mod watched;
 mod written;

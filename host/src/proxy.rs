@@ -236,7 +236,8 @@ pub async fn run_with(
     tasks.spawn(watch.follow(client.clone(), stop.clone()));
     let turn = (metrics.leading.clone(), metrics.conflicts.clone());
     tasks.spawn(lead_in_turn(shared, options.clone(), turn, stop.clone()));
-    let served = serve(&options, client, (sources, exposed), &stop).await;
+    let behind = (sources, exposed, metrics.conflicts.clone());
+    let served = serve(&options, client, behind, &stop).await;
     stop.cancel();
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended {
@@ -250,14 +251,14 @@ pub async fn run_with(
 async fn serve(
     options: &ProxyOptions,
     client: Client,
-    (sources, exposed): (Sources, Exposed),
+    (sources, exposed, conflicts): (Sources, Exposed, Conflicts),
     stop: &CancellationToken,
 ) -> Result<(), ServeError> {
     let plain = Port::listen(options.port)?;
     let secure = Port::listen(options.secure.secure_port)?;
     let (release, secured) = (&options.release, &options.secure);
     let routes = rest::plain(sources.clone());
-    let behind = (sources, exposed);
+    let behind = (sources, exposed, conflicts);
     futures::try_join!(
         plain.serve(routes, stop.clone()),
         secure::serve(secure, client, release, secured, behind, stop.clone()),

@@ -4,6 +4,7 @@ mod archive;
 mod bundle;
 mod metrics;
 mod plan;
+mod scrub;
 mod shown;
 
 use std::fs::OpenOptions;

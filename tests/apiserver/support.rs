@@ -133,11 +133,10 @@ async fn a_bundle_holds_what_there_is_and_no_secret() {
         "configmaps/ipu-operator-vipu-controllers.yaml",
         "pod1.example.com:8090",
     );
-    // What cannot be read is named: no proxy, no token, no webhooks, no summary.
+    // What cannot be read is named: no proxy, no token, no summary.
     for missing in [
         "proxy/controllers.txt",
         "metrics/ipu-operator-vipu-proxy-1.txt: no token",
-        "mutatingwebhookconfigurations.yaml",
         "configmaps/ipu-partitions-tracker.yaml",
     ] {
         says("errors.txt", missing);

@@ -12,6 +12,7 @@ pub mod sbom;
 pub mod sums;
 pub mod twice;
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,9 @@ pub enum PackageError {
     /// The time is not known.
     #[error("failed to ask git for the commit's time; without git, set SOURCE_DATE_EPOCH")]
     Commit(#[source] CommandError),
+    /// It is not known what belongs to the repository.
+    #[error("failed to ask git which files belong to the repository; is git installed?")]
+    Tracked(#[source] CommandError),
     /// The time is no number.
     #[error("the time {0:?} is no number of seconds since 1970: check SOURCE_DATE_EPOCH")]
     Time(String),
@@ -153,11 +157,13 @@ pub fn files(
     image: &Path,
     time: u64,
 ) -> Result<Files, PackageError> {
-    let mut files = Files::new();
+    let (tracked, mut files) = (tracked(checkout)?, Files::new());
     for name in AS_THEY_ARE {
         archive::add(&mut files, &checkout.join(name), name)?;
     }
-    let chart = chart::files(checkout)?;
+    files.retain(|name, _| tracked.has(name));
+    let mut chart = chart::files(checkout)?;
+    chart.retain(|name, _| tracked.has(&format!("charts/ipu-operator/{name}")));
     let packed = archive::tar_gz(&chart, "ipu-operator/", time);
     let packed = packed.at("pack", &checkout.join("charts/ipu-operator"))?;
     let index = chart::index(&chart, &packed, time)?;
@@ -177,6 +183,27 @@ pub fn files(
     let sums = sums::list(&files);
     files.insert(sums::NAME.to_owned(), sums);
     Ok(files)
+}
+
+/// The files that belong to the repository; none, where this is no clone of it but a copy.
+struct Tracked(Option<BTreeSet<String>>);
+
+impl Tracked {
+    /// What else lies in the folders of a clone is nobody's to ship.
+    fn has(&self, name: &str) -> bool {
+        self.0.as_ref().is_none_or(|names| names.contains(name))
+    }
+}
+
+fn tracked(checkout: &Path) -> Result<Tracked, PackageError> {
+    if !checkout.join(".git").exists() {
+        return Ok(Tracked(None));
+    }
+    let mut git = Command::new("git");
+    git.args(["ls-files", "-z"]).current_dir(checkout);
+    let listed = command::output(&mut git).map_err(PackageError::Tracked)?;
+    let names = listed.split('\0').map(str::to_owned).collect();
+    Ok(Tracked(Some(names)))
 }
 
 fn small_enough(image: u64) -> Result<(), PackageError> {

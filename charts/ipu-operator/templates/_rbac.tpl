@@ -1,6 +1,9 @@
 {{/*
 What the processes may do in the namespaces whose jobs they serve: parts of their ClusterRoles where that is the
 whole cluster, and Roles in each namespace otherwise.
+
+What lays jobs to rest stays in the ClusterRoles in any case: a namespace that is being deleted loses its Roles
+first, and could never go otherwise.
 */}}
 
 {{- define "ipu-operator.controllerRules" -}}
@@ -31,14 +34,4 @@ whole cluster, and Roles in each namespace otherwise.
 - apiGroups: [""]
   resources: [pods/exec]
   verbs: [get, create]
-{{- end -}}
-
-{{- define "ipu-operator.proxyRules" -}}
-# Is the owner still there, and does a Pod still use the partition?
-- apiGroups: [graphcore.ai]
-  resources: [ipujobs]
-  verbs: [get, list]
-- apiGroups: [""]
-  resources: [pods]
-  verbs: [get, list]
 {{- end -}}

@@ -60,9 +60,12 @@ install there is no webhook configuration of this release yet, so that the other
 {{- end -}}
 {{- range $all -}}
 {{- $isOurs := eq (dig "app.kubernetes.io/part-of" "" (.metadata.labels | default dict)) "ipu-operator" -}}
-{{- $isOlder := or (not $since) (lt (.metadata.creationTimestamp | toString) $since) -}}
-{{- if and $isOurs $isOlder (ne .metadata.name $mine) -}}
 {{- $annotations := .metadata.annotations | default dict -}}
+{{- /* The configuration of this release has another name where watchNamespaces was empty before. */ -}}
+{{- $release := printf "%s/%s" (dig "meta.helm.sh/release-namespace" "" $annotations) (dig "meta.helm.sh/release-name" "" $annotations) -}}
+{{- $isMine := or (eq .metadata.name $mine) (eq $release (printf "%s/%s" $.Release.Namespace $.Release.Name)) -}}
+{{- $isOlder := or (not $since) (lt (.metadata.creationTimestamp | toString) $since) -}}
+{{- if and $isOurs $isOlder (not $isMine) -}}
 {{- $theirs := dig "graphcore.ai/watch-namespaces" "" $annotations | splitList "," | compact -}}
 {{- $namespace := dig "graphcore.ai/operator-namespace" "" $annotations -}}
 {{- $shared := or (empty $scope) (empty $theirs) (eq $namespace $.Release.Namespace) -}}

@@ -61,7 +61,13 @@ annotations:
 {{/* admissionWebhooks.scope as a JSON list, or else the namespaces whose jobs are served. */}}
 {{- define "ipu-operator.webhookNamespaces" -}}
 {{- $given := include "ipu-operator.listOf" .Values.admissionWebhooks.scope | fromJsonArray -}}
-{{- $given | default (include "ipu-operator.watchNamespaces" . | fromJsonArray) | toJson -}}
+{{- $served := include "ipu-operator.watchNamespaces" . | fromJsonArray -}}
+{{- range $given -}}
+{{- if and $served (not (has . $served)) -}}
+{{- printf "admissionWebhooks.scope names %q, which watchNamespaces does not: another release may serve that namespace. Take it off the one list, or put it on the other." . | fail -}}
+{{- end -}}
+{{- end -}}
+{{- $given | default $served | toJson -}}
 {{- end -}}
 
 {{/* Which writes are looked at: see above. */}}

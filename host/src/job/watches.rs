@@ -113,7 +113,8 @@ pub(super) async fn follow_kind<W, J: IntoIterator<Item = JobRef>>(
     }
 }
 
-/// IPUPartitions are of no namespace: those of jobs that another release serves are seen as well.
+/// IPUPartitions are of no namespace: those of jobs that another release serves are seen as well. One that
+/// cannot be read is left as it was.
 fn of_scope(
     event: Event<DeserializeGuard<IPUPartition>>,
     scope: &Scope,

@@ -39,7 +39,7 @@ pub(super) fn leading(
 
 pub(super) fn conflict(now: &mut Registry, conflicts: &Conflicts) {
     let gauge: Gauge = Gauge::default();
-    gauge.set(i64::from(conflicts.current().is_some()));
+    gauge.set(i64::from(!conflicts.current().is_empty()));
     now.register(
         "scope_conflict",
         "Whether this release rests, because another one was there first that wants the same namespaces: 1 or 0",

@@ -1,8 +1,6 @@
 //! Carries out one step for an IPUPartition: the only place that writes to it or calls a controller.
 
-use futures::future::try_join_all;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::runtime::events::{Event, EventType};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
@@ -14,13 +12,13 @@ use super::look;
 use super::placing::shortened;
 use super::seek;
 use super::step::{Pace, Step};
+use super::users;
 use crate::api::ipupartition::{
     Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
 };
-use crate::scope;
+use crate::names;
 use crate::vipu::model::CreateRequest;
 use crate::vipu::{self, VipuClient, VipuError};
-use crate::{names, object_names};
 
 /// What a step led to.
 #[derive(Debug)]
@@ -100,7 +98,7 @@ pub(super) async fn execute(
             id: attempt.id,
         },
         Step::CountUsers(id) => Fact::Users {
-            pods: users_of_mine(context, partition, &id).await?,
+            pods: users::users_of_mine(context, partition, &id).await?,
             id,
         },
         Step::Remove { attempt, force } => Fact::Removed {
@@ -115,70 +113,6 @@ pub(super) async fn execute(
         Step::LookAround => Fact::Surroundings(seek::look_around(context, partition).await),
     };
     Ok(Outcome::Learned(fact))
-}
-
-/// The live Pods that use what this IPUPartition has. Those of other namespaces do not count: whoever may
-/// label a Pod there could keep the partition from being given back. Pods of Graphcore's operator carry no
-/// id: of a partition that was taken over from it every live Pod of the owner is a user.
-async fn users_of_mine(
-    context: &Context,
-    partition: &IPUPartition,
-    id: &str,
-) -> Result<Vec<String>, ExecuteError> {
-    let (owner, slot) = (&partition.spec.owner, partition.spec.slot);
-    // What was written by hand may hold anything, and an owner that cannot exist has no Pods.
-    if !object_names::can_exist(owner) {
-        return Ok(Vec::new());
-    }
-    let pods = || Api::namespaced(context.client.clone(), &owner.namespace);
-    let labelled = live_pods(pods(), &with_id(id), id).await?;
-    let mut found: Vec<String> = labelled.iter().map(named).collect();
-    if id == names::inherited_partition(owner, slot) {
-        let unlabelled = format!("!{}", names::PARTITION_ID_LABEL);
-        let is_owned = |pod: &&Pod| {
-            let mut owners = pod.owner_references().iter();
-            owners.any(|reference| reference.uid == owner.uid)
-        };
-        let live = live_pods(pods(), &unlabelled, id).await?;
-        found.extend(live.iter().filter(is_owned).map(named));
-    }
-    Ok(found)
-}
-
-/// `namespace/name` of every live Pod that carries this id, of which no IPUPartition says whose it is.
-pub(super) async fn users(context: &Context, id: &str) -> Result<Vec<String>, ExecuteError> {
-    let selector = with_id(id);
-    let apis = scope::watch::apis(&context.client, &context.scope);
-    let live = apis.into_iter().map(|pods| live_pods(pods, &selector, id));
-    let live = try_join_all(live).await?;
-    Ok(live.iter().flatten().map(named).collect())
-}
-
-fn with_id(id: &str) -> String {
-    format!("{}={id}", names::PARTITION_ID_LABEL)
-}
-
-/// The live Pods with these labels that may use partition `id`, asked of the API server itself: a cache
-/// may not know of a Pod that was started just now.
-async fn live_pods(pods: Api<Pod>, labels: &str, id: &str) -> Result<Vec<Pod>, ExecuteError> {
-    let found = pods.list(&ListParams::default().labels(labels)).await;
-    let found = found.map_err(|source| ExecuteError::ListPods {
-        id: id.to_owned(),
-        source,
-    })?;
-    Ok(found.into_iter().filter(is_live).collect())
-}
-
-fn is_live(pod: &Pod) -> bool {
-    let phase = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.phase.as_deref());
-    !matches!(phase, Some("Succeeded" | "Failed"))
-}
-
-fn named(pod: &Pod) -> String {
-    format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any())
 }
 
 async fn write(

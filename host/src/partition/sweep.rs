@@ -13,9 +13,10 @@ use kube::core::ApiResource;
 use tokio_util::sync::CancellationToken;
 
 use super::context::Context;
-use super::execute::{self, ExecuteError};
+use super::execute::ExecuteError;
 use super::orphans::{self, Place};
 use super::reconcile::{Guarded, chain};
+use super::users;
 use crate::api::ipujob::IPUJob;
 use crate::api::ipupartition::{ControllerRef, IPUPartition};
 use crate::object_names;
@@ -285,7 +286,7 @@ async fn delete_if_owner_is_gone(
 
 /// Removes a partition of this installation that no IPUPartition answers for, unless a Pod uses it.
 async fn remove(context: &Context, (name, id): &Place, found: &Found) -> Result<(), SweepError> {
-    let users = execute::users(context, id)
+    let users = users::users(&context.client, id)
         .await
         .map_err(SweepError::Users)?;
     if !users.is_empty() {

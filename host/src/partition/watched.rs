@@ -88,7 +88,7 @@ impl PartitionWatch {
             .default_backoff()
             .modify(|object| object.meta_mut().managed_fields = None)
             .inspect_ok(|event| namespaces.hear(event))
-            .try_filter(|event| std::future::ready(is_of_scope(event, &scope)));
+            .try_filter_map(|event| std::future::ready(Ok(of_scope(event, &scope))));
         reflector::reflector(self.writer, events)
             .take_until(stop.cancelled_owned())
             .for_each(async |event| {
@@ -110,14 +110,18 @@ impl PartitionWatch {
     }
 }
 
-/// Whom one belongs to that cannot be read is not known: everybody may tell of it.
-fn is_of_scope(event: &watcher::Event<Guarded>, scope: &Scope) -> bool {
-    match event {
-        watcher::Event::Apply(object)
-        | watcher::Event::InitApply(object)
-        | watcher::Event::Delete(object) => object.0.as_ref().map_or(true, |partition| {
+/// What an event says to a release with this scope. Whom one belongs to that cannot be read is not known:
+/// everybody may tell of it, until it is seen to be somebody else's.
+fn of_scope(event: watcher::Event<Guarded>, scope: &Scope) -> Option<watcher::Event<Guarded>> {
+    let is_mine = |object: &Guarded| {
+        let partition = object.0.as_ref();
+        partition.map_or(true, |partition| {
             scope.contains(&partition.spec.owner.namespace)
-        }),
-        watcher::Event::Init | watcher::Event::InitDone => true,
+        })
+    };
+    match event {
+        watcher::Event::InitApply(object) if !is_mine(&object) => None,
+        watcher::Event::Apply(object) if !is_mine(&object) => Some(watcher::Event::Delete(object)),
+        event => Some(event),
     }
 }

@@ -12,6 +12,7 @@ use crate::metrics::{self, Exposed};
 use crate::release::ReleaseOptions;
 use crate::rest::gate::Gate;
 use crate::rest::{self, Door, Port, ServeError, Sources};
+use crate::scope::Conflicts;
 
 /// What the process is told of the port with TLS.
 #[derive(Args, Clone, Debug)]
@@ -47,7 +48,7 @@ pub(super) async fn serve(
     client: Client,
     release: &ReleaseOptions,
     options: &SecureOptions,
-    (sources, exposed): (Sources, Exposed),
+    (sources, exposed, conflicts): (Sources, Exposed, Conflicts),
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
     // The Service and the proxy have one name.
@@ -64,6 +65,7 @@ pub(super) async fn serve(
         sources,
         gate: Arc::new(Gate::new(client.clone(), &options.audience)),
         scope: release.scope.clone(),
+        conflicts,
         client: client.clone(),
     };
     let routes = rest::secure(door).merge(metrics::serve::router(exposed, client));

@@ -27,7 +27,7 @@ use crate::api::ipujob::IPUJob;
 use crate::api::ipupartition::{IPUPartition, PartitionOwner};
 use crate::names::FIELD_MANAGER;
 use crate::object_names;
-use crate::scope::Scope;
+use crate::scope::{Conflicts, Scope};
 
 /// Longest time that one answer of the API server is waited for.
 const ASKING: Duration = Duration::from_secs(10);
@@ -41,6 +41,8 @@ pub struct Door {
     pub gate: Arc<Gate>,
     /// For whose owners partitions are made.
     pub scope: Scope,
+    /// Whether this release rests.
+    pub conflicts: Conflicts,
     /// The proxy's own client: what the gate lets through is done with the proxy's rights.
     pub client: Client,
 }
@@ -197,8 +199,12 @@ async fn give_back(
 }
 
 impl Door {
-    /// Nobody would make the partition of an owner in another namespace.
+    /// Nobody here would make the partition of an owner in another namespace, or while the release rests.
     fn serves(&self, owner: &PartitionOwner) -> Result<(), Problem> {
+        if let Some(conflict) = self.conflicts.current().first() {
+            let detail = format!("this operator rests: {}", conflict.message());
+            return Err(Problem::new(Kind::Unavailable, detail));
+        }
         if self.scope.contains(&owner.namespace) {
             return Ok(());
         }

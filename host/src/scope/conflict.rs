@@ -57,14 +57,16 @@ impl Conflict {
     }
 }
 
-/// The release for which `mine` has to rest, if there is one. Of two, the one with the older webhook
-/// configuration goes on.
-pub fn conflict(mine: &Claim, claims: &[Claim]) -> Option<Conflict> {
+/// The releases for which `mine` has to rest, those first that were there first. Of two, the one with the
+/// older webhook configuration goes on.
+pub fn conflicts(mine: &Claim, claims: &[Claim]) -> Vec<Conflict> {
+    let mut claims: Vec<_> = claims.iter().collect();
+    claims.sort_by(|one, other| rank(one).cmp(&rank(other)));
     let others = claims
-        .iter()
+        .into_iter()
         .filter(|claim| claim.configuration != mine.configuration);
     let older = others.filter(|claim| rank(claim) < rank(mine));
-    let mut conflicts = older.filter_map(|claim| {
+    let conflict = |claim: &Claim| {
         let shared = mine.scope.shared_with(&claim.scope).map(Reason::Shared);
         let same = (mine.namespace == claim.namespace).then_some(Reason::SameNamespace);
         Some(Conflict {
@@ -73,8 +75,8 @@ pub fn conflict(mine: &Claim, claims: &[Claim]) -> Option<Conflict> {
             theirs: claim.scope.clone(),
             reason: shared.or(same)?,
         })
-    });
-    conflicts.next()
+    };
+    older.filter_map(conflict).collect()
 }
 
 /// Who was there first is less. What is not there yet comes last.
@@ -99,8 +101,8 @@ mod tests {
     fn releases_with_namespaces_of_their_own_both_go_on() {
         let (one, two) = (claim("a", "ops-a", "x,y", 1), claim("b", "ops-b", "z", 2));
         let all = [one.clone(), two.clone()];
-        assert_eq!(conflict(&one, &all), None);
-        assert_eq!(conflict(&two, &all), None);
+        assert_eq!(conflicts(&one, &all), []);
+        assert_eq!(conflicts(&two, &all), []);
     }
 
     #[test]
@@ -134,8 +136,8 @@ mod tests {
         ];
         for (first, second, text) in cases {
             let all = [second.clone(), first.clone()];
-            assert_eq!(conflict(&first, &all), None, "{first:?}");
-            let conflict = conflict(&second, &all).unwrap();
+            assert_eq!(conflicts(&first, &all), [], "{first:?}");
+            let conflict = conflicts(&second, &all).remove(0);
             assert_eq!(conflict.with, first.namespace);
             assert!(conflict.message().contains(text), "{}", conflict.message());
         }
@@ -148,22 +150,23 @@ mod tests {
             since: None,
             ..claim("a", "ops-a", "x", 0)
         };
-        assert!(conflict(&mine, &[there]).is_some());
-        assert_eq!(conflict(&mine, &[]), None);
+        assert_eq!(conflicts(&mine, &[there]).len(), 1);
+        assert_eq!(conflicts(&mine, &[]), []);
     }
 
     #[test]
-    fn a_release_that_rests_keeps_its_place() {
+    fn a_release_that_rests_keeps_its_place_and_knows_all_that_were_there_before() {
         let all = [
-            claim("a", "ops-a", "x", 1),
+            claim("c", "ops-c", "", 3),
             claim("b", "ops-b", "x,y", 2),
-            claim("c", "ops-c", "y", 3),
+            claim("a", "ops-a", "x", 1),
         ];
-        let rests = all.each_ref().map(|claim| conflict(claim, &all).is_some());
-        assert_eq!(
-            rests,
-            [false, true, true],
-            "the second one may go on at any moment"
-        );
+        let before = |mine: &Claim| {
+            let conflicts = conflicts(mine, &all).into_iter();
+            conflicts.map(|conflict| conflict.with).collect::<Vec<_>>()
+        };
+        assert_eq!(before(&all[0]), ["ops-a", "ops-b"]);
+        assert_eq!(before(&all[1]), ["ops-a"]);
+        assert_eq!(before(&all[2]), [""; 0]);
     }
 }

@@ -8,7 +8,7 @@ use kube::{Client, ResourceExt};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::conflict::{Claim, conflict};
+use super::conflict::{self, Claim};
 use super::{Conflict, Scope};
 use crate::names;
 
@@ -32,8 +32,8 @@ pub struct ConflictWatch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Known {
     NotYet,
-    Nothing,
-    Conflict(Conflict),
+    /// Those for which this release rests; empty: none.
+    Conflicts(Vec<Conflict>),
 }
 
 /// Conflicts of the release with this webhook configuration. Nothing is known of them until the watch is
@@ -56,35 +56,37 @@ pub fn conflicts(
 impl Default for Conflicts {
     /// There is no other release.
     fn default() -> Self {
-        Self(watch::channel(Known::Nothing).1)
+        Self(watch::channel(Known::Conflicts(Vec::new())).1)
     }
 }
 
 impl Conflicts {
-    /// With a release that was there before one that wants everything.
+    /// With releases that were there before one that wants everything.
     #[cfg(test)]
-    pub(crate) fn with(older: &Claim) -> Self {
+    pub(crate) fn with(older: &[Claim]) -> Self {
         let (conflicts, watch) = conflicts("here", "mine", &Scope::Cluster);
-        watch.look(std::slice::from_ref(older));
+        watch.look(older);
         conflicts
     }
 
-    /// The conflict that there is now.
-    pub fn current(&self) -> Option<Conflict> {
+    /// Those that there are now, with the release first that was there first.
+    pub fn current(&self) -> Vec<Conflict> {
         match &*self.0.borrow() {
-            Known::Conflict(conflict) => Some(conflict.clone()),
-            Known::NotYet | Known::Nothing => None,
+            Known::Conflicts(conflicts) => conflicts.clone(),
+            Known::NotYet => Vec::new(),
         }
     }
 
-    /// Waits until it is known that there is none.
+    /// Waits until it is known that there are none.
     pub async fn none(&self) {
-        self.wait(|known| *known == Known::Nothing).await;
+        self.wait(|known| matches!(known, Known::Conflicts(all) if all.is_empty()))
+            .await;
     }
 
     /// Waits until there is one.
     pub async fn any(&self) {
-        self.wait(|known| matches!(known, Known::Conflict(_))).await;
+        self.wait(|known| matches!(known, Known::Conflicts(all) if !all.is_empty()))
+            .await;
     }
 
     /// What is known no longer changes once the watch has ended; who waits then waits for ever.
@@ -131,17 +133,17 @@ impl ConflictWatch {
             since: found.and_then(|found| found.since),
             ..self.mine.clone()
         };
-        let next = conflict(&mine, claims).map_or(Known::Nothing, Known::Conflict);
+        let conflicts = conflict::conflicts(&mine, claims);
+        let told = conflicts.first().map(Conflict::message);
+        let next = Known::Conflicts(conflicts);
         let is_news = self.known.send_if_modified(|known| {
             let is_news = *known != next;
-            known.clone_from(&next);
+            *known = next;
             is_news
         });
-        match next {
-            Known::Conflict(conflict) if is_news => {
-                tracing::error!("this release rests: {}", conflict.message());
-            }
-            Known::Nothing if is_news => {
+        match told {
+            Some(message) if is_news => tracing::error!("this release rests: {message}"),
+            None if is_news => {
                 tracing::info!(
                     "no other release wants what this one serves: {}",
                     mine.scope
@@ -155,7 +157,7 @@ impl ConflictWatch {
         let is_news = self.known.send_if_modified(|known| {
             let is_news = *known == Known::NotYet;
             if is_news {
-                *known = Known::Nothing;
+                *known = Known::Conflicts(Vec::new());
             }
             is_news
         });

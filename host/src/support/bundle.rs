@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::plan::{Form, Read};
-use super::shown::{OURS, said, scrubbed, shown};
+use super::plan::{Form, LOGS, Read};
+use super::scrub::scrubbed;
+use super::shown::{OURS, said, shown};
 use crate::redaction::Values;
 
 /// How large a bundle may become.
@@ -120,12 +121,15 @@ fn bounded(files: &mut Vec<(String, String)>, limits: Limits) -> Vec<String> {
     let (mut size, mut told) = (0, Vec::new());
     files.retain_mut(|(file, text)| {
         if text.len() > limits.file {
-            let mut end = limits.file;
-            while !text.is_char_boundary(end) {
-                end -= 1;
+            // The end of a log is what tells most.
+            if file.starts_with(LOGS) {
+                let begin = text.len() - limits.file;
+                *text = text.split_off(text.ceil_char_boundary(begin));
+                told.push(format!("{file}: only its last {} bytes", limits.file));
+            } else {
+                text.truncate(text.floor_char_boundary(limits.file));
+                told.push(format!("{file}: cut after {} bytes", limits.file));
             }
-            text.truncate(end);
-            told.push(format!("{file}: cut after {} bytes", limits.file));
         }
         let fits = size + text.len() <= limits.all;
         if fits {
@@ -195,6 +199,8 @@ mod tests {
             let text = "ä line\n".repeat(20);
             bundle.add(read(&format!("{number}.log"), Form::Text), Ok(text));
         }
+        let text = "early\n".repeat(20) + "late";
+        bundle.add(read("logs/a.log", Form::Text), Ok(text));
         let contents = bundle.finish("now");
         let names: Vec<_> = contents.files.iter().map(|(file, _)| file).collect();
         assert_eq!(
@@ -204,5 +210,12 @@ mod tests {
         let (_, errors) = contents.files.last().unwrap();
         assert!(errors.contains("0.log: cut after 100 bytes"), "{errors}");
         assert!(errors.contains("4.log: left out"), "{errors}");
+        assert!(
+            errors.contains("logs/a.log: only its last 100 bytes"),
+            "{errors}"
+        );
+        let mut log = vec![("logs/a.log".to_owned(), "early, then late".to_owned())];
+        bounded(&mut log, Limits { file: 4, all: 9 });
+        assert_eq!(log[0].1, "late");
     }
 }

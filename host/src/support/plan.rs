@@ -8,11 +8,11 @@ use crate::names;
 /// Most objects of one list.
 const OBJECTS: u32 = 500;
 
-/// Most bytes of one log.
-const LOG_BYTES: u32 = 2 << 20;
+/// Folder of the logs in the bundle.
+pub(super) const LOGS: &str = "logs/";
 
-/// Label of everything that the chart makes.
-const OPERATOR_PODS: &str = "app.kubernetes.io/part-of=ipu-operator";
+/// Selects what the chart makes.
+const OPERATORS: &str = "app.kubernetes.io/part-of=ipu-operator";
 
 /// The release that the bundle is about.
 #[derive(Clone, Debug)]
@@ -95,7 +95,7 @@ pub(super) fn reads(target: &Target) -> Vec<Read> {
     reads.push(Read::objects("pods-of-jobs", jobs));
     reads.push(Read::objects("pods-of-operator", pods(target)));
     let apps = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
-    let deployments = list(&apps, &[("labelSelector", OPERATOR_PODS)]);
+    let deployments = list(&apps, &[("labelSelector", OPERATORS)]);
     reads.push(Read::objects("deployments", deployments));
     for name in [
         &format!("{fullname}-vipu-controllers"),
@@ -109,8 +109,10 @@ pub(super) fn reads(target: &Target) -> Vec<Read> {
     reads.push(Read::objects("leases", list(&leases, &[])));
     for kind in ["mutating", "validating"] {
         let kind = format!("{kind}webhookconfigurations");
-        let path = format!("/apis/admissionregistration.k8s.io/v1/{kind}/{fullname}");
-        reads.push(Read::objects(&kind, path));
+        let path = format!("/apis/admissionregistration.k8s.io/v1/{kind}");
+        // Those of other releases too, since two may want the same namespaces.
+        let selector = [("labelSelector", OPERATORS)];
+        reads.push(Read::objects(&kind, list(&path, &selector)));
     }
     let nodes = list("/api/v1/nodes", &[]);
     reads.push(Read::new("nodes.yaml", nodes, Form::Nodes));
@@ -125,7 +127,7 @@ pub(super) fn reads(target: &Target) -> Vec<Read> {
 /// Where the operator's own Pods are listed.
 pub(super) fn pods(target: &Target) -> String {
     let path = format!("/api/v1/namespaces/{}/pods", target.namespace);
-    list(&path, &[("labelSelector", OPERATOR_PODS)])
+    list(&path, &[("labelSelector", OPERATORS)])
 }
 
 /// The logs of every container in a list of Pods, and those of the ones before, where there were any.
@@ -194,14 +196,13 @@ fn log(target: &Target, pod: &str, container: &str, previous: bool) -> Read {
     let mut query = Serializer::new(String::new());
     query.append_pair("container", container);
     query.append_pair("tailLines", &target.log_lines.to_string());
-    query.append_pair("limitBytes", &LOG_BYTES.to_string());
     query.append_pair("timestamps", "true");
     if previous {
         query.append_pair("previous", "true");
     }
     let suffix = if previous { "-previous" } else { "" };
     Read::new(
-        format!("logs/{pod}-{container}{suffix}.log"),
+        format!("{LOGS}{pod}-{container}{suffix}.log"),
         format!(
             "/api/v1/namespaces/{}/pods/{pod}/log?{}",
             target.namespace,

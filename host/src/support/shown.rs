@@ -4,7 +4,8 @@
 use serde_json::{Map, Value, json};
 
 use super::plan::{Form, items};
-use crate::redaction::{LAST_APPLIED, REDACTED, Values};
+use super::scrub::{is_secret, scrubbed};
+use crate::redaction::{LAST_APPLIED, Values};
 
 /// Variables that the operator sets itself: they are no secrets, and say much.
 pub(super) const OURS: &[&str] = &["IPUOF_VIPU_API_", "POPDIST_"];
@@ -14,19 +15,6 @@ const DOMAINS: [&str; 4] = ["graphcore.ai", "kubernetes.io", "k8s.io", "helm.sh"
 
 /// Annotation by which Multus is told the networks of a Pod.
 const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
-
-/// What the name of an option has in it whose value is a secret.
-const SECRET_NAMES: [&str; 9] = [
-    "password",
-    "passwd",
-    "secret",
-    "token",
-    "credential",
-    "apikey",
-    "api-key",
-    "api_key",
-    "private",
-];
 
 /// An answer of the API server as the bundle shows it. What is taken out is noted in `values`.
 pub(super) fn shown(form: Form, answer: Value, values: &mut Values) -> Value {
@@ -48,55 +36,6 @@ pub(super) fn said(answer: &mut Value, tell: &impl Fn(&str) -> String) {
         Value::Object(fields) => fields.values_mut().for_each(|field| said(field, tell)),
         _ => {}
     }
-}
-
-/// A text without tokens, passwords in addresses, and values of options that are named like secrets.
-pub(super) fn scrubbed(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    let mut after = "";
-    for piece in text.split_inclusive(ends_a_word) {
-        let word = piece.trim_end_matches(ends_a_word);
-        let is_token = matches!(after, "Bearer" | "bearer" | "Basic");
-        if is_token && !word.is_empty() {
-            clean += REDACTED;
-        } else {
-            clean += &scrubbed_word(word);
-        }
-        clean += &piece[word.len()..];
-        if !word.is_empty() {
-            after = word;
-        }
-    }
-    clean
-}
-
-fn ends_a_word(c: char) -> bool {
-    c.is_whitespace() || matches!(c, '"' | '\'' | ',' | ';' | '(' | ')' | '\\')
-}
-
-fn scrubbed_word(word: &str) -> String {
-    // Tokens of service accounts, and others of their form.
-    if word.starts_with("eyJ") && word.len() > 20 {
-        return REDACTED.to_owned();
-    }
-    if let Some((name, value)) = word.split_once('=')
-        && is_secret(name)
-        && !value.is_empty()
-    {
-        return format!("{name}={REDACTED}");
-    }
-    if let Some((scheme, rest)) = word.split_once("://") {
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        if let Some((_, host)) = authority.rsplit_once('@') {
-            return format!("{scheme}://{REDACTED}@{host}{path}");
-        }
-    }
-    word.to_owned()
-}
-
-fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    SECRET_NAMES.iter().any(|part| name.contains(part))
 }
 
 fn hide(value: &mut Value, values: &mut Values) {
@@ -263,34 +202,5 @@ mod tests {
             ),
         ];
         insta::assert_yaml_snapshot!(shown);
-    }
-
-    #[test]
-    fn credentials_in_texts_are_known_by_their_form() {
-        for (text, clean) in [
-            (
-                "Authorization: Bearer abc.def",
-                "Authorization: Bearer (redacted)",
-            ),
-            (
-                "got \"eyJhbGciOiJSUzI1NiIsImtpZCI6\" back",
-                "got \"(redacted)\" back",
-            ),
-            (
-                "https://u:p@h.example.com/a?b",
-                "https://(redacted)@h.example.com/a?b",
-            ),
-            (
-                "password=a token=b limit=3",
-                "password=(redacted) token=(redacted) limit=3",
-            ),
-            (
-                "pod1.example.com:8090:ipunode=pod1\n",
-                "pod1.example.com:8090:ipunode=pod1\n",
-            ),
-            ("partition  p-1 (Ready), ok", "partition  p-1 (Ready), ok"),
-        ] {
-            assert_eq!(scrubbed(text), clean);
-        }
     }
 }

@@ -39,16 +39,17 @@ struct Sources {
 }
 
 impl Sources {
-    /// What a release answers that rests: nothing where another one serves the namespace, and elsewhere
-    /// that nobody does.
+    /// What a release answers that rests: nothing where one of the others serves the namespace, and
+    /// elsewhere that nobody does.
     fn at_rest(&self, namespace: &str) -> Option<Answer> {
-        let conflict = self.conflicts.current()?;
-        if conflict.theirs.contains(namespace) {
+        let conflicts = self.conflicts.current();
+        let first = conflicts.first()?;
+        if conflicts.iter().any(|one| one.theirs.contains(namespace)) {
             return Some(Answer::nothing_to_say());
         }
         Some(Answer::failed(format!(
             "IPUJobs of namespace {namespace} are not served now, since their IPU operator rests: {}",
-            conflict.message()
+            first.message()
         )))
     }
 
@@ -312,24 +313,24 @@ mod tests {
     #[tokio::test]
     async fn a_release_that_rests_leaves_alone_what_another_one_serves() {
         let at_rest = |theirs: &str| {
-            let older = Claim {
-                configuration: "older".to_owned(),
+            let older = ["else", theirs].map(|scope| Claim {
+                configuration: format!("for-{scope}"),
                 namespace: "ops".to_owned(),
-                scope: theirs.parse().unwrap(),
+                scope: scope.parse().unwrap(),
                 since: Some(jiff::Timestamp::UNIX_EPOCH),
-            };
+            });
             Conflicts::with(&older)
         };
         for path in [MUTATE_PATH, VALIDATE_PATH] {
             let body = review(|_| {}).to_string();
             let request = || post(path, "application/json", body.clone());
-            let (_, text) = call_with(at_rest("else,default"), request()).await;
+            let (_, text) = call_with(at_rest("default"), request()).await;
             let answer: Value = serde_json::from_str(&text).unwrap();
             assert_eq!(
                 answer["response"],
                 json!({ "uid": "0c9a8d74", "allowed": true })
             );
-            let (_, text) = call_with(at_rest("else"), request()).await;
+            let (_, text) = call_with(at_rest("other"), request()).await;
             let answer: Value = serde_json::from_str(&text).unwrap();
             assert_eq!(answer["response"]["allowed"], json!(false));
             for part in ["namespace default", "in namespace ops", "watchNamespaces"] {

@@ -20,6 +20,7 @@ use crate::policy::guests::Guests;
 use crate::rest::gate::Gate;
 use crate::rest::limits::UserRate;
 use crate::rest::{Door, Sources, plain, secure};
+use crate::scope::Conflicts;
 use crate::vipu::{Deadlines, Registry};
 use crate::wasm::{Policies, PolicyOptions};
 
@@ -82,6 +83,7 @@ impl Ports {
             sources: sources.clone(),
             gate: Arc::new(Gate::with_rate(client.clone(), Some(AUDIENCE), rate)),
             scope: "default,team".parse().unwrap(),
+            conflicts: Conflicts::default(),
             client,
         };
         Self {

@@ -1,0 +1,71 @@
+//! Asks the API server which live Pods use a partition.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt};
+
+use super::context::Context;
+use super::execute::ExecuteError;
+use crate::api::ipupartition::IPUPartition;
+use crate::{names, object_names};
+
+/// The live Pods that use what this IPUPartition has. Those of other namespaces do not count: whoever may
+/// label a Pod there could keep the partition from being given back. Pods of Graphcore's operator carry no
+/// id: of a partition that was taken over from it every live Pod of the owner is a user.
+pub(super) async fn users_of_mine(
+    context: &Context,
+    partition: &IPUPartition,
+    id: &str,
+) -> Result<Vec<String>, ExecuteError> {
+    let (owner, slot) = (&partition.spec.owner, partition.spec.slot);
+    // What was written by hand may hold anything, and an owner that cannot exist has no Pods.
+    if !object_names::can_exist(owner) {
+        return Ok(Vec::new());
+    }
+    let pods = || Api::namespaced(context.client.clone(), &owner.namespace);
+    let labelled = live_pods(pods(), &with_id(id), id).await?;
+    let mut found: Vec<String> = labelled.iter().map(named).collect();
+    if id == names::inherited_partition(owner, slot) {
+        let unlabelled = format!("!{}", names::PARTITION_ID_LABEL);
+        let is_owned = |pod: &&Pod| {
+            let mut owners = pod.owner_references().iter();
+            owners.any(|reference| reference.uid == owner.uid)
+        };
+        let live = live_pods(pods(), &unlabelled, id).await?;
+        found.extend(live.iter().filter(is_owned).map(named));
+    }
+    Ok(found)
+}
+
+/// `namespace/name` of every live Pod that carries this id, of which no IPUPartition says whose it is.
+pub(super) async fn users(client: &Client, id: &str) -> Result<Vec<String>, ExecuteError> {
+    let live = live_pods(Api::all(client.clone()), &with_id(id), id).await?;
+    Ok(live.iter().map(named).collect())
+}
+
+fn with_id(id: &str) -> String {
+    format!("{}={id}", names::PARTITION_ID_LABEL)
+}
+
+/// The live Pods with these labels that may use partition `id`, asked of the API server itself: a cache
+/// may not know of a Pod that was started just now.
+async fn live_pods(pods: Api<Pod>, labels: &str, id: &str) -> Result<Vec<Pod>, ExecuteError> {
+    let found = pods.list(&ListParams::default().labels(labels)).await;
+    let found = found.map_err(|source| ExecuteError::ListPods {
+        id: id.to_owned(),
+        source,
+    })?;
+    Ok(found.into_iter().filter(is_live).collect())
+}
+
+fn is_live(pod: &Pod) -> bool {
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
+    !matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+fn named(pod: &Pod) -> String {
+    format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any())
+}
