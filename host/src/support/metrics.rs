@@ -24,8 +24,8 @@ pub(super) async fn read(
     token: Option<&str>,
 ) -> Result<String, String> {
     let token = token.ok_or(
-        "no token was given; --metrics-token takes one of an account with the ClusterRole \
-         <release>-metrics-reader",
+        "no token was given; give one of an account with the ClusterRole <release>-metrics-reader by \
+         --metrics-token",
     )?;
     let late = |_| format!("no answer within {} s", PATIENCE.as_secs());
     let read = ask(client, namespace, port, token);

@@ -188,8 +188,27 @@ async fn each_release_serves_its_own_namespaces_with_rights_in_no_others() {
     })
     .await;
 
+    let account = "--as=system:serviceaccount:scope-one:scoped-controller-manager";
+    for (verb, what) in [
+        ("watch", "configmaps/scoped-log-level"),
+        ("get", "configmaps/module-of-a-guest"),
+    ] {
+        let ask = [
+            "auth",
+            "can-i",
+            verb,
+            what,
+            "--namespace",
+            "scope-one",
+            account,
+        ];
+        assert_eq!(
+            one.kubectl(&ask).unwrap().trim(),
+            "yes",
+            "may it {verb} {what}?"
+        );
+    }
     for (namespace, may) in [("scope-a", "yes"), ("scope-c", "no"), ("scope-one", "no")] {
-        let account = "--as=system:serviceaccount:scope-one:scoped-controller-manager";
         for what in ["pods", "roles", "configmaps"] {
             let ask = [
                 "auth",
