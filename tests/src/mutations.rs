@@ -16,6 +16,8 @@ pub struct Mutation {
 const LEFTOVERS: &str = "host/src/partition/leftovers.rs";
 const LINE: &str = "host/src/partition/line.rs";
 const WANTED: &str = "host/src/partition/wanted.rs";
+const RESET: &str = "host/src/partition/wanted/reset.rs";
+const STEP: &str = "host/src/partition/step.rs";
 const KNOWLEDGE: &str = "host/src/partition/knowledge.rs";
 const ORPHANS: &str = "host/src/partition/orphans.rs";
 const RELEASE: &str = "host/src/partition/release.rs";
@@ -90,8 +92,8 @@ pub const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a partition is reset although the last count has found Pods",
-        file: WANTED,
-        text: "Some(pods) => write(record::reset_put_off(status, reset_waits(id, pods))),",
+        file: RESET,
+        text: "Some(pods) => write(record::reset_put_off(status, waits(id, pods))),",
         instead: "Some(_) => Step::Reset(attempt.clone()),",
     },
     Mutation {
@@ -108,7 +110,7 @@ pub const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a partition whose reset was not answered is used again",
-        file: WANTED,
+        file: RESET,
         text: "if status.observed_reset_generation < partition.spec.reset_generation {",
         instead: "if id.is_empty() {",
     },
@@ -132,7 +134,7 @@ pub const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a reset that never ends is waited for",
-        file: WANTED,
+        file: RESET,
         text: "        SeenState::Busy if is_busy_for_long(status, now) => {
             let message",
         instead: "        SeenState::Busy if is_busy_for_long(status, now) && id.is_empty() => {
@@ -187,5 +189,11 @@ pub const MUTATIONS: &[Mutation] = &[
         file: "host/src/partition/record.rs",
         text: "AttemptOutcome::Unknown | AttemptOutcome::Created => true,",
         instead: "AttemptOutcome::Created => true,\n        AttemptOutcome::Unknown => false,",
+    },
+    Mutation {
+        name: "what stands in a status already is written again at each look",
+        file: STEP,
+        text: "if partition.status.as_ref() == Some(&wished) {",
+        instead: "if partition.status.as_ref() == Some(&wished) && !matches!(pace, Pace::Steady) {",
     },
 ];

@@ -25,6 +25,7 @@ mod owners;
 mod repair;
 mod replica;
 mod scenario;
+mod steady;
 mod sweeper;
 mod torn;
 mod trace;

@@ -1,5 +1,7 @@
 //! Pure: the life of a partition that is wanted: placed, formed, used, reset.
 
+mod reset;
+
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -47,7 +49,7 @@ fn hold(
 ) -> Step {
     let id = attempt.id.as_str();
     if status.phase == PartitionPhase::Resetting
-        && let Some(step) = act_on_reset(partition, status, attempt, knowledge)
+        && let Some(step) = reset::act(partition, status, attempt, knowledge)
     {
         return step;
     }
@@ -66,9 +68,9 @@ fn hold(
         | PartitionPhase::Rejected
         | PartitionPhase::Releasing => form(partition, status, attempt, seen, settings, now),
         PartitionPhase::Ready => serve(partition, status, seen, knowledge, settings, now),
-        PartitionPhase::Resetting => follow_reset(partition, status, seen, knowledge, now),
-        PartitionPhase::Error if wants_reset(partition, status) => {
-            begin_reset(partition, status, knowledge, now)
+        PartitionPhase::Resetting => reset::follow(partition, status, seen, knowledge, now),
+        PartitionPhase::Error if reset::is_wanted(partition, status) => {
+            reset::begin(partition, status, knowledge, now)
         }
         PartitionPhase::Error => match seen.state {
             SeenState::Active => write(record::as_seen(status, seen, now)),
@@ -162,12 +164,12 @@ fn serve(
     let id = status.partition_id.as_deref().unwrap_or_default();
     // Those who hold up a reset must hear all the same that their partition is broken.
     let is_told = |pods: &[String]| !pods.is_empty() && seen.state != SeenState::Active;
-    if wants_reset(partition, status) && !knowledge.users(id).is_some_and(is_told) {
+    if reset::is_wanted(partition, status) && !knowledge.users(id).is_some_and(is_told) {
         let current = match seen.state {
             SeenState::Active => record::as_seen(status, seen, now),
             SeenState::Busy | SeenState::Failed | SeenState::Removing => status.clone(),
         };
-        return begin_reset(partition, &current, knowledge, now);
+        return reset::begin(partition, &current, knowledge, now);
     }
     match seen.state {
         SeenState::Active => {
@@ -251,82 +253,6 @@ fn look_around(
     }
 }
 
-/// A reset under a live Pod would end its program, so it waits until none is left.
-fn begin_reset(
-    partition: &IPUPartition,
-    status: &IPUPartitionStatus,
-    knowledge: &Knowledge,
-    now: Timestamp,
-) -> Step {
-    let id = status.partition_id.clone().unwrap_or_default();
-    match knowledge.users(&id) {
-        None => Step::CountUsers(id),
-        Some([]) => Step::Record(Box::new(record::resetting(status, now)), Intent::Reset(id)),
-        Some(pods) => {
-            let message = reset_waits(&id, pods);
-            write_or_rest(partition, record::noted(status, message), Pace::Soon)
-        }
-    }
-}
-
-/// Carries out the reset that this reconcile wrote down. The Pods are counted once more: one that
-/// was started just before the word was written is seen now.
-fn act_on_reset(
-    partition: &IPUPartition,
-    status: &IPUPartitionStatus,
-    attempt: &Attempt,
-    knowledge: &Knowledge,
-) -> Option<Step> {
-    let id = attempt.id.as_str();
-    if knowledge.reset(id) == Some(None) && wants_reset(partition, status) {
-        let observed = partition.spec.reset_generation;
-        return Some(write(record::reset_observed(status, observed)));
-    }
-    if !knowledge.may(&Intent::Reset(id.to_owned())) {
-        return None;
-    }
-    Some(match knowledge.users(id) {
-        None => Step::CountUsers(id.to_owned()),
-        Some([]) => Step::Reset(attempt.clone()),
-        Some(pods) => write(record::reset_put_off(status, reset_waits(id, pods))),
-    })
-}
-
-/// A reset was written down. Whether one that was not answered took place cannot be asked, and it
-/// might still come, late, under the next Pods: then a fresh partition with a new id takes the
-/// place of this one, which a late reset cannot hit.
-fn follow_reset(
-    partition: &IPUPartition,
-    status: &IPUPartitionStatus,
-    seen: &Seen,
-    knowledge: &Knowledge,
-    now: Timestamp,
-) -> Step {
-    let id = status.partition_id.as_deref().unwrap_or_default();
-    if status.observed_reset_generation < partition.spec.reset_generation {
-        let why = match knowledge.reset(id).flatten() {
-            Some(error) => format!("the reset of partition {id} failed ({error}); replacing it"),
-            None => format!("whether partition {id} was reset is not known; replacing it"),
-        };
-        return write(record::replaced(status, why, now));
-    }
-    match seen.state {
-        SeenState::Active => write(record::as_seen(status, seen, now)),
-        SeenState::Busy if is_busy_for_long(status, now) => {
-            let message = format!(
-                "the reset of partition {id} did not end within {} min; replacing it",
-                BUSY_LIMIT.as_secs() / 60
-            );
-            write(record::replaced(status, message, now))
-        }
-        SeenState::Busy => write_or_rest(partition, record::busy(status, now), Pace::Soon),
-        SeenState::Failed | SeenState::Removing => {
-            let message = format!("partition {id} is in error after a reset; replacing it");
-            write(record::replaced(status, message, now))
-        }
-    }
-}
-
 /// The slot has no partition: find a controller for one.
 fn seek(
     partition: &IPUPartition,
@@ -336,7 +262,7 @@ fn seek(
     settings: &Settings,
     now: Timestamp,
 ) -> Step {
-    if status.phase == PartitionPhase::Error && !wants_reset(partition, status) {
+    if status.phase == PartitionPhase::Error && !reset::is_wanted(partition, status) {
         return Step::Rest(Pace::Never);
     }
     if let Some(problem) = problem(&partition.spec).or_else(|| exhausted(status)) {
@@ -417,17 +343,6 @@ fn exhausted(status: &IPUPartitionStatus) -> Option<String> {
             status.generation
         )
     })
-}
-
-fn reset_waits(id: &str, pods: &[String]) -> String {
-    format!(
-        "the reset of partition {id} waits for {} live Pods that use it",
-        pods.len()
-    )
-}
-
-fn wants_reset(partition: &IPUPartition, status: &IPUPartitionStatus) -> bool {
-    partition.spec.reset_generation > status.observed_reset_generation
 }
 
 fn is_disturbed_for_long(status: &IPUPartitionStatus, settings: &Settings, now: Timestamp) -> bool {

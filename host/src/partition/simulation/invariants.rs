@@ -28,6 +28,7 @@ pub(super) const OURS_ONLY: &str = "what is not ours is never touched";
 pub(super) const OWNERLESS_ONLY: &str = "only what nobody owns is swept";
 pub(super) const BOUNDED: &str = "whoever has waited longest is passed by others for a time only";
 pub(super) const WHOLE: &str = "a gang is wholly served, or holds nothing beyond its patience";
+pub(super) const STEADY: &str = "once the trouble is over, no status is written again and again";
 pub(super) const LIVENESS: &str = "once the trouble is over, everything comes to its end";
 
 /// What was written down and asked for in the whole run.

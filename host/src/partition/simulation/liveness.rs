@@ -54,6 +54,7 @@ impl World {
                     .or_else(|| world.ownerless().into_iter().next())
             },
         );
+        self.stays_steady();
     }
 
     /// Everybody gives back what they have, and nothing is left.
