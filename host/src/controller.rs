@@ -90,9 +90,32 @@ pub enum ControllerError {
 }
 
 impl ControllerOptions {
-    fn webhook_names(&self) -> Vec<String> {
+    fn keeper(&self, client: &Client) -> Keeper {
         let namespace = &self.release.namespace;
-        service_names(self.webhook_certificate, &self.webhook_service, namespace)
+        Keeper {
+            client: client.clone(),
+            namespace: namespace.clone(),
+            secret: self.webhook_secret.clone(),
+            names: service_names(self.webhook_certificate, &self.webhook_service, namespace),
+            source: self.webhook_certificate,
+        }
+    }
+
+    /// A certificate that is given is for the webhooks' names, and there is no other.
+    fn keeper_for_metrics(&self, client: &Client) -> Keeper {
+        match self.webhook_certificate {
+            Source::Made => metrics::serve::keeper(client.clone(), &self.release),
+            Source::Given => self.keeper(client),
+        }
+    }
+
+    fn registration(&self, client: &Client) -> Registration {
+        Registration {
+            client: client.clone(),
+            namespace: self.release.namespace.clone(),
+            configuration: self.release.configuration().to_owned(),
+            tells: self.webhook_ca_bundle,
+        }
     }
 }
 
@@ -105,92 +128,7 @@ pub async fn run(options: ControllerOptions, log: LogLevel) -> Result<(), Contro
     let probes = probes::router(readiness.clone(), stop.clone());
     let probes = probes::serve(listen(options.probe_port)?, probes, ended.clone());
     let probes = tokio::spawn(probes);
-    let listener = listen(options.webhook_port)?;
-
-    let (metrics, conflict_watch) = Metrics::of_release(&options.release);
-    let metrics_port = Port::listen(options.metrics_port).map_err(ControllerError::Metrics)?;
-    let client = metrics.api.client().await;
-    let client = client.map_err(|source| ControllerError::Client(Box::new(source)))?;
-    let policies = Policies::open(policy_options(&options))
-        .await
-        .map_err(ControllerError::Policies)?
-        .counted_by(metrics.guests.clone());
-    let guests = Guests::new(policies.clone());
-    readiness.reached(Step::PoliciesLoaded);
-
-    let keeper = Keeper {
-        client: client.clone(),
-        namespace: options.release.namespace.clone(),
-        secret: options.webhook_secret.clone(),
-        names: options.webhook_names(),
-        source: options.webhook_certificate,
-    };
-    // A certificate that is given is for the webhooks' names, and there is no other.
-    let for_metrics = match options.webhook_certificate {
-        Source::Made => metrics::serve::keeper(client.clone(), &options.release),
-        Source::Given => keeper.clone(),
-    };
-    let registration = Registration {
-        client: client.clone(),
-        namespace: options.release.namespace.clone(),
-        configuration: options.release.configuration().to_owned(),
-        tells: options.webhook_ca_bundle,
-    };
-    let (namespaces, namespace_watch) = namespaces();
-    let webhooks = async {
-        let asked = router(
-            guests.clone(),
-            namespaces.clone(),
-            metrics.admission.clone(),
-            metrics.conflicts.clone(),
-        );
-        let serving = webhooks::run(listener, keeper, registration, asked, &readiness, &stop);
-        let served = serving.await;
-        stop.cancel();
-        served
-    };
-    let exposed = metrics.of_controller(guests.clone());
-    let measured = async {
-        let serving =
-            metrics::serve::of_controller(metrics_port, for_metrics, exposed, stop.clone());
-        let measured = serving.await;
-        stop.cancel();
-        measured
-    };
-    let watches = Watches {
-        policies,
-        log,
-        namespaces: (namespaces.clone(), namespace_watch),
-        conflicts: conflict_watch,
-    };
-    let (served, measured, (), (), ()) = tokio::join!(
-        webhooks,
-        Box::pin(measured),
-        jobs::lead_in_turn(
-            &client,
-            &options.release,
-            (&options.jobs, &metrics),
-            lease::TTL,
-            &stop
-        ),
-        Box::pin(policy::follow(
-            client.clone(),
-            &options.release,
-            Process::Controller,
-            (
-                guests.clone(),
-                metrics.policies.clone(),
-                metrics.conflicts.clone()
-            ),
-            stop.clone()
-        )),
-        Box::pin(watches.follow(&client, &options.release, &stop)),
-    );
-    served.map_err(|source| ControllerError::Serve {
-        port: options.webhook_port,
-        source,
-    })?;
-    measured.map_err(ControllerError::Metrics)?;
+    serve(&options, log, &readiness, &stop).await?;
     ended.cancel();
     let probed = probes.await.unwrap_or_else(|error| Err(error.into()));
     probed.map_err(|source| ControllerError::Serve {
@@ -199,6 +137,75 @@ pub async fn run(options: ControllerOptions, log: LogLevel) -> Result<(), Contro
     })?;
     info!("all requests are answered; the controller ends");
     Ok(())
+}
+
+/// Serves webhooks and metrics and reconciles jobs until `stop`.
+async fn serve(
+    options: &ControllerOptions,
+    log: LogLevel,
+    readiness: &Readiness,
+    stop: &CancellationToken,
+) -> Result<(), ControllerError> {
+    let listener = listen(options.webhook_port)?;
+    let release = &options.release;
+    let (metrics, conflicts) = Metrics::of_release(release);
+    let metrics_port = Port::listen(options.metrics_port).map_err(ControllerError::Metrics)?;
+    let client = metrics.api.client().await;
+    let client = client.map_err(|source| ControllerError::Client(Box::new(source)))?;
+    let policies = Policies::open(policy_options(options))
+        .await
+        .map_err(ControllerError::Policies)?
+        .counted_by(metrics.guests.clone());
+    let guests = Guests::new(policies.clone());
+    readiness.reached(Step::PoliciesLoaded);
+
+    let (namespaces, namespace_watch) = namespaces();
+    let asked = router(
+        guests.clone(),
+        namespaces.clone(),
+        metrics.admission.clone(),
+        metrics.conflicts.clone(),
+    );
+    let keeper = options.keeper(&client);
+    let registration = options.registration(&client);
+    let webhooks = webhooks::run(listener, keeper, registration, asked, readiness, stop);
+    let exposed = metrics.of_controller(guests.clone());
+    let keeper = options.keeper_for_metrics(&client);
+    let measured = metrics::serve::of_controller(metrics_port, keeper, exposed, stop.clone());
+    let told = (guests, metrics.policies.clone(), metrics.conflicts.clone());
+    let followed = policy::follow(
+        client.clone(),
+        release,
+        Process::Controller,
+        told,
+        stop.clone(),
+    );
+    let watches = Watches {
+        policies,
+        log,
+        namespaces: (namespaces, namespace_watch),
+        conflicts,
+    };
+    let jobs = (&options.jobs, &metrics);
+    let (served, measured, (), (), ()) = tokio::join!(
+        ends_all(webhooks, stop),
+        Box::pin(ends_all(measured, stop)),
+        jobs::lead_in_turn(&client, release, jobs, lease::TTL, stop),
+        Box::pin(followed),
+        Box::pin(watches.follow(&client, release, stop)),
+    );
+    served.map_err(|source| ControllerError::Serve {
+        port: options.webhook_port,
+        source,
+    })?;
+    measured.map_err(ControllerError::Metrics)
+}
+
+/// What ends the whole process with it.
+async fn ends_all<T>(server: impl Future<Output = T>, stop: &CancellationToken) -> T {
+    let ended = server.await;
+    stop.cancel();
+    ended
 }
 
 /// What the process keeps itself informed of.
