@@ -5,7 +5,9 @@ mod admission;
 mod api_writes;
 mod bare;
 mod consumption;
+mod crowd;
 mod fake_node;
+mod fleet;
 mod mpi_operator;
 mod partitions;
 mod product;
@@ -18,6 +20,7 @@ pub use admission::{Admission, Times, admission};
 pub use api_writes::Writes;
 pub use bare::bare_loop;
 pub use consumption::Consumption;
+pub use crowd::{Crowd, crowd};
 pub use mpi_operator::mpi_operator;
 pub use partitions::{
     Decided, Many, Recorded, bare_partitions, decisions, many_partitions, queries,

@@ -1,8 +1,8 @@
 //! How many jobs the operator carries out in a second, beside mpi-operator and beside a loop that
-//! does the same writes; and what it uses with few and with many jobs.
+//! does the same writes; what becomes of a thousand jobs at once; and what it uses with few and with many.
 
 use clap::Parser;
-use tests::load::{self, Load, Sizes};
+use tests::load::{self, Crowd, Load, Sizes};
 
 /// Jobs under load, on a real API server with a node that is played.
 #[derive(Parser)]
@@ -10,6 +10,9 @@ struct Cli {
     /// Jobs of each contender in the race; 0: no race.
     #[arg(long, default_value_t = 300)]
     jobs: usize,
+    /// Jobs at once on 16 V-IPU controllers that have room for 256 of them; 0: none.
+    #[arg(long, default_value_t = 1000)]
+    crowd: usize,
     /// Numbers of jobs for which memory and CPU are measured.
     #[arg(long, value_delimiter = ',', default_values_t = [100, 1000])]
     sizes: Vec<usize>,
@@ -20,6 +23,9 @@ async fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
     if cli.jobs > 0 {
         race(cli.jobs).await?;
+    }
+    if cli.crowd > 0 {
+        tell_crowd(&load::crowd(cli.crowd).await?);
     }
     for count in cli.sizes {
         tell_sizes(&load::sizes(count).await?);
@@ -56,6 +62,17 @@ fn tell(who: &str, load: &Load) {
     for (what, count) in &load.writes {
         println!("  {what}: {:.2} for each job", load.of_each(*count));
     }
+}
+
+fn tell_crowd(crowd: &Crowd) {
+    println!(
+        "{} jobs at once on {} V-IPU controllers: completed after {:.1} s, gone {:.1} s later; partitions of each: {:?}",
+        crowd.jobs,
+        crowd.made.len(),
+        crowd.completed.as_secs_f64(),
+        crowd.gone.as_secs_f64(),
+        crowd.made
+    );
 }
 
 fn tell_sizes(sizes: &Sizes) {

@@ -119,10 +119,11 @@ async fn run(pods: &Api<Pod>, pod: &PartialObjectMeta<Pod>) -> bool {
     pods.patch_status(&name, &params, &status).await.is_ok()
 }
 
-/// Ends every Pod whose name ends in `suffix`, with exit code 0.
+/// Ends every Pod that runs and whose name ends in `suffix`, with exit code 0.
 pub(super) async fn end_all(client: &Client, suffix: &str) -> Result<usize, LoadError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
-    let found = pods.list_metadata(&ListParams::default()).await;
+    let running = ListParams::default().fields("status.phase=Running");
+    let found = pods.list_metadata(&running).await;
     let found = found.map_err(super::api("list the Pods"))?;
     let status = json!({"status": {
         "phase": "Succeeded",

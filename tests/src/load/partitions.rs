@@ -16,7 +16,7 @@ use self::proxy::Proxy;
 use super::api_writes::Writes;
 use super::consumption::Consumption;
 use super::product::FIRST;
-use super::{Load, LoadError};
+use super::{Load, LoadError, fleet};
 use crate::simulator::Simulator;
 use crate::simulator::faults::Method;
 
@@ -146,10 +146,10 @@ pub async fn queries(runs: usize) -> Result<Vec<Duration>, LoadError> {
     Ok(took)
 }
 
-/// Room on each controller for all partitions.
+/// IPUs of each controller that has room for its share of the partitions, and one of them more.
 fn ipus_for(count: usize) -> u32 {
-    let count = u32::try_from(count).unwrap_or(u32::MAX);
-    count.saturating_add(1).saturating_mul(IPUS)
+    let share = u32::try_from(count.div_ceil(CONTROLLERS)).unwrap_or(u32::MAX);
+    share.saturating_add(1).saturating_mul(IPUS)
 }
 
 fn notebooks(numbers: Range<usize>) -> Vec<Value> {
@@ -164,7 +164,7 @@ fn wanted(owner: &str, number: usize) -> Value {
         "apiVersion": "example.com/v1", "kind": "Notebook",
         "namespace": "default", "name": owner, "uid": format!("uid-of-{owner}"),
     });
-    let label = proxy::label(number % CONTROLLERS);
+    let label = fleet::label(number % CONTROLLERS);
     json!({
         "apiVersion": ipu_operator::api::API_VERSION,
         "kind": "IPUPartition",

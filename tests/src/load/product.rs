@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::api_writes::Writes;
 use super::consumption::Consumption;
 use super::fake_node::{FakeNode, end_all};
+use super::fleet::{entries, label, simulators};
 use super::submit::{jobs, submit};
 use super::{Load, LoadError, PATIENCE, api, as_figure};
 use crate::http;
@@ -24,7 +25,7 @@ use crate::lab::process::Process;
 use crate::lab::progress::Progress;
 use crate::lab::settings::Settings;
 use crate::lab::tools::Tools;
-use crate::simulator::{Options, Simulator};
+use crate::simulator::Simulator;
 use crate::wait::{Seen, until, until_or_ended};
 
 /// Namespace and Helm release.
@@ -101,26 +102,35 @@ pub async fn sizes(count: usize) -> Result<Sizes, LoadError> {
 pub(super) struct Product {
     // Fields drop in this order: the programs end before what they talk to.
     programs: Keeper,
-    node: FakeNode,
+    pub(super) node: FakeNode,
     pub(super) client: Client,
-    _simulator: Simulator,
+    pub(super) simulators: Vec<Simulator>,
     _plane: ControlPlane,
     _scratch: tempfile::TempDir,
 }
 
 impl Product {
+    /// With one V-IPU controller that has room for all.
     pub(super) async fn start() -> Result<Self, LoadError> {
+        Self::start_with(1, IPUS).await
+    }
+
+    /// With so many V-IPU controllers of so many IPUs each.
+    pub(super) async fn start_with(controllers: usize, ipus: u32) -> Result<Self, LoadError> {
         let settings = Settings::from_env()?;
         let names = ["kubernetes", "helm"];
         let tools = Tools::fetch_some(&settings, &Progress::start(), &names)?;
         let plane = ControlPlane::start().await?;
         let client = plane.client().await?;
-        let simulator = Simulator::start(Options::quick("pod1", IPUS)).await?;
+        let simulators = simulators(controllers, ipus).await?;
         let failed = |source| LoadError::Start("the operator", source);
         let ports = free_ports().map_err(failed)?;
-        let controllers = format!("{}:ipunode=pod1", simulator.address);
-        install(&settings, &tools, &plane, ports, &controllers)?;
-        labelled_node(&client, "pod1").await?;
+        // Helm splits a value at each comma.
+        let entries = entries(&simulators).join("\\,");
+        install(&settings, &tools, &plane, ports, &entries)?;
+        for index in 0..controllers {
+            labelled_node(&client, &label(index)).await?;
+        }
         let scratch = tempfile::tempdir().map_err(failed)?;
         let programs = programs(&settings, &plane, ports, scratch.path());
         let programs = Keeper::start(programs).map_err(failed)?;
@@ -132,13 +142,13 @@ impl Product {
             programs,
             node: FakeNode::start(client.clone()),
             client,
-            _simulator: simulator,
+            simulators,
             _plane: plane,
             _scratch: scratch,
         })
     }
 
-    async fn submit(&self, name: &str, count: usize) -> Result<(), LoadError> {
+    pub(super) async fn submit(&self, name: &str, count: usize) -> Result<(), LoadError> {
         let api = jobs(&self.client, "graphcore.ai", "v1alpha1", "IPUJob");
         submit(&api, count, |number| job(&format!("{name}-{number}"))).await
     }

@@ -8,8 +8,9 @@ use ipu_operator::vipu::model::CreateRequest;
 use ipu_operator::vipu::{Deadlines, VipuClient};
 
 use super::super::bare::{AT_ONCE, write_one};
+use super::super::fleet::{label, simulators};
 use super::super::{Load, LoadError};
-use super::proxy::{api_server, label, simulators};
+use super::proxy::api_server;
 use super::{CONTROLLERS, IPUS, Recorded, ipus_for};
 
 /// Writes as many objects as the proxy has recorded, updates each as often, and makes the same calls.

@@ -16,14 +16,14 @@ use serde_json::Value;
 
 use super::super::bare::define;
 use super::super::consumption::Consumption;
+use super::super::fleet::{entries, label, simulators};
 use super::super::product::{RELEASE, consumption, labelled_node, log_of, once_ready, program};
 use super::super::{LoadError, PATIENCE, SUBMITTED_AT_ONCE, api};
 use crate::http;
 use crate::lab::control_plane::{ControlPlane, free_ports};
 use crate::lab::keeper::Keeper;
 use crate::lab::settings::Settings;
-use crate::simulator::pod::Timings;
-use crate::simulator::{Options, Simulator};
+use crate::simulator::Simulator;
 use crate::wait::{Seen, WaitedTooLong, until};
 
 /// Name of the process.
@@ -212,28 +212,6 @@ pub(super) async fn api_server() -> Result<(ControlPlane, Client), LoadError> {
     Ok((plane, client))
 }
 
-/// V-IPU controllers of so many IPUs each, whose work takes no time.
-pub(super) async fn simulators(count: usize, ipus: u32) -> Result<Vec<Simulator>, LoadError> {
-    let mut simulators = Vec::new();
-    for index in 0..count {
-        let options = Options {
-            timings: Timings {
-                forming_ms: 0,
-                removing_ms: 0,
-                resetting_ms: 0,
-            },
-            ..Options::quick(&label(index), ipus)
-        };
-        simulators.push(Simulator::start(options).await?);
-    }
-    Ok(simulators)
-}
-
-/// Label of the nodes of a simulated controller.
-pub(super) fn label(index: usize) -> String {
-    format!("pod{}", index + 1)
-}
-
 /// The release's namespace and the admin's list of controllers: all that the proxy needs of the chart.
 async fn install(client: &Client, simulators: &[Simulator]) -> Result<(), LoadError> {
     let namespace = Namespace {
@@ -246,11 +224,6 @@ async fn install(client: &Client, simulators: &[Simulator]) -> Result<(), LoadEr
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let made = namespaces.create(&PostParams::default(), &namespace).await;
     made.map_err(api("make a namespace"))?;
-    let entries: Vec<String> = simulators
-        .iter()
-        .enumerate()
-        .map(|(index, one)| format!("{}:ipunode={}", one.address, label(index)))
-        .collect();
     let list = ConfigMap {
         metadata: ObjectMeta {
             name: Some(format!("{RELEASE}-vipu-controllers")),
@@ -258,7 +231,7 @@ async fn install(client: &Client, simulators: &[Simulator]) -> Result<(), LoadEr
         },
         data: Some(BTreeMap::from([(
             "controllers.yaml".to_owned(),
-            entries.join(","),
+            entries(simulators).join(","),
         )])),
         ..ConfigMap::default()
     };

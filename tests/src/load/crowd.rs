@@ -1,0 +1,111 @@
+//! More jobs at once than there is room for on many V-IPU controllers: each runs once, on a partition of
+//! its own, and nothing is left.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use ipu_operator::api::ipupartition::IPUPartition;
+use kube::api::{Api, DeleteParams, ListParams};
+
+use super::fake_node::end_all;
+use super::product::Product;
+use super::submit::jobs;
+use super::{LoadError, PATIENCE, api};
+use crate::simulator::Simulator;
+use crate::simulator::faults::Method;
+use crate::wait::{Seen, until};
+
+/// V-IPU controllers that serve them.
+const CONTROLLERS: usize = 16;
+
+/// IPUs of each: all together hold the partitions of 256 jobs at a time.
+const IPUS: u32 = 32;
+
+/// What became of a crowd of jobs.
+#[derive(Clone, Debug)]
+pub struct Crowd {
+    /// How many jobs.
+    pub jobs: usize,
+    /// From the first submission until the last one had completed.
+    pub completed: Duration,
+    /// From then until nothing of them was left.
+    pub gone: Duration,
+    /// Partitions that each controller made.
+    pub made: Vec<usize>,
+}
+
+/// Submits `count` jobs at once, has each launcher end as soon as it runs, and deletes the jobs.
+///
+/// # Errors
+/// Also where a partition was made twice or not at all, or is left.
+pub async fn crowd(count: usize) -> Result<Crowd, LoadError> {
+    let product = Product::start_with(CONTROLLERS, IPUS).await?;
+    let begun = Instant::now();
+    product.submit("job", count).await?;
+    once_completed(&product, count).await?;
+    let completed = begun.elapsed();
+    let begun = Instant::now();
+    delete_all(&product).await?;
+    let made: Vec<usize> = product.simulators.iter().map(made_on).collect();
+    if made.iter().sum::<usize>() != count {
+        let what = format!("{count} jobs needed one partition each, and there were {made:?}");
+        return Err(LoadError::Missing(what));
+    }
+    Ok(Crowd {
+        jobs: count,
+        completed,
+        gone: begun.elapsed(),
+        made,
+    })
+}
+
+async fn once_completed(product: &Product, count: usize) -> Result<(), LoadError> {
+    let api = jobs(&product.client, "graphcore.ai", "v1alpha1", "IPUJob");
+    until(format!("{count} jobs to complete"), PATIENCE, async || {
+        end_all(&product.client, "-launcher").await?;
+        let found = api.list(&ListParams::default()).await;
+        let found = found.map_err(super::api("list the jobs"))?.items;
+        let completed = found
+            .iter()
+            .filter(|job| job.data["status"]["launcherStatus"] == "Completed");
+        Ok::<_, LoadError>(Seen::when(completed.count(), |now| *now >= count))
+    })
+    .await?;
+    Ok(())
+}
+
+/// Deletes all jobs, and waits until nothing of them is left on the API server or a V-IPU controller.
+async fn delete_all(product: &Product) -> Result<(), LoadError> {
+    let all = ListParams::default();
+    let of_jobs = jobs(&product.client, "graphcore.ai", "v1alpha1", "IPUJob");
+    let deleted = of_jobs
+        .delete_collection(&DeleteParams::default(), &all)
+        .await;
+    deleted.map_err(api("delete the jobs"))?;
+    let partitions: Api<IPUPartition> = Api::all(product.client.clone());
+    until("nothing of the jobs to be left", PATIENCE, async || {
+        let left = (
+            of_jobs.list(&all).await?.items.len(),
+            partitions.list(&all).await?.items.len(),
+            product.simulators.iter().map(held_by).sum::<usize>(),
+        );
+        Ok::<_, kube::Error>(Seen::when(left, |left| *left == (0, 0, 0)))
+    })
+    .await?;
+    Ok(())
+}
+
+/// Different partitions that were asked for on a controller.
+fn made_on(simulator: &Simulator) -> usize {
+    let calls = simulator.server.calls(0).into_iter();
+    let ids = calls
+        .filter(|call| call.method == Method::CreatePartition)
+        .map(|call| call.partition);
+    ids.collect::<BTreeSet<_>>().len()
+}
+
+fn held_by(simulator: &Simulator) -> usize {
+    simulator
+        .server
+        .with(|world, now| world.pod.partitions(now).count())
+}
