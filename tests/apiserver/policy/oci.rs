@@ -5,17 +5,23 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Parser;
+use ipu_operator::api::ipupolicy::{IPUPolicyStatus, PolicyPhase};
 use ipu_operator::cli::{Arguments, Task};
 use ipu_operator::policy_cli;
+use ipu_operator::wasm::digest_of;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
+use kube::api::{Api, ObjectMeta, PostParams};
+use serde_json::{Value, json};
+use tests::guests;
 use tests::lab::command;
 use tests::lab::progress::Progress;
 use tests::lab::settings::Settings;
 use tests::lab::tools::Tools;
 use tests::registry::{Manner, PASSWORD, Registry, USER};
 
-use super::*;
+use super::scene::{Other, Scene, of_registry};
 
 /// Somebody who builds policies, pushes them into a registry of their own and signs them.
 struct Author {
