@@ -12,10 +12,14 @@ CACHE := $(or $(IPU_OPERATOR_CACHE),$(HOME)/.cache/ipu-operator)
 DENY_VERSION := 0.20.2
 DENY := $(CACHE)/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 
-.PHONY: help demo up down dist release release-twice check test test-full bench soak mutants
+# The versions of Kubernetes with which not everything runs: only `make test-versions` does, or what is
+# started with IPU_OPERATOR_KUBERNETES=1.35.
+OTHER_VERSIONS := 1.35 1.34
+
+.PHONY: help demo up down dist release release-twice check test test-versions test-full bench soak mutants
 
 help: ## list what can be run
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 20
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
 
 demo: ## start a cluster of two nodes, install the operator, run three jobs, stop everything
 	@sh tests/preflight.sh demo
@@ -55,6 +59,14 @@ test: ## everything there is, with one end-to-end run on real nodes
 	@$(LAB) fetch
 	INSTA_UPDATE=no cargo test --locked --workspace --test apiserver
 	cargo test --locked --workspace --test e2e
+
+test-versions: ## the end-to-end run, and the tests of definitions and chart, under older versions of Kubernetes, which are built first
+	@sh tests/preflight.sh test-versions
+	for version in $(OTHER_VERSIONS); do \
+	  echo "Kubernetes $$version" && export IPU_OPERATOR_KUBERNETES=$$version && \
+	  INSTA_UPDATE=no cargo test --locked --workspace --test apiserver -- definitions chart && \
+	  cargo test --locked --workspace --test e2e || exit 1; \
+	done
 
 test-full: test bench ## what a release needs: every test, long ones too, and every figure of BENCHMARKS.md
 	cargo test --locked --workspace --test languages

@@ -16,6 +16,7 @@ pub mod images;
 pub mod interrupt;
 pub mod keeper;
 pub mod kubeconfig;
+pub mod kubernetes;
 pub mod lock;
 pub mod log_tail;
 pub mod network;

@@ -14,6 +14,7 @@ mod package;
 mod policy_cli;
 mod preflight;
 mod reasons;
+mod rules;
 mod sources;
 mod vipu;
 mod wasm;

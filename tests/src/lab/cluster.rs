@@ -22,6 +22,7 @@ use super::{
     files::{At, FileError, make_dir, remove},
     images::{self, Image, ImageError},
     kubeconfig::ClientError,
+    kubernetes::Kubernetes,
     lock::{Lock, LockError},
     log_tail::LogTail,
     network::{self, Ip, NetworkError},
@@ -100,6 +101,16 @@ pub enum ClusterError {
         /// The end of the log that may tell why.
         log: LogTail,
     },
+    /// The cluster that runs is of another Kubernetes.
+    #[error(
+        "the cluster that runs is Kubernetes {found}, not {}: end it first (make down)", asked_for.minor()
+    )]
+    OtherKubernetes {
+        /// What its API server says.
+        found: String,
+        /// What was asked for.
+        asked_for: Kubernetes,
+    },
     /// `down` could not remove everything.
     #[error("this is left of the cluster: {}", left.join(", "))]
     Left {
@@ -133,6 +144,7 @@ impl Cluster {
         };
         progress.stage("start the cluster");
         if cluster.is_whole() {
+            check_version(settings, &cluster.client().await?).await?;
             cluster.link_tools()?;
             progress.step("found the cluster running").done();
         } else {
@@ -181,6 +193,7 @@ impl Cluster {
 
     async fn start(&self, images: &[Image], progress: &Progress) -> Result<(), ClusterError> {
         let settings = &self.settings;
+        let version = settings.kubernetes.minor();
         for part in ["logs", "processes"] {
             make_dir(&settings.run.join(part))?;
         }
@@ -205,8 +218,12 @@ impl Cluster {
             })
             .await?;
         let client = progress
-            .wait("the API server is ready", control.ready())
+            .wait(
+                format!("the API server of Kubernetes {version} is ready"),
+                control.ready(),
+            )
             .await?;
+        check_version(settings, &client).await?;
         control.start_controllers()?;
         progress
             .wait("brought the cluster's images to the nodes", async {
@@ -238,6 +255,23 @@ impl Cluster {
         })
         .await
     }
+}
+
+/// A user, and a test, must not take one Kubernetes for another.
+async fn check_version(settings: &Settings, client: &Client) -> Result<(), ClusterError> {
+    let failed = |source| ClusterError::Api {
+        action: "ask the API server for its version",
+        source: Box::new(source),
+    };
+    let found = client.apiserver_version().await.map_err(failed)?;
+    let asked_for = settings.kubernetes;
+    if asked_for.is(&found.git_version) {
+        return Ok(());
+    }
+    Err(ClusterError::OtherKubernetes {
+        found: found.git_version,
+        asked_for,
+    })
 }
 
 /// Waits until `answers`, as long as the daemon `name` runs; its log explains a failure.

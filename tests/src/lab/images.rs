@@ -17,6 +17,7 @@ use super::{
     cluster::plan::{COREDNS_IMAGE, PAUSE_IMAGE},
     command::{self, CommandError},
     files::{At, FileError, read, sha256_of, write},
+    kubernetes::Kubernetes,
     progress::Progress,
     settings::Settings,
     tools::{Tools, ToolsError, stored},
@@ -69,10 +70,14 @@ pub fn system(
     ])
 }
 
-/// The image of a Pod's first container, from the source that Kubernetes itself ships.
+/// The image of a Pod's first container, from the source that Kubernetes itself ships. It is that of
+/// the default Kubernetes under all others too, so that it is not made again with each change.
 fn pause(settings: &Settings, progress: &Progress) -> Result<Image, ImageError> {
-    let pins = settings.tool_pins().join("kubernetes");
-    let inputs = read(&pins.join("go.mod"))?;
+    let settings = &Settings {
+        kubernetes: Kubernetes::default(),
+        ..settings.clone()
+    };
+    let inputs = read(&settings.pins_of("kubernetes").join("go.mod"))?;
     make(settings, progress, PAUSE_IMAGE, &inputs, |dir| {
         let source = Tools::source(settings, "kubernetes")?.join("build/pause/linux/pause.c");
         let binary = dir.join("pause");

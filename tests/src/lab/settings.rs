@@ -1,8 +1,12 @@
-//! Which folders the lab may use: the cache, the run folder and the checkout.
+//! Which folders the lab may use (the cache, the run folder and the checkout), and which Kubernetes
+//! it runs.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// The folders of the lab. Nothing outside of them is written, but for the network devices,
+use super::kubernetes::{self, Kubernetes, UnknownKubernetes};
+
+/// The settings of the lab. Nothing outside of its folders is written, but for the network devices,
 /// routes, cgroups and mount points of the cluster, which `down` removes again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -12,9 +16,11 @@ pub struct Settings {
     pub run: PathBuf,
     /// The repository.
     pub checkout: PathBuf,
+    /// What its clusters and control planes are made of.
+    pub kubernetes: Kubernetes,
 }
 
-/// Why the folders are not known.
+/// Why the settings are not known.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// Neither HOME nor the variables for both folders are set.
@@ -40,6 +46,9 @@ pub enum SettingsError {
         /// The folder that nodes mount over.
         hidden: &'static str,
     },
+    /// A Kubernetes was asked for that is not there.
+    #[error(transparent)]
+    Kubernetes(#[from] UnknownKubernetes),
 }
 
 /// Folders that a node mounts something else over, so that nothing of ours may lie in them.
@@ -52,14 +61,19 @@ const HIDDEN_IN_NODES: [&str; 5] = [
 ];
 
 impl Settings {
-    /// Reads `IPU_OPERATOR_CACHE`, `IPU_OPERATOR_RUN` and `HOME`.
+    /// Reads `IPU_OPERATOR_CACHE`, `IPU_OPERATOR_RUN`, `IPU_OPERATOR_KUBERNETES` and `HOME`.
     pub fn from_env() -> Result<Self, SettingsError> {
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-        Self::new(
+        let folders = Self::new(
             variable("IPU_OPERATOR_CACHE"),
             variable("IPU_OPERATOR_RUN"),
             variable("HOME"),
-        )
+        )?;
+        let asked_for = std::env::var_os(kubernetes::VARIABLE);
+        Ok(Self {
+            kubernetes: version(asked_for.as_deref())?,
+            ..folders
+        })
     }
 
     fn new(
@@ -81,6 +95,7 @@ impl Settings {
             cache,
             run,
             checkout,
+            kubernetes: Kubernetes::default(),
         })
     }
 
@@ -92,6 +107,24 @@ impl Settings {
     /// Where the pinned versions of the tools stand.
     pub fn tool_pins(&self) -> PathBuf {
         self.checkout.join("tests/tools")
+    }
+
+    /// The folder that pins the Go modules of a tool. Kubernetes has one for each version.
+    pub fn pins_of(&self, tool: &str) -> PathBuf {
+        let folder = match tool {
+            "kubernetes" => self.kubernetes.pins(),
+            other => other,
+        };
+        self.tool_pins().join(folder)
+    }
+}
+
+/// The Kubernetes that is asked for. A variable that is empty asks for none, as where a shell passes
+/// on one that is not set.
+fn version(asked_for: Option<&OsStr>) -> Result<Kubernetes, UnknownKubernetes> {
+    match asked_for {
+        Some(value) if !value.is_empty() => value.to_string_lossy().parse(),
+        _ => Ok(Kubernetes::default()),
     }
 }
 
@@ -115,6 +148,15 @@ mod tests {
         assert_eq!(settings.run, Path::new("/home/ann/.cache/ipu-operator/run"));
         let settings = Settings::new(Some("/c".into()), Some("/r".into()), None).unwrap();
         assert_eq!((settings.cache, settings.run), ("/c".into(), "/r".into()));
+    }
+
+    #[test]
+    fn kubernetes_is_the_default_unless_another_is_asked_for() {
+        let version = |value: Option<&str>| version(value.map(OsStr::new));
+        assert_eq!(version(None), Ok(Kubernetes::V1_36));
+        assert_eq!(version(Some("")), Ok(Kubernetes::V1_36));
+        assert_eq!(version(Some("1.34")), Ok(Kubernetes::V1_34));
+        assert!(version(Some("1.29")).is_err());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Tools that are built from Go modules, pinned by `tests/tools/<tool>/go.mod` and `go.sum`.
+//! Tools that are built from Go modules, pinned by `tests/tools/<tool>/go.mod` and `go.sum`. Of
+//! Kubernetes there are several, of which the settings choose one.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,7 +18,7 @@ use crate::lab::{
 /// A Go module and the programs that are built from it.
 #[derive(Debug)]
 pub struct GoTool {
-    /// Folder in `tests/tools`, and start of the folder's name in the cache.
+    /// Folder in `tests/tools` (see [`Settings::pins_of`]), and start of the folder's name in the cache.
     pub folder: &'static str,
     /// The module that decides the version.
     pub module: &'static str,
@@ -200,7 +201,7 @@ pub fn of_tests() -> Vec<&'static str> {
 pub fn source(settings: &Settings, tool: &GoTool) -> Result<PathBuf, ToolsError> {
     let mut list = Command::new("go");
     list.args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", tool.module])
-        .current_dir(settings.tool_pins().join(tool.folder))
+        .current_dir(settings.pins_of(tool.folder))
         .env("GOFLAGS", "")
         .env("GOWORK", "off");
     let found = command::output(&mut list).map_err(|source| ToolsError::Make {
@@ -216,7 +217,7 @@ pub fn ensure(
     settings: &Settings,
     progress: &Progress,
 ) -> Result<PathBuf, ToolsError> {
-    let pins = settings.tool_pins().join(tool.folder);
+    let pins = settings.pins_of(tool.folder);
     let version = version(tool, &pins)?;
     let sums = read(&pins.join("go.sum"))?;
     let flags = link_flags(tool, &version, &sums);
@@ -304,6 +305,7 @@ fn build(program: &Program, flags: &str, pins: &Path, dir: &Path) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::kubernetes::Kubernetes;
 
     #[test]
     fn the_version_is_found_in_a_line_and_in_a_block() {
@@ -317,13 +319,38 @@ mod tests {
 
     #[test]
     fn every_tool_is_pinned_with_checksums() {
-        let pins = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools");
-        for tool in &TOOLS {
-            let pins = pins.join(tool.folder);
-            let version = version(tool, &pins).unwrap();
-            let sums = read(&pins.join("go.sum")).unwrap();
-            let line = format!("{} v{version} h1:", tool.module);
-            assert!(sums.contains(&line), "{line}");
+        for kubernetes in Kubernetes::ALL {
+            let settings = settings(kubernetes);
+            for tool in &TOOLS {
+                let pins = settings.pins_of(tool.folder);
+                let version = version(tool, &pins).unwrap();
+                let sums = read(&pins.join("go.sum")).unwrap();
+                let line = format!("{} v{version} h1:", tool.module);
+                assert!(sums.contains(&line), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_kubernetes_is_of_its_minor_version_in_all_its_modules() {
+        for kubernetes in Kubernetes::ALL {
+            let pins = settings(kubernetes).pins_of(TOOLS[0].folder);
+            let version = version(&TOOLS[0], &pins).unwrap();
+            assert!(kubernetes.is(&version), "{kubernetes:?}: {version}");
+            let staged = format!(" v0.{}", version.strip_prefix("1.").unwrap());
+            let go_mod = read(&pins.join("go.mod")).unwrap();
+            for line in go_mod.lines().filter(|line| line.contains("=>")) {
+                assert!(line.ends_with(&staged), "{line}");
+            }
+        }
+    }
+
+    fn settings(kubernetes: Kubernetes) -> Settings {
+        Settings {
+            cache: "/cache".into(),
+            run: "/run".into(),
+            checkout: Path::new(env!("CARGO_MANIFEST_DIR")).join(".."),
+            kubernetes,
         }
     }
 

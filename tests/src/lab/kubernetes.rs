@@ -1,0 +1,106 @@
+//! Pure: which versions of Kubernetes the lab has, and how one of them is asked for.
+
+use std::str::FromStr;
+
+/// The variable that names the version, as `1.35`.
+pub const VARIABLE: &str = "IPU_OPERATOR_KUBERNETES";
+
+/// A minor version of Kubernetes. Which patch of it is built stands in its `go.mod`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kubernetes {
+    /// 1.34
+    V1_34,
+    /// 1.35
+    V1_35,
+    /// 1.36, with which everything runs where nothing else is asked for.
+    #[default]
+    V1_36,
+}
+
+/// A version that the lab does not have.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{VARIABLE}={value} is no version of Kubernetes that is pinned here: give one of {}, or leave the variable out for {}",
+    Kubernetes::names(),
+    Kubernetes::default().minor()
+)]
+pub struct UnknownKubernetes {
+    /// What was asked for.
+    pub value: String,
+}
+
+impl Kubernetes {
+    /// All that there are, the oldest first.
+    pub const ALL: [Self; 3] = [Self::V1_34, Self::V1_35, Self::V1_36];
+
+    /// The version without its patch.
+    pub const fn minor(self) -> &'static str {
+        match self {
+            Self::V1_34 => "1.34",
+            Self::V1_35 => "1.35",
+            Self::V1_36 => "1.36",
+        }
+    }
+
+    /// The folder in `tests/tools` that pins its modules.
+    pub const fn pins(self) -> &'static str {
+        match self {
+            Self::V1_34 => "kubernetes-1.34",
+            Self::V1_35 => "kubernetes-1.35",
+            Self::V1_36 => "kubernetes",
+        }
+    }
+
+    /// Whether an API server that calls itself `version` (as `v1.35.4`) is of this one.
+    pub fn is(self, version: &str) -> bool {
+        let version = version.strip_prefix('v').unwrap_or(version);
+        let patch = version.strip_prefix(self.minor());
+        patch.is_some_and(|patch| patch.starts_with('.'))
+    }
+
+    fn names() -> String {
+        Self::ALL.map(Self::minor).join(", ")
+    }
+}
+
+impl FromStr for Kubernetes {
+    type Err = UnknownKubernetes;
+
+    fn from_str(value: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|known| known.minor() == value);
+        known.ok_or_else(|| UnknownKubernetes {
+            value: value.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_version_is_asked_for_by_its_name() {
+        for version in Kubernetes::ALL {
+            assert_eq!(version.minor().parse(), Ok(version));
+        }
+    }
+
+    #[test]
+    fn a_version_that_is_not_there_is_refused_with_those_that_are() {
+        for value in ["1.33", "v1.35", "1.35.4", "latest"] {
+            let error = value.parse::<Kubernetes>().unwrap_err().to_string();
+            let expected = format!(
+                "IPU_OPERATOR_KUBERNETES={value} is no version of Kubernetes that is pinned here: \
+                 give one of 1.34, 1.35, 1.36, or leave the variable out for 1.36"
+            );
+            assert_eq!(error, expected);
+        }
+    }
+
+    #[test]
+    fn an_api_server_is_known_by_its_minor_version() {
+        assert!(Kubernetes::V1_35.is("v1.35.4"));
+        assert!(!Kubernetes::V1_35.is("v1.36.3"));
+        assert!(!Kubernetes::V1_35.is("v1.350.0"));
+    }
+}
