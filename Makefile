@@ -11,12 +11,17 @@ LAB := $(STATIC) cargo run --locked --release --target $(TARGET) --package tests
 CACHE := $(or $(IPU_OPERATOR_CACHE),$(HOME)/.cache/ipu-operator)
 DENY_VERSION := 0.20.2
 DENY := $(CACHE)/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
+CARGO_FUZZ_VERSION := 0.13.2
+CARGO_FUZZ := $(CACHE)/cargo-fuzz-$(CARGO_FUZZ_VERSION)/bin/cargo-fuzz
+# `make fuzz FUZZ_SECONDS=3600 FUZZ_TARGETS=rest_bodies`
+FUZZ_SECONDS := 60
+FUZZ_TARGETS := rest_bodies controllers_yaml partition_status vipu_replies
 
 # The versions of Kubernetes with which not everything runs: only `make test-versions` does, or what is
 # started with IPU_OPERATOR_KUBERNETES=1.35.
 OTHER_VERSIONS := 1.35 1.34
 
-.PHONY: help demo up down dist release release-twice check test test-versions test-full bench soak mutants
+.PHONY: help demo up down dist release release-twice check test test-versions test-full bench soak fuzz mutants
 
 help: ## list what can be run
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
@@ -88,8 +93,16 @@ soak: ## simulate a million lives of jobs, and feed the partition core with ten 
 	IPU_OPERATOR_SIMULATED_LIVES=1000000 IPU_OPERATOR_FUZZ_CASES=10000000 cargo test --locked --workspace --lib \
 	  --package ipu-operator --config profile.dev.package.ipu-operator.opt-level=2 simulation:: -- --nocapture
 
+fuzz: ## lead inputs to what they have not met yet, with a nightly compiler: each target for FUZZ_SECONDS, else 60
+	@sh tests/preflight.sh fuzz
+	@$(MAKE) --no-print-directory $(CARGO_FUZZ)
+	PATH="$(dir $(CARGO_FUZZ)):$$PATH" tests/fuzz/run.sh $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
 mutants: ## make mistakes in a copy of the partition core, one after the other, and see the simulation find each
 	cargo run --locked --package tests --bin mutants
 
 $(DENY):
 	cargo install cargo-deny --version $(DENY_VERSION) --locked --no-default-features --root $(CACHE)/cargo-deny-$(DENY_VERSION)
+
+$(CARGO_FUZZ):
+	cargo install cargo-fuzz --version $(CARGO_FUZZ_VERSION) --locked --root $(CACHE)/cargo-fuzz-$(CARGO_FUZZ_VERSION)

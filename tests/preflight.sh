@@ -19,7 +19,13 @@ target=$1
     refuse "this machine is $(uname -m), and the lab builds for x86_64; use an x86_64 machine."
 needs cargo "install Rust 1.95 or later"
 needs cc "install a C compiler (apt-get install gcc libc6-dev)"
-case $target in dist | check) exit 0 ;; esac
+if [ "$target" = fuzz ]; then
+    rustc +nightly --version >/dev/null 2>&1 ||
+        refuse "there is no nightly compiler, and only that can count coverage; install one (rustup toolchain install nightly)."
+    needs c++ "libFuzzer is written in C++ (apt-get install g++)"
+    needs basenc "install coreutils 8.31 or later"
+fi
+case $target in dist | check | fuzz) exit 0 ;; esac
 
 [ "$(id -u)" = 0 ] ||
     refuse "namespaces and network devices need root; run it as root (sudo env \"PATH=\$PATH\" make $target)."

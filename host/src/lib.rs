@@ -12,6 +12,8 @@ pub mod cli;
 pub mod controller;
 #[cfg(feature = "operator")]
 pub mod events;
+#[cfg(any(all(test, feature = "operator"), feature = "fuzzing"))]
+pub mod fuzzing;
 #[cfg(feature = "operator")]
 pub mod job;
 #[cfg(feature = "operator")]

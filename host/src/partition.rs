@@ -2,15 +2,25 @@
 
 pub mod conditions;
 mod context;
+#[cfg(any(test, feature = "fuzzing"))]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the simulation needs more of it")
+)]
+mod driver;
 mod events;
 mod execute;
 pub mod fleet;
+#[cfg(any(test, feature = "fuzzing"))]
+mod honest;
 mod inheritance;
 pub mod knowledge;
 mod leftovers;
 pub mod line;
 mod look;
 pub mod node_labels;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod nonsense;
 pub mod orphans;
 mod pace;
 pub mod placing;

@@ -6,6 +6,8 @@ pub mod answers;
 mod bearer;
 mod controllers;
 pub mod gate;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod invariants;
 mod limits;
 mod openapi;
 mod operation;

@@ -6,7 +6,11 @@ pub mod closed;
 pub mod controllers;
 pub mod error;
 pub mod inventory;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod invariants;
 pub mod model;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod nonsense;
 pub mod proto;
 pub mod registry;
 pub mod troubles;

@@ -6,6 +6,7 @@
 )]
 
 mod chart;
+mod fuzz;
 mod layering;
 mod metrics;
 mod mutations;

@@ -8,8 +8,8 @@ use std::process::{Command, Output};
 use crate::sources::repository;
 
 /// Every program that any target asks for.
-const PROGRAMS: [&str; 8] = [
-    "cargo", "cc", "unshare", "setsid", "go", "apt-get", "dpkg", "perl",
+const PROGRAMS: [&str; 11] = [
+    "cargo", "cc", "unshare", "setsid", "go", "apt-get", "dpkg", "perl", "rustc", "c++", "basenc",
 ];
 /// What the fake `uname` and `id` say of a machine on which everything works: `uname -s`, `uname -m`
 /// and `id -u`.
@@ -19,7 +19,9 @@ const GOOD: [&str; 3] = ["Linux", "x86_64", "0"];
 fn preflight(target: &str, programs: &[&str], [system, machine, user]: [&str; 3]) -> Output {
     let path = tempfile::tempdir().unwrap();
     for program in programs {
-        make_program(&path.path().join(program), "exit 1");
+        // Only the compiler is asked for more than that it is there: whether it has a nightly toolchain.
+        let script = if *program == "rustc" { "exit 0" } else { "exit 1" };
+        make_program(&path.path().join(program), script);
     }
     let uname = format!("case $1 in -s) echo {system} ;; -m) echo {machine} ;; esac");
     make_program(&path.path().join("uname"), &uname);
@@ -61,6 +63,7 @@ fn a_machine_with_everything_is_let_through_in_silence() {
         "test",
         "test-versions",
         "bench",
+        "fuzz",
     ] {
         let output = preflight(target, &PROGRAMS, GOOD);
         assert!(output.status.success(), "{target}: {output:?}");
@@ -89,6 +92,11 @@ fn a_missing_program_is_named_with_what_to_install() {
             "install util-linux (apt-get install util-linux)",
         ),
         ("demo", "go", "install Go 1.26 or later"),
+        (
+            "fuzz",
+            "c++",
+            "libFuzzer is written in C++ (apt-get install g++)",
+        ),
         ("test", "apt-get", packages),
         ("bench", "dpkg", packages),
         (
@@ -102,6 +110,15 @@ fn a_missing_program_is_named_with_what_to_install() {
         let reason = format!("there is no {program} on PATH; {advice}.");
         assert_refused(&output, target, &reason);
     }
+}
+
+#[test]
+fn without_a_nightly_compiler_nothing_is_fuzzed() {
+    let there = PROGRAMS.into_iter().filter(|name| *name != "rustc");
+    let output = preflight("fuzz", &there.collect::<Vec<_>>(), GOOD);
+    let reason = "there is no nightly compiler, and only that can count coverage; \
+                  install one (rustup toolchain install nightly).";
+    assert_refused(&output, "fuzz", reason);
 }
 
 #[test]
@@ -129,8 +146,8 @@ fn another_machine_or_user_is_told_what_to_use() {
 #[test]
 fn what_changes_nothing_needs_neither_root_nor_go() {
     let user = ["Linux", "x86_64", "1000"];
-    for target in ["check", "dist"] {
-        let output = preflight(target, &["cargo", "cc"], user);
+    for target in ["check", "dist", "fuzz"] {
+        let output = preflight(target, &["cargo", "cc", "rustc", "c++", "basenc"], user);
         assert!(output.status.success(), "{target}: {output:?}");
     }
 }

@@ -14,7 +14,6 @@ mod chance;
 mod controllers;
 mod coverage;
 mod crowd;
-mod driver;
 mod evidence;
 mod executor;
 mod invariants;
@@ -37,6 +36,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use super::driver;
 use coverage::Coverage;
 use executor::Mishap;
 use owners::Job;

@@ -6,6 +6,15 @@ use serde::Serialize;
 /// Longest part of a wrong value that is repeated in an answer, in characters.
 const SHOWN_MAX: usize = 80;
 
+/// Longest name of a field in an answer, in characters: some hold a key that somebody made up.
+const FIELD_MAX: usize = 160;
+
+/// Longest rule in an answer, in characters: some quote what a parser says of the body.
+const RULE_MAX: usize = 512;
+
+/// Faults that are told of one request. Whoever sends a thousand has made one mistake.
+const FAULTS_MAX: usize = 16;
+
 /// One part of a request that breaks a rule: the field, its value, the rule, and all of it in one
 /// sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -23,12 +32,13 @@ pub struct Fault {
 impl Fault {
     /// A fault of `field`, which holds `value` and breaks `rule`.
     pub fn new(field: &str, value: &str, rule: &str) -> Self {
+        let (field, rule) = (cut(field, FIELD_MAX), cut(rule, RULE_MAX));
         let value = shown(value);
         Fault {
             message: format!("{field} is {value}; it must be {rule}"),
-            field: field.to_owned(),
+            field,
             value,
-            rule: rule.to_owned(),
+            rule,
         }
     }
 }
@@ -147,10 +157,16 @@ impl Problem {
         }
     }
 
-    /// A problem that lies in parts of the request.
-    pub fn of_request(kind: Kind, faults: Vec<Fault>) -> Self {
+    /// A problem that lies in parts of the request. Of very many the first are told, and how many
+    /// more there are.
+    pub fn of_request(kind: Kind, mut faults: Vec<Fault>) -> Self {
+        let more = faults.len().saturating_sub(FAULTS_MAX);
+        faults.truncate(FAULTS_MAX);
         let messages: Vec<&str> = faults.iter().map(|fault| fault.message.as_str()).collect();
-        let detail = messages.join("; ");
+        let mut detail = messages.join("; ");
+        if more > 0 {
+            detail = format!("{detail}; and {more} more parts break a rule");
+        }
         Self {
             kind,
             detail,
@@ -258,7 +274,11 @@ pub fn shown(text: &str) -> String {
     if text.is_empty() {
         return "empty".to_owned();
     }
-    match text.char_indices().nth(SHOWN_MAX) {
+    cut(text, SHOWN_MAX)
+}
+
+fn cut(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

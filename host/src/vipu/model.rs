@@ -333,9 +333,10 @@ pub(super) fn shortened(mut text: String) -> String {
     text
 }
 
-/// A time of the wire, where it is one.
+/// A time of the wire, where it is one that there can have been: the API server takes no year before 0.
 fn time(stamp: prost_types::Timestamp) -> Option<Time> {
-    Timestamp::new(stamp.seconds, stamp.nanos).ok().map(Time)
+    let time = Timestamp::new(stamp.seconds, stamp.nanos).ok()?;
+    (time >= Timestamp::UNIX_EPOCH).then_some(Time(time))
 }
 
 #[cfg(test)]

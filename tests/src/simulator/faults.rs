@@ -80,6 +80,8 @@ pub enum Lie {
     Twice,
     /// The list is empty.
     Nothing,
+    /// A partition is listed that nobody made.
+    Appearing,
     /// Texts are empty.
     EmptyTexts,
     /// Texts are very long.

@@ -42,6 +42,7 @@ impl Twist for proto::ListPartitionsReply {
         match lie {
             Lie::Nothing => self.partitions.clear(),
             Lie::Twice => self.partitions.extend(self.partitions.clone()),
+            Lie::Appearing => self.partitions.push(from_nowhere()),
             _ => {}
         }
         for partition in &mut self.partitions {
@@ -128,6 +129,19 @@ impl Twist for proto::GetPartitionIpuofConfigReply {
                 }
             }
         }
+    }
+}
+
+fn from_nowhere() -> proto::Partition {
+    proto::Partition {
+        id: "from-nowhere".to_owned(),
+        spec: Some(proto::PartitionSpec {
+            ipus: vec![proto::PartitionIpu::default(); 4],
+            num_gcds: 1,
+            ..Default::default()
+        }),
+        ready_state: proto::PartitionReadyState::PsActive.into(),
+        ..Default::default()
     }
 }
 

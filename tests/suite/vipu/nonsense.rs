@@ -14,12 +14,13 @@ use tests::simulator::pod::{Pod, Rejection};
 
 use super::{client, partition, pod1};
 
-const EVERY_LIE: [Lie; 9] = [
+const EVERY_LIE: [Lie; 10] = [
     Lie::UnknownEnums,
     Lie::OtherId,
     Lie::HalfTheSize,
     Lie::Twice,
     Lie::Nothing,
+    Lie::Appearing,
     Lie::EmptyTexts,
     Lie::HugeTexts,
     Lie::HugeNumbers,
@@ -133,6 +134,20 @@ async fn a_partition_that_vanishes_from_the_list_is_still_told_by_its_status() {
         Truth::Present(_)
     ));
     assert_eq!(client.inventory().await.unwrap().total, 0);
+}
+
+#[tokio::test]
+async fn a_partition_that_appears_takes_room_and_is_nobodys() {
+    let (simulator, client) = scene().await;
+    let honest = client.inventory().await.unwrap();
+    lie(&simulator, Lie::Appearing);
+    let inventory = client.inventory().await.unwrap();
+    assert_eq!(inventory.used, honest.used + 4);
+    assert_eq!(client.truth("p-9").await.unwrap(), Truth::Absent);
+    lie(&simulator, Lie::Nothing);
+    assert_eq!(client.inventory().await.unwrap(), Inventory::default());
+    simulator.server.clear();
+    assert_eq!(client.inventory().await.unwrap(), honest);
 }
 
 #[tokio::test]

@@ -171,7 +171,7 @@ impl World {
         let serial = self.numbers;
         let task = Task {
             serial,
-            core: Reconcile::begin(read),
+            core: Reconcile::begin(read.version, read.object),
             evidence: Evidence::default(),
             step: None,
             stood: false,

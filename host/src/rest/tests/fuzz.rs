@@ -5,9 +5,8 @@ use proptest::test_runner::Config;
 use serde_json::{Value, json};
 
 use super::fixture::wanted;
-use crate::api::crd;
-use crate::rest::problem::Problem;
-use crate::rest::{question, wanted as body};
+use crate::rest::invariants::{check_problem, check_question, check_wanted};
+use crate::rest::wanted as body;
 
 /// As many cases as `IPU_OPERATOR_FUZZ_CASES` says.
 fn cases() -> Config {
@@ -96,62 +95,23 @@ fn mutated() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The schema of the CRD, as the API server checks it.
-fn crd_schema() -> jsonschema::Validator {
-    let definition = crd::ipupartition();
-    let schema = definition.spec.versions[0].schema.clone().unwrap();
-    let schema = serde_json::to_value(schema.open_api_v3_schema.unwrap()).unwrap();
-    jsonschema::validator_for(&schema).unwrap()
-}
-
-fn is_told(problem: &Problem) {
-    assert!(!problem.faults.is_empty() && !problem.detail.is_empty());
-    for fault in &problem.faults {
-        assert!(
-            !fault.field.is_empty() && !fault.rule.is_empty(),
-            "{fault:?}"
-        );
-        assert!(fault.value.chars().count() <= 81, "{fault:?}");
-    }
-}
-
-fn check(text: &[u8], crd: &jsonschema::Validator) {
-    if let Ok(question) = question::read(text) {
-        assert!(question.size.is_power_of_two() && (1..=question.size).contains(&question.gcds));
-    }
-    match body::read(text) {
-        Ok(wanted) => {
-            let object = body::object(wanted);
-            let name = object.metadata.name.clone().unwrap();
-            assert!(body::wrong_name(&name).is_none(), "{name}");
-            assert!(object.spec.ipus.is_power_of_two());
-            assert!((1..=object.spec.ipus).contains(&object.spec.gcds));
-            let object = serde_json::to_value(&object).unwrap();
-            let errors: Vec<_> = crd
-                .iter_errors(&object)
-                .map(|error| error.to_string())
-                .collect();
-            assert!(errors.is_empty(), "{errors:?} in {object}");
-        }
-        Err(problem) => is_told(&problem),
-    }
+fn check(text: &[u8]) {
+    check_question(text);
+    check_wanted(text);
 }
 
 #[test]
 fn mutated_bodies_are_refused_or_right() {
-    let crd = crd_schema();
-    proptest!(cases(), |(body in mutated())| check(body.to_string().as_bytes(), &crd));
+    proptest!(cases(), |(body in mutated())| check(body.to_string().as_bytes()));
 }
 
 #[test]
 fn any_json_is_refused_or_right() {
-    let crd = crd_schema();
-    proptest!(cases(), |(body in value())| check(body.to_string().as_bytes(), &crd));
+    proptest!(cases(), |(body in value())| check(body.to_string().as_bytes()));
 }
 
 #[test]
 fn any_bytes_are_refused_or_right() {
-    let crd = crd_schema();
     let good = wanted(|_| {}).to_string().into_bytes();
     let flips = prop::collection::vec((0..good.len(), any::<u8>()), 0..4);
     proptest!(cases(), |(flips in flips, cut in 0..=good.len(), any in any::<Vec<u8>>())| {
@@ -159,9 +119,9 @@ fn any_bytes_are_refused_or_right() {
         for (place, byte) in flips {
             body[place] = byte;
         }
-        check(&body, &crd);
-        check(&body[..cut], &crd);
-        check(&any, &crd);
+        check(&body);
+        check(&body[..cut]);
+        check(&any);
     });
 }
 
@@ -223,7 +183,7 @@ fn what_is_wrong_is_named_field_by_field() {
     for (change, field) in cases {
         let text = wanted(change).to_string();
         let problem = body::read(text.as_bytes()).unwrap_err();
-        is_told(&problem);
+        check_problem(&problem);
         let fields: Vec<_> = problem
             .faults
             .iter()
@@ -266,4 +226,27 @@ fn owners_of_any_kind_are_taken_and_the_name_is_made_from_them() {
     let wanted = body::read(text.to_string().as_bytes()).unwrap();
     let again = body::object(wanted.clone());
     assert_eq!(body::object(wanted).metadata.name, again.metadata.name);
+}
+
+/// What is wrong a thousand times is not told a thousand times, and a long name not whole.
+#[test]
+fn an_answer_stays_short_whatever_the_body() {
+    let many: serde_json::Map<_, _> = (0..1_000).map(|n| (format!("k{n}"), json!(0))).collect();
+    let long = "k".repeat(10_000);
+    let pairs: serde_json::Map<_, _> = (0..64).map(|n| (format!("-{n}"), json!("-"))).collect();
+    let bodies = [
+        wanted(|body| body.as_object_mut().unwrap().extend(many.clone())),
+        wanted(|body| body["options"] = Value::Object(many.clone())),
+        wanted(|body| body["options"] = json!({"nodeSelector": {long.as_str(): 1}})),
+        wanted(|body| body["about"] = json!({"labels": {long.as_str(): 1}})),
+        wanted(|body| body["about"] = json!({"labels": pairs, "annotations": pairs})),
+        json!({"size": 2, "nodeSelector": {long.as_str(): 1}}),
+    ];
+    for body in bodies {
+        check(body.to_string().as_bytes());
+    }
+    let many = wanted(|body| body.as_object_mut().unwrap().extend(many));
+    let problem = body::read(many.to_string().as_bytes()).unwrap_err();
+    assert_eq!(problem.faults.len(), 16);
+    assert!(problem.detail.ends_with("; and 984 more parts break a rule"));
 }

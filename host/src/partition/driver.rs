@@ -1,4 +1,5 @@
-//! The one file of the simulation that calls the core: what it decides, learns, and is asked.
+//! The one file by which the simulation and the nonsense call the core: what it decides, learns, and
+//! is asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -6,7 +7,6 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::api_server::Stored;
 use crate::api::ipupartition::{Attempt, ControllerRef, DecidedBy, IPUPartition, WaitingReason};
 use crate::api::ipupolicy::BUILT_IN;
 use crate::names;
@@ -38,10 +38,10 @@ pub(super) struct Reconcile {
 }
 
 impl Reconcile {
-    pub(super) fn begin(read: Stored) -> Self {
+    pub(super) fn begin(version: u64, object: Rc<IPUPartition>) -> Self {
         Reconcile {
-            object: read.object,
-            version: read.version,
+            object,
+            version,
             knowledge: Knowledge::default(),
             steps: 0,
         }

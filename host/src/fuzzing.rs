@@ -1,0 +1,80 @@
+//! What the coverage-guided targets of `tests/fuzz` call: functions from bytes, which panic where
+//! something that must hold of what is read from outside does not. The generated tests ask the same.
+
+use std::sync::LazyLock;
+
+use jsonschema::Validator;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use crate::api::crd;
+use crate::api::ipupartition::IPUPartition;
+use crate::partition::nonsense;
+use crate::{rest, vipu};
+
+/// Bodies of `/query` and of `/partitions`.
+pub fn rest_bodies(input: &[u8]) {
+    rest::invariants::check_question(input);
+    rest::invariants::check_wanted(input);
+}
+
+/// The ConfigMap of the controllers: the list, and after lines of dashes what is cordoned and drained.
+pub fn controllers_yaml(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let mut values = text.split("---\n");
+    let list = values.next().unwrap_or_default();
+    vipu::invariants::check_list(list);
+    vipu::invariants::check_closed(list, values.next(), values.next());
+}
+
+/// An IPUPartition as JSON, in worlds of every kind; other bytes choose among what the generated
+/// tests make, facts that do not fit the object included.
+pub fn partition_status(input: &[u8]) {
+    if input.starts_with(b"{") {
+        let object = serde_json::from_slice::<IPUPartition>(input);
+        for case in object.iter().flat_map(nonsense::written) {
+            case.check();
+        }
+    } else {
+        chosen(&nonsense::case(), input, nonsense::Case::check);
+    }
+}
+
+/// A reply as it stands on the wire, taken for each kind of reply; bytes that begin like no reply choose
+/// among what the generated tests make.
+pub fn vipu_replies(input: &[u8]) {
+    // Field 1, with its length: the first of every reply.
+    const FIRST_FIELD: &[u8] = b"\n";
+    if input.starts_with(FIRST_FIELD) {
+        vipu::invariants::check_bytes(input);
+    } else {
+        chosen(&vipu::nonsense::answers(), input, vipu::nonsense::Answers::check);
+    }
+}
+
+/// Hands over what the strategy makes where these bytes are all its chance.
+fn chosen<S: Strategy>(strategy: &S, input: &[u8], check: impl Fn(S::Value)) {
+    let chance = TestRng::from_seed(RngAlgorithm::PassThrough, input);
+    let mut runner = TestRunner::new_with_rng(Config::default(), chance);
+    if let Ok(tree) = strategy.new_tree(&mut runner) {
+        check(tree.current());
+    }
+}
+
+/// What the API server has against an IPUPartition, by the schema of its CRD.
+pub(crate) fn refused(object: &IPUPartition) -> Vec<String> {
+    static SCHEMA: LazyLock<Validator> = LazyLock::new(|| {
+        let definition = crd::ipupartition();
+        let schema = definition.spec.versions[0].schema.clone();
+        let schema = schema.and_then(|schema| schema.open_api_v3_schema);
+        let schema = serde_json::to_value(schema).expect("a schema is JSON");
+        let options = jsonschema::options().should_validate_formats(true);
+        options.build(&schema).expect("the schema of the CRD is one")
+    });
+    let object = serde_json::to_value(object).expect("an object is JSON");
+    let faults = SCHEMA.iter_errors(&object);
+    faults.map(|fault| fault.to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests;

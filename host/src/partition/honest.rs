@@ -1,0 +1,163 @@
+//! A world that answers the core honestly, whatever the core was told before, and sees to it that
+//! nothing in use is harmed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use super::driver::{self, Reconcile};
+use super::knowledge::{Answer, Fact, Reply, Seen, SeenState, Truth};
+use super::step::Step;
+use super::surroundings::Surroundings;
+use crate::api::ipupartition::{ControllerRef, IPUPartition};
+use crate::names;
+use crate::vipu::closed::Closed;
+use crate::wasm::model::ControllerView;
+
+/// What is true of the world that the core meets.
+#[derive(Clone, Debug)]
+pub(super) struct Honest {
+    pub in_use: BTreeSet<String>,
+    pub there: BTreeMap<String, SeenState>,
+    pub unreachable: BTreeSet<String>,
+    pub refuses: bool,
+}
+
+pub(super) fn seen(state: SeenState) -> Seen {
+    Seen {
+        state,
+        errors: Vec::new(),
+        auto_resets: None,
+    }
+}
+
+impl Honest {
+    fn truth(&self, id: &str) -> Truth {
+        if self.unreachable.contains(id) {
+            return Truth::Unreachable("down".to_owned());
+        }
+        let found = self.there.get(id);
+        found.map_or(Truth::Absent, |state| Truth::Present(seen(*state)))
+    }
+
+    fn users(&self, id: &str) -> Vec<String> {
+        let is_used = self.in_use.contains(id);
+        is_used
+            .then(|| "default/pod".to_owned())
+            .into_iter()
+            .collect()
+    }
+
+    /// Does what the core wants and tells what came of it; nothing once it rests.
+    fn carry_out(&mut self, object: &mut IPUPartition, step: Step) -> Option<Fact> {
+        let refusal = self.refuses.then(|| "no".to_owned());
+        Some(match step {
+            Step::Rest(_) | Step::RemoveFinalizer { .. } => return None,
+            Step::AddFinalizer => {
+                object.metadata.finalizers = Some(vec![names::PARTITION_FINALIZER.to_owned()]);
+                Fact::Written
+            }
+            Step::Write(status) => {
+                object.status = Some(*status);
+                Fact::Written
+            }
+            Step::Record(status, intent) => {
+                object.status = Some(*status);
+                Fact::Recorded(intent)
+            }
+            Step::Create(attempt) => {
+                if !self.refuses {
+                    self.there.insert(attempt.id.clone(), SeenState::Busy);
+                }
+                let reply = refusal.map_or(Reply::Done, Reply::Failed);
+                Fact::Created {
+                    id: attempt.id,
+                    reply,
+                }
+            }
+            Step::AskTruth(attempt) => Fact::Truth {
+                truth: self.truth(&attempt.id),
+                id: attempt.id,
+            },
+            Step::CountUsers(id) => Fact::Users {
+                pods: self.users(&id),
+                id,
+            },
+            Step::Remove { attempt, .. } => {
+                let id = attempt.id;
+                assert!(!self.in_use.contains(&id), "{id} is removed under a Pod");
+                assert!(driver::is_of(&id, object), "{id} is not its own");
+                if !self.refuses {
+                    self.there.remove(&id);
+                }
+                Fact::Removed { id, error: refusal }
+            }
+            Step::Reset(attempt) => {
+                let id = attempt.id;
+                assert!(!self.in_use.contains(&id), "{id} is reset under a Pod");
+                assert!(driver::is_of(&id, object), "{id} is not its own");
+                Fact::Reset { id, error: refusal }
+            }
+            Step::LookAround => Fact::Surroundings(Surroundings::default()),
+            Step::Place => {
+                Fact::Placed(placed(object))
+            }
+        })
+    }
+}
+
+/// Reconciles until nothing is to be done; that the steps come to an end, `decide` demands itself.
+pub(super) fn come_to_rest(object: &mut IPUPartition, honest: &mut Honest, facts: Vec<Fact>, now: Timestamp) {
+    let mut reconcile = Reconcile::begin(0, object.clone().into());
+    for fact in facts {
+        reconcile.learn(fact);
+    }
+    loop {
+        let step = reconcile.decide(&driver::settings(), now);
+        let Some(fact) = honest.carry_out(object, step) else {
+            return;
+        };
+        reconcile.object = object.clone().into();
+        reconcile.learn(fact);
+    }
+}
+
+/// The answer of placement where three controllers are free.
+fn placed(object: &IPUPartition) -> Answer {
+    let references: Vec<_> = (0..3).map(controller).collect();
+    let offer = driver::Offer {
+        views: references.iter().map(free).collect(),
+        closed: &Closed::new(),
+        line: &[],
+        taken: &[],
+        held: 0,
+        controllers: &references,
+    };
+    driver::place(object, offer, &driver::settings(), Timestamp::UNIX_EPOCH)
+}
+
+/// One of the controllers there are.
+pub(super) fn controller(index: usize) -> ControllerRef {
+    let host = format!("pod{}", index + 1);
+    ControllerRef {
+        name: format!("{host}:8090"),
+        label_value: host.clone(),
+        host,
+        port: 8090,
+        label_key: "vipu".to_owned(),
+    }
+}
+
+fn free(controller: &ControllerRef) -> ControllerView {
+    ControllerView {
+        name: controller.name.clone(),
+        label_key: controller.label_key.clone(),
+        label_value: controller.label_value.clone(),
+        has_nodes: true,
+        unreachable: None,
+        total_ipus: 4,
+        used_ipus: 0,
+        largest_free: 4,
+        failures: 0,
+    }
+}

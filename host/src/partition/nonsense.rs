@@ -1,0 +1,288 @@
+//! Objects that nobody can have written in earnest, facts in any order, and what must hold of the core
+//! that is fed with them: it never panics, harms nothing that is in use, and comes to rest once it is
+//! answered honestly.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use proptest::prelude::*;
+
+use super::honest::{self, Honest, come_to_rest, seen};
+use super::knowledge::{Answer, Fact, Intent, Reply, SeenState, Truth};
+use crate::api::ipupartition::{
+    Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartition, IPUPartitionSpec,
+    IPUPartitionStatus, PartitionOptions, PartitionOwner, PartitionPhase,
+};
+use crate::fuzzing::refused;
+use crate::names;
+
+/// Ids of this installation, of others, and none at all.
+const IDS: [&str; 8] = [
+    "p-other-lj2j-0000000004",
+    "p-mnist-lj2j-0000000001",
+    "p-mnist-lj2j-0000000002",
+    "p-mnist-lj2j-0000000003",
+    "p-mnist-default-0",
+    "p-mnist-default-1",
+    "handmade",
+    "",
+];
+
+fn id() -> impl Strategy<Value = String> {
+    prop::sample::select(&IDS[..]).prop_map(str::to_owned)
+}
+
+fn number() -> impl Strategy<Value = i64> {
+    prop_oneof![
+        4 => 0..4_i64,
+        1 => prop::sample::select(&[i64::MIN, -1, i64::MAX - 1, i64::MAX][..]),
+        1 => any::<i64>(),
+    ]
+}
+
+fn time() -> impl Strategy<Value = Time> {
+    prop_oneof![
+        Just(Timestamp::MIN),
+        Just(Timestamp::MAX),
+        (0..4_000_000_000_i64).prop_map(|second| Timestamp::from_second(second).unwrap()),
+    ]
+    .prop_map(Time)
+}
+
+fn controller() -> impl Strategy<Value = ControllerRef> {
+    (0..3_usize).prop_map(honest::controller)
+}
+
+fn attempt() -> impl Strategy<Value = Attempt> {
+    use AttemptOutcome::{Created, Refused, Removed, Unknown};
+    let outcome = prop::sample::select(&[Unknown, Created, Refused, Removed][..]);
+    let reason = prop::option::of(Just("a reason".to_owned()));
+    let started = prop::option::of(time());
+    (controller(), id(), outcome, reason, started).prop_map(
+        |(controller, id, outcome, reason, started)| Attempt {
+            controller,
+            id,
+            outcome,
+            reason,
+            started,
+            decided_by: None,
+        },
+    )
+}
+
+fn condition() -> impl Strategy<Value = Condition> {
+    let words = ["Ready", "Disturbed", "Waiting", "True", "False", ""];
+    let word = || prop::sample::select(words.to_vec()).prop_map(str::to_owned);
+    (word(), word(), word(), time()).prop_map(|(type_, status, reason, last_transition_time)| {
+        Condition {
+            type_,
+            status,
+            reason,
+            last_transition_time,
+            message: String::new(),
+            observed_generation: None,
+        }
+    })
+}
+
+fn phase() -> impl Strategy<Value = PartitionPhase> {
+    use PartitionPhase::{Creating, Error, Pending, Ready, Rejected, Releasing, Resetting};
+    prop::sample::select(
+        &[
+            Pending, Creating, Ready, Resetting, Error, Rejected, Releasing,
+        ][..],
+    )
+}
+
+fn status() -> impl Strategy<Value = IPUPartitionStatus> {
+    (
+        phase(),
+        prop::option::of(controller()),
+        prop::option::of(id()),
+        number(),
+        prop::collection::vec(attempt(), 0..6),
+        number(),
+        prop::collection::vec(condition(), 0..3),
+    )
+        .prop_map(
+            |(phase, controller, partition_id, generation, attempts, observed, conditions)| {
+                IPUPartitionStatus {
+                    phase,
+                    controller,
+                    partition_id,
+                    generation,
+                    attempts,
+                    observed_reset_generation: observed,
+                    conditions,
+                    ..IPUPartitionStatus::default()
+                }
+            },
+        )
+}
+
+pub(super) fn spec((ipus, gcds, reset_generation): (u32, u32, i64)) -> IPUPartitionSpec {
+    let owner = PartitionOwner {
+        api_version: String::new(),
+        kind: "Nonsense".to_owned(),
+        namespace: "default".to_owned(),
+        name: "mnist".to_owned(),
+        uid: String::new(),
+    };
+    IPUPartitionSpec {
+        owner,
+        slot: 0,
+        ipus,
+        gcds,
+        options: PartitionOptions::default(),
+        about: Default::default(),
+        reset_generation,
+    }
+}
+
+fn object() -> impl Strategy<Value = IPUPartition> {
+    let sizes = || prop::sample::select(&[0, 1, 2, 3, 4, u32::MAX][..]);
+    (
+        prop::option::of(status()),
+        (sizes(), sizes(), number()),
+        any::<[bool; 3]>(),
+        prop::option::of(Just("uid-1".to_owned())),
+    )
+        .prop_map(|(status, sizes, [is_ours, is_deleted, is_forced], uid)| {
+            let mut object = IPUPartition::new("default.mnist-0", spec(sizes));
+            object.metadata.uid = uid;
+            object.metadata.finalizers =
+                is_ours.then(|| vec![names::PARTITION_FINALIZER.to_owned()]);
+            object.metadata.deletion_timestamp = is_deleted.then_some(Time(Timestamp::MIN));
+            object.metadata.annotations =
+                is_forced.then(|| [(names::FORCE_ANNOTATION.to_owned(), "true".to_owned())].into());
+            object.status = status;
+            object
+        })
+}
+
+fn state() -> impl Strategy<Value = SeenState> {
+    use SeenState::{Active, Busy, Failed, Removing};
+    prop::sample::select(&[Active, Busy, Failed, Removing][..])
+}
+
+fn world() -> impl Strategy<Value = Honest> {
+    (
+        prop::collection::btree_set(id(), 0..3),
+        prop::collection::btree_map(id(), state(), 0..4),
+        prop::collection::btree_set(id(), 0..2),
+        any::<bool>(),
+    )
+        .prop_map(|(in_use, there, unreachable, refuses)| Honest {
+            in_use,
+            there,
+            unreachable,
+            refuses,
+        })
+}
+
+/// A fact that a reconcile may have learned before, true or not; who uses what is always true.
+fn fact() -> impl Strategy<Value = Fact> {
+    let error = || prop::option::of(Just("no".to_owned()));
+    let reply = prop_oneof![
+        Just(Reply::Done),
+        Just(Reply::NotSent("down".to_owned())),
+        Just(Reply::Failed("no".to_owned())),
+    ];
+    let truth = prop_oneof![
+        Just(Truth::Absent),
+        Just(Truth::Unreachable("down".to_owned())),
+        state().prop_map(|state| Truth::Present(seen(state))),
+    ];
+    let answer = prop_oneof![
+        controller().prop_map(|controller| {
+            let by = DecidedBy {
+                policy: "somebody".to_owned(),
+                digest: None,
+            };
+            Answer::Try(controller, by)
+        }),
+        controller()
+            .prop_map(|controller| Answer::TakeOver(controller, "p-mnist-default-0".to_owned())),
+        Just(Answer::Wait(Vec::new())),
+        Just(Answer::Reject("never".to_owned())),
+    ];
+    prop_oneof![
+        Just(Fact::Written),
+        id().prop_map(|id| Fact::Recorded(Intent::Create(id))),
+        id().prop_map(|id| Fact::Recorded(Intent::Reset(id))),
+        (id(), reply).prop_map(|(id, reply)| Fact::Created { id, reply }),
+        (id(), truth).prop_map(|(id, truth)| Fact::Truth { id, truth }),
+        (id(), error()).prop_map(|(id, error)| Fact::Removed { id, error }),
+        (id(), error()).prop_map(|(id, error)| Fact::Reset { id, error }),
+        answer.prop_map(Fact::Placed),
+    ]
+}
+
+/// An object, what its reconcile was told before, and the world that it then meets.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    object: IPUPartition,
+    facts: Vec<Fact>,
+    world: Honest,
+    now: Timestamp,
+}
+
+/// Any case.
+pub(crate) fn case() -> impl Strategy<Value = Case> {
+    let facts = prop::collection::vec(fact(), 0..4);
+    (object(), facts, world(), time()).prop_map(|(object, facts, world, now)| Case {
+        object,
+        facts,
+        world,
+        now: now.0,
+    })
+}
+
+/// The cases of an object that somebody wrote: each kind of world, for the ids that stand in it.
+pub(crate) fn written(object: &IPUPartition) -> Vec<Case> {
+    let status = object.status.clone().unwrap_or_default();
+    let tried = status.attempts.into_iter().map(|attempt| attempt.id);
+    let inherited = names::inherited_partition(&object.spec.owner, object.spec.slot);
+    let ids: BTreeSet<String> = tried
+        .chain(status.partition_id)
+        .chain([inherited])
+        .collect();
+    let worlds = (0..16_u8).map(|bits| {
+        let ids = |bit: u8| ids.iter().filter(move |_| bits & bit != 0).cloned();
+        Honest {
+            in_use: ids(1).collect(),
+            there: ids(2).map(|id| (id, SeenState::Active)).collect(),
+            unreachable: ids(4).collect(),
+            refuses: bits & 8 != 0,
+        }
+    });
+    let case = |world| Case {
+        object: object.clone(),
+        facts: Vec::new(),
+        world,
+        now: Timestamp::UNIX_EPOCH,
+    };
+    worlds.map(case).collect()
+}
+
+impl Case {
+    /// Lets the core come to rest. The API server takes what it wrote, where it took what it read.
+    pub(crate) fn check(self) {
+        let Case {
+            object: before,
+            facts,
+            mut world,
+            now,
+        } = self;
+        let mut object = before.clone();
+        come_to_rest(&mut object, &mut world, facts, now);
+        let faults = refused(&object);
+        // Before the year 0 a clock's own time is none to the API server.
+        let was_sound = || now >= Timestamp::UNIX_EPOCH && refused(&before).is_empty();
+        assert!(
+            faults.is_empty() || !was_sound(),
+            "{faults:?} in {object:?}, which was {before:?}"
+        );
+    }
+}

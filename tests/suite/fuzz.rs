@@ -1,0 +1,78 @@
+//! Holds the fuzz targets, which `make test` does not build, in step with the operator that they try.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use crate::sources::repository;
+
+fn text(path: &str) -> String {
+    fs::read_to_string(repository().join(path)).unwrap()
+}
+
+/// What a lock file says of each package.
+fn packages(lock: &str) -> Vec<String> {
+    let packages = lock.split("[[package]]\n").skip(1);
+    packages
+        .map(|package| package.trim_end().to_owned())
+        .collect()
+}
+
+/// The name, the version and the checksum of a package, without what it depends on.
+fn identity(package: &str) -> &str {
+    let (identity, _) = package.split_once("dependencies = ").unwrap_or((package, ""));
+    identity.trim_end()
+}
+
+#[test]
+fn what_is_fuzzed_is_made_of_what_is_shipped() {
+    let (ours, theirs) = (text("Cargo.lock"), text("tests/fuzz/Cargo.lock"));
+    let ours = packages(&ours);
+    let ours: BTreeSet<&str> = ours.iter().map(|package| identity(package)).collect();
+    let theirs = packages(&theirs);
+    let theirs = theirs.iter().map(|package| identity(package));
+    let other: Vec<&str> = theirs.filter(|package| !ours.contains(package)).collect();
+    let names: Vec<&str> = other.iter().filter_map(|one| one.lines().next()).collect();
+    assert_eq!(
+        names,
+        ["name = \"fuzz-targets\"", "name = \"libfuzzer-sys\""],
+        "tests/fuzz/Cargo.lock has other versions than Cargo.lock; make it anew: \
+         cp Cargo.lock tests/fuzz && cargo metadata --manifest-path tests/fuzz/Cargo.toml"
+    );
+}
+
+#[test]
+fn the_lock_file_of_the_fuzz_targets_knows_all_that_the_operator_depends_on() {
+    let manifest = text("host/Cargo.toml");
+    let (_, dependencies) = manifest.split_once("\n[dependencies]\n").unwrap();
+    let (dependencies, _) = dependencies.split_once("\n[").unwrap();
+    let lock = packages(&text("tests/fuzz/Cargo.lock"));
+    let operator = lock
+        .iter()
+        .find(|package| package.starts_with("name = \"ipu-operator\"\n"))
+        .unwrap();
+    for line in dependencies.lines() {
+        let name = line.split(['.', ' ']).next().unwrap_or_default();
+        assert!(
+            operator.contains(&format!("\"{name}\"")) || operator.contains(&format!("\"{name} ")),
+            "tests/fuzz/Cargo.lock does not know {name}; run \
+             cargo metadata --manifest-path tests/fuzz/Cargo.toml"
+        );
+    }
+}
+
+#[test]
+fn every_fuzz_target_is_run_and_has_seeds() {
+    let manifest = text("tests/fuzz/Cargo.toml");
+    let makefile = text("Makefile");
+    let run = makefile
+        .lines()
+        .find_map(|line| line.strip_prefix("FUZZ_TARGETS := "))
+        .unwrap();
+    let named = manifest.split("[[bin]]\nname = \"").skip(1);
+    let named: Vec<&str> = named.filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(run, named.join(" "));
+    for target in named {
+        let seeds = repository().join("tests/fuzz/seeds").join(target);
+        assert!(seeds.is_dir(), "there is no {}", seeds.display());
+    }
+}
