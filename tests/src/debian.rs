@@ -2,6 +2,7 @@
 //! is installed: apt runs with a state of its own and the packages' scripts never run.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -105,6 +106,23 @@ impl Pinned {
         })
     }
 
+    /// What the packages are for. Those that are for every architecture are listed with amd64's.
+    fn architectures(&self) -> BTreeSet<&str> {
+        let packages = self.packages.iter();
+        let named = packages.map(|package| package.architecture.as_str());
+        named
+            .filter(|named| *named != "all")
+            .chain(["amd64"])
+            .collect()
+    }
+
+    /// The version of a package, as Debian counts it.
+    pub fn version(&self, name: &str) -> Option<&str> {
+        let mut packages = self.packages.iter();
+        let found = packages.find(|package| package.name == name);
+        found.map(|package| package.version.as_str())
+    }
+
     /// Number of the packages.
     pub fn count(&self) -> usize {
         self.packages.len()
@@ -131,7 +149,7 @@ impl Pinned {
         // Those of a killed call may be half written.
         remove(debs)?;
         make_dir(debs)?;
-        Apt::update(apt, self.suite)?.download(self, debs)?;
+        Apt::update(apt, self)?.download(self, debs)?;
         let checked = self.packages.iter().map(|package| {
             let file = debs.join(package.file_name());
             self.check(package, &file)?;
@@ -208,6 +226,7 @@ mod tests {
     fn the_committed_locks_are_well_formed() {
         for (text, wanted) in [
             (include_str!("../tools/debian.lock"), "runc"),
+            (include_str!("../tools/aarch64.lock"), "qemu-user-static"),
             (include_str!("../tools/prometheus.lock"), "prometheus"),
             (include_str!("../tools/openmpi-4.lock"), "openmpi-bin"),
             (include_str!("../tools/openmpi-5.lock"), "openmpi-bin"),
@@ -235,6 +254,20 @@ mod tests {
         assert_eq!(
             pinned.packages[0].file_name(),
             "libgmp10_2%3a6.2.1-1_amd64.deb"
+        );
+    }
+
+    #[test]
+    fn lists_of_other_architectures_are_fetched_where_one_is_pinned() {
+        let of = |text| {
+            let pinned = pinned(text).unwrap();
+            let found = pinned.architectures().into_iter().map(str::to_owned);
+            found.collect::<Vec<_>>()
+        };
+        assert_eq!(of("x 1 all abcd\n"), ["amd64"]);
+        assert_eq!(
+            of("x 1 all abcd\nlibc6-dev 2 arm64 abcd\n"),
+            ["amd64", "arm64"]
         );
     }
 

@@ -23,6 +23,7 @@ pub mod network;
 pub mod node;
 pub mod operator;
 pub mod pki;
+pub mod platform;
 pub mod post_mortem;
 pub mod process;
 pub mod progress;

@@ -27,7 +27,9 @@ use crate::lab::command::{self, CommandError};
 use crate::lab::dist::Dist;
 use crate::lab::files::{At, FileError, make_dir, remove, write};
 use crate::lab::images::Image;
-use crate::lab::images::operator::compressed_size;
+use crate::lab::images::joined::join;
+use crate::lab::images::operator::{self, compressed_size};
+use crate::lab::platform::Platform;
 use crate::lab::settings::Settings;
 
 /// The version of everything that is in it.
@@ -63,8 +65,15 @@ pub enum PackageError {
     #[error("the time {0:?} is no number of seconds since 1970: check SOURCE_DATE_EPOCH")]
     Time(String),
     /// The image has grown.
-    #[error("the image has {0} bytes compressed, and {MOST_OF_IMAGE} is the most that it may have")]
-    Large(u64),
+    #[error(
+        "the image for {architecture} has {size} bytes compressed, and {MOST_OF_IMAGE} is the most that it may have"
+    )]
+    Large {
+        /// What it is for.
+        architecture: &'static str,
+        /// Its bytes.
+        size: u64,
+    },
     /// `Chart.yaml` cannot be read.
     #[error("failed to understand charts/ipu-operator/Chart.yaml")]
     Chart(#[source] serde_saphyr::Error),
@@ -93,12 +102,22 @@ pub struct Package {
 }
 
 impl Package {
-    /// Makes it of what was built. Beside it lies its checksum.
-    pub fn make(settings: &Settings, dist: &Dist, image: &Image) -> Result<Self, PackageError> {
-        small_enough(compressed_size(image)?)?;
+    /// Makes it of what was built, and the image for each platform. Beside it lies its checksum.
+    pub fn make(
+        settings: &Settings,
+        dist: &Dist,
+        images: &[(Platform, &Image)],
+    ) -> Result<Self, PackageError> {
+        for (platform, image) in images {
+            small_enough(platform.architecture, compressed_size(image)?)?;
+        }
         let time = time(&settings.checkout)?;
-        let guests = dist.dir().join("guests");
-        let files = files(&settings.checkout, &guests, &image.archive, time)?;
+        let parts = Parts {
+            guests: dist.dir().join("guests"),
+            image: image(images)?,
+            platforms: images.iter().map(|(platform, _)| *platform).collect(),
+        };
+        let files = files(settings, parts, time)?;
         let folder = dist.dir().join("release");
         make_dir(&folder)?;
         let name = format!("{}.tar.gz", name());
@@ -149,14 +168,30 @@ fn image_file() -> String {
     format!("images/ipu-operator-{VERSION}.tar")
 }
 
-/// Everything that is in it: what this checkout, this folder of guests and this image's archive give,
-/// with this time, in seconds since 1970.
-pub fn files(
-    checkout: &Path,
-    guests: &Path,
-    image: &Path,
-    time: u64,
-) -> Result<Files, PackageError> {
+/// The archive of the image, with one for each platform in it.
+fn image(images: &[(Platform, &Image)]) -> Result<Vec<u8>, FileError> {
+    if let [(_, image)] = images {
+        return fs::read(&image.archive).at("read", &image.archive);
+    }
+    let archives: Vec<_> = images.iter().map(|(_, image)| &*image.archive).collect();
+    join(&archives, operator::NAME)
+}
+
+/// What is in it and not in the repository.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// The folder of the guests.
+    pub guests: PathBuf,
+    /// The archive of the image.
+    pub image: Vec<u8>,
+    /// What the image is for.
+    pub platforms: Vec<Platform>,
+}
+
+/// Everything that is in it: these parts and what the repository gives, with this time, in seconds
+/// since 1970.
+pub fn files(settings: &Settings, parts: Parts, time: u64) -> Result<Files, PackageError> {
+    let checkout = &*settings.checkout;
     let (tracked, mut files) = (tracked(checkout)?, Files::new());
     for name in AS_THEY_ARE {
         archive::add(&mut files, &checkout.join(name), name)?;
@@ -172,12 +207,11 @@ pub fn files(
     }
     files.insert(format!("charts/{}", chart::file()), packed);
     files.insert("charts/index.yaml".to_owned(), index);
-    let image = fs::read(image).at("read", image)?;
-    files.insert(image_file(), image);
-    for (name, content) in guests::layout(guests)? {
+    files.insert(image_file(), parts.image);
+    for (name, content) in guests::layout(&parts.guests)? {
         files.insert(format!("guests/{name}"), content);
     }
-    let crates = Crates::of(checkout)?;
+    let crates = Crates::of(settings, &parts.platforms)?;
     files.insert("sbom.cdx.json".to_owned(), sbom::render(&crates)?);
     files.insert(licences::NAME.to_owned(), licences::render(&crates)?);
     let sums = sums::list(&files);
@@ -206,9 +240,9 @@ fn tracked(checkout: &Path) -> Result<Tracked, PackageError> {
     Ok(Tracked(Some(names)))
 }
 
-fn small_enough(image: u64) -> Result<(), PackageError> {
-    if image > MOST_OF_IMAGE {
-        return Err(PackageError::Large(image));
+fn small_enough(architecture: &'static str, size: u64) -> Result<(), PackageError> {
+    if size > MOST_OF_IMAGE {
+        return Err(PackageError::Large { architecture, size });
     }
     Ok(())
 }
@@ -233,8 +267,10 @@ mod tests {
 
     #[test]
     fn an_image_of_more_than_forty_mebibytes_is_refused() {
-        small_enough(40 * 1024 * 1024).unwrap();
-        let error = small_enough(40 * 1024 * 1024 + 1).unwrap_err().to_string();
-        assert!(error.starts_with("the image has 41943041 bytes"), "{error}");
+        small_enough("arm64", 40 * 1024 * 1024).unwrap();
+        let error = small_enough("arm64", 40 * 1024 * 1024 + 1);
+        let error = error.unwrap_err().to_string();
+        let expected = "the image for arm64 has 41943041 bytes";
+        assert!(error.starts_with(expected), "{error}");
     }
 }

@@ -13,8 +13,10 @@ use serde_json::Value;
 use tests::guests::{self, GUESTS};
 use tests::lab::dist;
 use tests::lab::files::sha256_of;
+use tests::lab::platform::{AMD64, ARM64};
+use tests::lab::settings::Settings;
 use tests::package::archive::{self, Files};
-use tests::package::{self, VERSION, chart, sums};
+use tests::package::{self, Parts, VERSION, chart, sums};
 
 use crate::sources::repository;
 
@@ -28,10 +30,12 @@ const TIME: u64 = 1_767_225_600;
 static FILES: LazyLock<Files> = LazyLock::new(files);
 
 fn files() -> Files {
-    let image = tempfile::NamedTempFile::new().unwrap();
-    fs::write(&image, IMAGE).unwrap();
-    let guests = guests::build().unwrap();
-    package::files(&repository(), &guests, image.path(), TIME).unwrap()
+    let parts = Parts {
+        guests: guests::build().unwrap(),
+        image: IMAGE.to_owned(),
+        platforms: vec![AMD64, ARM64],
+    };
+    package::files(&Settings::from_env().unwrap(), parts, TIME).unwrap()
 }
 
 fn json(name: &str) -> Value {

@@ -11,11 +11,12 @@ use tests::lab::{
         plan::{HOST_IP, bin},
     },
     demo,
-    dist::Dist,
+    dist::{Dist, arm64},
     images::{self, operator::compressed_size},
     interrupt::{self, First},
     node,
     operator::{self, Installed, OperatorError},
+    platform::{AMD64, ARM64},
     post_mortem,
     progress::Progress,
     session,
@@ -163,17 +164,24 @@ async fn bench(settings: &Settings, progress: &Progress) -> Result<()> {
 /// Builds the package of a release, and prints where it is and what it is known by.
 fn release(settings: &Settings, progress: &Progress, twice: bool) -> Result<()> {
     let dist = Dist::build(settings, progress)?;
+    let for_arm64 = arm64::ensure(settings, &dist, progress)?;
     let tools = Tools::of_images(settings, progress)?;
-    let image = images::operator::ensure(settings, &tools, &dist, progress)?;
+    let image = |programs| images::operator::ensure(settings, &tools, programs, progress);
+    let images = [
+        (AMD64, &image(dist.programs())?),
+        (ARM64, &image(&for_arm64)?),
+    ];
     let package = progress.run("made the package", || {
-        Package::make(settings, &dist, &image)
+        Package::make(settings, &dist, &images)
     })?;
     println!("{}", package.archive.display());
-    println!(
-        "image {}, {} KiB compressed",
-        image.digest,
-        compressed_size(&image)? / 1024
-    );
+    for (platform, image) in images {
+        let size = compressed_size(image)? / 1024;
+        println!(
+            "image for {}: {}, {size} KiB compressed",
+            platform.architecture, image.digest
+        );
+    }
     if twice {
         for (file, digest) in compare(settings, &package, progress)? {
             println!("the same both times: {digest}  {file}");

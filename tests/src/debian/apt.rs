@@ -1,6 +1,7 @@
 //! An apt with a state of its own, which fetches from the mirror that the machine itself uses.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsStr,
     path::{Path, PathBuf},
     process::Command,
@@ -21,16 +22,20 @@ pub(super) struct Apt {
 }
 
 impl Apt {
-    /// Sets apt up in `dir` and fetches the lists of the release.
-    pub(super) fn update(dir: &Path, suite: &str) -> Result<Self, DebianError> {
+    /// Sets apt up in `dir` and fetches the release's lists of what is pinned.
+    pub(super) fn update(dir: &Path, pinned: &Pinned) -> Result<Self, DebianError> {
         for part in ["state/lists/partial", "cache/archives/partial"] {
             make_dir(&dir.join(part))?;
         }
         write(&dir.join("status"), "")?;
-        let source = format!("deb [signed-by={KEYS}] {} {suite} main\n", mirror()?);
+        let source = format!(
+            "deb [signed-by={KEYS}] {} {} main\n",
+            mirror()?,
+            pinned.suite
+        );
         write(&dir.join("sources.list"), source)?;
         let config = dir.join("apt.conf");
-        write(&config, configuration(dir))?;
+        write(&config, configuration(dir, &pinned.architectures()))?;
         let apt = Self { config };
         let mut update = apt.get(["-qq", "update"]);
         command::run(&mut update).map_err(|source| DebianError::Command {
@@ -79,8 +84,12 @@ impl Apt {
     }
 }
 
-fn configuration(dir: &Path) -> String {
+fn configuration(dir: &Path, architectures: &BTreeSet<&str>) -> String {
     let dir = dir.display();
+    let architectures: String = architectures
+        .iter()
+        .map(|architecture| format!("\"{architecture}\"; "))
+        .collect();
     format!(
         "Dir::State \"{dir}/state\";\n\
          Dir::State::status \"{dir}/status\";\n\
@@ -90,7 +99,7 @@ fn configuration(dir: &Path) -> String {
          Dir::Etc::preferences \"/dev/null\";\n\
          Dir::Etc::preferencesparts \"/dev/null\";\n\
          APT::Architecture \"amd64\";\n\
-         APT::Architectures {{ \"amd64\"; }};\n\
+         APT::Architectures {{ {architectures}}};\n\
          APT::Sandbox::User \"root\";\n\
          Acquire::Languages \"none\";\n\
          Acquire::Retries \"3\";\n"

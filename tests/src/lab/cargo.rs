@@ -1,7 +1,7 @@
 //! A cargo that does not notice that another cargo started this program, and flags for its compiler.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -21,7 +21,12 @@ const OF_A_PACKAGE: [&str; 5] = [
 /// some of these variables (that of ring at `CARGO_MANIFEST_DIR`), and each of the two would build
 /// again what the other has built.
 pub fn cargo() -> Command {
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    clean(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// The cargo at a path, in the same way.
+pub fn clean(path: impl AsRef<OsStr>) -> Command {
+    let mut cargo = Command::new(path);
     for (name, _) in env::vars_os() {
         if name.to_str().is_some_and(is_of_a_package) {
             cargo.env_remove(name);
@@ -55,8 +60,6 @@ fn is_of_a_package(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsStr;
-
     use super::*;
 
     #[test]

@@ -7,17 +7,18 @@ use std::{
     process::Command,
 };
 
+pub mod arm64;
+
 use super::{
     cargo::{self, cargo},
     command::{self, CommandError},
     files::{At, FileError, make_dir},
+    platform::{AMD64, Platform},
     progress::Progress,
     settings::Settings,
+    tools::ToolsError,
 };
 use crate::guests::{self, GUESTS};
-
-/// The platform that everything is built for: static programs that run in any image.
-pub const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Why a release could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -40,13 +41,40 @@ pub enum DistError {
     /// Cargo did not say where it builds.
     #[error("failed to read what `cargo metadata` prints")]
     Metadata(#[source] serde_json::Error),
+    /// What compiles for arm64 is not there.
+    #[error("failed to prepare what compiles for arm64")]
+    Tools(#[from] ToolsError),
+    /// A program for arm64 does not run.
+    #[error("failed to run a program for arm64 on an emulator")]
+    Emulated(#[source] CommandError),
+    /// A program for arm64 is of another version.
+    #[error("a program for arm64 gave this as its version: {0:?}")]
+    Version(String),
 }
 
 /// A built release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dist {
-    dir: PathBuf,
+    programs: Programs,
     simulator: PathBuf,
+}
+
+/// The files of an image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Programs {
+    /// What they are compiled for: static programs, which run in any image.
+    pub platform: Platform,
+    /// The folder that they are in.
+    pub dir: PathBuf,
+}
+
+impl Programs {
+    /// All of them.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let guests = GUESTS.map(|guest| self.dir.join(format!("guests/{}.wasm", guest.name)));
+        let programs = ["ipu-operator", "ipu-agent"].map(|program| self.dir.join(program));
+        programs.into_iter().chain(guests).collect()
+    }
 }
 
 impl Dist {
@@ -75,7 +103,7 @@ impl Dist {
         })?;
         let dir = checkout.join("dist");
         make_dir(&dir)?;
-        let built = target.join(TARGET);
+        let built = target.join(AMD64.target);
         copy(
             &built.join("release/ipu-operator"),
             &dir.join("ipu-operator"),
@@ -83,12 +111,16 @@ impl Dist {
         copy(&built.join("agent/ipu-agent"), &dir.join("ipu-agent"))?;
         progress.run("built the guests", guests::build)?;
         let simulator = built.join("release/vipu-simulator");
-        Ok(Self { dir, simulator })
+        let platform = AMD64;
+        Ok(Self {
+            programs: Programs { platform, dir },
+            simulator,
+        })
     }
 
     /// The folder.
     pub fn dir(&self) -> &Path {
-        &self.dir
+        &self.programs.dir
     }
 
     /// The static program of the V-IPU simulator, which is not part of a release.
@@ -96,11 +128,9 @@ impl Dist {
         &self.simulator
     }
 
-    /// All files of the release.
-    pub fn files(&self) -> Vec<PathBuf> {
-        let guests = GUESTS.map(|guest| self.dir.join(format!("guests/{}.wasm", guest.name)));
-        let programs = ["ipu-operator", "ipu-agent"].map(|program| self.dir.join(program));
-        programs.into_iter().chain(guests).collect()
+    /// What goes into the image for the lab's own platform.
+    pub fn programs(&self) -> &Programs {
+        &self.programs
     }
 }
 
@@ -113,7 +143,7 @@ fn cargo_build(checkout: &Path, profile: &str) -> Command {
             "--locked",
             "--quiet",
             "--target",
-            TARGET,
+            AMD64.target,
             "--profile",
             profile,
         ])

@@ -15,7 +15,9 @@ use super::{
         openmpi::{self, OpenMpi},
         operator, simulator,
     },
-    network, post_mortem,
+    network,
+    platform::AMD64,
+    post_mortem,
     progress::Progress,
     settings::Settings,
 };
@@ -93,12 +95,12 @@ fn install(
     progress: &Progress,
 ) -> Result<Installed, OperatorError> {
     progress.stage("make the images of operator and jobs");
-    let image = operator::ensure(settings, &cluster.tools, dist, progress)?;
+    let image = operator::ensure(settings, &cluster.tools, dist.programs(), progress)?;
     progress.stage("make the release's package");
     let package = progress.run(
         "made the release's package, and unpacked it elsewhere",
         || {
-            let package = Package::make(settings, dist, &image)?;
+            let package = Package::make(settings, dist, &[(AMD64, &image)])?;
             package.unpack(&settings.run.join("package"))
         },
     )?;

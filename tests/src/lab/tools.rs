@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+pub mod aarch64;
 pub mod debian;
 pub mod go;
+pub mod rust;
 pub mod stored;
 
 use super::{command::CommandError, files::FileError, progress::Progress, settings::Settings};
@@ -31,6 +33,20 @@ pub enum ToolsError {
         path: PathBuf,
         /// The module that it should require.
         module: &'static str,
+    },
+    /// The toolchain lacks a target, and rustup does not bring it.
+    #[error(
+        "the Rust toolchain cannot compile for {target}, and rustup did not fetch one that can: install \
+         rustup, or Rust {version} with the standard library for {target}"
+    )]
+    Target {
+        /// Version of the toolchain.
+        version: String,
+        /// The target.
+        target: String,
+        /// What failed.
+        #[source]
+        source: CommandError,
     },
     /// The Debian packages could not be had.
     #[error(transparent)]

@@ -1,8 +1,7 @@
 //! What the shipped programs and guests are made of: crates as cargo resolves them, Rust's standard
 //! library, and the C library, which is part of the static programs.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::process::Command;
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId};
@@ -10,7 +9,10 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, Package
 use crate::guests::GUESTS;
 use crate::lab::cargo::cargo;
 use crate::lab::command::{self, CommandError};
-use crate::lab::dist::TARGET;
+use crate::lab::platform::{AMD64, Platform};
+use crate::lab::settings::Settings;
+use crate::lab::tools::ToolsError;
+use crate::lab::tools::aarch64;
 
 /// Why it is not known.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +23,9 @@ pub enum CratesError {
     /// Cargo's answer is not understood.
     #[error("failed to read what `cargo metadata` prints")]
     Metadata(#[source] cargo_metadata::Error),
+    /// The list of packages for arm64 cannot be read.
+    #[error(transparent)]
+    Tools(#[from] ToolsError),
 }
 
 /// All of it.
@@ -30,8 +35,8 @@ pub struct Crates {
     pub crates: Vec<Crate>,
     /// Version of the compiler and its standard library.
     pub rust: String,
-    /// Version of the C library.
-    pub libc: String,
+    /// Versions of the C library: platforms may differ.
+    pub libcs: BTreeSet<String>,
 }
 
 /// A crate, and those that it needs when it runs, as places in the list.
@@ -51,23 +56,34 @@ impl Crate {
 }
 
 impl Crates {
-    /// What the programs of this checkout are made of.
-    pub fn of(checkout: &Path) -> Result<Self, CratesError> {
+    /// What the programs of the checkout are made of for these platforms.
+    pub fn of(settings: &Settings, platforms: &[Platform]) -> Result<Self, CratesError> {
         let mut metadata = cargo();
         metadata
             .args(["metadata", "--format-version=1", "--locked"])
-            .args(["--filter-platform", TARGET])
-            .current_dir(checkout);
+            .current_dir(&settings.checkout);
+        for platform in platforms {
+            metadata.args(["--filter-platform", platform.target]);
+        }
         let printed = asked("cargo", &mut metadata)?;
         let metadata = MetadataCommand::parse(printed).map_err(CratesError::Metadata)?;
         let rust = asked("rustc", Command::new("rustc").arg("--version"))?;
-        let libc = asked("getconf", Command::new("getconf").arg("GNU_LIBC_VERSION"))?;
+        let libcs = platforms.iter().map(|platform| libc(settings, *platform));
         Ok(Self {
             crates: shipped(&metadata),
             rust: second_word(&rust),
-            libc: second_word(&libc),
+            libcs: libcs.collect::<Result<_, _>>()?,
         })
     }
+}
+
+/// The version of the C library that programs are linked with.
+fn libc(settings: &Settings, platform: Platform) -> Result<String, CratesError> {
+    if platform != AMD64 {
+        return Ok(aarch64::libc_version(settings)?);
+    }
+    let said = asked("getconf", Command::new("getconf").arg("GNU_LIBC_VERSION"))?;
+    Ok(second_word(&said))
 }
 
 fn asked(whom: &'static str, command: &mut Command) -> Result<String, CratesError> {

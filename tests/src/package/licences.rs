@@ -30,12 +30,14 @@ const RULE: &str =
 
 /// A list of all crates with their licences, then each text once.
 pub fn render(crates: &Crates) -> Result<Vec<u8>, FileError> {
+    let libcs: Vec<_> = crates.libcs.iter().map(String::as_str).collect();
+    let libc = libcs.join(" and ");
     let mut list = format!(
         "What others wrote and the IPU Operator's programs and guests hold.\n\n\
          Rust's standard library {}: {RUST_LICENCE}\n\
-         The GNU C library {}: {LIBC_LICENCE}. It is linked into the static programs; with the sources\n\
+         The GNU C library {libc}: {LIBC_LICENCE}. It is linked into the static programs; with the sources\n\
          of this release and `make dist` they are linked with any other version of it.\n\n",
-        crates.rust, crates.libc
+        crates.rust
     );
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for of in crates.crates.iter().filter(|of| !of.is_ours()) {
@@ -58,7 +60,7 @@ pub fn render(crates: &Crates) -> Result<Vec<u8>, FileError> {
     }
     let of_libc = read(Path::new(OF_LIBC))?;
     let holders = texts.entry(of_libc.trim_end().to_owned()).or_default();
-    holders.push(format!("GNU C library {}", crates.libc));
+    holders.push(format!("GNU C library {libc}"));
     let mut ordered: Vec<_> = texts.into_iter().collect();
     ordered.sort_by(|one, other| (&one.1, &one.0).cmp(&(&other.1, &other.0)));
     for (text, holders) in ordered {

@@ -44,12 +44,9 @@ pub fn render(crates: &Crates) -> Result<Vec<u8>, SbomError> {
         &crates.rust,
         Some(RUST_LICENCE),
     )?);
-    components.push(component(
-        "generic",
-        "glibc",
-        &crates.libc,
-        Some(LIBC_LICENCE),
-    )?);
+    for version in &crates.libcs {
+        components.push(component("generic", "glibc", version, Some(LIBC_LICENCE))?);
+    }
     let reference = |component: &Component| component.bom_ref.clone().unwrap_or_default();
     let references: Vec<_> = components.iter().map(reference).collect();
     let release = component(

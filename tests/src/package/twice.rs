@@ -9,6 +9,7 @@ use super::{Package, PackageError, name};
 use crate::lab::command::{self, CommandError};
 use crate::lab::files::{At, FileError, make_dir, sha256_of};
 use crate::lab::images::operator;
+use crate::lab::platform::{AMD64, ARM64};
 use crate::lab::progress::Progress;
 use crate::lab::settings::Settings;
 
@@ -41,7 +42,9 @@ pub fn compare(
     let folder = tempfile::tempdir().at("make a folder in", &std::env::temp_dir())?;
     let one = built(&settings.checkout, first, &folder.path().join("one"))?;
     // The image would be found in the cache.
-    operator::forget(settings)?;
+    for platform in [AMD64, ARM64] {
+        operator::forget(settings, platform)?;
+    }
     let checkout = folder.path().join("elsewhere");
     progress.run("cloned the commit into another folder", || {
         clone(settings, &checkout)
@@ -87,7 +90,7 @@ fn built(checkout: &Path, package: &Package, into: &Path) -> Result<Files, Twice
     archive::unpack(&package.archive, into)?;
     archive::add(&mut files, &into.join(name()), &name())?;
     archive::add(&mut files, &package.archive, &format!("{}.tar.gz", name()))?;
-    for program in ["ipu-operator", "ipu-agent", "guests"] {
+    for program in ["ipu-operator", "ipu-agent", "guests", "arm64"] {
         archive::add(&mut files, &checkout.join("dist").join(program), program)?;
     }
     Ok(files)

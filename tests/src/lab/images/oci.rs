@@ -8,7 +8,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::lab::files::{At, FileError, read, sha256, sha256_of};
+use crate::lab::{
+    files::{At, FileError, read, sha256, sha256_of},
+    platform::AMD64,
+};
 
 /// Content of the file that marks an OCI layout.
 const LAYOUT: &[u8] = br#"{"imageLayoutVersion":"1.0.0"}"#;
@@ -98,7 +101,8 @@ pub fn archive(
     ];
     let mut tar = tar::Builder::new(File::create(path).at("write", path)?);
     append(&mut tar, "oci-layout", LAYOUT).at("write", path)?;
-    append(&mut tar, "index.json", &bytes(&index(&manifest, name))).at("write", path)?;
+    let index = index(&manifest, AMD64.architecture, name);
+    append(&mut tar, "index.json", &bytes(&index)).at("write", path)?;
     for (digest, content) in &blobs {
         append(&mut tar, &format!("blobs/sha256/{digest}"), content).at("write", path)?;
     }
@@ -125,15 +129,13 @@ pub fn pack(layout: &Path, name: &str, path: &Path) -> Result<String, FileError>
     let manifest = read(&manifest_path)?;
     let mut tar = tar::Builder::new(File::create(path).at("write", path)?);
     append(&mut tar, "oci-layout", LAYOUT).at("write", path)?;
-    append(
-        &mut tar,
-        "index.json",
-        &bytes(&index(manifest.as_bytes(), name)),
-    )
-    .at("write", path)?;
     let for_docker = docker_manifest(&manifest, name)
         .map_err(io::Error::other)
         .at("understand", &manifest_path)?;
+    let config = layout.join(for_docker[0]["Config"].as_str().unwrap_or_default());
+    let architecture = architecture(&config)?;
+    let index = index(manifest.as_bytes(), &architecture, name);
+    append(&mut tar, "index.json", &bytes(&index)).at("write", path)?;
     append(&mut tar, "manifest.json", &bytes(&for_docker)).at("write", path)?;
     let mut names = Vec::new();
     for entry in std::fs::read_dir(&blobs).at("read", &blobs)? {
@@ -150,6 +152,16 @@ pub fn pack(layout: &Path, name: &str, path: &Path) -> Result<String, FileError>
     }
     finish(tar, path)?;
     Ok(format!("sha256:{digest}"))
+}
+
+/// What an image is for, by its configuration.
+fn architecture(config: &Path) -> Result<String, FileError> {
+    let text = read(config)?;
+    let given: Value = serde_json::from_str(&text)
+        .map_err(io::Error::other)
+        .at("understand", config)?;
+    let named = given["architecture"].as_str();
+    Ok(named.unwrap_or_default().to_owned())
 }
 
 /// What `docker save` writes of an image beside its blobs.
@@ -169,9 +181,9 @@ fn docker_manifest(manifest: &str, name: &str) -> serde_json::Result<Value> {
 }
 
 /// The index of an archive with one image, under the name by which containerd will know it.
-pub fn index(manifest: &[u8], name: &str) -> Value {
+fn index(manifest: &[u8], architecture: &str, name: &str) -> Value {
     let mut descriptor = descriptor("application/vnd.oci.image.manifest.v1+json", manifest);
-    descriptor["platform"] = json!({"architecture": "amd64", "os": "linux"});
+    descriptor["platform"] = json!({"architecture": architecture, "os": "linux"});
     descriptor["annotations"] = json!({"io.containerd.image.name": name});
     json!({
         "schemaVersion": 2,
@@ -194,7 +206,7 @@ fn config_json(config: &ImageConfig, layer_digest: &str) -> Value {
         run["User"] = json!(user);
     }
     json!({
-        "architecture": "amd64",
+        "architecture": AMD64.architecture,
         "os": "linux",
         "created": "1970-01-01T00:00:00Z",
         "config": run,
@@ -216,7 +228,12 @@ fn header(size: u64, mode: u32) -> tar::Header {
     header
 }
 
-fn append(tar: &mut tar::Builder<impl Write>, name: &str, content: &[u8]) -> io::Result<()> {
+/// Adds a file to an archive.
+pub(super) fn append(
+    tar: &mut tar::Builder<impl Write>,
+    name: &str,
+    content: &[u8],
+) -> io::Result<()> {
     tar.append_data(&mut header(content.len() as u64, 0o644), name, content)
 }
 

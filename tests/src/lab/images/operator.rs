@@ -1,12 +1,17 @@
 //! The operator's image, made of the repository's own Dockerfile by a real image builder.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use super::{Image, ImageError, folder, oci};
 use crate::lab::{
     command,
-    dist::Dist,
+    dist::Programs,
     files::{At, FileError, make_dir, read, remove, sha256, sha256_of, write},
+    platform::{AMD64, Platform},
     progress::Progress,
     settings::Settings,
     tools::{Tools, stored},
@@ -21,27 +26,30 @@ pub const NAME: &str = concat!(
     env!("CARGO_PKG_VERSION")
 );
 
-/// Makes the image of what lies in `dist`. The Dockerfile's first stage builds these files for an
+/// Makes the image of these programs. The Dockerfile's first stage builds these files for an
 /// ordinary user; here the folder takes the place of that stage, so no base image is pulled.
 pub fn ensure(
     settings: &Settings,
     tools: &Tools,
-    dist: &Dist,
+    programs: &Programs,
     progress: &Progress,
 ) -> Result<Image, ImageError> {
     let dockerfile = settings.checkout.join("Dockerfile");
     let mut inputs = read(&dockerfile)?;
-    for file in dist.files() {
+    for file in programs.files() {
         inputs.push_str(&sha256(&file)?);
     }
     let inputs = sha256_of(inputs);
-    let dir = folder(settings, NAME);
+    let dir = place(settings, programs.platform);
     if !stored::is_intact(&dir, &inputs) {
         progress.run(
-            format!("built the image {NAME} from the Dockerfile"),
+            format!(
+                "built the image {NAME} for {} from the Dockerfile",
+                programs.platform.architecture
+            ),
             || {
                 stored::make(&dir, &inputs, |partial| {
-                    build(&dockerfile, tools, dist, partial)
+                    build(&dockerfile, tools, programs, partial)
                 })
             },
         )?;
@@ -53,9 +61,17 @@ pub fn ensure(
     })
 }
 
-/// Removes the image from the cache, so that it is built again.
-pub fn forget(settings: &Settings) -> Result<(), FileError> {
-    remove(&folder(settings, NAME))
+/// Removes the image for a platform from the cache, so that it is built again.
+pub fn forget(settings: &Settings, platform: Platform) -> Result<(), FileError> {
+    remove(&place(settings, platform))
+}
+
+/// Where the image for a platform is kept. The lab's own has the name of the image alone.
+fn place(settings: &Settings, platform: Platform) -> PathBuf {
+    if platform == AMD64 {
+        return folder(settings, NAME);
+    }
+    folder(settings, &format!("{NAME}_{}", platform.architecture))
 }
 
 /// Size of the image as a registry would store it, in bytes: the builder compresses its layers.
@@ -64,13 +80,18 @@ pub fn compressed_size(image: &Image) -> Result<u64, FileError> {
     Ok(metadata.len())
 }
 
-fn build(dockerfile: &Path, tools: &Tools, dist: &Dist, dir: &Path) -> Result<(), ImageError> {
+fn build(
+    dockerfile: &Path,
+    tools: &Tools,
+    programs: &Programs,
+    dir: &Path,
+) -> Result<(), ImageError> {
     let work = dir.join("work");
     // The last stage copies from the first one only: the context may be empty.
     let context = work.join("context");
     make_dir(&context)?;
     write(&work.join("storage.conf"), "[storage]\ndriver = \"vfs\"\n")?;
-    let binaries = format!("--build-context=binaries={}", dist.dir().display());
+    let binaries = format!("--build-context=binaries={}", programs.dir.display());
     let mut bud = buildah(tools, &work);
     bud.args([
         "bud",
@@ -78,6 +99,8 @@ fn build(dockerfile: &Path, tools: &Tools, dist: &Dist, dir: &Path) -> Result<()
         "--layers=false",
         "--timestamp=0",
         "--quiet",
+        "--arch",
+        programs.platform.architecture,
     ])
     .arg(policy(tools))
     .arg(binaries)

@@ -1,12 +1,15 @@
 //! Tools from Debian packages, unpacked into the cache.
 
-use std::{path::PathBuf, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use super::{ToolsError, stored};
 use crate::{
     debian::Pinned,
     lab::{
-        files::{read, sha256_of},
+        files::{FileError, read, sha256_of},
         lock::Lock,
         progress::Progress,
         settings::Settings,
@@ -52,7 +55,7 @@ impl Root {
 pub fn ensure(settings: &Settings, progress: &Progress) -> Result<PathBuf, ToolsError> {
     let lock = read(&settings.tool_pins().join("debian.lock"))?;
     let pinned = Pinned::parse("tests/tools/debian.lock", SUITE, &lock)?;
-    unpacked("debian", &lock, &pinned, settings, progress)
+    unpacked("debian", &lock, &pinned, settings, progress, |_, _| Ok(()))
 }
 
 /// Sees to it that Debian's OCI registry is unpacked, and gives its program.
@@ -61,17 +64,26 @@ pub fn registry(settings: &Settings, progress: &Progress) -> Result<PathBuf, Too
     let pinned = Pinned::parse("tests/tools/registry.lock", SUITE, &lock)?;
     // Tests of several processes may want it at once.
     let _lock = Lock::take(&settings.cache.join("registry.lock"))?;
-    let root = unpacked("registry", &lock, &pinned, settings, progress)?;
+    let root = unpacked(
+        "registry",
+        &lock,
+        &pinned,
+        settings,
+        progress,
+        |_, _| Ok(()),
+    )?;
     Ok(root.join("usr/bin/docker-registry"))
 }
 
-/// The packages of a lock file, in a folder whose name tells which they are.
-fn unpacked(
+/// The packages of a lock file, in a folder whose name tells which they are. `finish` gets the folder
+/// as it is made, and the name that it will have.
+pub(super) fn unpacked(
     name: &str,
     lock: &str,
     pinned: &Pinned,
     settings: &Settings,
     progress: &Progress,
+    finish: impl FnOnce(&Path, &Path) -> Result<(), FileError>,
 ) -> Result<PathBuf, ToolsError> {
     let inputs = sha256_of(lock);
     let dir = settings.cache.join(format!("{name}-{}", &inputs[..12]));
@@ -82,7 +94,9 @@ fn unpacked(
             other => format!("{other}.apt"),
         });
         stored::make(&dir, &inputs, |partial| {
-            progress.run(what, || pinned.unpack(&apt, &partial.join("root")))
+            let root = partial.join("root");
+            progress.run(what, || pinned.unpack(&apt, &root))?;
+            Ok::<_, ToolsError>(finish(&root, &dir.join("root"))?)
         })?;
     }
     Ok(dir.join("root"))
