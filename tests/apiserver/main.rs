@@ -8,6 +8,8 @@
 mod again;
 mod agent;
 mod chart;
+#[cfg(test)]
+mod clock;
 mod control_plane;
 mod definitions;
 #[cfg(test)]
@@ -22,6 +24,8 @@ mod metrics;
 mod partition;
 #[cfg(test)]
 mod policy;
+#[cfg(test)]
+mod processes;
 mod rest;
 #[cfg(test)]
 mod stage;
