@@ -21,6 +21,8 @@ mod leader;
 mod lost_node;
 #[cfg(test)]
 mod metrics;
+#[cfg(test)]
+mod no_room;
 mod partition;
 #[cfg(test)]
 mod policy;
