@@ -25,6 +25,7 @@ pub mod pki;
 pub mod post_mortem;
 pub mod process;
 pub mod progress;
+pub mod release;
 pub mod session;
 pub mod settings;
 pub mod tools;
