@@ -31,7 +31,6 @@ use std::time::Duration;
 
 use futures::channel::mpsc;
 use futures::{StreamExt, TryStreamExt};
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{PartialObjectMeta, PartialObjectMetaExt};
@@ -54,6 +53,7 @@ use self::raw::RawJob;
 use self::writes::WriteError;
 use crate::api::ipujob::IPUJob;
 use crate::api::ipupartition::IPUPartition;
+use crate::clock;
 use crate::metrics::Metrics;
 use crate::metrics::reconcile::Reconciles;
 use crate::names;
@@ -279,7 +279,7 @@ async fn step(context: &Context, job: &JobMeta) -> Result<Action, ReconcileError
         context.set_finalizer(&seen, true).await?;
         return Ok(Action::await_change());
     }
-    let now = Timestamp::now();
+    let now = clock::now();
     let facts = facts::facts(&job, &seen.observed, now);
     let phase = phase::phase(&job, &facts);
     let plan = plan::plan(&job, &facts, &phase, &context.settings.pods);
@@ -308,7 +308,7 @@ async fn refuse(
     seen: &Seen,
     error: &validate::ValidateError,
 ) -> Result<Action, ReconcileError> {
-    let now = Timestamp::now();
+    let now = clock::now();
     let live = !seen.observed.pods.is_empty();
     let old = &seen.observed.status;
     let status = report::refused::status(&seen.object, error, live, old, now);
@@ -325,7 +325,7 @@ async fn finalize(context: &Context, seen: &Seen) -> Result<Action, ReconcileErr
     match &deleting {
         Deleting::Pods { plan, .. } | Deleting::Partitions { plan, .. } => {
             context.apply(seen, plan).await?;
-            let now = Timestamp::now();
+            let now = clock::now();
             let status = finalize::status(&deleting, &seen.observed.status, now);
             context.report(seen, status, now).await?;
             Ok(Action::requeue(OBSTACLE))

@@ -9,12 +9,12 @@ mod fence;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::scope::Conflicts;
 use decide::Move;
 pub use fence::fenced;
@@ -169,7 +169,7 @@ impl Elector {
             let Some(lease) = lease.filter(|lease| decide::holder(lease) == Some(&*self.me)) else {
                 return Ok(());
             };
-            let spec = decide::released(lease.spec.as_ref(), Timestamp::now());
+            let spec = decide::released(lease.spec.as_ref(), clock::now());
             self.write(&Lease {
                 spec: Some(spec),
                 ..lease
@@ -206,13 +206,13 @@ impl Elector {
                         name: Some(self.name.clone()),
                         ..ObjectMeta::default()
                     },
-                    spec: Some(decide::spec(None, &self.me, self.ttl, Timestamp::now())),
+                    spec: Some(decide::spec(None, &self.me, self.ttl, clock::now())),
                 };
                 self.api.create(&PostParams::default(), &lease).await
             }
             Move::Take => {
                 let lease = lease.unwrap_or_default();
-                let spec = decide::spec(lease.spec.as_ref(), &self.me, self.ttl, Timestamp::now());
+                let spec = decide::spec(lease.spec.as_ref(), &self.me, self.ttl, clock::now());
                 let lease = Lease {
                     spec: Some(spec),
                     ..lease

@@ -9,6 +9,8 @@ pub mod certificates;
 #[cfg(feature = "operator")]
 pub mod cli;
 #[cfg(feature = "operator")]
+pub mod clock;
+#[cfg(feature = "operator")]
 pub mod controller;
 #[cfg(feature = "operator")]
 pub mod events;

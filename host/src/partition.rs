@@ -44,7 +44,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream};
-use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::controller::{self, Controller};
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -54,6 +53,7 @@ pub use context::{Context, Shared};
 pub use reconcile::Guarded;
 
 use crate::api::ipupartition::IPUPartition;
+use crate::clock;
 
 /// IPUPartitions that are worked on at the same time. One that forms holds its place for minutes.
 const CONCURRENCY: u16 = 64;
@@ -112,9 +112,7 @@ fn those_who_wait(context: Arc<Context>) -> impl Stream<Item = ObjectRef<Guarded
         Some(((), (context, changes)))
     });
     occasions.flat_map(move |()| {
-        let line = context
-            .turns
-            .line(context.watched.store(), Timestamp::now());
+        let line = context.turns.line(context.watched.store(), clock::now());
         let waiting: Vec<_> = line.iter().map(|one| ObjectRef::new(&one.name)).collect();
         stream::iter(waiting).chain(stream::iter(those_to_leave(&context)))
     })

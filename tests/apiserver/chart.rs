@@ -2,7 +2,7 @@
 //! its webhooks lock nobody out, and an upgrade keeps what is not the chart's.
 #![cfg(test)]
 
-mod admin;
+pub(crate) mod admin;
 mod arguments;
 mod documents;
 mod restricted;

@@ -8,6 +8,8 @@
 mod again;
 mod agent;
 mod chart;
+#[cfg(test)]
+mod clock;
 mod control_plane;
 mod definitions;
 #[cfg(test)]
@@ -19,9 +21,13 @@ mod leader;
 mod lost_node;
 #[cfg(test)]
 mod metrics;
+#[cfg(test)]
+mod no_room;
 mod partition;
 #[cfg(test)]
 mod policy;
+#[cfg(test)]
+mod processes;
 mod rest;
 #[cfg(test)]
 mod stage;

@@ -7,6 +7,7 @@ use ipu_operator::api::ipujob::IPUJob;
 use ipu_operator::api::ipupartition::{IPUPartition, PartitionPhase};
 use ipu_operator::certificates::Source;
 use ipu_operator::certificates::keep::Keeper;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams};
@@ -203,8 +204,8 @@ async fn two_replicas_that_start_together_have_one_certificate() {
         names: vec!["ipu-operator-vipu-proxy".to_owned()],
         source: Source::Made,
     };
-    let now = "2026-06-01T12:00:00Z".parse().unwrap();
+    let now: Timestamp = "2026-06-01T12:00:00Z".parse().unwrap();
     let (first, second) = (keeper(), keeper());
-    let (first, second) = tokio::join!(first.keys(now), second.keys(now));
+    let (first, second) = tokio::join!(first.keys(|| now), second.keys(|| now));
     assert!(first.unwrap() == second.unwrap());
 }

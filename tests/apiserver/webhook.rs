@@ -187,8 +187,8 @@ async fn both_configurations_belong_to_the_releases_namespace() {
 async fn replicas_that_start_together_serve_with_one_certificate() {
     let webhooks = Webhooks::shared().await;
     let keepers: Vec<_> = (0..4).map(|_| webhooks.keeper("together")).collect();
-    let now = "2026-06-01T12:00:00Z".parse().unwrap();
-    let keys = futures::future::join_all(keepers.iter().map(|keeper| keeper.keys(now))).await;
+    let now: Timestamp = "2026-06-01T12:00:00Z".parse().unwrap();
+    let keys = futures::future::join_all(keepers.iter().map(|keeper| keeper.keys(|| now))).await;
     let keys: Vec<_> = keys.into_iter().map(Result::unwrap).collect();
     assert!(keys.iter().all(|each| *each == keys[0]));
     let secrets: Api<Secret> = Api::default_namespaced(webhooks.client());
@@ -210,10 +210,10 @@ async fn somebody_elses_secret_is_left_alone() {
         .create(&PostParams::default(), &foreign)
         .await
         .unwrap();
-    let now = "2026-06-01T12:00:00Z".parse().unwrap();
+    let now: Timestamp = "2026-06-01T12:00:00Z".parse().unwrap();
     let refused = webhooks
         .keeper("foreign")
-        .keys(now)
+        .keys(|| now)
         .await
         .unwrap_err()
         .to_string();
@@ -232,7 +232,7 @@ async fn a_given_certificate_is_awaited_used_and_never_replaced() {
         source: Source::Given,
         ..webhooks.keeper("given")
     };
-    let awaited = keeper.keys(now).await.unwrap_err().to_string();
+    let awaited = keeper.keys(|| now).await.unwrap_err().to_string();
     for part in ["given", "no such Secret", "certificates.source"] {
         assert!(awaited.contains(part), "{part}: {awaited}");
     }
@@ -243,11 +243,11 @@ async fn a_given_certificate_is_awaited_used_and_never_replaced() {
     let given = secret::build("given", "default", &made, None);
     let before = secrets.create(&PostParams::default(), &given).await;
     let before = before.unwrap();
-    assert!(keeper.keys(now).await.unwrap() == made);
+    assert!(keeper.keys(|| now).await.unwrap() == made);
     let late = now + SignedDuration::from_hours(24 * 364);
-    assert!(keeper.keys(late).await.unwrap() == made);
+    assert!(keeper.keys(|| late).await.unwrap() == made);
     let over = now + SignedDuration::from_hours(24 * 366);
-    let expired = keeper.keys(over).await.unwrap_err().to_string();
+    let expired = keeper.keys(|| over).await.unwrap_err().to_string();
     assert!(expired.contains("certificates.source"), "{expired}");
     assert_eq!(secrets.get("given").await.unwrap(), before);
 }

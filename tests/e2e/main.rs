@@ -5,15 +5,18 @@
 
 mod autoscaled;
 mod broken_list;
+mod crowd;
 mod down;
 mod killed;
 mod life;
 mod lost_node;
 mod parallel;
 mod policies;
+mod release;
 mod scene;
 mod service;
 mod session;
+mod undisturbed;
 
 use std::process::ExitCode;
 
@@ -24,7 +27,7 @@ use tests::lab::interrupt::{self, First};
 
 /// The trials, in the order in which they run.
 type Check = fn(&Scene) -> Result<(), Failed>;
-const TRIALS: [(&str, Check); 20] = [
+const TRIALS: [(&str, Check); 22] = [
     ("three_jobs_from_apply_to_completed", scene::demo),
     (
         "proxy_killed_after_the_partition_was_formed_and_before_it_was_recorded",
@@ -96,12 +99,21 @@ const TRIALS: [(&str, Check); 20] = [
         "bad_line_in_the_list_of_controllers",
         broken_list::the_rest_goes_on,
     ),
+    ("release_is_tried_by_helm_test", release::is_tried),
+    (
+        "release_is_upgraded_rolled_back_and_installed_again_under_jobs",
+        release::lives_under_jobs,
+    ),
 ];
 
 /// Trials of `make test-full`: they need more tools, or minutes of patience.
-const LONG: [(&str, Check); 2] = [
+const LONG: [(&str, Check); 3] = [
     ("autoscaler_counts_instances", autoscaled::counts_instances),
     ("silent_node_lets_its_pods_go", lost_node::lets_its_pods_go),
+    (
+        "upgrade_disturbs_none_of_two_hundred_jobs",
+        crowd::is_not_disturbed_by_an_upgrade,
+    ),
 ];
 
 /// Where this variable is `full`, the long trials run as well.

@@ -24,6 +24,7 @@ use tests::lab::interrupt;
 use tests::lab::operator::{self, NAMESPACE};
 use tests::lab::post_mortem;
 use tests::lab::progress::Progress;
+use tests::lab::release::Release;
 use tests::lab::settings::Settings;
 use tests::lab::tools::Tools;
 use tests::operator_process::{OperatorProcess, ProcessError};
@@ -41,6 +42,8 @@ pub(crate) struct Scene {
     tools: Tools,
     /// What the demo runs on.
     pub(crate) operated: Operated,
+    /// The operator's Helm release.
+    pub(crate) release: Release,
 }
 
 /// The demo, as `make demo` runs it.
@@ -57,15 +60,16 @@ impl Scene {
         let begun = runtime.block_on(interrupt::unless(async {
             let installed = operator::up(&settings, &progress).await?;
             let operated = post_mortem::after(&settings, installed.operated()).await?;
-            anyhow::Ok((installed.cluster.tools, operated))
+            anyhow::Ok((installed.cluster.tools, operated, installed.release))
         }));
         match begun.unwrap_or_else(|| Err(anyhow::anyhow!("it was interrupted"))) {
-            Ok((tools, operated)) => Ok(Arc::new(Self {
+            Ok((tools, operated, release)) => Ok(Arc::new(Self {
                 runtime,
                 settings,
                 progress,
                 tools,
                 operated,
+                release,
             })),
             Err(error) => {
                 interrupt::ending();
@@ -300,10 +304,23 @@ impl Scene {
 
     /// Kills the proxy that makes partitions.
     pub(crate) async fn kill_leading_proxy(&self) -> Result<(), Failed> {
-        let leases: Api<Lease> = Api::namespaced(self.operated.client.clone(), NAMESPACE);
-        let lease = leases.get("ipu-operator-vipu-proxy").await?;
-        let holder = lease.spec.and_then(|spec| spec.holder_identity);
+        let holder = self.leader("ipu-operator-vipu-proxy").await?;
         self.kill("vipu-proxy", holder.as_deref()).await
+    }
+
+    /// Kills the controller that reconciles jobs. Answers its Pod.
+    pub(crate) async fn kill_leading_controller(&self) -> Result<String, Failed> {
+        let holder = self.leader("ipu-operator-controller-manager").await?;
+        let holder = holder.ok_or("nobody leads")?;
+        self.kill("controller", Some(&holder)).await?;
+        Ok(holder)
+    }
+
+    /// The Pod that holds a Lease of the operator.
+    pub(crate) async fn leader(&self, lease: &str) -> Result<Option<String>, kube::Error> {
+        let leases: Api<Lease> = Api::namespaced(self.operated.client.clone(), NAMESPACE);
+        let lease = leases.get(lease).await?;
+        Ok(lease.spec.and_then(|spec| spec.holder_identity))
     }
 
     async fn kill(&self, subcommand: &str, pod: Option<&str>) -> Result<(), Failed> {

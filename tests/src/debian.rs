@@ -231,6 +231,7 @@ mod tests {
             (include_str!("../tools/openmpi-4.lock"), "openmpi-bin"),
             (include_str!("../tools/openmpi-5.lock"), "openmpi-bin"),
             (include_str!("../tools/registry.lock"), "docker-registry"),
+            (include_str!("../tools/libfaketime.lock"), "libfaketime"),
             (include_str!("guests/wasm-rustc.lock"), "rustc"),
         ] {
             let packages = pinned(text).unwrap().packages;

@@ -27,6 +27,7 @@ pub mod platform;
 pub mod post_mortem;
 pub mod process;
 pub mod progress;
+pub mod release;
 pub mod session;
 pub mod settings;
 pub mod tools;

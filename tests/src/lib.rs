@@ -1,6 +1,7 @@
 //! Harness, simulator and demo: what the suites and `make demo` are made of.
 
 pub mod debian;
+pub mod debug_operator;
 pub mod demo;
 pub mod figures;
 pub mod guests;

@@ -93,8 +93,9 @@ pub struct Keeper {
 impl Keeper {
     /// The certificate to serve with: what the Secret holds where that is good, else a new one,
     /// which is stored first. Of two replicas that start together one writes the Secret, and the
-    /// other reads what it wrote.
-    pub async fn keys(&self, now: Timestamp) -> Result<Keys, KeepError> {
+    /// other reads what it wrote. What time it is, is asked once the API server has answered: it
+    /// knows best.
+    pub async fn keys(&self, now: impl Fn() -> Timestamp) -> Result<Keys, KeepError> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         for _ in 0..RACES {
             let seen = secrets.get_opt(&self.secret).await;
@@ -103,7 +104,7 @@ impl Keeper {
                 source: Box::new(source),
             })?;
             let stored = secret::read(seen.as_ref(), self.source);
-            let Some(keys) = self.renewed(&stored, now)? else {
+            let Some(keys) = self.renewed(&stored, now())? else {
                 if let Stored::Keys { keys, .. } = stored {
                     return Ok(keys);
                 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum_server::tls_rustls::RustlsConfig;
-use jiff::Timestamp;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -15,6 +14,7 @@ use tracing::{info, warn};
 use super::Keys;
 use super::keep::{KeepError, Keeper};
 use crate::agent::explain;
+use crate::clock;
 
 /// How often the Secret is looked at.
 pub const LOOK: Duration = Duration::from_secs(15);
@@ -119,7 +119,7 @@ impl Serving {
 }
 
 async fn look(keeper: &Keeper) -> Result<Keys, ServingError> {
-    tokio::time::timeout(LOOKING, keeper.keys(Timestamp::now()))
+    tokio::time::timeout(LOOKING, keeper.keys(clock::now))
         .await
         .map_err(|_| ServingError::Late)?
         .map_err(ServingError::Keep)

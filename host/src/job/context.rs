@@ -24,6 +24,7 @@ use super::watches::Views;
 use super::writes::{self, WriteError};
 use super::{JobMeta, JobSettings, apply, stranded};
 use crate::api::ipujob_status::IPUJobStatus;
+use crate::clock;
 use crate::metrics::Metrics;
 use crate::metrics::jobs::Jobs;
 use crate::metrics::reconcile::Reconciles;
@@ -145,7 +146,7 @@ impl Context {
         let (Some(patience), observed) = (self.settings.lost_node, &seen.observed) else {
             return Ok(());
         };
-        let now = Timestamp::now();
+        let now = clock::now();
         let stranded = stranded::stranded(&observed.pods, &observed.nodes, patience, now);
         let namespace = seen.job.namespace().unwrap_or_default();
         let uid = seen.job.uid().unwrap_or_default();

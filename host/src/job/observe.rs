@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
 use kube::api::Api;
@@ -14,6 +13,7 @@ use super::raw::RawJob;
 use super::stranded::overdue_on;
 use super::validate::decode_status;
 use super::watches::Views;
+use crate::clock;
 
 /// A job as the API server holds it, and what belongs to it.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ pub async fn observe(
 /// The nodes of Pods that should have ended by now: they may be lost. Mostly there is no such Pod.
 async fn nodes(client: &Client, pods: &[Pod]) -> Result<Vec<Node>, ObserveError> {
     let api: Api<Node> = Api::all(client.clone());
-    let now = Timestamp::now();
+    let now = clock::now();
     let overdue = pods.iter().filter_map(|pod| overdue_on(pod, now));
     let mut nodes = Vec::new();
     for name in overdue.collect::<BTreeSet<_>>() {

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use axum::http::{Request, Response};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -16,6 +17,7 @@ use prometheus_client::registry::Registry;
 use tower::{Layer, Service};
 
 use self::request::described;
+use crate::clock;
 
 /// Requests to the API server. Cheap to clone; all clones count the same.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +64,7 @@ impl<S> Layer<S> for ApiCalls {
     }
 }
 
-/// A client's service whose requests are counted.
+/// A client's service whose requests are counted. Their answers tell what time it is.
 #[derive(Clone, Debug)]
 pub struct Counted<S> {
     inner: S,
@@ -86,8 +88,12 @@ where
         let uri = request.uri();
         let (verb, resource) = described(request.method().as_str(), uri.path(), uri.query());
         let calls = self.calls.clone();
+        let asked = Timestamp::now();
         let answered = self.inner.call(request);
         let counted = answered.map(move |answer| {
+            if let Ok(answer) = &answer {
+                clock::heard(answer.headers(), asked);
+            }
             let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
             let call = Call {
                 verb,

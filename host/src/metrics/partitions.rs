@@ -6,13 +6,13 @@ pub mod summary;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::runtime::reflector::Store;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use self::summary::{Summary, most};
+use crate::clock;
 use crate::namespaces::Namespaces;
 use crate::partition::Guarded;
 use crate::partition::fleet::{Fleet, Look};
@@ -41,7 +41,7 @@ impl Sources {
         let partitions = self.partitions.state();
         let summary = Summary::of(
             partitions.iter().map(|one| one.0.as_ref().ok()),
-            Timestamp::now(),
+            clock::now(),
         );
         expose_partitions(now, &summary);
         self.expose_namespaces(now);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::Action;
@@ -16,6 +15,7 @@ use super::pace;
 use super::step;
 use super::unreadable;
 use crate::api::ipupartition::IPUPartition;
+use crate::clock;
 use crate::telemetry::trace;
 
 /// Steps of one reconcile. No way through the state machine is longer; this bounds a mistake in it.
@@ -89,7 +89,7 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Action, Reconcil
     let mut knowledge = Knowledge::default();
     let mut has_worked = false;
     for _ in 0..STEPS_MAX {
-        let step = step::next(&partition, &knowledge, &context.settings, Timestamp::now());
+        let step = step::next(&partition, &knowledge, &context.settings, clock::now());
         tracing::trace!(partition = %partition.name_any(), ?step);
         match execute::execute(context, &partition, step).await? {
             Outcome::Learned(fact) => knowledge.learn(fact),

@@ -16,6 +16,7 @@ use super::reconcile::Guarded;
 use super::surroundings::{self, Surroundings};
 use super::usage::Promise;
 use crate::api::ipupartition::{IPUPartition, WaitingReason};
+use crate::clock;
 use crate::wasm::model::{ControllerView, Decision, PlaceAttempt, Placed};
 
 /// What stands in the place of a controller's name where the reason is the same for all.
@@ -32,7 +33,7 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
     if let Some(answer) = inherited(context, partition).await {
         return answer;
     }
-    let now = Timestamp::now();
+    let now = clock::now();
     let status = partition.status.clone().unwrap_or_default();
     let found = context.fleet.divided().await;
     let held = held(context, partition);
@@ -132,7 +133,7 @@ async fn ask(
             namespaces.facts(namespace, &uid),
             namespaces.others(namespace),
         );
-        let request = placing::request(partition, known, held, Timestamp::now());
+        let request = placing::request(partition, known, held, clock::now());
         let placed = context.guests.place(&request, views, tried).await;
         let is_given = matches!(placed.decision, Decision::Try(_));
         if !is_given || namespaces.promise(Promise::to(partition), stamp) {
@@ -154,7 +155,7 @@ pub(super) async fn look_around(context: &Context, partition: &IPUPartition) -> 
     if drained {
         open = context.fleet.divided().await.open;
     }
-    let now = Timestamp::now();
+    let now = clock::now();
     let store = context.watched.store();
     let objects = store.state();
     let others = readable(&objects);

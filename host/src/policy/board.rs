@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::report::{Counts, Report};
 use crate::agent::explain;
+use crate::clock;
 
 /// Label of the Leases, with the process as its value.
 pub const LABEL: &str = "graphcore.ai/policy-replica";
@@ -104,7 +105,7 @@ pub async fn write(
 
 async fn put(api: &Api<Lease>, replica: &Replica, report: &Report) -> Result<(), WriteError> {
     let name = replica.lease();
-    let lease = replica.rendered(report, Timestamp::now());
+    let lease = replica.rendered(report, clock::now());
     let params = PatchParams::apply(MANAGER).force();
     let patched = timeout(WRITE, api.patch(&name, &params, &Patch::Apply(&lease))).await;
     match patched {

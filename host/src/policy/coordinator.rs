@@ -21,6 +21,7 @@ use super::report::Report;
 use super::watch::PolicyStore;
 use crate::agent::explain;
 use crate::api::ipupolicy::{Hook, IPUPolicy, IPUPolicyStatus};
+use crate::clock;
 use crate::lease::{Elector, Held};
 
 /// How often everything is looked at without a sign of change: replicas die in silence.
@@ -107,7 +108,7 @@ impl Coordinator {
 
     /// Writes every status that is to change.
     async fn commit(&self, reports: &[Report]) {
-        for (policy, status) in decided(self.policies.all(), reports, Timestamp::now()) {
+        for (policy, status) in decided(self.policies.all(), reports, clock::now()) {
             if !self.held.is_valid() {
                 return;
             }

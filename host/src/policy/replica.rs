@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
@@ -23,6 +22,7 @@ use super::source::Sources;
 use super::watch::PolicyStore;
 use crate::agent::explain;
 use crate::api::ipupolicy::{Hook, IPUPolicy, ModuleSource};
+use crate::clock;
 use crate::wasm::{LoadError, Terms};
 
 /// How often the counts are looked at.
@@ -132,7 +132,7 @@ impl Follower<'_> {
         shelf.asked_are(&members);
         for hook in self.hooks {
             let lineup = lineup(&members, *hook);
-            let roster = shelf.roster(&lineup, &members, *hook, Timestamp::now());
+            let roster = shelf.roster(&lineup, &members, *hook, clock::now());
             self.guests.put(*hook, roster);
         }
     }

@@ -1,4 +1,5 @@
-//! `policy compile`: the process that the operator has a component compiled in.
+//! `policy compile`: the process that the operator has a component compiled in, which it is told by the
+//! standard input.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,8 +11,6 @@ use crate::wasm::{Limits, compile_as_child};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct CompileArgs {
-    /// The component.
-    file: PathBuf,
     /// The folder.
     #[arg(long)]
     compile_cache_dir: PathBuf,
@@ -33,7 +32,7 @@ pub(super) fn run(args: &CompileArgs) -> Result<(), PolicyCliError> {
         ..Limits::default()
     };
     Ok(compile_as_child(
-        &args.file,
+        std::io::stdin().lock(),
         &args.compile_cache_dir,
         limits,
         args.metered,

@@ -1,11 +1,11 @@
 //! Compiles modules, where possible in a process of its own: a deadline cannot stop a compiler, and
 //! its memory would stay with the operator.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, setrlimit};
@@ -23,9 +23,6 @@ const COMPLAINT: u64 = 4096;
 
 /// How a child complains that it gets no more memory, by Rust's words and by the system's.
 const NO_MEMORY: [&str; 2] = ["memory allocation of ", "Cannot allocate memory"];
-
-/// Numbers the files that are handed to children.
-static FILES: AtomicU64 = AtomicU64::new(0);
 
 /// Why a module was not compiled.
 #[derive(Debug, thiserror::Error)]
@@ -97,16 +94,18 @@ impl Compiler {
         let component = Component::new(&engine.engine, bytes)
             .map_err(|error| CompileError::Invalid(error.into()))?;
         if matches!(self, Self::Child { .. }) && engine.cache_hits() == hits {
-            tracing::warn!("a module was compiled twice: its compiled form was not kept on disk");
+            tracing::warn!(
+                "a module was compiled twice: its compiled form was not kept on disk; is the folder for compiled modules full?"
+            );
         }
         Ok(component)
     }
 }
 
-/// The child's work: limits itself, compiles the module in `file`, and leaves the result in
+/// The child's work: limits itself, compiles the module that it is told, and leaves the result in
 /// `cache_dir`, for an engine that counts instructions where it is `metered`.
 pub fn compile_as_child(
-    file: &Path,
+    mut module: impl Read,
     cache_dir: &Path,
     limits: Limits,
     metered: bool,
@@ -128,33 +127,20 @@ pub fn compile_as_child(
     } else {
         GuestEngine::new(limits, Some(cache_dir))?
     };
-    let bytes = std::fs::read(file).map_err(CompileError::Process)?;
+    let mut bytes = Vec::new();
+    module
+        .read_to_end(&mut bytes)
+        .map_err(CompileError::Process)?;
     Component::new(&engine.engine, bytes)
         .map(drop)
         .map_err(|error| CompileError::Invalid(error.into()))
 }
 
+/// The child is told the module by its standard input: a disk that is full keeps nobody from compiling.
 fn compile_in_child(
     program: &Path,
     cache_dir: &Path,
     bytes: &[u8],
-    engine: &GuestEngine,
-) -> Result<(), CompileError> {
-    let number = FILES.fetch_add(1, Ordering::Relaxed);
-    let file = cache_dir.join(format!("module-{}-{number}.wasm", std::process::id()));
-    let outcome = std::fs::write(&file, bytes)
-        .map_err(CompileError::Process)
-        .and_then(|()| run_child(program, cache_dir, &file, engine));
-    if let Err(error) = std::fs::remove_file(&file) {
-        tracing::warn!(file = %file.display(), %error, "failed to remove a temporary file");
-    }
-    outcome
-}
-
-fn run_child(
-    program: &Path,
-    cache_dir: &Path,
-    file: &Path,
     engine: &GuestEngine,
 ) -> Result<(), CompileError> {
     let limits = &engine.limits;
@@ -167,14 +153,19 @@ fn run_child(
         .arg("--memory")
         .arg(limits.compile_memory.to_string())
         .args(engine.fuel.map(|_| "--metered"))
-        .arg(file)
         .env_clear()
-        .stdin(Stdio::null())
+        .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(CompileError::Process)?;
-    let ended = wait(&mut child, limits.compile_time).map_err(CompileError::Process)?;
+    let input = child.stdin.take();
+    let ended = thread::scope(|scope| {
+        // One that ends before it has heard everything says itself why.
+        scope.spawn(|| input.map(|mut input| input.write_all(bytes)));
+        wait(&mut child, limits.compile_time)
+    });
+    let ended = ended.map_err(CompileError::Process)?;
     match ended {
         Some(status) if status.success() => Ok(()),
         Some(status) => {
@@ -192,7 +183,7 @@ fn wait(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>>
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
-        std::thread::sleep(POLL);
+        thread::sleep(POLL);
     }
     child.kill()?;
     child.wait()?;
@@ -203,7 +194,7 @@ fn wait(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>>
 fn complaint(child: &mut Child) -> io::Result<String> {
     let mut bytes = Vec::new();
     if let Some(stderr) = child.stderr.take() {
-        io::Read::read_to_end(&mut io::Read::take(stderr, COMPLAINT), &mut bytes)?;
+        stderr.take(COMPLAINT).read_to_end(&mut bytes)?;
     }
     Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
 }

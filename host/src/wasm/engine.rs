@@ -35,21 +35,15 @@ const COMPILED: &str = "compiled";
 /// Stack of a guest's compiled code, in bytes; it lies on the stack of the calling thread.
 const STACK: usize = 512 << 10;
 
+/// Why something else does not work.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why there is no engine.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The folder for compiled modules cannot be used.
-    #[error("failed to use the folder for compiled modules, {path}")]
-    Cache {
-        /// The folder.
-        path: String,
-        /// Why.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
     /// The engine cannot be made on this machine.
     #[error("failed to make the WebAssembly engine")]
-    Engine(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Engine(#[source] Failure),
     /// The thread that keeps the time cannot be started.
     #[error("failed to start the thread that stops late policies")]
     Ticker(#[source] std::io::Error),
@@ -99,9 +93,7 @@ impl GuestEngine {
         cache_dir: Option<&Path>,
         fuel: Option<u64>,
     ) -> Result<Self, EngineError> {
-        let cache = cache_dir
-            .map(|folder| open_cache(&folder.join(COMPILED)))
-            .transpose()?;
+        let cache = cache_dir.and_then(|folder| usable_cache(&folder.join(COMPILED)));
         let mut config = Config::new();
         config
             .epoch_interruption(true)
@@ -138,16 +130,25 @@ impl GuestEngine {
     }
 }
 
-fn open_cache(path: &Path) -> Result<Cache, EngineError> {
-    let failed = |source| EngineError::Cache {
-        path: path.display().to_string(),
-        source,
+/// Without it modules are compiled at every start, which is better than no start.
+fn usable_cache(path: &Path) -> Option<Cache> {
+    let opened = open_cache(path);
+    let refused = |error: &Failure| {
+        tracing::warn!(
+            path = %path.display(),
+            error = %error,
+            "compiled modules are not kept, since their folder cannot be used"
+        );
     };
-    let absolute = std::path::absolute(path).map_err(|error| failed(error.into()))?;
-    std::fs::create_dir_all(&absolute).map_err(|error| failed(error.into()))?;
+    opened.inspect_err(refused).ok()
+}
+
+fn open_cache(path: &Path) -> Result<Cache, Failure> {
+    let absolute = std::path::absolute(path)?;
+    std::fs::create_dir_all(&absolute)?;
     let mut config = CacheConfig::new();
     config.with_directory(absolute);
-    Cache::new(config).map_err(|error| failed(error.into()))
+    Ok(Cache::new(config)?)
 }
 
 /// Bytes of a slot's memory that the next call finds resident. Pages that a call has written are

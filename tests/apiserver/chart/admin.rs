@@ -11,22 +11,22 @@ use tests::lab::{
 };
 
 /// What `helm template` and `helm lint` take the cluster for; an install asks the cluster itself.
-pub(super) const KUBERNETES: &str = "--kube-version=1.36.3";
+pub(crate) const KUBERNETES: &str = "--kube-version=1.36.3";
 
 /// Helm and kubectl on the shared control plane. Namespace, release and fullname are all `name`, so
 /// that the tests of one process do not meet.
-pub(super) struct Admin {
-    pub(super) name: &'static str,
+pub(crate) struct Admin {
+    pub(crate) name: &'static str,
     /// Which Helm: `helm` is version 3.
-    pub(super) helm: &'static str,
+    pub(crate) helm: &'static str,
     tools: Tools,
     chart: PathBuf,
-    pub(super) kubeconfig: PathBuf,
+    pub(crate) kubeconfig: PathBuf,
     scratch: tempfile::TempDir,
 }
 
 impl Admin {
-    pub(super) async fn new(name: &'static str) -> Self {
+    pub(crate) async fn new(name: &'static str) -> Self {
         let control_plane = ControlPlane::shared().await.unwrap();
         let admin = Self::of(name, control_plane.kubeconfig());
         admin.kubectl(&["create", "namespace", name]).unwrap();
@@ -34,7 +34,7 @@ impl Admin {
     }
 
     /// With this kubeconfig, and nothing made yet.
-    pub(super) fn of(name: &'static str, kubeconfig: PathBuf) -> Self {
+    pub(crate) fn of(name: &'static str, kubeconfig: PathBuf) -> Self {
         let settings = Settings::from_env().unwrap();
         let progress = Progress::start();
         let tools =
@@ -50,7 +50,7 @@ impl Admin {
     }
 
     /// Installs or upgrades. The webhooks keep to the namespace of the test.
-    pub(super) fn helm_upgrade(&self, values: &[&str]) {
+    pub(crate) fn helm_upgrade(&self, values: &[&str]) {
         let names = format!(
             "fullnameOverride={0},admissionWebhooks.scope={0}",
             self.name
@@ -67,14 +67,14 @@ impl Admin {
         self.helm(&args).unwrap();
     }
 
-    pub(super) fn helm(&self, args: &[&str]) -> Result<String, CommandError> {
+    pub(crate) fn helm(&self, args: &[&str]) -> Result<String, CommandError> {
         let mut helm = Command::new(self.tools.program(self.helm));
         helm.args(args).args(["--namespace", self.name]);
         command::output(self.at_home(&mut helm))
     }
 
     /// Runs what a document says, in the top folder of the repository.
-    pub(super) fn shell(&self, script: &str) -> Result<String, CommandError> {
+    pub(crate) fn shell(&self, script: &str) -> Result<String, CommandError> {
         let mut path = std::env::var_os("PATH").unwrap_or_default();
         for program in ["helm", "kubectl"] {
             let folder = self.tools.program(program).parent().unwrap();
@@ -103,24 +103,24 @@ impl Admin {
         command
     }
 
-    pub(super) fn kubectl(&self, args: &[&str]) -> Result<String, CommandError> {
+    pub(crate) fn kubectl(&self, args: &[&str]) -> Result<String, CommandError> {
         let mut kubectl = Command::new(self.tools.program("kubectl"));
         kubectl.arg("--kubeconfig").arg(&self.kubeconfig).args(args);
         command::output(kubectl.env("HOME", self.scratch.path()))
     }
 
-    pub(super) fn chart(&self) -> &str {
+    pub(crate) fn chart(&self) -> &str {
         self.chart.to_str().unwrap()
     }
 
-    pub(super) fn file(&self, name: &str, content: &str) -> String {
+    pub(crate) fn file(&self, name: &str, content: &str) -> String {
         let path = self.scratch.path().join(name);
         fs::write(&path, content).unwrap();
         path.to_str().unwrap().to_owned()
     }
 
     /// User name of the operator's account.
-    pub(super) fn account(&self, process: &str) -> String {
+    pub(crate) fn account(&self, process: &str) -> String {
         format!("--as=system:serviceaccount:{0}:{0}-{process}", self.name)
     }
 }

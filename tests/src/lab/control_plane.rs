@@ -88,17 +88,23 @@ pub struct ControlPlane {
     keeper: Keeper,
     scratch: Scratch,
     server: String,
+    etcd: String,
 }
 
 impl ControlPlane {
     /// Starts both on free ports and waits until they are ready (about 3 s).
     pub async fn start() -> Result<Self, ControlPlaneError> {
+        Self::start_within(None).await
+    }
+
+    /// The same, where etcd takes no more bytes than this.
+    pub async fn start_within(quota: Option<u64>) -> Result<Self, ControlPlaneError> {
         let settings = Settings::from_env()?;
         let names = ["etcd", "kubernetes"];
         let tools = Tools::fetch_some(&settings, &Progress::start(), &names)?;
         let mut tries = 1;
         loop {
-            match Self::start_once(&tools).await {
+            match Self::start_once(&tools, quota).await {
                 Err(ControlPlaneError::Ended { .. }) if tries < TRIES => tries += 1,
                 result => return result,
             }
@@ -129,7 +135,12 @@ impl ControlPlane {
         &self.server
     }
 
-    async fn start_once(tools: &Tools) -> Result<Self, ControlPlaneError> {
+    /// URL of etcd.
+    pub fn etcd(&self) -> &str {
+        &self.etcd
+    }
+
+    async fn start_once(tools: &Tools, quota: Option<u64>) -> Result<Self, ControlPlaneError> {
         let scratch = Scratch::make()?;
         let dir = scratch.path();
         let [etcd_port, peer_port, port] = free_ports().map_err(ControlPlaneError::Port)?;
@@ -144,6 +155,7 @@ impl ControlPlane {
             data: dir.join("etcd"),
             client_port: etcd_port,
             peer_port,
+            quota,
         };
         let api_server = ApiServer {
             pki: dir.join("pki"),
@@ -163,6 +175,7 @@ impl ControlPlane {
             keeper,
             scratch,
             server,
+            etcd: format!("http://127.0.0.1:{etcd_port}"),
         };
         control_plane.ready().await?;
         Ok(control_plane)

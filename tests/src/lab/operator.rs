@@ -19,10 +19,11 @@ use super::{
     platform::AMD64,
     post_mortem,
     progress::Progress,
+    release::Release,
     settings::Settings,
 };
 use crate::demo::{Controller, Kubectl, Operated};
-use crate::package::{Package, PackageError, Unpacked};
+use crate::package::{Package, PackageError};
 
 /// Namespace and Helm release of the operator.
 pub const NAMESPACE: &str = "ipu-operator";
@@ -74,6 +75,8 @@ pub struct Installed {
     pub cluster: Cluster,
     /// The operator's image.
     pub image: Image,
+    /// The operator's Helm release.
+    pub release: Release,
 }
 
 /// Builds what is missing, starts the cluster, and installs or upgrades the operator. Where that
@@ -119,13 +122,19 @@ fn install(
         "brought the images of operator and jobs to the nodes",
         || cluster.import(&images),
     )?;
-    let installed = Installed { cluster, image };
+    let definitions = package.folder.clone();
+    let release = Release::new(&cluster, package, values(&image));
+    let installed = Installed {
+        cluster,
+        image,
+        release,
+    };
     progress.stage("install the operator");
     progress.run("started two simulated V-IPU controllers", || {
         installed.start_controllers()
     })?;
     progress.run("installed the operator with Helm; it is ready", || {
-        installed.install(&package)
+        installed.install(&definitions)
     })?;
     Ok(installed)
 }
@@ -189,41 +198,17 @@ impl Installed {
         Ok(())
     }
 
-    /// Installs from an unpacked package, as its docs/release.md says.
-    fn install(&self, package: &Unpacked) -> Result<(), OperatorError> {
+    /// Installs from the folder of an unpacked package, as its docs/release.md says.
+    fn install(&self, package: &Path) -> Result<(), OperatorError> {
         let failed = |action| move |source| OperatorError::Command { action, source };
         let mut definitions = self.kubectl();
         definitions
             .args(["apply", "--server-side", "--force-conflicts"])
             .args(["--filename", "crds/"])
-            .current_dir(&package.folder);
+            .current_dir(package);
         command::run(&mut definitions).map_err(failed("apply the CRDs of the package"))?;
-        let mut helm = self.helm(&package.folder);
-        helm.args(["upgrade", "--install", NAMESPACE])
-            .arg(package.chart())
-            .args(["--namespace", NAMESPACE, "--create-namespace"])
-            .args(["--wait", "--timeout", "180s"]);
-        for value in values(&self.image) {
-            helm.args(["--set-string", &value]);
-        }
-        // The jobs of the demo need no RDMA, and Pods with networks of their own show more.
-        helm.args(["--set", "worker.hostNetwork=false"]);
-        // The runs kill and measure the one controller there is.
-        helm.args(["--set", "controller.replicas=1"]);
-        // Nobody wants to wait ten minutes for a node of the lab.
-        helm.args(["--set", "controller.lostNodeSeconds=20"]);
-        command::run(&mut helm).map_err(failed("install the operator with Helm"))
-    }
-
-    fn helm(&self, folder: &Path) -> Command {
-        let mut helm = Command::new(self.cluster.tools.program("helm"));
-        helm.arg("--kubeconfig")
-            .arg(self.cluster.kubeconfig())
-            .current_dir(folder);
-        for home in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
-            helm.env(home, self.cluster.settings.run.join("helm"));
-        }
-        helm
+        let installed = self.release.install();
+        installed.map_err(failed("install the operator with Helm"))
     }
 }
 
@@ -256,12 +241,23 @@ fn values(image: &Image) -> Vec<String> {
         .map(|(name, _)| format!("{}:ipunode={name}", address(name)))
         .join("\\,");
     let annotation = format!("podAnnotations.image-digest={}", image.digest);
-    vec![
+    let texts = [
         format!("controller.image.repository={}", operator::REPOSITORY),
         format!("global.vipuControllers={controllers}"),
         format!("controller.{annotation}"),
         format!("vipuProxy.{annotation}"),
-    ]
+    ];
+    let others = [
+        // The jobs of the demo need no RDMA, and Pods with networks of their own show more.
+        "worker.hostNetwork=false",
+        // The runs kill and measure the one controller there is.
+        "controller.replicas=1",
+        // Nobody wants to wait ten minutes for a node of the lab.
+        "controller.lostNodeSeconds=20",
+    ];
+    let texts = texts.map(|text| ["--set-string".to_owned(), text]);
+    let others = others.map(|other| ["--set".to_owned(), other.to_owned()]);
+    texts.into_iter().chain(others).flatten().collect()
 }
 
 #[cfg(test)]
@@ -277,11 +273,11 @@ mod tests {
         };
         let values = values(&image);
         assert_eq!(
-            values[0],
+            values[1],
             "controller.image.repository=ipu-operator.local/ipu-operator"
         );
         assert_eq!(
-            values[1],
+            values[3],
             "global.vipuControllers=pod1.vipu:8090:ipunode=pod1\\,pod2.vipu:8090:ipunode=pod2"
         );
     }

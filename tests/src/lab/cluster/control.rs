@@ -56,6 +56,7 @@ impl<'a> Control<'a> {
             data: self.run.join("etcd"),
             client_port: etcd_port,
             peer_port,
+            quota: None,
         };
         self.daemon(ETCD, etcd.args())?;
         let api_server = ApiServer {

@@ -18,6 +18,8 @@ pub struct Etcd {
     pub client_port: u16,
     /// Port for other members, of which there are none.
     pub peer_port: u16,
+    /// Bytes that its data may have, where that is not etcd's own default of 2 GiB.
+    pub quota: Option<u64>,
 }
 
 /// How the API server is reached and what it uses.
@@ -44,7 +46,7 @@ impl Etcd {
     pub fn args(&self) -> Vec<String> {
         let client = format!("http://127.0.0.1:{}", self.client_port);
         let peer = format!("http://127.0.0.1:{}", self.peer_port);
-        vec![
+        let mut args = vec![
             format!("--data-dir={}", self.data.display()),
             format!("--listen-client-urls={client}"),
             format!("--advertise-client-urls={client}"),
@@ -53,7 +55,12 @@ impl Etcd {
             format!("--initial-cluster=default={peer}"),
             "--unsafe-no-fsync".to_owned(),
             "--log-level=warn".to_owned(),
-        ]
+        ];
+        let quota = self
+            .quota
+            .map(|bytes| format!("--quota-backend-bytes={bytes}"));
+        args.extend(quota);
+        args
     }
 }
 
@@ -198,6 +205,7 @@ mod tests {
             data: "/data".into(),
             client_port: 1,
             peer_port: 2,
+            quota: None,
         };
         let urls = etcd.args().into_iter().filter(|arg| arg.contains("http"));
         for url in urls {

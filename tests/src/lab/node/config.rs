@@ -107,6 +107,8 @@ pub fn kubelet(spec: &NodeSpec, cgroup: &str) -> String {
         "resolvConf": spec.dir.join("resolv.conf"),
         "volumePluginDir": spec.dir.join("plugins"),
         "failSwapOn": false,
+        // A crowd of Pods that do nothing; the default is 110.
+        "maxPods": 200,
         "evictionHard": {
             "nodefs.available": "1%",
             "imagefs.available": "1%",

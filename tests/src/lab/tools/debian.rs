@@ -60,19 +60,29 @@ pub fn ensure(settings: &Settings, progress: &Progress) -> Result<PathBuf, Tools
 
 /// Sees to it that Debian's OCI registry is unpacked, and gives its program.
 pub fn registry(settings: &Settings, progress: &Progress) -> Result<PathBuf, ToolsError> {
-    let lock = read(&settings.tool_pins().join("registry.lock"))?;
-    let pinned = Pinned::parse("tests/tools/registry.lock", SUITE, &lock)?;
-    // Tests of several processes may want it at once.
-    let _lock = Lock::take(&settings.cache.join("registry.lock"))?;
-    let root = unpacked(
-        "registry",
-        &lock,
-        &pinned,
-        settings,
-        progress,
-        |_, _| Ok(()),
-    )?;
+    let lock = "tests/tools/registry.lock";
+    let root = of_one_package("registry", lock, settings, progress)?;
     Ok(root.join("usr/bin/docker-registry"))
+}
+
+/// Sees to it that Debian's libfaketime is unpacked, and gives the library to preload.
+pub fn faketime(settings: &Settings, progress: &Progress) -> Result<PathBuf, ToolsError> {
+    let lock = "tests/tools/libfaketime.lock";
+    let root = of_one_package("libfaketime", lock, settings, progress)?;
+    Ok(root.join("usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"))
+}
+
+fn of_one_package(
+    name: &str,
+    lock: &'static str,
+    settings: &Settings,
+    progress: &Progress,
+) -> Result<PathBuf, ToolsError> {
+    let text = read(&settings.checkout.join(lock))?;
+    let pinned = Pinned::parse(lock, SUITE, &text)?;
+    // Tests of several processes may want it at once.
+    let _lock = Lock::take(&settings.cache.join(format!("{name}.lock")))?;
+    unpacked(name, &text, &pinned, settings, progress, |_, _| Ok(()))
 }
 
 /// The packages of a lock file, in a folder whose name tells which they are. `finish` gets the folder

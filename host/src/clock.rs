@@ -1,0 +1,116 @@
+//! What time it is by the clock of the API server, which writes the times in objects.
+//!
+//! The machines of two replicas may disagree by an hour, and each with the control plane: then a deadline that
+//! one of them wrote down would have passed for the other, and a node that fell silent just now would have been
+//! silent for long. So a time that is compared with one in an object, or written into one, is the API
+//! server's: every answer tells it. Until the first one it is that of the own machine.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use http::HeaderMap;
+use http::header::DATE;
+use jiff::fmt::rfc2822::DateTimeParser;
+use jiff::{SignedDuration, Timestamp};
+
+/// By how much the clocks may differ before it matters: answers tell whole seconds, and clocks that are kept
+/// by NTP differ by less.
+const TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
+
+/// From which difference on it is said.
+const WORTH_SAYING: SignedDuration = SignedDuration::from_mins(1);
+
+/// By how many seconds the API server's clock is ahead of the one of this machine.
+static AHEAD: AtomicI64 = AtomicI64::new(0);
+
+/// What time it is for the API server.
+pub fn now() -> Timestamp {
+    let own = Timestamp::now();
+    own.saturating_add(ahead()).unwrap_or(own)
+}
+
+/// Takes in when an answer was sent. `asked` is when its request was, by the clock of this machine.
+pub fn heard(answer: &HeaderMap, asked: Timestamp) {
+    let date = answer.get(DATE).and_then(|date| date.to_str().ok());
+    let Some(sent) = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok()) else {
+        return;
+    };
+    let before = ahead();
+    let after = corrected(before, sent, (asked, Timestamp::now()));
+    if after == before {
+        return;
+    }
+    AHEAD.store(after.as_secs(), Ordering::Relaxed);
+    if (after - before).abs() >= WORTH_SAYING {
+        let seconds = after.as_secs();
+        tracing::warn!(
+            seconds,
+            "the clock of the API server is ahead of this machine's by so many seconds; times in objects are the API server's"
+        );
+    }
+}
+
+fn ahead() -> SignedDuration {
+    SignedDuration::from_secs(AHEAD.load(Ordering::Relaxed))
+}
+
+/// By how much the API server is ahead, after an answer of it that was sent at `sent`, by its clock, and
+/// somewhen in `between`, by ours. What was believed before is kept as long as it can be true: a process that
+/// was paused hears an old answer, which says little.
+fn corrected(
+    before: SignedDuration,
+    sent: Timestamp,
+    (asked, came): (Timestamp, Timestamp),
+) -> SignedDuration {
+    let least = sent.duration_since(came) - TOLERANCE;
+    let most = sent.duration_since(asked) + TOLERANCE;
+    if least <= before && before <= most {
+        return before;
+    }
+    // The answer is young, mostly: it was sent when it came.
+    SignedDuration::from_secs(sent.duration_since(came).as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: SignedDuration = SignedDuration::from_hours(1);
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    #[test]
+    fn the_difference_of_the_clocks_is_believed_where_it_must_be() {
+        let none = SignedDuration::ZERO;
+        let seconds = SignedDuration::from_secs;
+        for (why, before, sent, between, expected) in [
+            ("whole seconds", none, at(-1), (at(0), at(0)), none),
+            ("kept by NTP", none, at(4), (at(0), at(0)), none),
+            ("an hour ahead", none, at(3600), (at(0), at(0)), HOUR),
+            ("an hour behind", none, at(-3600), (at(0), at(0)), -HOUR),
+            ("still an hour", HOUR, at(3601), (at(0), at(1)), HOUR),
+            ("set right", HOUR, at(0), (at(0), at(0)), none),
+            ("paused for an hour", none, at(0), (at(0), at(3600)), none),
+            ("paused, and ahead", HOUR, at(3600), (at(0), at(7200)), HOUR),
+            ("ten seconds", none, at(10), (at(0), at(0)), seconds(10)),
+        ] {
+            assert_eq!(corrected(before, sent, between), expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn the_date_of_an_answer_is_read_as_go_writes_it() {
+        let mut answer = HeaderMap::new();
+        // Now, so that other tests of this process are not led astray.
+        let now = Timestamp::now();
+        let date = now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        let parsed = DateTimeParser::new().parse_timestamp(&date).unwrap();
+        assert_eq!(parsed.as_second(), now.as_second());
+        answer.insert(DATE, date.parse().unwrap());
+        heard(&answer, now);
+        answer.insert(DATE, "nonsense".parse().unwrap());
+        heard(&answer, now);
+        assert_eq!(ahead(), SignedDuration::ZERO);
+    }
+}

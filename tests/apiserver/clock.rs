@@ -1,0 +1,195 @@
+//! Clocks that are an hour off: the operator goes by the API server's, whatever its own machine says.
+
+use std::collections::HashSet;
+
+use ipu_operator::api::ipujob_status::JobState;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use tests::lab::progress::Progress;
+use tests::lab::settings::Settings;
+use tests::lab::tools::debian;
+use tests::wait::{Seen, eventually};
+
+use crate::job::single;
+use crate::processes::{Environment, Place};
+
+/// Seconds by which a clock is off: an hour, and a little more than certificates are good before they are made.
+const HOUR: i64 = 3720;
+
+/// Far less than that, and far more than any step of a test takes.
+const NEAR: SignedDuration = SignedDuration::from_mins(20);
+
+/// The limits of the jobs, in seconds: less than an hour, and more than a test takes.
+const LIMIT: i64 = 1800;
+
+/// A process whose clock is ahead by so many seconds. What it measures by the time since the machine's start
+/// is left alone, as it is on a machine whose clock was set wrong.
+fn ahead(seconds: i64) -> Environment {
+    let settings = Settings::from_env().unwrap();
+    let library = debian::faketime(&settings, &Progress::start()).unwrap();
+    vec![
+        ("LD_PRELOAD", library.into()),
+        ("FAKETIME", format!("{seconds:+}s").into()),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
+    ]
+}
+
+/// A job that ends, and one that has ended goes, long before an hour is over.
+fn limited(name: &str) -> Value {
+    let mut job = single(name);
+    job["spec"]["activeDeadlineSeconds"] = json!(LIMIT);
+    job["spec"]["ttlSecondsAfterFinished"] = json!(LIMIT);
+    let pod = &mut job["spec"]["workers"]["template"]["spec"];
+    pod["terminationGracePeriodSeconds"] = json!(1);
+    job
+}
+
+fn is_near(what: &str, written: Option<Time>, now: Timestamp) {
+    let written = written.unwrap().0;
+    let off = now.duration_since(written).abs();
+    assert!(off < NEAR, "{what} is {written}, at {now}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn webhooks_are_trusted_and_times_are_the_api_servers_whatever_the_own_clock_says() {
+    for seconds in [HOUR, -HOUR] {
+        let place = Place::new().await;
+        let proxy = place.proxy("proxy", ahead(seconds)).await;
+        // It makes the certificate, and the API server judges whether that is good by now.
+        let controller = place.controller("controller", ahead(seconds)).await;
+        place.submit(&limited("job")).await;
+        place.runs("job-worker-0").await;
+        place.once("job", JobState::Running).await;
+        place.ends("job-worker-0").await;
+        let status = place.once("job", JobState::Completed).await;
+        let now = place.jobs().get("job").await.unwrap();
+        let now = now.creation_timestamp().unwrap().0;
+        is_near("startTime", status.start_time, now);
+        is_near("completionTime", status.completion_time, now);
+        let renewed = place.lease("controller-manager").await.spec.unwrap();
+        is_near("renewTime", renewed.renew_time.map(|at| Time(at.0)), now);
+        eventually("the partition is given back", async || {
+            Seen::when(place.partitions().await, Vec::is_empty)
+        })
+        .await;
+        for process in [&controller, &proxy] {
+            process.says("the clock of the API server is ahead").await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_replicas_whose_clocks_differ_one_leads_and_the_next_ends_nothing_early() {
+    let place = Place::new().await;
+    let first_proxy = place.proxy("proxy-behind", ahead(-HOUR)).await;
+    let first = place.controller("behind", ahead(-HOUR)).await;
+    place.leads("controller-manager", "behind").await;
+    for job in ["runs", "done", "stranded", "probe-1", "probe-2"] {
+        place.submit(&limited(job)).await;
+        place.runs(&format!("{job}-worker-0")).await;
+        place.once(job, JobState::Running).await;
+    }
+    place.ends("done-worker-0").await;
+    place.once("done", JobState::Completed).await;
+    let kept = Kept::now(&place).await;
+
+    // Both are there, and the one waits as long as the other renews.
+    let second_proxy = place.proxy("proxy-ahead", ahead(HOUR)).await;
+    let second = place.replica("ahead", ahead(HOUR)).await;
+    renewals_by(&place, "behind").await;
+    drop((first, first_proxy));
+    place.leads("controller-manager", "ahead").await;
+    place.leads("vipu-proxy", "proxy-ahead").await;
+    kept.is_kept_by_one_that_does(&place, "probe-1").await;
+
+    let _third_proxy = place.proxy("proxy-behind", ahead(-HOUR)).await;
+    let _third = place.replica("behind-again", ahead(-HOUR)).await;
+    renewals_by(&place, "ahead").await;
+    drop((second, second_proxy));
+    place.leads("controller-manager", "behind-again").await;
+    place.leads("vipu-proxy", "proxy-behind").await;
+    kept.is_kept_by_one_that_does(&place, "probe-2").await;
+}
+
+/// Waits until the Lease was renewed some times, by nobody else.
+async fn renewals_by(place: &Place, name: &str) {
+    let mut renewals = HashSet::new();
+    eventually(&format!("{name} renews"), async || {
+        let lease = place.lease("controller-manager").await.spec.unwrap();
+        assert_eq!(lease.holder_identity.as_deref(), Some(name));
+        renewals.insert(lease.renew_time.unwrap().0);
+        Seen::when(renewals.len(), |seen| *seen > 4)
+    })
+    .await;
+}
+
+/// What no clock may take away.
+struct Kept {
+    worker: Pod,
+    stranded: Pod,
+    partitions: Vec<(String, Option<String>)>,
+}
+
+impl Kept {
+    /// A node falls silent now, and a Pod on it is deleted.
+    async fn now(place: &Place) -> Self {
+        bind(&place.client, "stranded-worker-0").await;
+        fall_silent(&place.client).await;
+        let (pods, params) = (place.pods(), DeleteParams::default());
+        pods.delete("stranded-worker-0", &params).await.unwrap();
+        let mut kept = Self {
+            worker: pods.get("runs-worker-0").await.unwrap(),
+            stranded: pods.get("stranded-worker-0").await.unwrap(),
+            partitions: place.partitions().await,
+        };
+        kept.partitions
+            .retain(|(job, _)| ["runs", "stranded"].contains(&job.as_str()));
+        assert_eq!(kept.partitions.len(), 2);
+        kept
+    }
+
+    /// Whoever leads now has looked at the jobs, since it lets this one go.
+    async fn is_kept_by_one_that_does(&self, place: &Place, probe: &str) {
+        let deleted = place.jobs().delete(probe, &DeleteParams::default()).await;
+        deleted.unwrap();
+        eventually(&format!("{probe} is gone"), async || {
+            Seen::when(place.jobs().get_opt(probe).await.unwrap(), Option::is_none)
+        })
+        .await;
+        place.once("runs", JobState::Running).await;
+        place.once("done", JobState::Completed).await;
+        for pod in [&self.worker, &self.stranded] {
+            let found = place.pods().get(&pod.name_any()).await.unwrap();
+            assert_eq!(found.uid(), pod.uid(), "{}", pod.name_any());
+        }
+        let now = place.partitions().await;
+        for partition in &self.partitions {
+            assert!(now.contains(partition), "{partition:?}: {now:?}");
+        }
+    }
+}
+
+/// The scheduler gives a Pod its node.
+async fn bind(client: &Client, pod: &str) {
+    let binding = json!({
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod},
+        "target": {"kind": "Node", "name": "node1"},
+    });
+    let path = format!("/api/v1/namespaces/default/pods/{pod}/binding");
+    let request = http::Request::post(path).body(binding.to_string().into_bytes());
+    client.request_text(request.unwrap()).await.unwrap();
+}
+
+/// The node controller has just not heard of the node for too long.
+async fn fall_silent(client: &Client) {
+    let now = Timestamp::now();
+    let conditions = json!([{"type": "Ready", "status": "Unknown", "lastTransitionTime": now}]);
+    let status = Patch::Merge(json!({"status": {"conditions": conditions}}));
+    let nodes: Api<Node> = Api::all(client.clone());
+    let params = PatchParams::default();
+    nodes.patch_status("node1", &params, &status).await.unwrap();
+}

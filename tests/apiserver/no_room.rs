@@ -1,0 +1,155 @@
+//! No room: on the disk for compiled guests, and in etcd. The operator says so, and does what it can.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ipu_operator::api::ipujob_status::JobState;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Client;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use serde_json::{Value, json};
+use tests::http;
+use tests::lab::control_plane::ControlPlane;
+use tests::wait::{Seen, eventually};
+
+use crate::job::single;
+use crate::processes::{Given, Place};
+
+/// A file system of its own, which goes with this.
+struct Small(PathBuf);
+
+impl Small {
+    /// `room` is what tmpfs is told, as `size=64k`. Whatever is left of it is filled up.
+    fn at(folder: &Path, room: &str) -> Self {
+        fs::create_dir_all(folder).unwrap();
+        let none = None::<&str>;
+        mount(none, folder, Some("tmpfs"), MsFlags::empty(), Some(room))
+            .unwrap_or_else(|error| panic!("failed to mount a tmpfs ({error}): run it as root"));
+        let small = Self(folder.to_owned());
+        // Where not even the file can be made there is no room at all.
+        let _ = fs::write(folder.join("ballast"), vec![0; 1 << 20]);
+        small
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        umount2(&self.0, MntFlags::MNT_DETACH).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_its_disk_full_the_operator_starts_works_and_says_what_it_cannot_do() {
+    for (room, said) in [
+        ("size=64k", "a module was compiled twice"),
+        ("nr_inodes=1", "compiled modules are not kept"),
+    ] {
+        let place = Place::new().await;
+        let _full = ["controller", "proxy"].map(|name| Small::at(&place.compiled(name), room));
+        let proxy = place.proxy("proxy", Vec::new()).await;
+        let controller = place.controller("controller", Vec::new()).await;
+        place.submit(&single("job")).await;
+        place.runs("job-worker-0").await;
+        place.once("job", JobState::Running).await;
+        for process in [&controller, &proxy] {
+            process.says(said).await;
+            process.must_run();
+        }
+    }
+}
+
+/// Bytes that etcd may have here: the definitions and what an API server makes for itself take a few.
+const QUOTA: u64 = 24 << 20;
+
+/// What etcd answers once it is full, passed on by the API server.
+const FULL: &str = "database space exceeded";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_etcd_full_the_operator_lives_on_and_goes_on_once_there_is_room() {
+    let plane = ControlPlane::start_within(Some(QUOTA)).await.unwrap();
+    let place = Place::of(plane, Given::default()).await;
+    let proxy = place.proxy("proxy", Vec::new()).await;
+    let controller = place.controller("controller", Vec::new()).await;
+    place.submit(&single("job")).await;
+    place.runs("job-worker-0").await;
+    place.once("job", JobState::Running).await;
+    let before = place.partitions().await;
+
+    fill(&place.client).await;
+    for process in [&controller, &proxy] {
+        process.says(FULL).await;
+        process.says("not renewed in time; no longer leading").await;
+    }
+    make_room(&place).await;
+
+    place.ends("job-worker-0").await;
+    place.once("job", JobState::Completed).await;
+    place.submit(&single("next")).await;
+    place.runs("next-worker-0").await;
+    place.once("next", JobState::Running).await;
+    let now = place.partitions().await;
+    assert!(!before.is_empty() && !now.contains(&before[0]), "{now:?}");
+    for process in [&controller, &proxy] {
+        process.must_run();
+    }
+}
+
+fn ballast(client: &Client) -> Api<ConfigMap> {
+    Api::namespaced(client.clone(), "default")
+}
+
+/// Fills etcd to the last byte: with large objects, then with ever smaller ones.
+async fn fill(client: &Client) {
+    let mut size = 512 << 10;
+    for number in 0.. {
+        let map = json!({
+            "metadata": {"name": format!("ballast-{number}"), "labels": {"ballast": "true"}},
+            "data": {"ballast": "x".repeat(size)},
+        });
+        let map: ConfigMap = serde_json::from_value(map).unwrap();
+        let made = ballast(client).create(&PostParams::default(), &map).await;
+        let Err(error) = made else { continue };
+        assert!(error.to_string().contains(FULL), "{error}");
+        // etcd takes nothing more at all, of whatever size.
+        if size < 1 << 10 {
+            return;
+        }
+        size /= 2;
+    }
+}
+
+/// What an admin does: takes away what is not needed, has etcd give the room back, and tells it to take
+/// writes again.
+async fn make_room(place: &Place) {
+    let of_ballast = ListParams::default().labels("ballast=true");
+    let (maps, params) = (ballast(&place.client), DeleteParams::default());
+    maps.delete_collection(&params, &of_ballast).await.unwrap();
+    eventually("the ballast is gone", async || {
+        let left = maps.list(&of_ballast).await;
+        Seen::when(left.unwrap().items.len(), |left| *left == 0)
+    })
+    .await;
+    // "x", in base64, as its gateway wants it: any key, for the revision alone.
+    let found = etcd(place, "kv/range", &json!({"key": "eA=="})).await;
+    let revision = &found["header"]["revision"];
+    etcd(
+        place,
+        "kv/compaction",
+        &json!({"revision": revision, "physical": true}),
+    )
+    .await;
+    etcd(place, "maintenance/defragment", &json!({})).await;
+    let alarms = etcd(place, "maintenance/alarm", &json!({"action": "GET"})).await;
+    for alarm in alarms["alarms"].as_array().unwrap() {
+        let mut disarm = alarm.clone();
+        disarm["action"] = json!("DEACTIVATE");
+        etcd(place, "maintenance/alarm", &disarm).await;
+    }
+}
+
+async fn etcd(place: &Place, what: &str, question: &Value) -> Value {
+    let url = format!("{}/v3/{what}", place.plane.etcd());
+    let answer = http::request("POST", &url, &question.to_string()).await;
+    serde_json::from_str(&answer.unwrap()).unwrap()
+}

@@ -1,0 +1,307 @@
+//! The operator's processes as they are started in their Pods, beside an API server on which the chart is
+//! installed: each with an environment and a folder of its own.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+
+use ipu_operator::api::ipujob::IPUJob;
+use ipu_operator::api::ipujob_status::{IPUJobStatus, JobState};
+use ipu_operator::api::ipupartition::IPUPartition;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Client;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use tests::lab::control_plane::{ControlPlane, free_ports};
+use tests::lab::keeper::{Keeper, Program};
+use tests::simulator::{Options, Simulator};
+use tests::wait::{Seen, eventually};
+use tests::{debug_operator, guests, http};
+
+use crate::chart::admin::Admin;
+
+/// Namespace, release and fullname.
+const RELEASE: &str = "ipu-operator";
+
+/// Variables of a process.
+pub(crate) type Environment = Vec<(&'static str, OsString)>;
+
+/// What an admin gives besides, and what the chart makes of it for the processes.
+#[derive(Default)]
+pub(crate) struct Given {
+    /// Values for the chart, as `name=value`.
+    pub(crate) values: Vec<&'static str>,
+    /// Arguments of the controller.
+    pub(crate) controller: Vec<&'static str>,
+    /// Arguments of the proxy.
+    pub(crate) proxy: Vec<&'static str>,
+}
+
+/// An API server with the chart, a V-IPU controller and a node that reaches it.
+pub(crate) struct Place {
+    given: Given,
+    pub(crate) client: Client,
+    pub(crate) plane: ControlPlane,
+    program: PathBuf,
+    guests: PathBuf,
+    /// Where the API server looks for the webhooks.
+    webhooks: u16,
+    folder: tempfile::TempDir,
+    _simulator: Simulator,
+}
+
+/// A process of the operator. It ends, without a chance to tidy up, when this is dropped.
+pub(crate) struct Running {
+    name: &'static str,
+    keeper: Keeper,
+    readiness: String,
+    log: PathBuf,
+}
+
+impl Place {
+    pub(crate) async fn new() -> Self {
+        Self::of(ControlPlane::start().await.unwrap(), Given::default()).await
+    }
+
+    pub(crate) async fn of(plane: ControlPlane, given: Given) -> Self {
+        // From nothing both take minutes, and block.
+        let built = tokio::task::spawn_blocking(|| (debug_operator::program(), guests::build()));
+        let (program, guests) = built.await.unwrap();
+        let client = plane.client().await.unwrap();
+        let simulator = Simulator::start(Options::quick("pod1", 64)).await.unwrap();
+        let [webhooks] = free_ports().unwrap();
+        install(&plane, webhooks, &simulator, &given.values);
+        let node = json!({"metadata": {"name": "node1", "labels": {"ipunode": "pod1"}}});
+        let node: Node = serde_json::from_value(node).unwrap();
+        let nodes: Api<Node> = Api::all(client.clone());
+        nodes.create(&PostParams::default(), &node).await.unwrap();
+        Self {
+            given,
+            client,
+            plane,
+            program: program.unwrap(),
+            guests: guests.unwrap(),
+            webhooks,
+            folder: tempfile::tempdir().unwrap(),
+            _simulator: simulator,
+        }
+    }
+
+    /// A controller whose webhooks the API server calls. There can be one of them at a time.
+    pub(crate) async fn controller(&self, name: &'static str, environment: Environment) -> Running {
+        self.controller_on(self.webhooks, name, environment).await
+    }
+
+    /// A controller whose webhooks nobody calls.
+    pub(crate) async fn replica(&self, name: &'static str, environment: Environment) -> Running {
+        let [webhooks] = free_ports().unwrap();
+        self.controller_on(webhooks, name, environment).await
+    }
+
+    async fn controller_on(
+        &self,
+        webhooks: u16,
+        name: &'static str,
+        environment: Environment,
+    ) -> Running {
+        let [probes, metrics] = free_ports().unwrap();
+        let args = [
+            "controller".to_owned(),
+            format!("--webhook-port={webhooks}"),
+            format!("--probe-port={probes}"),
+            format!("--metrics-port={metrics}"),
+            "--worker-host-network=false".to_owned(),
+            "--launcher-image=example.org/ipu-operator:1".to_owned(),
+        ];
+        let args = (&args[..], &self.given.controller[..]);
+        self.started(name, probes, args, environment).await
+    }
+
+    pub(crate) async fn proxy(&self, name: &'static str, environment: Environment) -> Running {
+        let [rest, secure] = free_ports().unwrap();
+        let args = [
+            "vipu-proxy".to_owned(),
+            format!("--port={rest}"),
+            format!("--secure-port={secure}"),
+        ];
+        let args = (&args[..], &self.given.proxy[..]);
+        self.started(name, rest, args, environment).await
+    }
+
+    /// A process, once it is ready.
+    async fn started(
+        &self,
+        name: &'static str,
+        probes: u16,
+        (args, given): (&[String], &[&str]),
+        mut environment: Environment,
+    ) -> Running {
+        let folder = self.compiled(name);
+        fs::create_dir_all(&folder).unwrap();
+        let common = [
+            format!("--namespace={RELEASE}"),
+            format!("--guests-dir={}", self.guests.display()),
+            format!("--compile-cache-dir={}", folder.display()),
+        ];
+        environment.push(("KUBECONFIG", self.plane.kubeconfig().into()));
+        environment.push(("HOSTNAME", name.into()));
+        let log = self.folder.path().join(format!("{name}.log"));
+        let args = args.iter().chain(&common).cloned();
+        let args = args.chain(given.iter().map(ToString::to_string)).collect();
+        let program = Program {
+            name,
+            path: self.program.clone(),
+            args,
+            env: environment,
+            log: log.clone(),
+        };
+        let running = Running {
+            name,
+            keeper: Keeper::start(vec![program]).unwrap(),
+            readiness: format!("http://127.0.0.1:{probes}/readyz"),
+            log,
+        };
+        eventually(&format!("{name} is ready"), async || {
+            let answer = http::request("GET", &running.readiness, "").await;
+            running.must_run();
+            Seen::from(answer.map_err(|error| format!("{error}; {}", running.said())))
+        })
+        .await;
+        running
+    }
+
+    /// The folder in which the process of this name keeps compiled guests.
+    pub(crate) fn compiled(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("compiled-of-{name}"))
+    }
+
+    pub(crate) fn jobs(&self) -> Api<IPUJob> {
+        Api::default_namespaced(self.client.clone())
+    }
+
+    pub(crate) fn pods(&self) -> Api<Pod> {
+        Api::default_namespaced(self.client.clone())
+    }
+
+    /// The user creates a job, as soon as the API server trusts the webhooks.
+    pub(crate) async fn submit(&self, job: &Value) {
+        let job: IPUJob = serde_json::from_value(job.clone()).unwrap();
+        eventually("the job is taken", async || {
+            let made = self.jobs().create(&PostParams::default(), &job).await;
+            Seen::from(made.map_err(|error| error.to_string()))
+        })
+        .await;
+    }
+
+    /// The status of a job once it is in a state.
+    pub(crate) async fn once(&self, job: &str, state: JobState) -> IPUJobStatus {
+        eventually(&format!("{job} is {state:?}"), async || {
+            let found = self.jobs().get(job).await;
+            let status = found.map(|found| found.status.unwrap_or_default());
+            match status {
+                Ok(status) if status.launcher_status == state => Seen::Yes(status),
+                other => Seen::NotYet(format!("{other:?}")),
+            }
+        })
+        .await
+    }
+
+    /// The kubelet: waits for a Pod, and runs it.
+    pub(crate) async fn runs(&self, pod: &str) -> Pod {
+        let conditions = json!([{"type": "Ready", "status": "True"}]);
+        let status = json!({"status": {"phase": "Running", "conditions": conditions}});
+        self.pod_is(pod, &status).await
+    }
+
+    /// The kubelet: the program in a Pod ends well.
+    pub(crate) async fn ends(&self, pod: &str) -> Pod {
+        let status = json!({"status": {
+            "phase": "Succeeded",
+            "conditions": [{"type": "Ready", "status": "False"}],
+            "containerStatuses": [{
+                "name": "main", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                "state": {"terminated": {"exitCode": 0, "reason": "Completed"}},
+            }],
+        }});
+        self.pod_is(pod, &status).await
+    }
+
+    async fn pod_is(&self, pod: &str, status: &Value) -> Pod {
+        let status = Patch::Merge(status);
+        eventually(&format!("{pod} is there"), async || {
+            let (pods, params) = (self.pods(), PatchParams::default());
+            let patched = pods.patch_status(pod, &params, &status);
+            Seen::from(patched.await.map_err(|error| error.to_string()))
+        })
+        .await
+    }
+
+    /// The ids of all partitions, by the names of the jobs that own them.
+    pub(crate) async fn partitions(&self) -> Vec<(String, Option<String>)> {
+        let partitions: Api<IPUPartition> = Api::all(self.client.clone());
+        let found = partitions.list(&ListParams::default()).await.unwrap();
+        let found = found.into_iter().map(|one| {
+            let id = one.status.and_then(|status| status.partition_id);
+            (one.spec.owner.name, id)
+        });
+        found.collect()
+    }
+
+    /// The Lease of `controller-manager` or `vipu-proxy`.
+    pub(crate) async fn lease(&self, process: &str) -> Lease {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), RELEASE);
+        leases.get(&format!("{RELEASE}-{process}")).await.unwrap()
+    }
+
+    /// Waits until this one leads.
+    pub(crate) async fn leads(&self, process: &str, name: &str) {
+        eventually(&format!("{name} leads"), async || {
+            let holder = self.lease(process).await.spec.unwrap().holder_identity;
+            Seen::when(holder, |holder| holder.as_deref() == Some(name))
+        })
+        .await;
+    }
+}
+
+impl Running {
+    /// # Panics
+    /// Panics where the process has ended.
+    pub(crate) fn must_run(&self) {
+        let dead = self.keeper.first_dead();
+        assert!(dead.is_none(), "{} has ended: {}", self.name, self.said());
+    }
+
+    /// Waits until it says this in its log.
+    pub(crate) async fn says(&self, words: &str) {
+        eventually(&format!("{} says `{words}`", self.name), async || {
+            Seen::when(self.said(), |said| said.contains(words))
+        })
+        .await;
+    }
+
+    /// What it has said so far.
+    pub(crate) fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+/// Installs the chart as an admin does. Its own Pods never run: there is nobody to run them.
+fn install(plane: &ControlPlane, webhooks: u16, simulator: &Simulator, values: &[&str]) {
+    let admin = Admin::of(RELEASE, plane.kubeconfig());
+    let controllers = format!("global.vipuControllers={}:ipunode=pod1", simulator.address);
+    let port = format!("admissionWebhooks.port={webhooks}");
+    // The address of the Service leads to this machine, so its port is the webhooks' own.
+    let service = format!("admissionWebhooks.service.servicePort={webhooks}");
+    let mut install = vec!["install", RELEASE, admin.chart(), "--create-namespace"];
+    install.extend([
+        "--set-string",
+        &controllers,
+        "--set",
+        &port,
+        "--set",
+        &service,
+    ]);
+    install.extend(values.iter().flat_map(|value| ["--set", value]));
+    admin.helm(&install).unwrap();
+}
