@@ -128,7 +128,7 @@ pub async fn run(options: ControllerOptions, log: LogLevel) -> Result<(), Contro
     let probes = probes::router(readiness.clone(), stop.clone());
     let probes = probes::serve(listen(options.probe_port)?, probes, ended.clone());
     let probes = tokio::spawn(probes);
-    serve(&options, log, &readiness, &stop).await?;
+    Box::pin(serve(&options, log, &readiness, &stop)).await?;
     ended.cancel();
     let probed = probes.await.unwrap_or_else(|error| Err(error.into()));
     probed.map_err(|source| ControllerError::Serve {
