@@ -48,7 +48,11 @@ pub fn vipu_replies(input: &[u8]) {
     if input.starts_with(FIRST_FIELD) {
         vipu::invariants::check_bytes(input);
     } else {
-        chosen(&vipu::nonsense::answers(), input, vipu::nonsense::Answers::check);
+        chosen(
+            &vipu::nonsense::answers(),
+            input,
+            vipu::nonsense::Answers::check,
+        );
     }
 }
 
@@ -69,7 +73,9 @@ pub(crate) fn refused(object: &IPUPartition) -> Vec<String> {
         let schema = schema.and_then(|schema| schema.open_api_v3_schema);
         let schema = serde_json::to_value(schema).expect("a schema is JSON");
         let options = jsonschema::options().should_validate_formats(true);
-        options.build(&schema).expect("the schema of the CRD is one")
+        options
+            .build(&schema)
+            .expect("the schema of the CRD is one")
     });
     let object = serde_json::to_value(object).expect("an object is JSON");
     let faults = SCHEMA.iter_errors(&object);

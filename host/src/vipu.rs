@@ -5,9 +5,9 @@ pub mod client;
 pub mod closed;
 pub mod controllers;
 pub mod error;
-pub mod inventory;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod invariants;
+pub mod inventory;
 pub mod model;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod nonsense;

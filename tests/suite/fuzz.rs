@@ -19,7 +19,9 @@ fn packages(lock: &str) -> Vec<String> {
 
 /// The name, the version and the checksum of a package, without what it depends on.
 fn identity(package: &str) -> &str {
-    let (identity, _) = package.split_once("dependencies = ").unwrap_or((package, ""));
+    let (identity, _) = package
+        .split_once("dependencies = ")
+        .unwrap_or((package, ""));
     identity.trim_end()
 }
 

@@ -20,7 +20,11 @@ fn preflight(target: &str, programs: &[&str], [system, machine, user]: [&str; 3]
     let path = tempfile::tempdir().unwrap();
     for program in programs {
         // Only the compiler is asked for more than that it is there: whether it has a nightly toolchain.
-        let script = if *program == "rustc" { "exit 0" } else { "exit 1" };
+        let script = if *program == "rustc" {
+            "exit 0"
+        } else {
+            "exit 1"
+        };
         make_program(&path.path().join(program), script);
     }
     let uname = format!("case $1 in -s) echo {system} ;; -m) echo {machine} ;; esac");

@@ -99,15 +99,18 @@ impl Honest {
                 Fact::Reset { id, error: refusal }
             }
             Step::LookAround => Fact::Surroundings(Surroundings::default()),
-            Step::Place => {
-                Fact::Placed(placed(object))
-            }
+            Step::Place => Fact::Placed(placed(object)),
         })
     }
 }
 
 /// Reconciles until nothing is to be done; that the steps come to an end, `decide` demands itself.
-pub(super) fn come_to_rest(object: &mut IPUPartition, honest: &mut Honest, facts: Vec<Fact>, now: Timestamp) {
+pub(super) fn come_to_rest(
+    object: &mut IPUPartition,
+    honest: &mut Honest,
+    facts: Vec<Fact>,
+    now: Timestamp,
+) {
     let mut reconcile = Reconcile::begin(0, object.clone().into());
     for fact in facts {
         reconcile.learn(fact);

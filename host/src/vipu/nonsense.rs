@@ -1,4 +1,4 @@
-//! What a controller that tells nonsense may answer, and lists that no admin would write.
+//! What a controller that tells nonsense may answer.
 
 use proptest::prelude::*;
 
@@ -31,21 +31,6 @@ pub(crate) fn answers() -> impl Strategy<Value = Answers> {
         entries,
         looks,
     })
-}
-
-/// Pieces of lists, good and bad, in any order.
-pub(super) fn list() -> impl Strategy<Value = String> {
-    let piece = prop_oneof![
-        8 => prop::sample::select(vec![
-            "pod1", "pod2.example", "POD1", "10.5.0.1", "10.5.0", "[fd00::1]", "[fd00::g]", "fd00::1", ":", "8090",
-            "0", "65536", "+1", "ipunode", "=", "a", "example.com/pod", "-", "- ", ",", "\n", "\r\n", "#",
-            " ", "\t", "\\", "\"", "'", ".", "_", "é", "\u{0}", "\u{85}", "\u{2028}", "{", "}", "|",
-        ]).prop_map(ToOwned::to_owned),
-        4 => "(pod[1-3]|10\\.0\\.0\\.[1-9]|\\[fd00::[1-9]\\])(:80[0-9]{2})?:[a-z/.]{1,8}=[a-zA-Z0-9_.-]{0,5}[,\n]",
-        1 => any::<String>(),
-        1 => (60..70_usize).prop_map(|length| "x".repeat(length)),
-    ];
-    prop::collection::vec(piece, 0..16).prop_map(|pieces| pieces.concat())
 }
 
 /// Ids of which many are the same.

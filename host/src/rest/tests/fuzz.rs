@@ -248,5 +248,9 @@ fn an_answer_stays_short_whatever_the_body() {
     let many = wanted(|body| body.as_object_mut().unwrap().extend(many));
     let problem = body::read(many.to_string().as_bytes()).unwrap_err();
     assert_eq!(problem.faults.len(), 16);
-    assert!(problem.detail.ends_with("; and 984 more parts break a rule"));
+    assert!(
+        problem
+            .detail
+            .ends_with("; and 984 more parts break a rule")
+    );
 }
