@@ -8,7 +8,7 @@ use super::proto;
 /// What a controller tells: its list of partitions, its IPUs, and one status after the other, with
 /// the hours between them.
 #[derive(Clone, Debug)]
-pub(crate) struct Answers {
+pub(super) struct Answers {
     partitions: Vec<proto::Partition>,
     entries: Vec<proto::list_ipu_attributes_reply::Entry>,
     looks: Vec<(proto::PartitionStatus, i64)>,
@@ -16,14 +16,14 @@ pub(crate) struct Answers {
 
 impl Answers {
     /// Holds all that is made of them against what must hold.
-    pub(crate) fn check(self) {
+    pub(super) fn check(self) {
         invariants::check_listed(self.partitions, self.entries);
         invariants::check_troubles(self.looks);
     }
 }
 
 /// Any answers.
-pub(crate) fn answers() -> impl Strategy<Value = Answers> {
+pub(super) fn answers() -> impl Strategy<Value = Answers> {
     let partitions = prop::collection::vec(partition(), 0..12);
     let looks = prop::collection::vec((status(), 0..40_i64), 0..10);
     (partitions, agents(), looks).prop_map(|(partitions, entries, looks)| Answers {
