@@ -4,12 +4,10 @@
 use std::sync::LazyLock;
 
 use jsonschema::Validator;
-use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::api::crd;
 use crate::api::ipupartition::IPUPartition;
-use crate::partition::nonsense;
+use crate::partition::honest::written;
 use crate::{rest, vipu};
 
 /// Bodies of `/query` and of `/partitions`.
@@ -27,42 +25,17 @@ pub fn controllers_yaml(input: &[u8]) {
     vipu::invariants::check_closed(list, values.next(), values.next());
 }
 
-/// An IPUPartition as JSON, in worlds of every kind; other bytes choose among what the generated
-/// tests make, facts that do not fit the object included.
+/// An IPUPartition as JSON, in worlds of every kind.
 pub fn partition_status(input: &[u8]) {
-    if input.starts_with(b"{") {
-        let object = serde_json::from_slice::<IPUPartition>(input);
-        for case in object.iter().flat_map(nonsense::written) {
-            case.check();
-        }
-    } else {
-        chosen(&nonsense::case(), input, nonsense::Case::check);
+    let object = serde_json::from_slice::<IPUPartition>(input);
+    for case in object.iter().flat_map(written) {
+        case.check();
     }
 }
 
-/// A reply as it stands on the wire, taken for each kind of reply; bytes that begin like no reply choose
-/// among what the generated tests make.
+/// A reply as it stands on the wire, taken for each kind of reply.
 pub fn vipu_replies(input: &[u8]) {
-    // Field 1, with its length: the first of every reply.
-    const FIRST_FIELD: &[u8] = b"\n";
-    if input.starts_with(FIRST_FIELD) {
-        vipu::invariants::check_bytes(input);
-    } else {
-        chosen(
-            &vipu::nonsense::answers(),
-            input,
-            vipu::nonsense::Answers::check,
-        );
-    }
-}
-
-/// Hands over what the strategy makes where these bytes are all its chance.
-fn chosen<S: Strategy>(strategy: &S, input: &[u8], check: impl Fn(S::Value)) {
-    let chance = TestRng::from_seed(RngAlgorithm::PassThrough, input);
-    let mut runner = TestRunner::new_with_rng(Config::default(), chance);
-    if let Ok(tree) = strategy.new_tree(&mut runner) {
-        check(tree.current());
-    }
+    vipu::invariants::check_bytes(input);
 }
 
 /// What the API server has against an IPUPartition, by the schema of its CRD.

@@ -12,15 +12,15 @@ mod events;
 mod execute;
 pub mod fleet;
 #[cfg(any(test, feature = "fuzzing"))]
-mod honest;
+pub(crate) mod honest;
 mod inheritance;
 pub mod knowledge;
 mod leftovers;
 pub mod line;
 mod look;
 pub mod node_labels;
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) mod nonsense;
+#[cfg(test)]
+mod nonsense;
 pub mod orphans;
 mod pace;
 pub mod placing;

@@ -9,8 +9,8 @@ pub mod error;
 pub(crate) mod invariants;
 pub mod inventory;
 pub mod model;
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) mod nonsense;
+#[cfg(test)]
+mod nonsense;
 pub mod proto;
 pub mod registry;
 pub mod troubles;

@@ -58,13 +58,3 @@ fn bytes(digits: &[u8]) -> Vec<u8> {
     let bytes = pairs.map(|place| u8::from_str_radix(&digits[place..place + 2], 16));
     bytes.collect::<Result<_, _>>().unwrap()
 }
-
-#[test]
-fn bytes_choose_what_the_generated_tests_make() {
-    for byte in 0..=u8::MAX {
-        for length in [0, 1, 64, 4096] {
-            partition_status(&vec![byte; length]);
-            vipu_replies(&vec![byte; length]);
-        }
-    }
-}

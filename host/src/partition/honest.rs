@@ -1,5 +1,5 @@
-//! A world that answers the core honestly, whatever the core was told before, and sees to it that
-//! nothing in use is harmed.
+//! A world that answers the core honestly, and what must hold of the core in it, whatever it read and was
+//! told before: it never panics, harms nothing that is in use, and comes to rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +10,71 @@ use super::knowledge::{Answer, Fact, Reply, Seen, SeenState, Truth};
 use super::step::Step;
 use super::surroundings::Surroundings;
 use crate::api::ipupartition::{ControllerRef, IPUPartition};
+use crate::fuzzing::refused;
 use crate::names;
 use crate::vipu::closed::Closed;
 use crate::wasm::model::ControllerView;
 
+/// An object, what its reconcile was told before, and the world that it then meets.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(super) object: IPUPartition,
+    pub(super) facts: Vec<Fact>,
+    pub(super) world: Honest,
+    pub(super) now: Timestamp,
+}
+
+/// The cases of an object that somebody wrote: each kind of world, for the ids that stand in it.
+pub(crate) fn written(object: &IPUPartition) -> Vec<Case> {
+    let status = object.status.clone().unwrap_or_default();
+    let tried = status.attempts.into_iter().map(|attempt| attempt.id);
+    let inherited = names::inherited_partition(&object.spec.owner, object.spec.slot);
+    let ids: BTreeSet<String> = tried
+        .chain(status.partition_id)
+        .chain([inherited])
+        .collect();
+    let worlds = (0..16_u8).map(|bits| {
+        let ids = |bit: u8| ids.iter().filter(move |_| bits & bit != 0).cloned();
+        Honest {
+            in_use: ids(1).collect(),
+            there: ids(2).map(|id| (id, SeenState::Active)).collect(),
+            unreachable: ids(4).collect(),
+            refuses: bits & 8 != 0,
+        }
+    });
+    let case = |world| Case {
+        object: object.clone(),
+        facts: Vec::new(),
+        world,
+        now: Timestamp::UNIX_EPOCH,
+    };
+    worlds.map(case).collect()
+}
+
+impl Case {
+    /// Lets the core come to rest. The API server takes what it wrote, where it took what it read.
+    pub(crate) fn check(self) {
+        let Case {
+            object: before,
+            facts,
+            mut world,
+            now,
+        } = self;
+        let mut object = before.clone();
+        come_to_rest(&mut object, &mut world, facts, now);
+        let faults = refused(&object);
+        // Before the year 0 a clock's own time is none to the API server.
+        let was_sound = || now >= Timestamp::UNIX_EPOCH && refused(&before).is_empty();
+        assert!(
+            faults.is_empty() || !was_sound(),
+            "{faults:?} in {object:?}, which was {before:?}"
+        );
+    }
+}
+
 /// What is true of the world that the core meets.
 #[derive(Clone, Debug)]
-pub(super) struct Honest {
+pub(crate) struct Honest {
     pub in_use: BTreeSet<String>,
     pub there: BTreeMap<String, SeenState>,
     pub unreachable: BTreeSet<String>,

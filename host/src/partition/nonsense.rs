@@ -1,20 +1,15 @@
-//! Objects that nobody can have written in earnest, facts in any order, and what must hold of the core
-//! that is fed with them: it never panics, harms nothing that is in use, and comes to rest once it is
-//! answered honestly.
-
-use std::collections::BTreeSet;
+//! Objects that nobody can have written in earnest, and facts in any order.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use proptest::prelude::*;
 
-use super::honest::{self, Honest, come_to_rest, seen};
+use super::honest::{self, Case, Honest, seen};
 use super::knowledge::{Answer, Fact, Intent, Reply, SeenState, Truth};
 use crate::api::ipupartition::{
     Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartition, IPUPartitionSpec,
     IPUPartitionStatus, PartitionOptions, PartitionOwner, PartitionPhase,
 };
-use crate::fuzzing::refused;
 use crate::names;
 
 /// Ids of this installation, of others, and none at all.
@@ -219,17 +214,8 @@ fn fact() -> impl Strategy<Value = Fact> {
     ]
 }
 
-/// An object, what its reconcile was told before, and the world that it then meets.
-#[derive(Clone, Debug)]
-pub(crate) struct Case {
-    object: IPUPartition,
-    facts: Vec<Fact>,
-    world: Honest,
-    now: Timestamp,
-}
-
 /// Any case.
-pub(crate) fn case() -> impl Strategy<Value = Case> {
+pub(super) fn case() -> impl Strategy<Value = Case> {
     let facts = prop::collection::vec(fact(), 0..4);
     (object(), facts, world(), time()).prop_map(|(object, facts, world, now)| Case {
         object,
@@ -237,52 +223,4 @@ pub(crate) fn case() -> impl Strategy<Value = Case> {
         world,
         now: now.0,
     })
-}
-
-/// The cases of an object that somebody wrote: each kind of world, for the ids that stand in it.
-pub(crate) fn written(object: &IPUPartition) -> Vec<Case> {
-    let status = object.status.clone().unwrap_or_default();
-    let tried = status.attempts.into_iter().map(|attempt| attempt.id);
-    let inherited = names::inherited_partition(&object.spec.owner, object.spec.slot);
-    let ids: BTreeSet<String> = tried
-        .chain(status.partition_id)
-        .chain([inherited])
-        .collect();
-    let worlds = (0..16_u8).map(|bits| {
-        let ids = |bit: u8| ids.iter().filter(move |_| bits & bit != 0).cloned();
-        Honest {
-            in_use: ids(1).collect(),
-            there: ids(2).map(|id| (id, SeenState::Active)).collect(),
-            unreachable: ids(4).collect(),
-            refuses: bits & 8 != 0,
-        }
-    });
-    let case = |world| Case {
-        object: object.clone(),
-        facts: Vec::new(),
-        world,
-        now: Timestamp::UNIX_EPOCH,
-    };
-    worlds.map(case).collect()
-}
-
-impl Case {
-    /// Lets the core come to rest. The API server takes what it wrote, where it took what it read.
-    pub(crate) fn check(self) {
-        let Case {
-            object: before,
-            facts,
-            mut world,
-            now,
-        } = self;
-        let mut object = before.clone();
-        come_to_rest(&mut object, &mut world, facts, now);
-        let faults = refused(&object);
-        // Before the year 0 a clock's own time is none to the API server.
-        let was_sound = || now >= Timestamp::UNIX_EPOCH && refused(&before).is_empty();
-        assert!(
-            faults.is_empty() || !was_sound(),
-            "{faults:?} in {object:?}, which was {before:?}"
-        );
-    }
 }

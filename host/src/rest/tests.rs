@@ -158,7 +158,6 @@ async fn a_wrong_size_is_named_with_its_rule() {
         "0",
         "3",
         "-1",
-        "-2",
         "2.5",
         "4294967296",
         "1e99",

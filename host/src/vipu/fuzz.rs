@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 
 use super::invariants::{check_bytes, check_closed, check_devices, check_list};
-use super::nonsense::{answers, list, number};
+use super::nonsense::{answers, number};
 use super::proto;
 
 /// Inputs for each property where the environment names no number.
@@ -15,6 +15,21 @@ fn config() -> ProptestConfig {
     let asked = std::env::var("IPU_OPERATOR_FUZZ_CASES").ok();
     let cases = asked.map_or(CASES, |text| text.parse().expect("a number of cases"));
     ProptestConfig::with_cases(cases)
+}
+
+/// Pieces of lists, good and bad, in any order.
+fn list() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        8 => prop::sample::select(vec![
+            "pod1", "pod2.example", "POD1", "10.5.0.1", "10.5.0", "[fd00::1]", "[fd00::g]", "fd00::1", ":", "8090",
+            "0", "65536", "+1", "ipunode", "=", "a", "example.com/pod", "-", "- ", ",", "\n", "\r\n", "#",
+            " ", "\t", "\\", "\"", "'", ".", "_", "é", "\u{0}", "\u{85}", "\u{2028}", "{", "}", "|",
+        ]).prop_map(ToOwned::to_owned),
+        4 => "(pod[1-3]|10\\.0\\.0\\.[1-9]|\\[fd00::[1-9]\\])(:80[0-9]{2})?:[a-z/.]{1,8}=[a-zA-Z0-9_.-]{0,5}[,\n]",
+        1 => any::<String>(),
+        1 => (60..70_usize).prop_map(|length| "x".repeat(length)),
+    ];
+    prop::collection::vec(piece, 0..16).prop_map(|pieces| pieces.concat())
 }
 
 proptest! {

@@ -18,8 +18,9 @@ use super::troubles::Ledger;
 /// Longest text that is kept of a controller, in characters.
 const TEXT_MAX: usize = 256;
 
-/// Longest sentence about an entry, in bytes: the entry and its parts are cut before.
-const PROBLEM_MAX: usize = 1_000;
+/// Longest sentence about an entry, in bytes: the entry and its parts are cut to 80 characters before,
+/// of which one that cannot be printed takes ten bytes.
+const PROBLEM_MAX: usize = 2_000;
 
 /// Every entry of a list is taken, or told with its place; no controller is taken twice.
 pub(crate) fn check_list(text: &str) {

@@ -1,4 +1,4 @@
-//! What a controller that tells nonsense may answer, and lists that no admin would write.
+//! What a controller that tells nonsense may answer.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use super::proto;
 /// What a controller tells: its list of partitions, its IPUs, and one status after the other, with
 /// the hours between them.
 #[derive(Clone, Debug)]
-pub(crate) struct Answers {
+pub(super) struct Answers {
     partitions: Vec<proto::Partition>,
     entries: Vec<proto::list_ipu_attributes_reply::Entry>,
     looks: Vec<(proto::PartitionStatus, i64)>,
@@ -16,14 +16,14 @@ pub(crate) struct Answers {
 
 impl Answers {
     /// Holds all that is made of them against what must hold.
-    pub(crate) fn check(self) {
+    pub(super) fn check(self) {
         invariants::check_listed(self.partitions, self.entries);
         invariants::check_troubles(self.looks);
     }
 }
 
 /// Any answers.
-pub(crate) fn answers() -> impl Strategy<Value = Answers> {
+pub(super) fn answers() -> impl Strategy<Value = Answers> {
     let partitions = prop::collection::vec(partition(), 0..12);
     let looks = prop::collection::vec((status(), 0..40_i64), 0..10);
     (partitions, agents(), looks).prop_map(|(partitions, entries, looks)| Answers {
@@ -31,21 +31,6 @@ pub(crate) fn answers() -> impl Strategy<Value = Answers> {
         entries,
         looks,
     })
-}
-
-/// Pieces of lists, good and bad, in any order.
-pub(super) fn list() -> impl Strategy<Value = String> {
-    let piece = prop_oneof![
-        8 => prop::sample::select(vec![
-            "pod1", "pod2.example", "POD1", "10.5.0.1", "10.5.0", "[fd00::1]", "[fd00::g]", "fd00::1", ":", "8090",
-            "0", "65536", "+1", "ipunode", "=", "a", "example.com/pod", "-", "- ", ",", "\n", "\r\n", "#",
-            " ", "\t", "\\", "\"", "'", ".", "_", "é", "\u{0}", "\u{85}", "\u{2028}", "{", "}", "|",
-        ]).prop_map(ToOwned::to_owned),
-        4 => "(pod[1-3]|10\\.0\\.0\\.[1-9]|\\[fd00::[1-9]\\])(:80[0-9]{2})?:[a-z/.]{1,8}=[a-zA-Z0-9_.-]{0,5}[,\n]",
-        1 => any::<String>(),
-        1 => (60..70_usize).prop_map(|length| "x".repeat(length)),
-    ];
-    prop::collection::vec(piece, 0..16).prop_map(|pieces| pieces.concat())
 }
 
 /// Ids of which many are the same.
