@@ -65,11 +65,11 @@ test: ## everything there is, with one end-to-end run on real nodes
 	INSTA_UPDATE=no cargo test --locked --workspace --test apiserver
 	cargo test --locked --workspace --test e2e
 
-test-versions: ## the end-to-end run, and the tests of definitions and chart, under older versions of Kubernetes, which are built first
+test-versions: ## the end-to-end run, and the tests of definitions, webhooks and chart, under older versions of Kubernetes, which are built first
 	@sh tests/preflight.sh test-versions
 	for version in $(OTHER_VERSIONS); do \
 	  echo "Kubernetes $$version" && export IPU_OPERATOR_KUBERNETES=$$version && \
-	  INSTA_UPDATE=no cargo test --locked --workspace --test apiserver -- definitions chart && \
+	  INSTA_UPDATE=no cargo test --locked --workspace --test apiserver -- twins webhook chart && \
 	  cargo test --locked --workspace --test e2e || exit 1; \
 	done
 
