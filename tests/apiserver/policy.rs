@@ -12,7 +12,7 @@ use serde_json::json;
 use tests::guests::hostile;
 use tests::wait::{Seen, eventually};
 
-use self::scene::{Other, Scene, at_most, built_in, job, large_job, of_map};
+use self::scene::{Other, Scene, at_most, built_in, large_job, of_map, of_registry};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_decides_beside_the_built_in_one_is_exchanged_and_goes() {
