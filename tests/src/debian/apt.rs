@@ -86,11 +86,8 @@ impl Apt {
 
 fn configuration(dir: &Path, architectures: &BTreeSet<&str>) -> String {
     let dir = dir.display();
-    let architectures = architectures.iter();
-    let quoted: Vec<String> = architectures
-        .map(|architecture| format!("\"{architecture}\";"))
-        .collect();
-    let architectures = quoted.join(" ");
+    let architectures: Vec<_> = architectures.iter().copied().collect();
+    let architectures = architectures.join("\"; \"");
     format!(
         "Dir::State \"{dir}/state\";\n\
          Dir::State::status \"{dir}/status\";\n\
@@ -100,7 +97,7 @@ fn configuration(dir: &Path, architectures: &BTreeSet<&str>) -> String {
          Dir::Etc::preferences \"/dev/null\";\n\
          Dir::Etc::preferencesparts \"/dev/null\";\n\
          APT::Architecture \"amd64\";\n\
-         APT::Architectures {{ {architectures} }};\n\
+         APT::Architectures {{ \"{architectures}\"; }};\n\
          APT::Sandbox::User \"root\";\n\
          Acquire::Languages \"none\";\n\
          Acquire::Retries \"3\";\n"
