@@ -75,8 +75,10 @@ test-versions: ## the end-to-end run, and the tests of definitions, webhooks and
 
 test-full: test bench ## what a release needs: every test, long ones too, and every figure of BENCHMARKS.md
 	cargo test --locked --workspace --test languages
+	cargo test --locked --workspace --test cert_manager
 	IPU_OPERATOR_E2E=full cargo test --locked --workspace --test e2e -- autoscaler
 	IPU_OPERATOR_E2E=full cargo test --locked --workspace --test e2e -- silent
+	IPU_OPERATOR_E2E=full cargo test --locked --workspace --test e2e -- upgrade_disturbs
 
 bench: ## the figures of BENCHMARKS.md: calls of guests, the policy plane, many jobs beside mpi-operator, many partitions, the operator on real nodes
 	@sh tests/preflight.sh bench

@@ -43,7 +43,7 @@ const fn program(name: &'static str, package: &'static str) -> Program {
 }
 
 /// Every tool that is built from a Go module.
-pub const TOOLS: [GoTool; 12] = [
+pub const TOOLS: [GoTool; 13] = [
     GoTool {
         folder: "kubernetes",
         module: "k8s.io/kubernetes",
@@ -175,6 +175,22 @@ pub const TOOLS: [GoTool; 12] = [
         variables: &[],
     },
     GoTool {
+        folder: "cert-manager",
+        module: "github.com/cert-manager/cert-manager",
+        // In newer versions its programs are modules of their own, which no proxy has.
+        programs: &[
+            program(
+                "cert-manager-controller",
+                "github.com/cert-manager/cert-manager/cmd/controller",
+            ),
+            program(
+                "cert-manager-cainjector",
+                "github.com/cert-manager/cert-manager/cmd/cainjector",
+            ),
+        ],
+        variables: &[],
+    },
+    GoTool {
         folder: "mpi-operator",
         module: "github.com/kubeflow/mpi-operator",
         programs: &[program(
@@ -193,7 +209,7 @@ pub const OF_CLUSTER: [&str; 6] = ["kubernetes", "etcd", "containerd", "cni", "c
 pub fn of_tests() -> Vec<&'static str> {
     let names = TOOLS.iter().map(|tool| tool.folder);
     names
-        .filter(|name| !["metrics-server", "mpi-operator"].contains(name))
+        .filter(|name| !["cert-manager", "metrics-server", "mpi-operator"].contains(name))
         .collect()
 }
 

@@ -1,0 +1,300 @@
+//! The operator's certificates from a real cert-manager: its controller and its cainjector run beside the suite's
+//! API server. Building them takes minutes, so that this is part of `make test-full`.
+#![allow(
+    clippy::unwrap_used,
+    reason = "what a test's helper cannot do fails the test"
+)]
+
+#[expect(dead_code, reason = "the suite that it belongs to uses the rest of it")]
+#[path = "../apiserver/processes.rs"]
+mod processes;
+/// Where the processes look for Helm.
+#[path = "../apiserver/chart"]
+mod chart {
+    #[expect(dead_code, reason = "the suite that it belongs to uses the rest of it")]
+    pub(crate) mod admin;
+}
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use chart::admin::Admin;
+use ipu_operator::api::ipujob::IPUJob;
+use ipu_operator::api::ipujob_status::JobState;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, DeleteParams, PostParams};
+use processes::{Given, Place};
+use serde_json::{Value, json};
+use tests::lab::control_plane::ControlPlane;
+use tests::lab::keeper::{Keeper, Program};
+use tests::lab::progress::Progress;
+use tests::lab::settings::Settings;
+use tests::lab::tools::Tools;
+use tests::wait::{Seen, eventually};
+
+/// Namespace and release.
+const NAMESPACE: &str = "ipu-operator";
+
+/// The Secret of the webhooks, and the Certificate that cert-manager makes it of, as the chart names them.
+const SECRET: &str = "ipu-operator-admission";
+
+/// An authority of the admin's own, and the issuer that signs with it.
+const ISSUERS: &str = "
+apiVersion: v1
+kind: Namespace
+metadata: { name: ipu-operator }
+---
+apiVersion: cert-manager.io/v1
+kind: Issuer
+metadata: { name: self-signed, namespace: ipu-operator }
+spec: { selfSigned: {} }
+---
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata: { name: authority, namespace: ipu-operator }
+spec:
+  isCA: true
+  commonName: authority
+  secretName: authority
+  issuerRef: { name: self-signed, kind: Issuer, group: cert-manager.io }
+---
+apiVersion: cert-manager.io/v1
+kind: Issuer
+metadata: { name: authority, namespace: ipu-operator }
+spec: { ca: { secretName: authority } }
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cert_manager_makes_the_certificates_and_renews_them_without_a_lost_request() {
+    let plane = ControlPlane::start().await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let _cert_manager = cert_manager(&plane, folder.path()).await;
+    let given = Given {
+        values: vec![
+            "certificates.source=certManager",
+            "certificates.certManager.issuerRef.name=authority",
+        ],
+        // As the chart has them with these values.
+        controller: vec!["--webhook-certificate=given", "--webhook-ca-bundle=false"],
+        proxy: vec![
+            "--certificate=given",
+            "--certificate-secret=ipu-operator-vipu-proxy-tls",
+        ],
+    };
+    let place = Place::of(plane, given).await;
+    let proxy = place.proxy("proxy", Vec::new()).await;
+    let controller = place.controller("controller", Vec::new()).await;
+    place.submit(&job("first")).await;
+    place.runs("first-worker-0").await;
+    place.once("first", JobState::Running).await;
+    refused(&place).await;
+
+    let requests = Requests::start(&place);
+    let admin = Admin::of(NAMESPACE, place.plane.kubeconfig());
+    let first = once_another(&place, None).await;
+    renew(&admin);
+    let second = once_another(&place, Some(&first)).await;
+    requests.go_on(&controller, 1).await;
+
+    let secrets: Api<Secret> = Api::namespaced(place.client.clone(), NAMESPACE);
+    secrets
+        .delete(SECRET, &DeleteParams::default())
+        .await
+        .unwrap();
+    once_another(&place, Some(&second)).await;
+    requests.go_on(&controller, 2).await;
+    requests.end().await;
+    for process in [&controller, &proxy] {
+        process.must_run();
+    }
+}
+
+/// Both programs of cert-manager, once an issuer of the admin's own works.
+async fn cert_manager(plane: &ControlPlane, folder: &Path) -> Keeper {
+    let settings = Settings::from_env().unwrap();
+    let fetched = tokio::task::spawn_blocking(move || {
+        let tools = Tools::fetch_some(&settings, &Progress::start(), &["cert-manager"]);
+        let source = Tools::source(&settings, "cert-manager");
+        (tools.unwrap(), source.unwrap())
+    });
+    let (tools, source) = fetched.await.unwrap();
+    let admin = Admin::of(NAMESPACE, plane.kubeconfig());
+    for file in fs::read_dir(source.join("deploy/crds")).unwrap() {
+        let file = file.unwrap().path();
+        if file
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+        {
+            define(&admin, &file);
+        }
+    }
+    let established = ["wait", "--for=condition=Established", "crd", "--all"];
+    admin.kubectl(&established).unwrap();
+    let program = |name: &'static str, args: &[&str]| Program {
+        name,
+        path: tools.program(name).to_owned(),
+        args: [
+            &[&*format!("--kubeconfig={}", plane.kubeconfig().display())],
+            &["--leader-elect=false"][..],
+            args,
+        ]
+        .concat()
+        .iter()
+        .map(ToString::to_string)
+        .collect(),
+        env: Vec::new(),
+        log: folder.join(format!("{name}.log")),
+    };
+    let controller = [
+        "--metrics-listen-address=127.0.0.1:0",
+        "--cluster-resource-namespace=ipu-operator",
+    ];
+    let programs = vec![
+        program("cert-manager-controller", &controller),
+        program("cert-manager-cainjector", &[]),
+    ];
+    let keeper = Keeper::start(programs).unwrap();
+    let issuers = admin.file("issuers.yaml", ISSUERS);
+    admin.kubectl(&["apply", "--filename", &issuers]).unwrap();
+    eventually("cert-manager's issuer is ready", async || {
+        let logs = ["controller", "cainjector"].map(|name| {
+            let log = folder.join(format!("cert-manager-{name}.log"));
+            fs::read_to_string(log).unwrap_or_default()
+        });
+        assert_eq!(keeper.first_dead(), None, "{}", logs.concat());
+        let ready = "--output=jsonpath={.status.conditions[?(@.type=='Ready')].status}";
+        let get = [
+            "get",
+            "issuer",
+            "authority",
+            "--namespace",
+            NAMESPACE,
+            ready,
+        ];
+        let found = admin.kubectl(&get).map_err(|error| error.to_string());
+        match found {
+            Ok(ready) if ready == "True" => Seen::Yes(()),
+            other => Seen::NotYet(format!("{other:?}")),
+        }
+    })
+    .await;
+    keeper
+}
+
+/// Its definitions are templates of its chart, but for labels nothing is left open in them.
+fn define(admin: &Admin, file: &Path) {
+    let text = fs::read_to_string(file).unwrap();
+    let lines = text.lines().filter(|line| !line.contains("{{"));
+    let plain = lines.collect::<Vec<_>>().join("\n");
+    let plain = admin.file("definition.yaml", &plain);
+    let apply = ["apply", "--server-side", "--filename", &plain];
+    admin.kubectl(&apply).unwrap();
+}
+
+/// What `cmctl renew` does.
+fn renew(admin: &Admin) {
+    let condition = json!({"status": {"conditions": [{
+        "type": "Issuing", "status": "True", "reason": "ManuallyTriggered",
+        "message": "the test wants a new one", "lastTransitionTime": jiff::Timestamp::now(),
+    }]}});
+    let patch = condition.to_string();
+    let patch = [
+        "patch",
+        "certificate",
+        SECRET,
+        "--namespace",
+        NAMESPACE,
+        "--subresource=status",
+        "--type=merge",
+        "--patch",
+        &patch,
+    ];
+    admin.kubectl(&patch).unwrap();
+}
+
+/// The webhooks' certificate, once there is one that is not the one before.
+async fn once_another(place: &Place, before: Option<&Vec<u8>>) -> Vec<u8> {
+    let secrets: Api<Secret> = Api::namespaced(place.client.clone(), NAMESPACE);
+    eventually("cert-manager makes a certificate", async || {
+        let data = secrets.get_opt(SECRET).await.unwrap()?.data?;
+        let certificate = data.get("tls.crt")?.0.clone();
+        (!certificate.is_empty() && Some(&certificate) != before).then_some(certificate)
+    })
+    .await
+}
+
+/// The webhooks themselves say no: the API server has called them.
+async fn refused(place: &Place) {
+    let mut bad = job("bad");
+    bad["spec"]["ipusPerJobInstance"] = json!("3");
+    let bad: IPUJob = serde_json::from_value(bad).unwrap();
+    let refused = place.jobs().create(&PostParams::default(), &bad).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("power of two"), "{refused}");
+}
+
+/// Users who create jobs all the time. Nothing is stored.
+struct Requests {
+    stop: Arc<AtomicBool>,
+    taken: Arc<AtomicUsize>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Requests {
+    fn start(place: &Place) -> Self {
+        let (stop, taken) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicUsize::new(0)),
+        );
+        let (jobs, until, count) = (place.jobs(), Arc::clone(&stop), Arc::clone(&taken));
+        let job: IPUJob = serde_json::from_value(job("asked")).unwrap();
+        let task = tokio::spawn(async move {
+            let asked = PostParams {
+                dry_run: true,
+                ..PostParams::default()
+            };
+            while !until.load(Ordering::Relaxed) {
+                jobs.create(&asked, &job).await.unwrap();
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Self { stop, taken, task }
+    }
+
+    /// Waits until the controller serves with so many new certificates, and users were answered since.
+    async fn go_on(&self, controller: &processes::Running, renewals: usize) {
+        eventually("the new certificate is in service", async || {
+            let said = controller.said();
+            let served = said.matches("a new certificate is in service").count();
+            // Its metrics are served with the same one.
+            Seen::when(served, |served| *served >= 2 * renewals)
+        })
+        .await;
+        let so_far = self.taken.load(Ordering::Relaxed);
+        eventually("users are answered", async || {
+            assert!(!self.task.is_finished(), "a request was lost");
+            Seen::when(self.taken.load(Ordering::Relaxed), |now| *now > so_far + 20)
+        })
+        .await;
+    }
+
+    async fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.task.await.unwrap();
+    }
+}
+
+fn job(name: &str) -> Value {
+    json!({
+        "apiVersion": "graphcore.ai/v1alpha1",
+        "kind": "IPUJob",
+        "metadata": {"name": name},
+        "spec": {
+            "jobInstances": 1,
+            "ipusPerJobInstance": "4",
+            "workers": {"template": {"spec": {"containers": [{"name": "main", "image": "program:1"}]}}},
+        },
+    })
+}
