@@ -286,6 +286,19 @@ impl Running {
     }
 }
 
+impl Drop for Running {
+    /// libfaketime takes away what it shares between threads when a process ends by itself, which these
+    /// never do.
+    fn drop(&mut self) {
+        let pid = self.keeper.process(self.name).map(|process| process.pid);
+        for kind in ["faketime_shm", "sem.faketime_sem"] {
+            let file = format!("/dev/shm/{kind}_{}", pid.unwrap_or_default());
+            // Most processes have none.
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
 /// Installs the chart as an admin does. Its own Pods never run: there is nobody to run them.
 fn install(plane: &ControlPlane, webhooks: u16, simulator: &Simulator, values: &[&str]) {
     let admin = Admin::of(RELEASE, plane.kubeconfig());
