@@ -142,13 +142,22 @@ fn with_launcher(job: &ValidJob, facts: &Facts) -> Phase {
         | PodState::Lost(_)
         | PodState::Pending(_) => {
             if facts.ran || launcher.state.started() {
-                let name = &launcher.name;
-                let how = format!("launcher failed: Pod {name} was deleted while it ran");
-                return Phase::Ended(Outcome::failed(how, None));
+                return Phase::Ended(launcher_gone(facts));
             }
             before_the_launcher(facts)
         }
     }
+}
+
+/// A launcher that is deleted while it runs has failed; where a worker was lost, that is why: the kubelet
+/// may tell late that the launcher runs, and until it does the operator itself deletes it then.
+fn launcher_gone(facts: &Facts) -> Outcome {
+    if let Some((lost, code)) = lost_worker(facts, None) {
+        return Outcome::failed(format!("{lost}, while the launcher ran"), code);
+    }
+    let name = &facts.launcher.name;
+    let how = format!("launcher failed: Pod {name} was deleted while it ran");
+    Outcome::failed(how, None)
 }
 
 fn launcher_failed(facts: &Facts, failure: &Failure) -> Outcome {

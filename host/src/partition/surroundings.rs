@@ -77,8 +77,14 @@ fn siblings<'a>(
     others.filter(|one| one.spec.owner.uid == me.spec.owner.uid && one.spec.slot != me.spec.slot)
 }
 
+/// Whether it has a place, or is getting one. What is made and no longer used is on its way out: to count
+/// it would let its siblings take room that is too small for all.
 fn has_place(one: &IPUPartition) -> bool {
-    one.status.as_ref().is_some_and(is_placed)
+    one.status.as_ref().is_some_and(|status| {
+        let mut attempts = status.attempts.iter();
+        status.partition_id.is_some()
+            || attempts.any(|attempt| attempt.outcome == AttemptOutcome::Unknown)
+    })
 }
 
 /// Whether this partition is there or being made.
@@ -292,7 +298,12 @@ mod tests {
             one("b", 0, "pod2", 9),
         ];
         assert_eq!(seen(&all[0], &all, 8).held, 2);
-        all[1].status = None;
+        let held = all[1].status.take().unwrap();
+        assert_eq!(seen(&all[0], &all, 8).held, 1);
+        let given_back = json!({"attempts": [
+            {"controller": held.controller, "id": "p-a-1", "outcome": "created"},
+        ]});
+        all[1].status = Some(serde_json::from_value(given_back).unwrap());
         assert_eq!(seen(&all[0], &all, 8).held, 1);
         assert_eq!(seen(&all[1].clone(), &all, 8).held, 1);
     }

@@ -27,6 +27,11 @@ impl Plan {
             PartitionState::Broken(_) => return self.start_again(instance),
             // The proxy moves it once no Pod uses it.
             PartitionState::Leaving(..) => return self.delete_all(instance),
+            // The launcher goes first: it may run though nothing says so yet, and then the job has
+            // failed by the worker that is lost now, and by no other.
+            _ if instance.spent && instance.incomplete() && may_start(&facts.launcher.state) => {
+                return;
+            }
             _ if instance.spent && instance.incomplete() => return self.start_again(instance),
             _ => {}
         }
@@ -126,6 +131,11 @@ impl Plan {
             ));
         }
     }
+}
+
+/// Whether a launcher of this run is not known to have started, and may have.
+fn may_start(launcher: &PodState) -> bool {
+    matches!(launcher, PodState::Pending(_) | PodState::Going { .. })
 }
 
 /// Whether a job whose instances are of use only together lacks one of their partitions: its Pods

@@ -117,6 +117,40 @@ fn a_launcher_that_is_deleted_while_it_runs_fails_the_job() {
     assert!(!world.pods().contains(&"sample-launcher"));
 }
 
+/// The kubelet tells late that the launcher runs, and until then it is taken for one that waits.
+#[test]
+fn a_worker_lost_before_the_launcher_was_seen_to_run_fails_the_job_by_name() {
+    let job = parallel().valid();
+    let mut world = World::new();
+    world.settle(&job);
+    world.ready([0]);
+    world.settle(&job);
+    world.run_pods();
+    world.settle(&job);
+    let going = Some(Time(world.now + SignedDuration::from_secs(30)));
+    let grace = Some(30);
+    let worker = world.pod("sample-worker-1");
+    worker.metadata.deletion_timestamp.clone_from(&going);
+    worker.metadata.deletion_grace_period_seconds = grace;
+    let mut launcher = world.pod("sample-launcher").clone();
+    world.step(&job);
+    assert_eq!(
+        world.pods(),
+        ["sample-worker-0", "sample-worker-1"],
+        "the launcher goes first"
+    );
+    launcher.metadata.deletion_timestamp = going;
+    launcher.metadata.deletion_grace_period_seconds = grace;
+    world.observed.pods.push(launcher);
+    world.run_pods();
+    world.settle(&job);
+    assert_eq!(world.status().launcher_status, JobState::Failed);
+    assert_eq!(
+        world.status().last_message,
+        "worker sample-worker-1 was deleted, while the launcher ran"
+    );
+}
+
 #[test]
 fn pods_lost_before_the_launcher_started_come_back() {
     let job = parallel().valid();
