@@ -42,13 +42,13 @@ dist: ## build the operator, the agent and the guests for release into dist/
 	@sh tests/preflight.sh dist
 	@$(LAB) dist
 
-release: ## build the package of a release, from which the operator is installed without a network, into dist/release/
+release: ## build the package of a release, from which the operator is installed without a network, into dist/release/; ARM64=1: for arm64 too
 	@sh tests/preflight.sh release
-	@$(LAB) release
+	@$(LAB) release $(if $(ARM64),--arm64)
 
 release-twice: ## build the release a second time, in another folder and from nothing, and compare every byte
 	@sh tests/preflight.sh release
-	@$(LAB) release --twice
+	@$(LAB) release --twice $(if $(ARM64),--arm64)
 
 check: ## formatting, lints and the tests that need no server: the quick half, for every commit
 	@sh tests/preflight.sh check

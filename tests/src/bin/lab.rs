@@ -62,6 +62,9 @@ enum Task {
     Dist,
     /// Build the package of a release into `dist/release`.
     Release {
+        /// Build the programs and the image for arm64, too.
+        #[arg(long)]
+        arm64: bool,
         /// Build it again in another folder, and compare every byte.
         #[arg(long)]
         twice: bool,
@@ -106,7 +109,7 @@ fn run(task: &Task) -> Result<()> {
         Task::Dist => {
             Dist::build(&settings, &progress)?;
         }
-        Task::Release { twice } => release(&settings, &progress, *twice)?,
+        Task::Release { arm64, twice } => release(&settings, &progress, *arm64, *twice)?,
     }
     Ok(())
 }
@@ -162,15 +165,19 @@ async fn bench(settings: &Settings, progress: &Progress) -> Result<()> {
 }
 
 /// Builds the package of a release, and prints where it is and what it is known by.
-fn release(settings: &Settings, progress: &Progress, twice: bool) -> Result<()> {
+fn release(settings: &Settings, progress: &Progress, arm64: bool, twice: bool) -> Result<()> {
     let dist = Dist::build(settings, progress)?;
-    let for_arm64 = arm64::ensure(settings, &dist, progress)?;
+    let mut programs = vec![(AMD64, dist.programs().clone())];
+    if arm64 {
+        programs.push((ARM64, arm64::ensure(settings, &dist, progress)?));
+    }
     let tools = Tools::of_images(settings, progress)?;
-    let image = |programs| images::operator::ensure(settings, &tools, programs, progress);
-    let images = [
-        (AMD64, &image(dist.programs())?),
-        (ARM64, &image(&for_arm64)?),
-    ];
+    let mut built = Vec::new();
+    for (platform, programs) in &programs {
+        let image = images::operator::ensure(settings, &tools, programs, progress)?;
+        built.push((*platform, image));
+    }
+    let images: Vec<_> = built.iter().map(|(one, image)| (*one, image)).collect();
     let package = progress.run("made the package", || {
         Package::make(settings, &dist, &images)
     })?;
@@ -183,7 +190,7 @@ fn release(settings: &Settings, progress: &Progress, twice: bool) -> Result<()> 
         );
     }
     if twice {
-        for (file, digest) in compare(settings, &package, progress)? {
+        for (file, digest) in compare(settings, &package, arm64, progress)? {
             println!("the same both times: {digest}  {file}");
         }
     }

@@ -33,14 +33,15 @@ pub enum TwiceError {
     Differ(Vec<String>),
 }
 
-/// Builds the release of this commit again and answers the digest of each file that both have.
+/// Builds the release of this commit again, for arm64 where the first one is, and answers the digest of each file that both have.
 pub fn compare(
     settings: &Settings,
     first: &Package,
+    arm64: bool,
     progress: &Progress,
 ) -> Result<Vec<(String, String)>, TwiceError> {
     let folder = tempfile::tempdir().at("make a folder in", &std::env::temp_dir())?;
-    let one = built(&settings.checkout, first, &folder.path().join("one"))?;
+    let one = built(&settings.checkout, first, &folder.path().join("one"), arm64)?;
     // The image would be found in the cache.
     for platform in [AMD64, ARM64] {
         operator::forget(settings, platform)?;
@@ -52,6 +53,7 @@ pub fn compare(
     progress.run("built it all again there", || {
         let mut make = Command::new("make");
         make.arg("release")
+            .args(arm64.then_some("ARM64=1"))
             .current_dir(&checkout)
             .env_remove("CARGO_TARGET_DIR");
         // The lab's own flags name the first folder.
@@ -66,6 +68,7 @@ pub fn compare(
         &checkout,
         &Package { archive },
         &folder.path().join("other"),
+        arm64,
     )?;
     let names: BTreeSet<_> = one.keys().chain(other.keys()).collect();
     let differ = |name: &&&String| one.get(**name) != other.get(**name);
@@ -84,13 +87,19 @@ pub fn compare(
 }
 
 /// The archive, what is in it, and the programs that its image is made of.
-fn built(checkout: &Path, package: &Package, into: &Path) -> Result<Files, TwiceError> {
+fn built(
+    checkout: &Path,
+    package: &Package,
+    into: &Path,
+    arm64: bool,
+) -> Result<Files, TwiceError> {
     let mut files = Files::new();
     make_dir(into)?;
     archive::unpack(&package.archive, into)?;
     archive::add(&mut files, &into.join(name()), &name())?;
     archive::add(&mut files, &package.archive, &format!("{}.tar.gz", name()))?;
-    for program in ["ipu-operator", "ipu-agent", "guests", "arm64"] {
+    let programs = ["ipu-operator", "ipu-agent", "guests"].into_iter();
+    for program in programs.chain(arm64.then_some("arm64")) {
         archive::add(&mut files, &checkout.join("dist").join(program), program)?;
     }
     Ok(files)
