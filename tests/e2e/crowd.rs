@@ -13,7 +13,7 @@ use serde_json::json;
 use tests::lab::operator::VIPU_NAMESPACE;
 use tests::wait::{Seen, until};
 
-use crate::release::{once_replaced, operators_pods};
+use crate::release::{once_replaced, upgraded_under};
 use crate::scene::{PATIENCE, Scene};
 use crate::undisturbed::Live;
 
@@ -45,15 +45,7 @@ pub(crate) fn is_not_disturbed_by_an_upgrade(scene: &Scene) -> Result<(), Failed
         let before = Live::now(scene).await?;
         assert_eq!((before.pods.len(), before.partitions.len()), (JOBS, JOBS));
 
-        let old = operators_pods(scene).await?;
-        let values = [
-            "controller.replicas=2",
-            "controller.develLogs=true",
-            "vipuProxy.logLevel=5",
-        ];
-        scene.release.upgrade(&values)?;
-        let new = once_replaced(scene, &old, 4).await?;
-        before.is_undisturbed_by(scene, "helm upgrade").await?;
+        let new = upgraded_under(scene, &before).await?;
         let back = ["rollback", "ipu-operator", "--wait", "--timeout", "180s"];
         scene.release.run(&back)?;
         once_replaced(scene, &new, 3).await?;

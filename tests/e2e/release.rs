@@ -51,16 +51,7 @@ pub(crate) fn lives_under_jobs(scene: &Scene) -> Result<(), Failed> {
 async fn live(scene: &Scene) -> Result<(), Failed> {
     start_jobs(scene).await?;
     let before = Live::now(scene).await?;
-    let old = operators_pods(scene).await?;
-
-    let values = [
-        "controller.replicas=2",
-        "controller.develLogs=true",
-        "vipuProxy.logLevel=5",
-    ];
-    scene.release.upgrade(&values)?;
-    let new = once_replaced(scene, &old, 4).await?;
-    before.is_undisturbed_by(scene, "helm upgrade").await?;
+    let new = upgraded_under(scene, &before).await?;
     leader_dies_while_a_job_starts(scene).await?;
     before
         .is_undisturbed_by(scene, "the death of the leader")
@@ -105,8 +96,26 @@ async fn start_jobs(scene: &Scene) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Upgrades the release so that both processes are replaced, to two replicas of each, under what lives.
+/// Answers the UIDs of the new Pods.
+pub(crate) async fn upgraded_under(
+    scene: &Scene,
+    before: &Live,
+) -> Result<BTreeSet<String>, Failed> {
+    let old = operators_pods(scene).await?;
+    let values = [
+        "controller.replicas=2",
+        "controller.develLogs=true",
+        "vipuProxy.logLevel=5",
+    ];
+    scene.release.upgrade(&values)?;
+    let new = once_replaced(scene, &old, 4).await?;
+    before.is_undisturbed_by(scene, "helm upgrade").await?;
+    Ok(new)
+}
+
 /// The UIDs of the operator's own Pods, also of those that are ending.
-pub(crate) async fn operators_pods(scene: &Scene) -> Result<BTreeSet<String>, kube::Error> {
+async fn operators_pods(scene: &Scene) -> Result<BTreeSet<String>, kube::Error> {
     let pods: Api<Pod> = Api::namespaced(scene.operated.client.clone(), NAMESPACE);
     let processes = "app.kubernetes.io/component in (controller,vipu-proxy)";
     let found = pods.list(&ListParams::default().labels(processes)).await?;

@@ -10,8 +10,8 @@ use crate::job::facts::Recorded;
 use crate::job::phase::{Outcome, Phase};
 use crate::job::validate::ValidJob;
 
-/// A job of two workers and a launcher, which runs.
-fn running(job: &IPUJob) -> (ValidJob, World) {
+/// A job whose workers run, and whose launcher was made and has not started.
+fn launching(job: &IPUJob) -> (ValidJob, World) {
     let job = job.valid();
     let mut world = World::new();
     world.settle(&job);
@@ -19,6 +19,12 @@ fn running(job: &IPUJob) -> (ValidJob, World) {
     world.settle(&job);
     world.run_pods();
     world.settle(&job);
+    (job, world)
+}
+
+/// A job of two workers and a launcher, which runs.
+fn running(job: &IPUJob) -> (ValidJob, World) {
+    let (job, mut world) = launching(job);
     world.run_pods();
     world.settle(&job);
     assert_eq!(world.status().launcher_status, JobState::Running);
@@ -120,13 +126,7 @@ fn a_launcher_that_is_deleted_while_it_runs_fails_the_job() {
 /// The kubelet tells late that the launcher runs, and until then it is taken for one that waits.
 #[test]
 fn a_worker_lost_before_the_launcher_was_seen_to_run_fails_the_job_by_name() {
-    let job = parallel().valid();
-    let mut world = World::new();
-    world.settle(&job);
-    world.ready([0]);
-    world.settle(&job);
-    world.run_pods();
-    world.settle(&job);
+    let (job, mut world) = launching(&parallel());
     let going = Some(Time(world.now + SignedDuration::from_secs(30)));
     let grace = Some(30);
     let worker = world.pod("sample-worker-1");
