@@ -89,14 +89,12 @@ pub(super) fn surroundings<'a>(
 
 /// Those who wait, in order; `stand` says of each how it stands.
 pub(super) fn line<'a>(
-    objects: impl Iterator<Item = &'a IPUPartition>,
+    objects: impl Iterator<Item = &'a IPUPartition> + Clone,
     stand: impl Fn(&mut Waiter),
     now: Timestamp,
 ) -> Vec<Waiter> {
-    let waiting = objects.filter(|one| line::waits(one));
-    let mut line: Vec<Waiter> = waiting.map(|one| line::waiter(one, now)).collect();
+    let mut line = line::line(objects, now);
     line.iter_mut().for_each(stand);
-    line::in_order(&mut line);
     line
 }
 
@@ -125,7 +123,7 @@ pub(super) fn place(
     settings: &Settings,
     now: Timestamp,
 ) -> Answer {
-    let me = line::waiter(object, now);
+    let me = line::me(object, offer.line, now);
     if let Some(why) = line::never_fits(&me, offer.views.iter()) {
         return Answer::Reject(why);
     }

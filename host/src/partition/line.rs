@@ -24,6 +24,16 @@ const PRECEDENCE: Duration = Duration::from_secs(15);
 /// asked every ten seconds or so.
 const ASKS: Duration = Duration::from_mins(1);
 
+/// A place in the line: when something was asked for. Times have whole seconds, so that names settle
+/// the rest.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// When the IPUPartition was created.
+    pub created: Timestamp,
+    /// Name of the IPUPartition.
+    pub name: String,
+}
+
 /// A partition that waits for a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
@@ -35,8 +45,8 @@ pub struct Waiter {
     pub owner: String,
     /// `namespace/name` of its owner.
     pub owner_name: String,
-    /// When it was asked for, which is its place in the line.
-    pub created: Timestamp,
+    /// Its place in the line.
+    pub place: Place,
     /// Since when it waits.
     pub since: Timestamp,
     /// IPUs that it wants.
@@ -74,22 +84,59 @@ pub fn waits(partition: &IPUPartition) -> bool {
     partition.metadata.deletion_timestamp.is_none() && status.is_none_or(waits)
 }
 
-/// What counts of a partition that looks for a controller at `now`.
+/// Those of all IPUPartitions that wait at `now`, in the order in which they are served. Partitions
+/// that are of use only together have one place, that of the first of them, whether it waits or not:
+/// else what comes between them would be served before some of them and after the others, and each
+/// side would keep room from the other.
+pub fn line<'a>(
+    partitions: impl Iterator<Item = &'a IPUPartition> + Clone,
+    now: Timestamp,
+) -> Vec<Waiter> {
+    let mut gangs: BTreeMap<&str, Place> = BTreeMap::new();
+    let in_gangs = |one: &&IPUPartition| one.spec.options.gang_size.is_some();
+    for one in partitions.clone().filter(in_gangs) {
+        let place = place(one, now);
+        let first = gangs.entry(&one.spec.owner.uid);
+        let first = first.or_insert_with(|| place.clone());
+        *first = place.min(first.clone());
+    }
+    let waiting = partitions.filter(|one| waits(one));
+    let mut line: Vec<Waiter> = waiting.map(|one| waiter(one, now)).collect();
+    for waiter in &mut line {
+        if let Some(first) = gangs.get(waiter.owner.as_str()) {
+            waiter.place = first.clone();
+        }
+    }
+    in_order(&mut line);
+    line
+}
+
+/// What counts of the partition that looks for a controller at `now`, with its place in this line.
+pub fn me(partition: &IPUPartition, line: &[Waiter], now: Timestamp) -> Waiter {
+    let me = waiter(partition, now);
+    let is_sibling = |other: &&Waiter| other.owner == me.owner && other.gang > 1 && me.gang > 1;
+    let place = line.iter().find(is_sibling).map(|one| one.place.clone());
+    Waiter {
+        place: place.unwrap_or(me.place.clone()),
+        ..me
+    }
+}
+
+/// What counts of a partition by itself that looks for a controller at `now`.
 pub fn waiter(partition: &IPUPartition, now: Timestamp) -> Waiter {
     let metadata = &partition.metadata;
     let spec = &partition.spec;
-    let created = metadata.creation_timestamp.as_ref();
-    let created = created.map_or(now, |time| time.0);
+    let place = place(partition, now);
     let status = partition.status.as_ref();
     Waiter {
         name: metadata.name.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),
         owner: spec.owner.uid.clone(),
         owner_name: format!("{}/{}", spec.owner.namespace, spec.owner.name),
-        created,
         since: status
             .and_then(conditions::not_ready_since)
-            .unwrap_or(created),
+            .unwrap_or(place.created),
+        place,
         ipus: spec.ipus,
         gang: spec.options.gang_size.unwrap_or(1),
         node_selector: spec.options.node_selector.clone(),
@@ -100,7 +147,7 @@ pub fn waiter(partition: &IPUPartition, now: Timestamp) -> Waiter {
 
 /// Puts those who wait into the order in which they are served.
 pub fn in_order(waiters: &mut [Waiter]) {
-    waiters.sort_by(|one, other| one.place().cmp(&other.place()));
+    waiters.sort_by(|one, other| (&one.place, &one.name).cmp(&(&other.place, &other.name)));
 }
 
 /// The room for `me`, where `line` waits, in order, and `held` partitions of my owner are there or
@@ -126,7 +173,7 @@ pub fn room(
             use_up(view, *ipus);
         }
     }
-    let elders = line.iter().take_while(|other| other.place() < me.place());
+    let elders = line.iter().take_while(|other| other.place < me.place);
     let elders = elders.filter(|elder| elder.owner != me.owner && !elder.is_held_up);
     for elder in elders {
         if views.iter().all(|view| view.largest_free == 0) {
@@ -219,11 +266,6 @@ impl Waiter {
         self.is_held_up = !self.is_next && asked.is_none_or(|asked| asked >= ASKS);
     }
 
-    /// Its place in the line: times have whole seconds, so that names settle the rest.
-    fn place(&self) -> (Timestamp, &str) {
-        (self.created, &self.name)
-    }
-
     /// Whether it could ever be made there.
     fn suits(&self, view: &ControllerView) -> bool {
         suits(view, self.ipus, &self.node_selector)
@@ -232,6 +274,15 @@ impl Waiter {
     /// Whether its owner's Pods may go to the nodes there.
     fn reaches(&self, view: &ControllerView) -> bool {
         reaches(view, &self.node_selector)
+    }
+}
+
+fn place(partition: &IPUPartition, now: Timestamp) -> Place {
+    let metadata = &partition.metadata;
+    let created = metadata.creation_timestamp.as_ref();
+    Place {
+        created: created.map_or(now, |time| time.0),
+        name: metadata.name.clone().unwrap_or_default(),
     }
 }
 

@@ -161,9 +161,7 @@ pub(super) async fn look_around(context: &Context, partition: &IPUPartition) -> 
     let others = readable(&objects);
     let asked = others.clone().flat_map(surroundings::asked_for);
     // Read anew: whoever has just left the controller waits, and is to find the room that it left for.
-    let waiting = others.clone().filter(|one| line::waits(one));
-    let mut line: Vec<_> = waiting.map(|one| line::waiter(one, now)).collect();
-    line::in_order(&mut line);
+    let line = line::line(others.clone(), now);
     let open = line::spared(&line, asked, open);
     surroundings::of(partition, others, &closed, &open, now)
 }
@@ -193,7 +191,7 @@ fn room(
 ) -> Room {
     let store = context.watched.store();
     let line = context.turns.line(store, now);
-    let me = line::waiter(partition, now);
+    let me = line::me(partition, &line, now);
     let limit = SignedDuration::try_from(context.settings.overtaking_limit);
     let limit = limit.unwrap_or(SignedDuration::MAX);
     let taken = context.turns.taken(&me.uid);

@@ -106,17 +106,13 @@ impl Turns {
             return line.clone();
         }
         let objects = store.state();
-        let mut line: Vec<Waiter> = objects
-            .iter()
-            .filter_map(|object| object.0.as_ref().ok().filter(|one| line::waits(one)))
-            .map(|one| line::waiter(one, now))
-            .collect();
+        let readable = objects.iter().filter_map(|object| object.0.as_ref().ok());
+        let mut line = line::line(readable, now);
         let room_made = state.room_made.elapsed();
         for waiter in &mut line {
             let asked = state.asked.get(&waiter.uid).map(Instant::elapsed);
             waiter.stand(asked, room_made);
         }
-        line::in_order(&mut line);
         let line: Arc<[Waiter]> = line.into();
         state.line = Some((Instant::now(), line.clone()));
         line

@@ -18,7 +18,10 @@ fn one(name: &str, ipus: u32, minutes: i64) -> Waiter {
         uid: format!("uid-{name}"),
         owner: format!("owner-{name}"),
         owner_name: format!("default/{name}"),
-        created,
+        place: Place {
+            created,
+            name: name.to_owned(),
+        },
         since: created,
         ipus,
         gang: 1,
@@ -221,13 +224,13 @@ fn only_what_is_wanted_and_has_no_place_waits() {
         waits(&partition).then(|| waiter(&partition, now()))
     };
     let fresh = read(json!({})).unwrap();
-    assert_eq!(fresh.since, fresh.created);
+    assert_eq!(fresh.since, fresh.place.created);
     let condition = json!([{
         "type": "Ready", "status": "False", "reason": "Replacing", "message": "",
         "lastTransitionTime": "2026-01-01T11:30:00Z",
     }]);
     let replaced = read(json!({"status": {"conditions": condition}})).unwrap();
-    assert!(replaced.since > replaced.created);
+    assert!(replaced.since > replaced.place.created);
     assert_eq!(read(json!({"status": {"phase": "Creating"}})), None);
     assert_eq!(
         read(json!({"status": {"phase": "Ready", "partitionId": "p"}})),
@@ -235,6 +238,49 @@ fn only_what_is_wanted_and_has_no_place_waits() {
     );
     let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T11:59:00Z"}});
     assert_eq!(read(deleted), None);
+}
+
+#[test]
+fn those_of_use_only_together_have_one_place_in_the_line() {
+    let object = |owner: &str, slot: u32, gang: Option<u32>, minutes: i64| -> IPUPartition {
+        let created = now() - SignedDuration::from_mins(minutes);
+        let object = json!({
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
+            "metadata": {
+                "name": format!("{owner}-{slot}"), "uid": format!("{owner}-{slot}"),
+                "creationTimestamp": created,
+            },
+            "spec": {
+                "owner": {
+                    "apiVersion": "v1", "kind": "K", "namespace": "n", "name": owner, "uid": owner,
+                },
+                "slot": slot, "ipus": 2, "gcds": 1, "options": {"gangSize": gang},
+            },
+        });
+        serde_json::from_value(object).unwrap()
+    };
+    let mut all = [
+        object("gang", 0, Some(3), 60),
+        object("gang", 1, Some(3), 50),
+        object("large", 0, None, 40),
+        object("gang", 2, Some(3), 30),
+        object("apart", 0, None, 45),
+        object("apart", 1, None, 20),
+    ];
+    all[2].spec.ipus = 16;
+    all[0].status = serde_json::from_value(json!({"phase": "Ready", "partitionId": "p"})).unwrap();
+    let line = line(all.iter(), now());
+    let names: Vec<&str> = line.iter().map(|waiter| waiter.name.as_str()).collect();
+    assert_eq!(names, ["gang-1", "gang-2", "apart-0", "large-0", "apart-1"]);
+    let pods = || vec![pod("pod1", 16, 12)];
+    let seen =
+        |one: &IPUPartition| room(&me(one, &line, now()), &line, &[], 1, pods(), LIMIT, now());
+    for slot in [1, 3] {
+        assert_eq!(seen(&all[slot]).views[0].largest_free, 4, "{slot}");
+        assert_eq!(seen(&all[slot]).too_small, None, "{slot}");
+    }
+    assert_eq!(seen(&all[5]).views[0].largest_free, 0);
+    assert_eq!(me(&all[3], &[], now()).place.name, "gang-2");
 }
 
 #[test]

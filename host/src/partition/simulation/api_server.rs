@@ -64,7 +64,7 @@ impl ApiServer {
     }
 
     /// Every object and its name.
-    pub(super) fn list(&self) -> impl Iterator<Item = (Key, &Stored)> {
+    pub(super) fn list(&self) -> impl Iterator<Item = (Key, &Stored)> + Clone {
         self.objects.iter().map(|(key, stored)| (*key, stored))
     }
 

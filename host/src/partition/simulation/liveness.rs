@@ -10,7 +10,7 @@ use super::driver;
 use super::invariants::{LIVENESS, OURS_ONLY, WHOLE, demand};
 use super::world::World;
 use crate::api::ipupartition::{IPUPartition, PartitionPhase};
-use crate::partition::line;
+use crate::partition::line::{self, Waiter};
 
 /// Within so many milliseconds everything has come to its end. A call may be out for a minute and
 /// late by two, forming may take five, and pauses grow to one.
@@ -198,16 +198,20 @@ impl World {
     /// Whether somebody who came before it has waited its limit, has no room, and could have some.
     fn is_kept_from(&self, object: &IPUPartition) -> bool {
         let (now, limit) = (self.timestamp(), self.settings.overtaking_limit);
-        let created = |one: &IPUPartition| one.metadata.creation_timestamp.clone();
-        let waits = |one: &IPUPartition| {
-            let since = line::waiter(one, now).since;
-            line::waits(one) && now.duration_since(since) >= limit.try_into().unwrap_or_default()
+        let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
+        let line = line::line(objects.clone(), now);
+        let place = line::me(object, &line, now).place;
+        let limit = limit.try_into().unwrap_or_default();
+        let waits_long = |one: &Waiter| now.duration_since(one.since) >= limit;
+        let elders = line.iter().filter(|one| one.place <= place);
+        let mut elders = elders.filter(|one| one.owner != object.spec.owner.uid);
+        let has_no_room = |uid: &str| {
+            let uid = Some(uid);
+            let mut objects = objects.clone();
+            let one = objects.find(|one| one.metadata.uid.as_deref() == uid);
+            one.is_some_and(|one| self.could_hold(one) && !self.has_room(one))
         };
-        let mut others = self.api.list().map(|(_, stored)| stored.object.as_ref());
-        others.any(|one| {
-            let is_elder = created(one) <= created(object) && one.spec.owner != object.spec.owner;
-            is_elder && waits(one) && self.could_hold(one) && !self.has_room(one)
-        })
+        elders.any(|one| waits_long(one) && has_no_room(&one.uid))
     }
 
     /// A partition that nobody answers for. Each must go in its time, counted from when it was first

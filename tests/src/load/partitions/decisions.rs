@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use ipu_operator::partition::line::{self, Waiter};
+use ipu_operator::partition::line::{self, Place, Waiter};
 use ipu_operator::policy::guests::Guests;
 use ipu_operator::rest::question::Question;
 use ipu_operator::rest::what_if;
@@ -154,7 +154,10 @@ fn waiter(name: &str, ipus: u32, created: Timestamp) -> Waiter {
         uid: format!("uid-of-{name}"),
         owner: format!("owner-of-{name}"),
         owner_name: format!("default/{name}"),
-        created,
+        place: Place {
+            created,
+            name: name.to_owned(),
+        },
         since: created,
         ipus,
         gang: 1,
