@@ -142,18 +142,8 @@ pub async fn run(
     metrics: &Metrics,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
-    let one = ListParams::default().limit(1);
     let scope = settings.scope.clone();
-    for jobs in scope::watch::apis::<RawJob>(&client, &scope) {
-        let listed = jobs.list(&one).await;
-        listed.map_err(|source| RunError::Jobs {
-            scope: scope.clone(),
-            source,
-        })?;
-    }
-    let partitions: Api<PartialObjectMeta<IPUPartition>> = Api::all(client.clone());
-    partitions.list(&one).await.map_err(RunError::Partitions)?;
-
+    can_list(&client, &scope).await?;
     let context = Arc::new(Context::new(client.clone(), settings, metrics));
     let reconciles = &metrics.reconciles;
     let _until_it_ends = (reconciles.queue(), metrics.jobs.following());
@@ -209,6 +199,21 @@ pub async fn run(
         () = reconciling => {}
         () = finished => {}
     }
+    Ok(())
+}
+
+/// Whether what is followed can be listed at all: a watch would try again without end.
+async fn can_list(client: &Client, scope: &Scope) -> Result<(), RunError> {
+    let one = ListParams::default().limit(1);
+    for jobs in scope::watch::apis::<RawJob>(client, scope) {
+        let listed = jobs.list(&one).await;
+        listed.map_err(|source| RunError::Jobs {
+            scope: scope.clone(),
+            source,
+        })?;
+    }
+    let partitions: Api<PartialObjectMeta<IPUPartition>> = Api::all(client.clone());
+    partitions.list(&one).await.map_err(RunError::Partitions)?;
     Ok(())
 }
 

@@ -173,56 +173,66 @@ pub async fn run_with(
     let registry = Registry::with_access(deadlines(&options), access.subscribe());
     let registry = Arc::new(registry);
     let (nodes, node_watch) = node_labels();
-    let fleet = Arc::new(Fleet::new(registry.clone(), nodes));
-    let settings = Settings {
-        installation: installation(&client, &options.release.namespace).await?,
-        forming: Duration::from_secs(options.vipu_timeout_seconds),
-        grace: options.times.in_error,
-        gang_patience: options.times.gang_patience,
-        overtaking_limit: Duration::from_secs(options.overtaking_limit_seconds),
-    };
-    tracing::info!(installation = settings.installation, "starting");
     let (namespaces, namespace_watch) = namespaces();
     let scope = options.release.scope.clone();
     let (watched, watch) = watched(namespaces.clone(), scope.clone());
-    let guests = Guests::new(policies.clone());
-    let sources = Sources {
-        partitions: watched.store().clone(),
-        fleet: fleet.clone(),
-        guests: guests.clone(),
-        namespaces: namespaces.clone(),
-    };
-    let standing = metrics::partitions::Sources {
-        partitions: sources.partitions.clone(),
-        fleet: fleet.clone(),
-        namespaces: namespaces.clone(),
-    };
-    let exposed = metrics.of_proxy(guests.clone(), standing);
     let shared = Shared {
         client: client.clone(),
-        fleet,
-        guests: guests.clone(),
-        settings,
+        fleet: Arc::new(Fleet::new(registry.clone(), nodes)),
+        guests: Guests::new(policies.clone()),
+        settings: settings(&options, &client).await?,
         watched,
         namespaces,
         scope,
         instance: options.release.pod_name.clone(),
         reconciles: metrics.reconciles.clone(),
     };
+    tracing::info!(installation = shared.settings.installation, "starting");
 
     let mut tasks = JoinSet::new();
     tasks.spawn(node_watch.follow(client.clone(), stop.clone()));
     tasks.spawn(namespace_watch.follow(client.clone(), stop.clone()));
+    tasks.spawn(watch.follow(client.clone(), stop.clone()));
     tasks.spawn(access.follow(stop.clone()));
-    tasks.spawn(follow_controllers(
-        client.clone(),
-        options.clone(),
-        registry,
-        stop.clone(),
-    ));
-    let following = stop.clone();
-    tasks.spawn(async move { policies.follow(following).await });
-    let (asking, release, stopping) = (client.clone(), options.release.clone(), stop.clone());
+    let (list, asking) = (options.clone(), client.clone());
+    tasks.spawn(follow_controllers(asking, list, registry, stop.clone()));
+    follow_policies(&mut tasks, &shared, policies, &options.release, &stop);
+    let behind = behind(&shared, &metrics);
+    let turn = (metrics.leading.clone(), metrics.conflicts.clone());
+    tasks.spawn(lead_in_turn(shared, options.clone(), turn, stop.clone()));
+    let served = serve(&options, client, behind, &stop).await;
+    stop.cancel();
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(error) = ended {
+            tracing::error!(%error, "a part of the proxy ended badly");
+        }
+    }
+    Ok(served?)
+}
+
+/// What the decisions depend on.
+async fn settings(options: &ProxyOptions, client: &Client) -> Result<Settings, ProxyError> {
+    Ok(Settings {
+        installation: installation(client, &options.release.namespace).await?,
+        forming: Duration::from_secs(options.vipu_timeout_seconds),
+        grace: options.times.in_error,
+        gang_patience: options.times.gang_patience,
+        overtaking_limit: Duration::from_secs(options.overtaking_limit_seconds),
+    })
+}
+
+/// Follows the modules in their folder, and the IPUPolicies.
+fn follow_policies(
+    tasks: &mut JoinSet<()>,
+    shared: &Shared,
+    policies: Policies,
+    release: &ReleaseOptions,
+    stop: &CancellationToken,
+) {
+    let stopping = stop.clone();
+    tasks.spawn(async move { policies.follow(stopping).await });
+    let (asking, guests) = (shared.client.clone(), shared.guests.clone());
+    let (release, stopping) = (release.clone(), stop.clone());
     tasks.spawn(async move {
         let following = policy::follow(
             asking,
@@ -233,18 +243,23 @@ pub async fn run_with(
         );
         Box::pin(following).await;
     });
-    tasks.spawn(watch.follow(client.clone(), stop.clone()));
-    let turn = (metrics.leading.clone(), metrics.conflicts.clone());
-    tasks.spawn(lead_in_turn(shared, options.clone(), turn, stop.clone()));
-    let behind = (sources, exposed, metrics.conflicts.clone());
-    let served = serve(&options, client, behind, &stop).await;
-    stop.cancel();
-    while let Some(ended) = tasks.join_next().await {
-        if let Err(error) = ended {
-            tracing::error!(%error, "a part of the proxy ended badly");
-        }
-    }
-    Ok(served?)
+}
+
+/// What the two ports answer from.
+fn behind(shared: &Shared, metrics: &Metrics) -> (Sources, Exposed, Conflicts) {
+    let sources = Sources {
+        partitions: shared.watched.store().clone(),
+        fleet: shared.fleet.clone(),
+        guests: shared.guests.clone(),
+        namespaces: shared.namespaces.clone(),
+    };
+    let standing = metrics::partitions::Sources {
+        partitions: sources.partitions.clone(),
+        fleet: shared.fleet.clone(),
+        namespaces: shared.namespaces.clone(),
+    };
+    let exposed = metrics.of_proxy(shared.guests.clone(), standing);
+    (sources, exposed, metrics.conflicts.clone())
 }
 
 /// Serves both REST ports; where one cannot be served, neither is.

@@ -157,8 +157,8 @@ pub const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "whoever came last is served first",
         file: LINE,
-        text: "one.place().cmp(&other.place())",
-        instead: "other.place().cmp(&one.place())",
+        text: "(&one.place, &one.name).cmp(&(&other.place, &other.name))",
+        instead: "(&other.place, &other.name).cmp(&(&one.place, &one.name))",
     },
     Mutation {
         name: "a gang holds what it has however long the rest is missing",

@@ -8,6 +8,7 @@ use kube::ResourceExt;
 use super::context::Context;
 use super::events::Note;
 use super::execute::publish;
+use super::fleet::Divided;
 use super::inheritance;
 use super::knowledge::Answer;
 use super::line::{self, Room};
@@ -80,18 +81,19 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
     }
     // Only now: as long as the policy thinks, the younger let it go first.
     context.turns.was_asked(&uid);
+    with_all_reasons(answer, &room, &found, partition.spec.ipus)
+}
+
+/// The answer with what the policy was not told: for whom room is kept, and which controllers are
+/// closed. What only a closed one could serve is not impossible.
+fn with_all_reasons(answer: Answer, room: &Room, found: &Divided, ipus: u32) -> Answer {
     match answer {
         Answer::Wait(reasons) => {
-            let mut reasons = line::explained(reasons, &room);
+            let mut reasons = line::explained(reasons, room);
             reasons.extend(found.shut_out());
-            later(&room, reasons)
+            later(room, reasons)
         }
-        Answer::Reject(_)
-            if found
-                .shut
-                .iter()
-                .any(|view| view.total_ipus >= partition.spec.ipus) =>
-        {
+        Answer::Reject(_) if found.shut.iter().any(|view| view.total_ipus >= ipus) => {
             Answer::Wait(found.shut_out().collect())
         }
         answer => answer,

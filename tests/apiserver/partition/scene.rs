@@ -1,12 +1,12 @@
 //! A real API server, simulated controllers, and a vipu-proxy that can be killed and started again.
 
+mod objects;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ipu_operator::api::ipupartition::{
-    IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner, PartitionPhase,
-};
+use ipu_operator::api::ipupartition::PartitionOwner;
 use ipu_operator::certificates::Source;
 use ipu_operator::metrics::Metrics;
 use ipu_operator::names;
@@ -17,9 +17,8 @@ use ipu_operator::scope::Scope;
 use ipu_operator::vipu::AccessOptions;
 use ipu_operator::wasm::Policies;
 use ipu_operator::wasm::model::Slot;
-use k8s_openapi::api::core::v1::{ConfigMap, Container, Namespace, Pod, PodSpec};
-use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{Api, ObjectMeta, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use tests::lab::control_plane::ControlPlane;
@@ -32,6 +31,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::install::{apply, install};
+
+pub(crate) use objects::{controller, id, notebook};
 
 /// Where the release would be.
 pub(crate) const NAMESPACE: &str = "ipu-operator-system";
@@ -209,129 +210,6 @@ impl Scene {
             .unwrap();
     }
 
-    pub(crate) fn partitions(&self) -> Api<IPUPartition> {
-        Api::all(self.client.clone())
-    }
-
-    /// Wants a partition for an owner whose kind is not judged by the sweep.
-    pub(crate) async fn want(&self, name: &str, ipus: u32) -> IPUPartition {
-        self.want_for(notebook(name), ipus).await
-    }
-
-    pub(crate) async fn want_for(&self, owner: PartitionOwner, ipus: u32) -> IPUPartition {
-        self.want_with(owner, 0, ipus, PartitionOptions::default())
-            .await
-    }
-
-    pub(crate) async fn want_with(
-        &self,
-        owner: PartitionOwner,
-        slot: u32,
-        ipus: u32,
-        options: PartitionOptions,
-    ) -> IPUPartition {
-        let name = names::partition_object(&owner, slot);
-        let spec = IPUPartitionSpec {
-            owner,
-            slot,
-            ipus,
-            gcds: 1,
-            options,
-            about: Default::default(),
-            reset_generation: 0,
-        };
-        let object = IPUPartition::new(&name, spec);
-        self.partitions()
-            .create(&PostParams::default(), &object)
-            .await
-            .unwrap()
-    }
-
-    /// The user changes an object by a merge patch.
-    pub(crate) async fn patch(
-        &self,
-        partition: &IPUPartition,
-        change: serde_json::Value,
-    ) -> Result<IPUPartition, kube::Error> {
-        let (name, params) = (partition.name_any(), PatchParams::default());
-        let patch = Patch::Merge(change);
-        self.partitions().patch(&name, &params, &patch).await
-    }
-
-    pub(crate) async fn delete(&self, partition: &IPUPartition) {
-        let name = partition.name_any();
-        self.partitions()
-            .delete(&name, &DeleteParams::default())
-            .await
-            .unwrap();
-    }
-
-    /// The object once `is_so`.
-    pub(crate) async fn once(
-        &self,
-        partition: &IPUPartition,
-        what: &str,
-        is_so: impl Fn(&IPUPartition) -> bool,
-    ) -> IPUPartition {
-        let name = partition.name_any();
-        eventually(what, async || {
-            let object = self.partitions().get_opt(&name).await.unwrap();
-            let state = format!("{:#?}", object.as_ref().map(|object| &object.status));
-            object.filter(|object| is_so(object)).ok_or(state)
-        })
-        .await
-    }
-
-    pub(crate) async fn once_in(
-        &self,
-        partition: &IPUPartition,
-        phase: PartitionPhase,
-    ) -> IPUPartition {
-        let what = format!("{} is {phase:?}", partition.name_any());
-        let is_so = |object: &IPUPartition| {
-            object
-                .status
-                .as_ref()
-                .is_some_and(|status| status.phase == phase)
-        };
-        self.once(partition, &what, is_so).await
-    }
-
-    /// The object once its status says why it waits.
-    pub(crate) async fn once_waiting(&self, partition: &IPUPartition) -> IPUPartition {
-        self.once(partition, "it says why it waits", |object| {
-            let status = object.status.as_ref();
-            status.is_some_and(|status| !status.waiting.is_empty())
-        })
-        .await
-    }
-
-    pub(crate) async fn once_gone(&self, partition: &IPUPartition) {
-        let name = partition.name_any();
-        eventually(&format!("{name} is gone"), async || {
-            let object = self.partitions().get_opt(&name).await.unwrap();
-            Seen::when(object.map(|object| object.status), Option::is_none)
-        })
-        .await;
-    }
-
-    /// The note of an event of this reason on an object.
-    pub(crate) async fn once_event(&self, name: &str, reason: &str) -> String {
-        let events = Api::<Event>::namespaced(self.client.clone(), "default");
-        eventually(&format!("{name} has an event {reason}"), async || {
-            let list = events.list(&Default::default()).await.unwrap();
-            let of_it = list.items.into_iter().filter(|event| {
-                let about = event.regarding.as_ref();
-                about.is_some_and(|about| about.name.as_deref() == Some(name))
-            });
-            let (found, others): (Vec<_>, Vec<_>) =
-                of_it.partition(|event| event.reason.as_deref() == Some(reason));
-            let mut notes = found.into_iter().filter_map(|event| event.note);
-            notes.next().ok_or(format!("{others:?}"))
-        })
-        .await
-    }
-
     /// Puts a partition of this installation on a controller for which there is no IPUPartition.
     pub(crate) async fn orphan(&self, pod: usize, owner: &PartitionOwner) -> String {
         let namespaces = Api::<Namespace>::all(self.client.clone());
@@ -380,37 +258,6 @@ impl Scene {
         let calls = self.pods[pod].server.calls(0);
         calls.iter().filter(|call| call.method == method).count()
     }
-
-    /// A Pod that uses partition `id`; nothing runs it.
-    pub(crate) async fn start_pod(&self, name: &str, id: &str) -> Api<Pod> {
-        let label = (names::PARTITION_ID_LABEL.to_owned(), id.to_owned());
-        self.start_pod_with(ObjectMeta {
-            name: Some(name.to_owned()),
-            labels: Some(BTreeMap::from([label])),
-            ..ObjectMeta::default()
-        })
-        .await
-    }
-
-    /// A Pod with this metadata; nothing runs it.
-    pub(crate) async fn start_pod_with(&self, metadata: ObjectMeta) -> Api<Pod> {
-        let pods = Api::<Pod>::namespaced(self.client.clone(), "default");
-        let pod = Pod {
-            metadata,
-            spec: Some(PodSpec {
-                automount_service_account_token: Some(false),
-                containers: vec![Container {
-                    name: "main".to_owned(),
-                    image: Some("none".to_owned()),
-                    ..Container::default()
-                }],
-                ..PodSpec::default()
-            }),
-            ..Pod::default()
-        };
-        pods.create(&PostParams::default(), &pod).await.unwrap();
-        pods
-    }
 }
 
 /// A proxy that runs; dropped, it ends as if it was killed.
@@ -429,41 +276,6 @@ impl Drop for Replica {
     fn drop(&mut self) {
         self.0.abort();
     }
-}
-
-/// An owner whose kind is not judged by the sweep.
-pub(crate) fn notebook(name: &str) -> PartitionOwner {
-    PartitionOwner {
-        api_version: "example.com/v1".to_owned(),
-        kind: "Notebook".to_owned(),
-        namespace: "default".to_owned(),
-        name: name.to_owned(),
-        uid: format!("uid-of-{name}"),
-    }
-}
-
-/// The id that the status offers.
-pub(crate) fn id(partition: &IPUPartition) -> String {
-    partition
-        .status
-        .as_ref()
-        .unwrap()
-        .partition_id
-        .clone()
-        .unwrap()
-}
-
-/// The controller that the status names.
-pub(crate) fn controller(partition: &IPUPartition) -> String {
-    partition
-        .status
-        .as_ref()
-        .unwrap()
-        .controller
-        .as_ref()
-        .unwrap()
-        .name
-        .clone()
 }
 
 pub(crate) fn free_port() -> u16 {

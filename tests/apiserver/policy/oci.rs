@@ -1,169 +1,21 @@
 //! Modules from a real OCI registry, pushed by `policy push` and signed by the real cosign.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod author;
 
-use clap::Parser;
+use std::fs;
+use std::path::Path;
+
 use ipu_operator::api::ipupolicy::{IPUPolicyStatus, PolicyPhase};
-use ipu_operator::cli::{Arguments, Task};
-use ipu_operator::policy_cli;
 use ipu_operator::wasm::digest_of;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
 use serde_json::{Value, json};
-use tests::guests;
-use tests::lab::command;
-use tests::lab::progress::Progress;
-use tests::lab::settings::Settings;
-use tests::lab::tools::Tools;
-use tests::registry::{Manner, PASSWORD, Registry, USER};
+use tests::registry::Manner;
 
-use super::scene::{Other, Scene, of_registry};
-
-/// Somebody who builds policies, pushes them into a registry of their own and signs them.
-struct Author {
-    registry: Registry,
-    manner: Manner,
-    cosign: PathBuf,
-}
-
-/// What was pushed.
-#[derive(Debug)]
-struct Pushed {
-    reference: String,
-    component: String,
-    manifest: String,
-    printed: String,
-}
-
-impl Author {
-    async fn start(manner: Manner) -> Self {
-        let registry = Registry::start(manner).await.unwrap();
-        let config = json!({"auths": {registry.host(): {"username": USER, "password": PASSWORD}}});
-        let author = Self {
-            cosign: tokio::task::spawn_blocking(cosign).await.unwrap(),
-            registry,
-            manner,
-        };
-        fs::write(author.path("config.json"), config.to_string()).unwrap();
-        author
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.registry.folder().join(name)
-    }
-
-    fn text(&self, name: &str) -> String {
-        self.path(name).display().to_string()
-    }
-
-    /// The options by which the registry is reached.
-    fn options(&self) -> Vec<String> {
-        let folder = self.registry.folder().display().to_string();
-        match self.manner {
-            Manner::Plain => vec!["--plain-http".to_owned()],
-            Manner::Tls | Manner::TlsWithUser => {
-                let folder = ["--docker-config".to_owned(), folder];
-                let authority = ["--ca-file".to_owned(), self.text("ca.crt")];
-                [folder, authority].concat()
-            }
-        }
-    }
-
-    /// Runs `ipu-operator policy`, and answers what it prints.
-    async fn policy(&self, words: &[&str]) -> Result<String, String> {
-        let given = ["ipu-operator", "policy"].iter().chain(words);
-        let mut given: Vec<String> = given.map(|word| (*word).to_owned()).collect();
-        given.extend(self.options());
-        let ran = tokio::task::spawn_blocking(move || {
-            let Task::Policy(arguments) = Arguments::try_parse_from(given).unwrap().task else {
-                return Err("it is about something else".to_owned());
-            };
-            let mut printed = Vec::new();
-            let ran = policy_cli::run(arguments, &mut printed);
-            ran.map_err(|error| format!("{:?}", anyhow::Error::from(error)))?;
-            Ok(String::from_utf8(printed).unwrap())
-        });
-        ran.await.unwrap()
-    }
-
-    /// Pushes the validation guest of our own under a tag.
-    async fn push(&self, tag: &str) -> Pushed {
-        let folder = tokio::task::spawn_blocking(guests::build).await.unwrap();
-        let file = folder.unwrap().join("validation.wasm");
-        let reference = format!("{}/team/policy:{tag}", self.registry.host());
-        let push = ["push", file.to_str().unwrap(), &reference];
-        let printed = self.policy(&push).await.unwrap();
-        let word = |name: &str| {
-            let line = printed.lines().find_map(|line| line.strip_prefix(name));
-            line.unwrap().trim().to_owned()
-        };
-        Pushed {
-            component: word("component"),
-            manifest: word("manifest"),
-            reference,
-            printed,
-        }
-    }
-
-    /// A pair of keys; the answer is the public one.
-    fn key(&self, name: &str) -> String {
-        let mut generate = Command::new(&self.cosign);
-        let output = format!("--output-key-prefix={name}");
-        generate
-            .args(["generate-key-pair", &output])
-            .env("COSIGN_PASSWORD", PASSWORD)
-            .current_dir(self.registry.folder());
-        command::run(&mut generate).unwrap();
-        fs::read_to_string(self.path(&format!("{name}.pub"))).unwrap()
-    }
-
-    /// Signs what was pushed, in the form that cosign 3 writes, or in the older one.
-    fn sign(&self, pushed: &Pushed, key: &str, new_form: bool) {
-        let (repository, _) = pushed.reference.rsplit_once(':').unwrap();
-        let mut sign = Command::new(&self.cosign);
-        sign.args([
-            "sign",
-            "--yes",
-            "--tlog-upload=false",
-            "--use-signing-config=false",
-        ])
-        .arg(format!("--new-bundle-format={new_form}"))
-        .arg(format!("--key={}", self.text(&format!("{key}.key"))))
-        .arg(format!("--registry-username={USER}"))
-        .arg(format!("--registry-password={PASSWORD}"))
-        .arg(format!("--registry-cacert={}", self.text("ca.crt")))
-        .arg(format!("{repository}@{}", pushed.manifest))
-        .env("COSIGN_PASSWORD", PASSWORD);
-        command::run(&mut sign).unwrap();
-    }
-
-    /// What an IPUPolicy says to load it.
-    fn module(&self, pushed: &Pushed) -> Value {
-        let mut oci = json!({"reference": pushed.reference});
-        if self.manner == Manner::Plain {
-            oci["plainHttp"] = json!(true);
-        } else {
-            let pem = fs::read_to_string(self.registry.authority()).unwrap();
-            oci["certificateAuthorities"] = json!({ "pem": pem });
-        }
-        if self.manner == Manner::TlsWithUser {
-            oci["pullSecret"] = json!({"name": "registry"});
-        }
-        let mut spec = of_registry(&pushed.component, oci);
-        spec["settings"] = json!({"maxIpusPerJob": 4});
-        spec
-    }
-}
-
-fn cosign() -> PathBuf {
-    let settings = Settings::from_env().unwrap();
-    let tools = Tools::fetch_some(&settings, &Progress::start(), &["cosign"]).unwrap();
-    tools.program("cosign").to_owned()
-}
+use super::scene::{Other, Scene};
+use author::Author;
 
 /// Writes a Secret of the release's namespace.
 async fn secret(client: &Client, name: &str, kind: &str, data: &[(&str, Vec<u8>)]) {

@@ -55,30 +55,7 @@ pub fn render(crates: &Crates) -> Result<Vec<u8>, SbomError> {
         VERSION,
         Some("Apache-2.0"),
     )?;
-    let ours = crates
-        .crates
-        .iter()
-        .zip(&references)
-        .filter(|(c, _)| c.is_ours());
-    let mut parts: Vec<_> = ours.map(|(_, reference)| reference.clone()).collect();
-    parts.extend_from_slice(&references[crates.crates.len()..]);
-    let mut dependencies = vec![Dependency {
-        dependency_ref: reference(&release),
-        dependencies: parts,
-    }];
-    dependencies.extend(
-        crates
-            .crates
-            .iter()
-            .zip(&references)
-            .map(|(of, reference)| {
-                let needs = of.needs.iter().map(|&place| references[place].clone());
-                Dependency {
-                    dependency_ref: reference.clone(),
-                    dependencies: needs.collect(),
-                }
-            }),
-    );
+    let dependencies = dependencies(crates, reference(&release), &references);
     let bom = Bom {
         serial_number: None,
         metadata: Some(Metadata {
@@ -93,6 +70,27 @@ pub fn render(crates: &Crates) -> Result<Vec<u8>, SbomError> {
     bom.output_as_json_v1_5(&mut json)
         .map_err(SbomError::Write)?;
     Ok(json)
+}
+
+/// What the release is made of, and what each crate needs; `references` are those of the crates, and
+/// then of what no crate stands for.
+fn dependencies(crates: &Crates, release: String, references: &[String]) -> Vec<Dependency> {
+    let all = crates.crates.iter().zip(references);
+    let ours = all.clone().filter(|(of, _)| of.is_ours());
+    let mut parts: Vec<_> = ours.map(|(_, reference)| reference.clone()).collect();
+    parts.extend_from_slice(&references[crates.crates.len()..]);
+    let whole = Dependency {
+        dependency_ref: release,
+        dependencies: parts,
+    };
+    let each = all.map(|(of, reference)| {
+        let needs = of.needs.iter().map(|&place| references[place].clone());
+        Dependency {
+            dependency_ref: reference.clone(),
+            dependencies: needs.collect(),
+        }
+    });
+    std::iter::once(whole).chain(each).collect()
 }
 
 fn of_crate(of: &Crate) -> Result<Component, SbomError> {

@@ -1,0 +1,132 @@
+//! What is answered of the controllers and of what is on them.
+
+use super::*;
+use crate::partition::fleet::Look;
+use crate::vipu::closed::Closure;
+use crate::vipu::model::{ListedPartition, ReadyState};
+use crate::vipu::troubles::Troubles;
+
+#[test]
+fn stats_are_those_of_the_original() {
+    let partitions = [
+        partition("default", 4, AttemptOutcome::Created),
+        partition("other", 8, AttemptOutcome::Unknown),
+    ];
+    let answer = answers::stats(&partitions, &[controller(32, 4, None)]);
+    insta::assert_json_snapshot!(answer, @r#"
+    {
+      "default": {
+        "used": 4,
+        "available": 28
+      },
+      "total": {
+        "used": 4,
+        "available": 28
+      }
+    }
+    "#);
+}
+
+#[test]
+fn what_others_made_is_not_available_and_not_ours() {
+    let controllers = [
+        controller(16, 16, None),
+        controller(64, 20, None),
+        controller(64, 0, Some("down")),
+    ];
+    let answer = answers::stats(&[], &controllers);
+    assert_eq!(answer.len(), 1);
+    assert_eq!(
+        answer["total"],
+        answers::Stats {
+            used: 0,
+            available: 44
+        }
+    );
+}
+
+#[test]
+fn room_counts_each_controller_by_itself() {
+    let controllers = [controller(16, 13, None), controller(16, 3, None)];
+    let numbers: Vec<u64> = [1, 2, 4, 8, 16]
+        .map(|size| answers::room(size, &controllers).num_of_partitions)
+        .into();
+    assert_eq!(numbers, [16, 7, 3, 1, 0]);
+}
+
+#[test]
+fn a_silent_controller_is_named() {
+    let room = answers::room(1, &[controller(16, 0, Some("connection refused"))]);
+    insta::assert_json_snapshot!(room, @r#"
+    {
+      "available": true,
+      "numOfPartitions": 0,
+      "message": "not counted, since they do not answer: pod1:8090 (connection refused)"
+    }
+    "#);
+}
+
+#[test]
+fn a_controller_tells_whose_its_ipus_are() {
+    let mut ours = partition("default", 4, AttemptOutcome::Created);
+    ours.metadata.name = Some("p".to_owned());
+    let listed = [("p-mnist", 4), ("by-hand", 6)].map(|(id, ipus)| ListedPartition {
+        id: id.to_owned(),
+        ipus,
+        gcds: 1,
+        ready_state: ReadyState::Active,
+    });
+    let looks = vec![Look {
+        view: controller(16, 10, None),
+        version: Some("1.18.0".to_owned()),
+        listed: listed.into(),
+        closure: Some(Closure::Draining),
+        troubles: Troubles::default(),
+    }];
+    let answer =
+        controllers::controllers(looks, &[ours, partition("x", 8, AttemptOutcome::Unknown)]);
+    insta::assert_json_snapshot!(answer, @r#"
+    [
+      {
+        "name": "pod1:8090",
+        "labelKey": "vipu",
+        "labelValue": "pod1",
+        "hasNodes": true,
+        "reachable": true,
+        "reason": null,
+        "totalIpus": 16,
+        "usedIpus": 10,
+        "usedByOthers": 6,
+        "largestFree": 0,
+        "serverVersion": "1.18.0",
+        "closure": "draining",
+        "partitions": [
+          {
+            "name": "p",
+            "id": "p-mnist",
+            "owner": {
+              "apiVersion": "graphcore.ai/v1alpha1",
+              "kind": "IPUJob",
+              "namespace": "default",
+              "name": "mnist",
+              "uid": "uid"
+            },
+            "ipus": 4,
+            "phase": "Pending"
+          }
+        ],
+        "others": [
+          {
+            "id": "by-hand",
+            "ipus": 6
+          }
+        ],
+        "troubles": {
+          "failedPartitions": 0,
+          "autoResets": 0,
+          "devices": []
+        }
+      }
+    ]
+    "#);
+}
