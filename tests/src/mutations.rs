@@ -15,6 +15,7 @@ pub struct Mutation {
 
 const LEFTOVERS: &str = "host/src/partition/leftovers.rs";
 const LINE: &str = "host/src/partition/line.rs";
+const WAITER: &str = "host/src/partition/line/waiter.rs";
 const WANTED: &str = "host/src/partition/wanted.rs";
 const RESET: &str = "host/src/partition/wanted/reset.rs";
 const STEP: &str = "host/src/partition/step.rs";
@@ -156,7 +157,7 @@ pub const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "whoever came last is served first",
-        file: LINE,
+        file: WAITER,
         text: "(&one.place, &one.name).cmp(&(&other.place, &other.name))",
         instead: "(&other.place, &other.name).cmp(&(&one.place, &one.name))",
     },

@@ -1,8 +1,10 @@
 //! The order of those who wait, as tables.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use super::*;
+use crate::api::ipupartition::IPUPartition;
 
 const LIMIT: SignedDuration = SignedDuration::from_mins(10);
 
@@ -25,6 +27,7 @@ fn one(name: &str, ipus: u32, minutes: i64) -> Waiter {
         since: created,
         ipus,
         gang: 1,
+        unasked: 0,
         node_selector: BTreeMap::new(),
         is_next: false,
         is_held_up: false,
@@ -281,6 +284,18 @@ fn those_of_use_only_together_have_one_place_in_the_line() {
     }
     assert_eq!(seen(&all[5]).views[0].largest_free, 0);
     assert_eq!(me(&all[3], &[], now()).place.name, "gang-2");
+    // Its sibling is taken away: what was given back is not taken again in vain, and nothing is kept.
+    let had_one = json!({"phase": "Pending", "generation": 1});
+    all[1].status = Some(serde_json::from_value(had_one).unwrap());
+    all[3].metadata.deletion_timestamp = Some(Time(now()));
+    let line = self::line(all.iter(), now());
+    let seen =
+        |one: &IPUPartition| room(&me(one, &line, now()), &line, &[], 1, pods(), LIMIT, now());
+    assert_eq!(
+        seen(&all[1]).too_small.unwrap(),
+        "3 partitions are of use only together, and 1 of them are not asked for"
+    );
+    assert_eq!(seen(&all[2]).kept, BTreeMap::new());
 }
 
 #[test]

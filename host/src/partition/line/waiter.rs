@@ -1,0 +1,200 @@
+//! Pure: who waits for a V-IPU controller, in which order, and for what.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::api::ipupartition::{IPUPartition, IPUPartitionStatus, PartitionPhase};
+use crate::partition::conditions;
+use crate::wasm::model::ControllerView;
+
+/// How long the younger let an elder go first after room was made. One that was not asked by then is
+/// held up by something else, and must not hold up others.
+const PRECEDENCE: Duration = Duration::from_secs(15);
+
+/// How long after it was asked last somebody counts as waiting for room, and for nothing else. It is
+/// asked every ten seconds or so.
+const ASKS: Duration = Duration::from_mins(1);
+
+/// A place in the line: when something was asked for. Times have whole seconds, so that names settle
+/// the rest.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// When the IPUPartition was created.
+    pub created: Timestamp,
+    /// Name of the IPUPartition.
+    pub name: String,
+}
+
+/// A partition that waits for a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    /// Name of its IPUPartition.
+    pub name: String,
+    /// UID of its IPUPartition.
+    pub uid: String,
+    /// UID of its owner.
+    pub owner: String,
+    /// `namespace/name` of its owner.
+    pub owner_name: String,
+    /// Its place in the line.
+    pub place: Place,
+    /// Since when it waits.
+    pub since: Timestamp,
+    /// IPUs that it wants.
+    pub ipus: u32,
+    /// How many partitions of its owner are of use only together.
+    pub gang: u32,
+    /// How many of those are not asked for, where it has had a partition before: it gives back what is
+    /// of no use without them, and takes nothing before they are asked for again.
+    pub unasked: u32,
+    /// Node labels that its owner's Pods ask for.
+    pub node_selector: BTreeMap<String, String>,
+    /// Whether it is about to be asked where it fits, since room was made: the younger let it go first.
+    pub is_next: bool,
+    /// Whether it was not asked for long, since something else than room holds it up: nothing is kept
+    /// for it.
+    pub is_held_up: bool,
+}
+
+/// Whether a partition waits: for the first one, or for another in the place of one that is gone.
+pub fn waits(partition: &IPUPartition) -> bool {
+    let status = partition.status.as_ref();
+    let waits = |status: &IPUPartitionStatus| {
+        status.phase == PartitionPhase::Pending && status.partition_id.is_none()
+    };
+    partition.metadata.deletion_timestamp.is_none() && status.is_none_or(waits)
+}
+
+/// Those of all IPUPartitions that wait at `now`, in the order in which they are served. Partitions
+/// that are of use only together have one place, that of the first of them, whether it waits or not:
+/// else what comes between them would be served before some of them and after the others, and each
+/// side would keep room from the other.
+pub fn line<'a>(
+    partitions: impl Iterator<Item = &'a IPUPartition> + Clone,
+    now: Timestamp,
+) -> Vec<Waiter> {
+    let mut gangs: BTreeMap<&str, (Place, u32)> = BTreeMap::new();
+    let in_gangs = |one: &&IPUPartition| one.spec.options.gang_size.is_some();
+    for one in partitions.clone().filter(in_gangs) {
+        let place = place(one, now);
+        let gang = gangs.entry(&one.spec.owner.uid);
+        let (first, asked) = gang.or_insert_with(|| (place.clone(), 0));
+        *first = place.min(first.clone());
+        *asked += u32::from(one.metadata.deletion_timestamp.is_none());
+    }
+    let waiting = partitions.filter(|one| waits(one)).map(|one| {
+        let mut waiter = waiter(one, now);
+        if let Some((first, asked)) = gangs.get(waiter.owner.as_str()) {
+            waiter.place = first.clone();
+            let had_one = one
+                .status
+                .as_ref()
+                .is_some_and(|status| status.generation > 0);
+            waiter.unasked = if had_one {
+                waiter.gang.saturating_sub(*asked)
+            } else {
+                0
+            };
+        }
+        waiter
+    });
+    let mut line: Vec<Waiter> = waiting.collect();
+    in_order(&mut line);
+    line
+}
+
+/// What counts of the partition that looks for a controller at `now`, as it stands in this line.
+pub fn me(partition: &IPUPartition, line: &[Waiter], now: Timestamp) -> Waiter {
+    let me = waiter(partition, now);
+    let itself = line.iter().find(|other| other.uid == me.uid);
+    let is_sibling = |other: &&Waiter| other.owner == me.owner && other.gang > 1 && me.gang > 1;
+    let sibling = line.iter().find(is_sibling);
+    Waiter {
+        place: itself
+            .or(sibling)
+            .map_or(me.place.clone(), |one| one.place.clone()),
+        unasked: itself.map_or(0, |one| one.unasked),
+        ..me
+    }
+}
+
+/// What counts of a partition by itself that looks for a controller at `now`: nothing is known of others.
+pub fn waiter(partition: &IPUPartition, now: Timestamp) -> Waiter {
+    let metadata = &partition.metadata;
+    let spec = &partition.spec;
+    let place = place(partition, now);
+    let status = partition.status.as_ref();
+    Waiter {
+        name: metadata.name.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        owner: spec.owner.uid.clone(),
+        owner_name: format!("{}/{}", spec.owner.namespace, spec.owner.name),
+        since: status
+            .and_then(conditions::not_ready_since)
+            .unwrap_or(place.created),
+        place,
+        ipus: spec.ipus,
+        gang: spec.options.gang_size.unwrap_or(1),
+        unasked: 0,
+        node_selector: spec.options.node_selector.clone(),
+        is_next: false,
+        is_held_up: false,
+    }
+}
+
+/// Puts those who wait into the order in which they are served.
+pub fn in_order(waiters: &mut [Waiter]) {
+    waiters.sort_by(|one, other| (&one.place, &one.name).cmp(&(&other.place, &other.name)));
+}
+
+impl Waiter {
+    /// Settles whether it goes first and whether it is held up, where it was asked `asked` ago, if
+    /// ever, and room was made `room_made` ago.
+    pub fn stand(&mut self, asked: Option<Duration>, room_made: Duration) {
+        let was_asked = asked.is_some_and(|asked| asked < room_made);
+        self.is_next = !was_asked && room_made < PRECEDENCE;
+        self.is_held_up = !self.is_next && asked.is_none_or(|asked| asked >= ASKS);
+    }
+
+    /// Whether room is all that it waits for.
+    pub fn takes_room(&self) -> bool {
+        !self.is_held_up && self.unasked == 0
+    }
+
+    /// Whether it could ever be made there.
+    pub(super) fn suits(&self, view: &ControllerView) -> bool {
+        suits(view, self.ipus, &self.node_selector)
+    }
+
+    /// Whether its owner's Pods may go to the nodes there.
+    pub(super) fn reaches(&self, view: &ControllerView) -> bool {
+        reaches(view, &self.node_selector)
+    }
+}
+
+fn place(partition: &IPUPartition, now: Timestamp) -> Place {
+    let metadata = &partition.metadata;
+    let created = metadata.creation_timestamp.as_ref();
+    Place {
+        created: created.map_or(now, |time| time.0),
+        name: metadata.name.clone().unwrap_or_default(),
+    }
+}
+
+pub(super) fn suits(
+    view: &ControllerView,
+    ipus: u32,
+    node_selector: &BTreeMap<String, String>,
+) -> bool {
+    reaches(view, node_selector)
+        && view.unreachable.is_none()
+        && view.has_nodes
+        && view.total_ipus >= ipus
+}
+
+fn reaches(view: &ControllerView, node_selector: &BTreeMap<String, String>) -> bool {
+    let asked = node_selector.get(&view.label_key);
+    asked.is_none_or(|value| *value == view.label_value)
+}
