@@ -33,6 +33,7 @@ impl World {
     pub(super) fn settle(&mut self) {
         self.is_over = true;
         self.weather = super::trouble::Weather::default();
+        self.one_leads();
         for controller in &mut self.controllers {
             controller.largest = u32::MAX;
             for made in controller.made.values_mut() {
@@ -55,6 +56,16 @@ impl World {
             },
         );
         self.stays_steady();
+    }
+
+    /// Two that both act are trouble too: they may take each other's room for as long as they last. One
+    /// of them hears that it does not lead.
+    fn one_leads(&mut self) {
+        if self.replicas.iter().all(|replica| replica.acts) {
+            let former = usize::from(!self.is_dead(0));
+            self.replicas[former].acts = false;
+        }
+        self.has_lease = true;
     }
 
     /// Everybody gives back what they have, and nothing is left.
