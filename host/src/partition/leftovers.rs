@@ -36,7 +36,7 @@ pub(super) enum Obstacle {
 
 /// The first thing to do about leftovers. `keep` is the attempt that the slot uses, if it still
 /// wants one; everything else that may be on a controller is settled, in the order in which it was
-/// begun.
+/// begun. What was made and not noted yet is taken last: Pods may still use what was given up.
 pub(super) fn settle(
     status: &IPUPartitionStatus,
     knowledge: &Knowledge,
@@ -49,19 +49,31 @@ pub(super) fn settle(
         None
     };
     let mut obstacles = Vec::new();
+    let mut made = None;
     for attempt in &status.attempts {
         let settled = match attempt.outcome {
             AttemptOutcome::Refused | AttemptOutcome::Removed => continue,
             AttemptOutcome::Created if keep == Some(attempt.id.as_str()) => continue,
             AttemptOutcome::Created => remove(status, attempt, knowledge),
-            AttemptOutcome::Unknown => find_out(status, attempt, knowledge, is_wanted, now),
+            AttemptOutcome::Unknown
+                if is_wanted && made.is_none() && is_to_take(status, attempt, knowledge) =>
+            {
+                made = Some(attempt.id.as_str());
+                continue;
+            }
+            AttemptOutcome::Unknown => find_out(status, attempt, knowledge, is_wanted),
         };
         match settled {
             Ok(step) => return Settling::Do(Box::new(step)),
             Err(obstacle) => obstacles.push(obstacle),
         }
     }
-    Settling::Done(obstacles)
+    match made {
+        Some(id) if obstacles.iter().all(Obstacle::allows_another) => {
+            Settling::Do(Box::new(write(record::adopted(status, id, now))))
+        }
+        Some(_) | None => Settling::Done(obstacles),
+    }
 }
 
 /// The status without claims on ids that the operator can neither have given this object nor taken over
@@ -136,13 +148,19 @@ impl Obstacle {
     }
 }
 
+/// Whether the slot has nothing, and this is there for it.
+fn is_to_take(status: &IPUPartitionStatus, attempt: &Attempt, knowledge: &Knowledge) -> bool {
+    let id = attempt.id.as_str();
+    let is_there = matches!(knowledge.truth(id), Some(Truth::Present(_)));
+    is_vacant(status) && is_there && !knowledge.may(&Intent::Create(id.to_owned()))
+}
+
 /// An attempt that was written down: act on it, or ask what became of it.
 fn find_out(
     status: &IPUPartitionStatus,
     attempt: &Attempt,
     knowledge: &Knowledge,
     is_wanted: bool,
-    now: jiff::Timestamp,
 ) -> Result<Step, Obstacle> {
     let id = attempt.id.as_str();
     if is_wanted && knowledge.may(&Intent::Create(id.to_owned())) {
@@ -155,9 +173,6 @@ fn find_out(
         None => Ok(Step::AskTruth(attempt.clone())),
         Some(Truth::Unreachable(reason)) => Err(unreachable(attempt, reason)),
         Some(Truth::Absent) => Ok(write(not_made(status, attempt, knowledge))),
-        Some(Truth::Present(_)) if is_wanted && is_vacant(status) => {
-            Ok(write(record::adopted(status, id, now)))
-        }
         Some(Truth::Present(_)) => Ok(write(record::with_outcome(
             status,
             id,

@@ -9,6 +9,7 @@ use crate::api::ipupartition::{
     Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase,
 };
 use crate::names;
+use crate::partition::driver::INSTALLATION;
 use crate::partition::honest::{Honest, come_to_rest, controller};
 use crate::partition::knowledge::SeenState;
 use crate::partition::nonsense::{case, spec};
@@ -31,11 +32,21 @@ proptest! {
     }
 }
 
-/// What becomes of a status that asks for a reset, where every controller does as it is told.
+/// What becomes of a status, where every controller does as it is told and nothing is in use.
 fn rested(status: IPUPartitionStatus) -> IPUPartitionStatus {
-    let there = status.partition_id.iter().cloned();
+    let there = status.partition_id.iter().cloned().collect();
+    rested_among(status, there, BTreeSet::new())
+}
+
+/// What becomes of a status, where these partitions are there and those are in use.
+fn rested_among(
+    status: IPUPartitionStatus,
+    there: BTreeSet<String>,
+    in_use: BTreeSet<String>,
+) -> IPUPartitionStatus {
+    let there = there.into_iter();
     let mut honest = Honest {
-        in_use: BTreeSet::new(),
+        in_use,
         there: there.map(|id| (id, SeenState::Active)).collect(),
         unreachable: BTreeSet::new(),
         refuses: false,
@@ -65,6 +76,38 @@ fn a_partition_that_is_not_its_own_is_let_go_whatever_its_attempt_says() {
             ..IPUPartitionStatus::default()
         });
         assert_ne!(status.partition_id.as_deref(), Some("handmade"));
+    }
+}
+
+#[test]
+fn none_is_offered_while_live_pods_use_the_one_before() {
+    use AttemptOutcome::{Created, Unknown};
+    let spec = spec((4, 1, 0));
+    let id = |generation| names::partition_id(INSTALLATION, &spec.owner, 0, "", generation);
+    let attempt = |generation, outcome| Attempt {
+        controller: controller(usize::try_from(generation).unwrap()),
+        id: id(generation),
+        outcome,
+        reason: None,
+        started: None,
+        decided_by: None,
+    };
+    for attempts in [
+        vec![attempt(1, Unknown), attempt(2, Created)],
+        vec![attempt(2, Created), attempt(1, Unknown)],
+    ] {
+        let status = IPUPartitionStatus {
+            generation: 2,
+            attempts,
+            ..IPUPartitionStatus::default()
+        };
+        let there = || BTreeSet::from([id(1), id(2)]);
+        let while_used = rested_among(status.clone(), there(), BTreeSet::from([id(2)]));
+        assert_eq!(while_used.partition_id, None);
+        let message = while_used.message.unwrap();
+        assert!(message.contains("1 live Pods use partition"), "{message}");
+        let later = rested_among(status, there(), BTreeSet::new());
+        assert_eq!(later.partition_id, Some(id(1)));
     }
 }
 
