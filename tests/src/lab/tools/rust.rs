@@ -55,8 +55,12 @@ impl Rust {
             return cargo();
         };
         let mut cargo = clean(bin.join("cargo"));
-        // rustup's own programs would take the user's toolchain.
-        cargo.env("RUSTC", bin.join("rustc")).env_remove("RUSTDOC");
+        // rustup's own programs would take the user's toolchain, and so would the compiler itself where
+        // the cargo that started this program has named its libraries: it looks for targets beside them.
+        cargo
+            .env("RUSTC", bin.join("rustc"))
+            .env_remove("RUSTDOC")
+            .env_remove("LD_LIBRARY_PATH");
         cargo
     }
 }
