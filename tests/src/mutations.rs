@@ -106,8 +106,8 @@ pub const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "an attempt is adopted although the slot has a partition",
         file: LEFTOVERS,
-        text: "Some(Truth::Present(_)) if is_wanted && is_vacant(status) => {",
-        instead: "Some(Truth::Present(_)) if is_wanted => {",
+        text: "is_vacant(status) && is_there",
+        instead: "is_there",
     },
     Mutation {
         name: "a partition whose reset was not answered is used again",

@@ -86,7 +86,7 @@ impl PartitionWatch {
         let (changes, namespaces, scope) = (self.changes, self.namespaces, self.scope);
         let events = watcher(Api::<Guarded>::all(client), watcher::Config::default())
             .default_backoff()
-            .modify(trim)
+            .modify(|object| object.meta_mut().managed_fields = None)
             .inspect_ok(|event| namespaces.hear(event))
             .try_filter_map(|event| std::future::ready(Ok(of_scope(event, &scope))));
         reflector::reflector(self.writer, events)
@@ -110,20 +110,6 @@ impl PartitionWatch {
     }
 }
 
-/// Leaves out what nobody asks for, and gives back what was allocated to no end: a list of one that was
-/// read has room for four, and thousands of objects are kept.
-fn trim(object: &mut Guarded) {
-    let metadata = object.meta_mut();
-    metadata.managed_fields = None;
-    metadata.finalizers.iter_mut().for_each(Vec::shrink_to_fit);
-    let status = object.0.as_mut().ok().and_then(|one| one.status.as_mut());
-    if let Some(status) = status {
-        status.attempts.shrink_to_fit();
-        status.conditions.shrink_to_fit();
-        status.waiting.shrink_to_fit();
-    }
-}
-
 /// What an event says to a release with this scope. Whom one belongs to that cannot be read is not known:
 /// everybody may tell of it, until it is seen to be somebody else's.
 fn of_scope(event: watcher::Event<Guarded>, scope: &Scope) -> Option<watcher::Event<Guarded>> {
@@ -137,42 +123,5 @@ fn of_scope(event: watcher::Event<Guarded>, scope: &Scope) -> Option<watcher::Ev
         watcher::Event::InitApply(object) if !is_mine(&object) => None,
         watcher::Event::Apply(object) if !is_mine(&object) => Some(watcher::Event::Delete(object)),
         event => Some(event),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn what_is_kept_has_no_room_for_more() {
-        let controller = json!({
-            "name": "pod1", "host": "pod1", "port": 1, "labelKey": "ipunode", "labelValue": "pod1",
-        });
-        let mut object: Guarded = serde_json::from_value(json!({
-            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
-            "metadata": {"name": "p", "finalizers": ["f"], "managedFields": [{"manager": "m"}]},
-            "spec": {
-                "owner": {"apiVersion": "v1", "kind": "K", "namespace": "n", "name": "o", "uid": "u"},
-                "slot": 0, "ipus": 4, "gcds": 1,
-            },
-            "status": {
-                "attempts": [{"controller": controller, "id": "p-o", "outcome": "created"}],
-                "conditions": [{
-                    "type": "Ready", "status": "True", "reason": "Active", "message": "",
-                    "lastTransitionTime": "2026-01-01T11:30:00Z",
-                }],
-            },
-        }))
-        .unwrap();
-        trim(&mut object);
-        let partition = object.0.unwrap();
-        assert_eq!(partition.metadata.managed_fields, None);
-        assert_eq!(partition.metadata.finalizers.unwrap().capacity(), 1);
-        let status = partition.status.unwrap();
-        assert_eq!(status.attempts.capacity(), 1);
-        assert_eq!(status.conditions.capacity(), 1);
     }
 }
