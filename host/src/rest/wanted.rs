@@ -13,7 +13,7 @@ use crate::names;
 use crate::object_names::{is_label, is_subdomain};
 
 /// Rules of fields, for whoever writes one wrongly.
-const RULES: [(&str, &str); 15] = [
+const RULES: [(&str, &str); 16] = [
     (
         "name",
         "a DNS subdomain: at most 253 small letters, digits, `-` and `.`, with a letter or digit at both ends of each part",
@@ -46,6 +46,7 @@ const RULES: [(&str, &str); 15] = [
     ("ipus", "a power of two, as a number: 1, 2, 4, …"),
     ("gcds", "a number from 1 to ipus"),
     ("options.replicas", "a number from 1"),
+    ("options.gangSize", "a number from 1"),
     (
         "about",
         "an object with labels, annotations and priorityClassName",
@@ -197,7 +198,7 @@ fn wrong_keys_of<T: JsonSchema>(
 fn wrong_values(wanted: &Wanted) -> Vec<Fault> {
     let owner = &wanted.owner;
     let name = wanted.name.as_deref();
-    let replicas = wanted.options.replicas;
+    let options = &wanted.options;
     // Where the IPUs are wrong already, nothing is said of the GCDs for their sake.
     let are_few = wanted.gcds <= wanted.ipus || !wanted.ipus.is_power_of_two();
     let are_gcds_good = wanted.gcds > 0 && are_few;
@@ -226,7 +227,8 @@ fn wrong_values(wanted: &Wanted) -> Vec<Fault> {
             wanted.ipus.is_power_of_two(),
         ),
         ("gcds", &wanted.gcds.to_string(), are_gcds_good),
-        ("options.replicas", "0", replicas != Some(0)),
+        ("options.replicas", "0", options.replicas != Some(0)),
+        ("options.gangSize", "0", options.gang_size != Some(0)),
     ];
     let broken = checks.into_iter().filter(|(_, _, holds)| !holds);
     broken

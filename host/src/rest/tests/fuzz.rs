@@ -128,7 +128,7 @@ fn any_bytes_are_refused_or_right() {
 #[test]
 fn what_is_wrong_is_named_field_by_field() {
     type Change = fn(&mut Value);
-    let cases: [(Change, &str); 26] = [
+    let cases: [(Change, &str); 27] = [
         (|body| body["ipus"] = json!(0), "ipus"),
         (|body| body["ipus"] = json!(3), "ipus"),
         (|body| body["ipus"] = json!(-1), "ipus"),
@@ -159,6 +159,10 @@ fn what_is_wrong_is_named_field_by_field() {
         (
             |body| body["options"] = json!({"replicas": "two"}),
             "options.replicas",
+        ),
+        (
+            |body| body["options"] = json!({"gangSize": 0}),
+            "options.gangSize",
         ),
         (|body| body["ipu"] = json!(4), "ipu"),
         (|body| body["about"] = json!("urgent"), "about"),
