@@ -80,11 +80,9 @@ fn siblings<'a>(
 /// Whether it has a place, or is getting one. What is made and no longer used is on its way out: to count
 /// it would let its siblings take room that is too small for all.
 fn has_place(one: &IPUPartition) -> bool {
-    one.status.as_ref().is_some_and(|status| {
-        let mut attempts = status.attempts.iter();
-        status.partition_id.is_some()
-            || attempts.any(|attempt| attempt.outcome == AttemptOutcome::Unknown)
-    })
+    let status = one.status.as_ref();
+    let is_made = status.is_some_and(|status| status.partition_id.is_some());
+    is_made || asked_for(one).next().is_some()
 }
 
 /// Whether this partition is there or being made.

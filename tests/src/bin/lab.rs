@@ -16,7 +16,6 @@ use tests::lab::{
     interrupt::{self, First},
     node,
     operator::{self, Installed, OperatorError},
-    platform::{AMD64, ARM64},
     post_mortem,
     progress::Progress,
     session,
@@ -167,15 +166,15 @@ async fn bench(settings: &Settings, progress: &Progress) -> Result<()> {
 /// Builds the package of a release, and prints where it is and what it is known by.
 fn release(settings: &Settings, progress: &Progress, arm64: bool, twice: bool) -> Result<()> {
     let dist = Dist::build(settings, progress)?;
-    let mut programs = vec![(AMD64, dist.programs().clone())];
+    let mut programs = vec![dist.programs().clone()];
     if arm64 {
-        programs.push((ARM64, arm64::ensure(settings, &dist, progress)?));
+        programs.push(arm64::ensure(settings, &dist, progress)?);
     }
     let tools = Tools::of_images(settings, progress)?;
     let mut built = Vec::new();
-    for (platform, programs) in &programs {
+    for programs in &programs {
         let image = images::operator::ensure(settings, &tools, programs, progress)?;
-        built.push((*platform, image));
+        built.push((programs.platform, image));
     }
     let images: Vec<_> = built.iter().map(|(one, image)| (*one, image)).collect();
     let package = progress.run("made the package", || {

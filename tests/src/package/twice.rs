@@ -33,7 +33,8 @@ pub enum TwiceError {
     Differ(Vec<String>),
 }
 
-/// Builds the release of this commit again, for arm64 where the first one is, and answers the digest of each file that both have.
+/// Builds the release of this commit again, for arm64 where the first one is, and answers the digest of
+/// each file that both have.
 pub fn compare(
     settings: &Settings,
     first: &Package,

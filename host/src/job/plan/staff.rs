@@ -27,12 +27,14 @@ impl Plan {
             PartitionState::Broken(_) => return self.start_again(instance),
             // The proxy moves it once no Pod uses it.
             PartitionState::Leaving(..) => return self.delete_all(instance),
-            // The launcher goes first: it may run though nothing says so yet, and then the job has
-            // failed by the worker that is lost now, and by no other.
-            _ if instance.spent && instance.incomplete() && may_start(&facts.launcher.state) => {
+            _ if instance.spent && instance.incomplete() => {
+                // The launcher goes first: it may run though nothing says so yet, and then the job has
+                // failed by the worker that is lost now, and by no other.
+                if !may_start(&facts.launcher.state) {
+                    self.start_again(instance);
+                }
                 return;
             }
-            _ if instance.spent && instance.incomplete() => return self.start_again(instance),
             _ => {}
         }
         for (gcd, worker) in (0..).zip(&instance.workers) {

@@ -81,22 +81,19 @@ pub fn line<'a>(
         let place = place(one, now);
         let gang = gangs.entry(&one.spec.owner.uid);
         let (first, asked) = gang.or_insert_with(|| (place.clone(), 0));
-        *first = place.min(first.clone());
+        if place < *first {
+            *first = place;
+        }
         *asked += u32::from(one.metadata.deletion_timestamp.is_none());
     }
     let waiting = partitions.filter(|one| waits(one)).map(|one| {
         let mut waiter = waiter(one, now);
         if let Some((first, asked)) = gangs.get(waiter.owner.as_str()) {
             waiter.place = first.clone();
-            let had_one = one
-                .status
-                .as_ref()
-                .is_some_and(|status| status.generation > 0);
-            waiter.unasked = if had_one {
-                waiter.gang.saturating_sub(*asked)
-            } else {
-                0
-            };
+            let status = one.status.as_ref();
+            if status.is_some_and(|status| status.generation > 0) {
+                waiter.unasked = waiter.gang.saturating_sub(*asked);
+            }
         }
         waiter
     });
@@ -107,17 +104,15 @@ pub fn line<'a>(
 
 /// What counts of the partition that looks for a controller at `now`, as it stands in this line.
 pub fn me(partition: &IPUPartition, line: &[Waiter], now: Timestamp) -> Waiter {
-    let me = waiter(partition, now);
-    let itself = line.iter().find(|other| other.uid == me.uid);
+    let mut me = waiter(partition, now);
     let is_sibling = |other: &&Waiter| other.owner == me.owner && other.gang > 1 && me.gang > 1;
-    let sibling = line.iter().find(is_sibling);
-    Waiter {
-        place: itself
-            .or(sibling)
-            .map_or(me.place.clone(), |one| one.place.clone()),
-        unasked: itself.map_or(0, |one| one.unasked),
-        ..me
+    if let Some(itself) = line.iter().find(|other| other.uid == me.uid) {
+        me.place = itself.place.clone();
+        me.unasked = itself.unasked;
+    } else if let Some(sibling) = line.iter().find(is_sibling) {
+        me.place = sibling.place.clone();
     }
+    me
 }
 
 /// What counts of a partition by itself that looks for a controller at `now`: nothing is known of others.

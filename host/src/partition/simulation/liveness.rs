@@ -127,9 +127,7 @@ impl World {
         let is_fine = match api_server::phase(object) {
             PartitionPhase::Ready => self.serves(object) && !self.is_held_in_vain(job_of(key)),
             PartitionPhase::Rejected => !can_be_served,
-            PartitionPhase::Pending => {
-                !self.has_room(object) || self.is_kept_from(object) || self.lacks_siblings(object)
-            }
+            PartitionPhase::Pending => !self.has_room(object) || self.is_kept_from(object),
             PartitionPhase::Creating
             | PartitionPhase::Resetting
             | PartitionPhase::Error
@@ -208,32 +206,26 @@ impl World {
         largest.any(|free| free >= object.spec.ipus)
     }
 
-    /// Whether some of those that it is of use with are not wanted any more.
-    fn lacks_siblings(&self, object: &IPUPartition) -> bool {
-        let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
-        let line = line::line(objects, self.timestamp());
-        line::me(object, &line, self.timestamp()).unasked > 0
-    }
-
-    /// Whether somebody who came before it has waited its limit, has no room, and could have some.
+    /// Whether some of those that it is of use with are not wanted any more, or somebody who came before
+    /// it has waited its limit, has no room, and could have some.
     fn is_kept_from(&self, object: &IPUPartition) -> bool {
         let (now, limit) = (self.timestamp(), self.settings.overtaking_limit);
         let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
         let line = line::line(objects.clone(), now);
-        let place = line::me(object, &line, now).place;
+        let me = line::me(object, &line, now);
         let limit = limit.try_into().unwrap_or_default();
         let waits_long = |one: &Waiter| now.duration_since(one.since) >= limit;
         let elders = line
             .iter()
-            .filter(|one| one.place <= place && one.takes_room());
-        let mut elders = elders.filter(|one| one.owner != object.spec.owner.uid);
+            .filter(|one| one.place <= me.place && one.takes_room());
+        let mut elders = elders.filter(|one| one.owner != me.owner);
         let has_no_room = |uid: &str| {
             let uid = Some(uid);
             let mut objects = objects.clone();
             let one = objects.find(|one| one.metadata.uid.as_deref() == uid);
             one.is_some_and(|one| self.could_hold(one) && !self.has_room(one))
         };
-        elders.any(|one| waits_long(one) && has_no_room(&one.uid))
+        me.unasked > 0 || elders.any(|one| waits_long(one) && has_no_room(&one.uid))
     }
 
     /// A partition that nobody answers for. Each must go in its time, counted from when it was first
