@@ -9,7 +9,6 @@ pub mod index;
 pub mod kept;
 mod notify;
 pub mod observe;
-mod packed;
 pub mod phase;
 pub mod plan;
 pub mod raw;

@@ -33,6 +33,8 @@ pub mod object_names;
 #[cfg(feature = "operator")]
 pub mod oci;
 #[cfg(feature = "operator")]
+mod packed;
+#[cfg(feature = "operator")]
 pub mod partition;
 #[cfg(feature = "operator")]
 pub mod policy;
@@ -55,6 +57,8 @@ pub mod support;
 #[cfg(feature = "operator")]
 pub mod telemetry;
 #[cfg(feature = "operator")]
+mod uid;
+#[cfg(feature = "operator")]
 pub mod verify;
 #[cfg(feature = "operator")]
 pub mod vipu;
@@ -62,3 +66,5 @@ pub mod vipu;
 pub mod wasm;
 #[cfg(feature = "operator")]
 pub mod webhook;
+#[cfg(feature = "operator")]
+mod work_queue;

@@ -1,5 +1,6 @@
 //! Reconciles IPUPartition objects: the request, the write-ahead record and the thing to watch in one.
 
+pub mod cache;
 pub mod conditions;
 mod context;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -24,6 +25,7 @@ mod nonsense;
 pub mod orphans;
 mod pace;
 pub mod placing;
+mod recent;
 mod reconcile;
 pub mod record;
 mod release;
@@ -44,59 +46,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream};
-use kube::ResourceExt;
-use kube::runtime::controller::{self, Controller};
-use kube::runtime::reflector::{ObjectRef, Store};
 use tokio_util::sync::CancellationToken;
 
 pub use context::{Context, Shared};
 pub use reconcile::Guarded;
 
-use crate::api::ipupartition::IPUPartition;
 use crate::clock;
+use crate::work_queue;
+use cache::Brief;
 
 /// IPUPartitions that are worked on at the same time. One that forms holds its place for minutes.
-const CONCURRENCY: u16 = 64;
+const CONCURRENCY: usize = 64;
 
 /// How long things given back are gathered before those who wait are looked at again.
 const GATHERING: Duration = Duration::from_millis(200);
 
 /// Reconciles IPUPartitions until it is told to stop; then what is under way comes to its end.
 pub async fn run(context: Arc<Context>, stop: CancellationToken) {
-    let waiting = those_who_wait(context.clone());
-    let config = controller::Config::default().concurrency(CONCURRENCY);
     let reconciles = context.reconciles.clone();
     let _queue = reconciles.queue();
-    let wanted = reconciles.clone();
-    let objects = context.watched.objects();
-    let objects = objects.inspect(move |object| wanted.wanted(&object.name_any()));
-    let wanted = reconciles.clone();
-    let waiting = waiting.inspect(move |object| wanted.wanted(&object.name));
-    Controller::for_shared_stream(objects, context.watched.store().clone())
-        .with_config(config)
-        .reconcile_on(waiting)
-        .graceful_shutdown_on(async move { stop.cancelled().await })
-        .run(reconcile::reconcile, reconcile::after_error, context)
-        .for_each(async |result| {
-            if let Err(controller::Error::ObjectNotFound(object)) = &result {
-                reconciles.unwanted(&object.name);
-            }
-            if let Err(error) = result {
-                tracing::debug!(error = reconcile::chain(&error), "a reconcile ended early");
-            }
-        })
-        .await;
-}
-
-/// Every IPUPartition that can be read, as the watch last saw it.
-pub fn readable(store: &Store<Guarded>) -> Vec<IPUPartition> {
-    let objects = store.state().into_iter();
-    objects.filter_map(|object| object.0.clone().ok()).collect()
+    let names = stream::select(context.watched.names(), those_who_wait(context.clone()));
+    let names = names.inspect(|name| reconciles.wanted(name));
+    let reconcile = |name| reconcile::reconcile(name, context.clone());
+    work_queue::run(names, CONCURRENCY, reconcile, stop).await;
 }
 
 /// The IPUPartitions that wait for room, oldest first, and those that are to leave their controller,
 /// each time that IPUs were given back or the list of controllers changed.
-fn those_who_wait(context: Arc<Context>) -> impl Stream<Item = ObjectRef<Guarded>> {
+fn those_who_wait(context: Arc<Context>) -> impl Stream<Item = Arc<str>> {
     let changes = context.fleet.registry().subscribe();
     let state = (context.clone(), changes);
     let occasions = stream::unfold(state, |(context, mut changes)| async move {
@@ -112,27 +89,21 @@ fn those_who_wait(context: Arc<Context>) -> impl Stream<Item = ObjectRef<Guarded
         Some(((), (context, changes)))
     });
     occasions.flat_map(move |()| {
-        let line = context.turns.line(context.watched.store(), clock::now());
-        let waiting: Vec<_> = line.iter().map(|one| ObjectRef::new(&one.name)).collect();
+        let line = context.turns.line(&context.watched, clock::now());
+        let waiting: Vec<Arc<str>> = line.iter().map(|one| one.name.as_str().into()).collect();
         stream::iter(waiting).chain(stream::iter(those_to_leave(&context)))
     })
 }
 
 /// The IPUPartitions on controllers that are being drained.
-fn those_to_leave(context: &Context) -> Vec<ObjectRef<Guarded>> {
+fn those_to_leave(context: &Context) -> Vec<Arc<str>> {
     let closed = context.fleet.closed();
     if closed.is_empty() {
         return Vec::new();
     }
-    let is_drained = |object: &&Arc<Guarded>| {
-        let partition = object.0.as_ref();
-        partition.is_ok_and(|partition| surroundings::is_drained(partition, &closed))
-    };
-    let objects = context.watched.store().state();
-    let drained = objects.iter().filter(is_drained);
-    drained
-        .map(|object| ObjectRef::from_obj(&**object))
-        .collect()
+    let is_draining = |name: &str| surroundings::is_draining(name, &closed);
+    let is_drained = |one: &Brief| one.controller.as_deref().is_some_and(is_draining);
+    context.watched.read(|cache| cache.names_of(is_drained))
 }
 
 #[cfg(test)]

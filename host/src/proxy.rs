@@ -248,7 +248,7 @@ fn follow_policies(
 /// What the two ports answer from.
 fn behind(shared: &Shared, metrics: &Metrics) -> (Sources, Exposed, Conflicts) {
     let sources = Sources {
-        partitions: shared.watched.store().clone(),
+        partitions: shared.watched.clone(),
         fleet: shared.fleet.clone(),
         guests: shared.guests.clone(),
         namespaces: shared.namespaces.clone(),
@@ -357,7 +357,7 @@ async fn lead(context: Arc<Context>, options: &ProxyOptions, stop: CancellationT
     }
     let summary = tracker.run(
         context.client.clone(),
-        context.watched.store().clone(),
+        context.watched.clone(),
         stop.clone(),
     );
     let sweep = sweep::run(context.clone(), options.times.sweep, stop.clone());

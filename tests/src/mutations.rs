@@ -44,7 +44,7 @@ pub const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "the sweep knows no grace",
         file: ORPHANS,
-        text: "if suspects.contains_key(place) && now.duration_since(since) >= grace {",
+        text: "if suspects.contains_key(&place) && now.duration_since(since) >= grace {",
         instead: "if now.duration_since(since) >= grace - grace {",
     },
     Mutation {
@@ -182,8 +182,8 @@ pub const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "the sweep takes what is not ours",
         file: ORPHANS,
-        text: "if held.contains(id) || !names::is_of_installation(id, installation) {",
-        instead: "if held.contains(id) || installation.is_empty() {",
+        text: "if is_held(id) || !names::is_of_installation(id, installation) {",
+        instead: "if is_held(id) || installation.is_empty() {",
     },
     Mutation {
         name: "an attempt that is not settled does not count as held",

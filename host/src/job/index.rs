@@ -12,8 +12,9 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::Event;
 
-use super::kept::{JobRef, OfJob, Uid};
-use super::packed::{Packed, Packing};
+use super::kept::{JobRef, OfJob};
+use crate::packed::{Packed, Packing};
+use crate::uid::Uid;
 
 /// How long a write is waited for. A watch that is later than that was interrupted, and lists
 /// everything anew.

@@ -5,10 +5,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sha2::{Digest, Sha256};
 
 use crate::api::ipupartition::IPUPartition;
 use crate::names;
+use crate::uid::Uid;
 
 /// Labels that decisions read.
 const LABELS: [&str; 3] = [
@@ -32,19 +32,6 @@ pub struct JobRef {
     pub name: Box<str>,
     /// Its UID.
     pub uid: Uid,
-}
-
-/// The UID of an object: a hundred thousand of them are kept. The API server may make it of any text,
-/// so it is known by 128 bits of the text's digest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Uid([u8; 16]);
-
-impl Uid {
-    /// Of the text in an object.
-    pub fn of(text: &str) -> Self {
-        let digest = Sha256::digest(text);
-        Self(std::array::from_fn(|index| digest[index]))
-    }
 }
 
 /// Something that belongs to an IPUJob.

@@ -5,8 +5,9 @@ use kube::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::kept::{JobRef, OfJob, Uid};
+use super::kept::{JobRef, OfJob};
 use crate::api::ipujob::IPUJob;
+use crate::uid::Uid;
 
 /// What kubectl remembers of the last apply: the whole job once more.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";

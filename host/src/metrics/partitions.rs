@@ -6,7 +6,6 @@ pub mod summary;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::runtime::reflector::Store;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
@@ -14,8 +13,8 @@ use prometheus_client::registry::{Registry, Unit};
 use self::summary::{Summary, most};
 use crate::clock;
 use crate::namespaces::Namespaces;
-use crate::partition::Guarded;
 use crate::partition::fleet::{Fleet, Look};
+use crate::partition::watched::Watched;
 
 /// Longest time that a controller is waited for. Prometheus gives up after ten seconds; a controller
 /// that takes longer counts as one that does not answer.
@@ -25,7 +24,7 @@ const LOOKING: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Sources {
     /// Every IPUPartition.
-    pub partitions: Store<Guarded>,
+    pub partitions: Watched,
     /// The V-IPU controllers.
     pub fleet: Arc<Fleet>,
     /// Who has IPUs and waits for them.
@@ -38,11 +37,10 @@ type By = Family<[(&'static str, String); 1], Gauge>;
 impl Sources {
     pub(super) async fn expose(&self, now: &mut Registry) {
         self.expose_controllers(now).await;
-        let partitions = self.partitions.state();
-        let summary = Summary::of(
-            partitions.iter().map(|one| one.0.as_ref().ok()),
-            clock::now(),
-        );
+        let now_is = clock::now();
+        let summary = self
+            .partitions
+            .read(|cache| Summary::of(cache.briefs(), now_is));
         expose_partitions(now, &summary);
         self.expose_namespaces(now);
     }

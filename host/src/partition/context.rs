@@ -18,6 +18,7 @@ use crate::metrics::reconcile::Reconciles;
 use crate::namespaces::Namespaces;
 use crate::policy::guests::Guests;
 use crate::scope::Scope;
+use crate::uid::Uid;
 
 /// What a replica has, whether it leads or not.
 #[derive(Clone)]
@@ -72,7 +73,7 @@ pub struct Context {
     pub(super) written: Written,
     /// What Graphcore's operator has left.
     inheritance: OnceLock<Inheritance>,
-    rests: Mutex<HashMap<String, u32>>,
+    rests: Mutex<HashMap<Uid, u32>>,
     /// What was told of an object last, by its UID.
     told: Mutex<HashMap<String, String>>,
 }
@@ -125,7 +126,7 @@ impl Context {
     /// How often in a row the object of this UID rested with nothing done before, counting up.
     pub(super) fn count_rest(&self, uid: &str, has_worked: bool) -> u32 {
         let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = rests.entry(uid.to_owned()).or_default();
+        let count = rests.entry(Uid::of(uid)).or_default();
         *count = if has_worked {
             0
         } else {
@@ -137,7 +138,7 @@ impl Context {
     /// Forgets an object that is gone.
     pub(super) fn forget(&self, uid: &str) {
         let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
-        rests.remove(uid);
+        rests.remove(&Uid::of(uid));
         self.told().remove(uid);
         self.turns.forget(uid);
         self.written.forget(uid);

@@ -186,7 +186,15 @@ pub(super) fn orphans(
     suspects: &BTreeMap<Place, Timestamp>,
     now: Timestamp,
 ) -> Orphans {
-    orphans::tell(found, held, suspects, INSTALLATION, GRACE, now)
+    let found = found.iter().map(|(name, id)| (name.as_str(), id.as_str()));
+    orphans::tell(
+        found,
+        |id| held.contains(id),
+        suspects,
+        INSTALLATION,
+        GRACE,
+        now,
+    )
 }
 
 /// Takes from the suspects what this object, which a watch has shown, answers for.

@@ -16,7 +16,7 @@ use crate::vipu::model::largest_partition;
 use crate::wasm::model::ControllerView;
 use waiter::suits;
 
-pub use waiter::{Place, Waiter, in_order, line, me, waiter, waits};
+pub use waiter::{ASKS, Member, Place, Waiter, in_order, line, me, member, of, waiter, waits};
 
 /// The room that one of those who wait is shown, and what was kept from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -20,30 +20,30 @@ pub struct Orphans {
     pub suspects: BTreeMap<Place, Timestamp>,
 }
 
-/// Tells orphans from the rest.
+/// Tells orphans from the rest, in what was found: names of controllers, and ids.
 ///
-/// `found` must have been listed before `held`: an id is written down before a controller hears of
-/// it, so that whatever is found and wanted stands in a list that was read later. The grace covers
-/// objects that are on their way into the API server by another road (a restored backup).
-pub fn tell(
-    found: &[Place],
-    held: &BTreeSet<String>,
+/// It must have been found before the ids that `is_held` knows were listed: an id is written down before
+/// a controller hears of it, so that whatever is found and wanted stands in a list that was read later.
+/// The grace covers objects that are on their way into the API server by another road (a restored backup).
+pub fn tell<'a>(
+    found: impl IntoIterator<Item = (&'a str, &'a str)>,
+    is_held: impl Fn(&str) -> bool,
     suspects: &BTreeMap<Place, Timestamp>,
     installation: &str,
     grace: SignedDuration,
     now: Timestamp,
 ) -> Orphans {
     let mut orphans = Orphans::default();
-    for place in found {
-        let id = &place.1;
-        if held.contains(id) || !names::is_of_installation(id, installation) {
+    for (controller, id) in found {
+        if is_held(id) || !names::is_of_installation(id, installation) {
             continue;
         }
-        let since = *suspects.get(place).unwrap_or(&now);
-        if suspects.contains_key(place) && now.duration_since(since) >= grace {
+        let place = (controller.to_owned(), id.to_owned());
+        let since = *suspects.get(&place).unwrap_or(&now);
+        if suspects.contains_key(&place) && now.duration_since(since) >= grace {
             orphans.due.push(place.clone());
         }
-        orphans.suspects.insert(place.clone(), since);
+        orphans.suspects.insert(place, since);
     }
     orphans
 }
@@ -80,10 +80,10 @@ mod tests {
     fn what_was_owned_between_two_sweeps_has_a_new_grace() {
         let id = format!("p-mnist-{}-0123456789", names::installation_tag("here"));
         let found = [("pod1:8090".to_owned(), id.clone())];
-        let none = BTreeSet::new();
         let at = |second| Timestamp::from_second(second).unwrap();
         let sweep = |suspects: &BTreeMap<Place, Timestamp>, second| {
-            tell(&found, &none, suspects, "here", GRACE, at(second))
+            let found = found.iter().map(|(name, id)| (name.as_str(), id.as_str()));
+            tell(found, |_| false, suspects, "here", GRACE, at(second))
         };
         let mut suspects = sweep(&BTreeMap::new(), 0).suspects;
         assert_eq!(sweep(&suspects, 30).due, found, "nobody has owned it since");

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use kube::ResourceExt;
 use kube::core::DeserializeGuard;
-use kube::runtime::controller::Action;
 use tracing::Instrument;
 
 use super::context::Context;
@@ -50,31 +49,32 @@ impl ReconcileError {
     }
 }
 
-/// Brings one IPUPartition as far as it goes now. Every line of the log that comes of it names the
-/// partition, and the job that has it.
-pub(super) async fn reconcile(
-    object: Arc<Guarded>,
-    context: Arc<Context>,
-) -> Result<Action, ReconcileError> {
-    let name = object.name_any();
+/// Brings one IPUPartition as far as it goes now, and answers after which pause it is looked at again
+/// even where nothing changes. Every line of the log that comes of it names the partition, and the job that
+/// has it.
+pub(super) async fn reconcile(name: Arc<str>, context: Arc<Context>) -> Option<Duration> {
+    let Some(object) = context.watched.read(|cache| cache.get(&name)) else {
+        context.reconciles.unwanted(&name);
+        return None;
+    };
     let running = context.reconciles.begin(&name);
     let owner = object.0.as_ref().map(|partition| &partition.spec.owner);
     let job = owner.map(|owner| format!("{}/{}", owner.namespace, owner.name));
     let uid = owner.map_or("", |owner| &owner.uid);
     let (job, trace_id) = (job.unwrap_or_default(), trace::id(uid));
-    let span = tracing::error_span!("reconcile", partition = name, job, trace_id);
+    let span = tracing::error_span!("reconcile", partition = &*name, job, trace_id);
     trace::of_job(&span, uid);
     let outcome = advance(&object, &context).instrument(span).await;
     running.end(outcome.as_ref().err().map(ReconcileError::category));
-    outcome
+    outcome.unwrap_or_else(|error| after_error(&object, &error, &context))
 }
 
-async fn advance(object: &Guarded, context: &Context) -> Result<Action, ReconcileError> {
+async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>, ReconcileError> {
     let mut partition = match &object.0 {
         Ok(partition) => partition.clone(),
         Err(invalid) => {
             unreadable::tell(context, object, &invalid.error).await;
-            return Ok(Action::await_change());
+            return Ok(None);
         }
     };
     let uid = partition.uid().unwrap_or_default();
@@ -84,7 +84,7 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Action, Reconcil
         .behind(&uid, version.as_deref(), Instant::now())
     {
         // The watch brings what was written, and the object is looked at again then.
-        return Ok(Action::requeue(left));
+        return Ok(Some(left));
     }
     let mut knowledge = Knowledge::default();
     let mut has_worked = false;
@@ -104,12 +104,11 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Action, Reconcil
             }
             Outcome::Released => {
                 context.forget(&uid);
-                return Ok(Action::await_change());
+                return Ok(None);
             }
             Outcome::Rest(pace) => {
                 let rests = context.count_rest(&uid, has_worked);
-                let pause = pace::rest(pace, rests);
-                return Ok(pause.map_or_else(Action::await_change, Action::requeue));
+                return Ok(pace::rest(pace, rests));
             }
         }
     }
@@ -118,17 +117,12 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Action, Reconcil
 
 /// When to try again after an error: at once where the object was only changed meanwhile, so that
 /// the new version has time to arrive; else with growing pauses.
-#[allow(clippy::needless_pass_by_value, reason = "the signature is kube's")]
-pub(super) fn after_error(
-    object: Arc<Guarded>,
-    error: &ReconcileError,
-    context: Arc<Context>,
-) -> Action {
+fn after_error(object: &Guarded, error: &ReconcileError, context: &Context) -> Option<Duration> {
     let name = object.name_any();
     match error {
         ReconcileError::Execute(ExecuteError::Conflict) => {
             tracing::debug!(partition = name, "changed meanwhile; beginning again");
-            Action::requeue(Duration::from_millis(100))
+            Some(Duration::from_millis(100))
         }
         ReconcileError::Execute(
             ExecuteError::NotLeading
@@ -140,8 +134,7 @@ pub(super) fn after_error(
         | ReconcileError::Circle => {
             let rests = context.count_rest(&object.uid().unwrap_or_default(), false);
             tracing::warn!(partition = name, error = chain(error), "trying again");
-            let pause = pace::rest(step::Pace::Blocked, rests);
-            pause.map_or_else(Action::await_change, Action::requeue)
+            pace::rest(step::Pace::Blocked, rests)
         }
     }
 }

@@ -1,10 +1,9 @@
 //! Asks where a partition fits, in the room that those before it leave, and what surrounds it.
 
-use std::sync::Arc;
-
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
+use super::cache::{Brief, Cache};
 use super::context::Context;
 use super::events::Note;
 use super::execute::publish;
@@ -13,11 +12,11 @@ use super::inheritance;
 use super::knowledge::Answer;
 use super::line::{self, Room};
 use super::placing::{self, shortened};
-use super::reconcile::Guarded;
 use super::surroundings::{self, Surroundings};
 use super::usage::Promise;
 use crate::api::ipupartition::{IPUPartition, WaitingReason};
 use crate::clock;
+use crate::uid::Uid;
 use crate::wasm::model::{ControllerView, Decision, PlaceAttempt, Placed};
 
 /// What stands in the place of a controller's name where the reason is the same for all.
@@ -105,9 +104,10 @@ fn with_all_reasons(answer: Answer, room: &Room, found: &Divided, ipus: u32) -> 
 async fn inherited(context: &Context, partition: &IPUPartition) -> Option<Answer> {
     let id = context.inheritance()?.id_for(partition)?;
     let looks = context.fleet.looks().await;
-    let objects = context.watched.store().state();
-    let others = readable(&objects);
-    let name = inheritance::holder(partition, &id, others, &looks)?;
+    let called = Uid::of(&id);
+    let others = |cache: &mut Cache| cache.some(|one| one.would_inherit(called));
+    let others = context.watched.read(others);
+    let name = inheritance::holder(partition, &id, others.iter(), &looks)?;
     let mut controllers = context.fleet.controllers().into_iter();
     let controller = controllers.find(|controller| controller.name == name)?;
     context
@@ -158,14 +158,20 @@ pub(super) async fn look_around(context: &Context, partition: &IPUPartition) -> 
         open = context.fleet.divided().await.open;
     }
     let now = clock::now();
-    let store = context.watched.store();
-    let objects = store.state();
-    let others = readable(&objects);
-    let asked = others.clone().flat_map(surroundings::asked_for);
-    // Read anew: whoever has just left the controller waits, and is to find the room that it left for.
-    let line = line::line(others.clone(), now);
+    // Of all others only its siblings count, and what shares a controller with it that is drained.
+    let owner = Uid::of(&partition.spec.owner.uid);
+    let name = surroundings::controller(partition).filter(|_| drained);
+    let shares = |one: &Brief| name.is_some() && one.controller.as_deref() == name;
+    // The line is read anew: whoever has just left the controller waits, and is to find the room that it
+    // left for.
+    let (others, asked, line) = context.watched.read(|cache| {
+        let others = cache.some(|one| one.is_of(owner) || shares(one));
+        let asked = cache.some(|one| one.is_being_asked_for);
+        (others, asked, cache.line(now))
+    });
+    let asked = asked.iter().flat_map(surroundings::asked_for);
     let open = line::spared(&line, asked, open);
-    surroundings::of(partition, others, &closed, &open, now)
+    surroundings::of(partition, others.iter(), &closed, &open, now)
 }
 
 /// How many partitions of its owner are there or being made, where it is of use only with others.
@@ -173,14 +179,10 @@ fn held(context: &Context, partition: &IPUPartition) -> u32 {
     if partition.spec.options.gang_size.is_none() {
         return 0;
     }
-    let objects = context.watched.store().state();
-    let others = readable(&objects);
-    surroundings::held(partition, others)
-}
-
-/// Those of the objects that can be read.
-fn readable(objects: &[Arc<Guarded>]) -> impl Iterator<Item = &IPUPartition> + Clone {
-    objects.iter().filter_map(|object| object.0.as_ref().ok())
+    let owner = Uid::of(&partition.spec.owner.uid);
+    let siblings = |cache: &mut Cache| cache.some(|one| one.is_of(owner));
+    let siblings = context.watched.read(siblings);
+    surroundings::held(partition, siblings.iter())
 }
 
 /// The room that those who have waited longer leave to this partition.
@@ -191,8 +193,7 @@ fn room(
     held: u32,
     now: Timestamp,
 ) -> Room {
-    let store = context.watched.store();
-    let line = context.turns.line(store, now);
+    let line = context.turns.line(&context.watched, now);
     let me = line::me(partition, &line, now);
     let limit = SignedDuration::try_from(context.settings.overtaking_limit);
     let limit = limit.unwrap_or(SignedDuration::MAX);

@@ -59,7 +59,12 @@ pub fn held<'a>(me: &IPUPartition, others: impl Iterator<Item = &'a IPUPartition
 
 /// Whether the controller that has this partition is being drained.
 pub fn is_drained(one: &IPUPartition, closed: &Closed) -> bool {
-    controller(one).is_some_and(|name| closed.get(name) == Some(&Closure::Draining))
+    controller(one).is_some_and(|name| is_draining(name, closed))
+}
+
+/// Whether the controller of this name is being drained.
+pub(super) fn is_draining(controller: &str, closed: &Closed) -> bool {
+    closed.get(controller) == Some(&Closure::Draining)
 }
 
 /// Where a partition is just being asked for, and how many IPUs.
@@ -171,7 +176,8 @@ fn all_have_room(
         .all(|one| line::take(&mut open, one.spec.ipus, &one.spec.options.node_selector).is_some())
 }
 
-fn controller(one: &IPUPartition) -> Option<&str> {
+/// Name of the controller that has it.
+pub(super) fn controller(one: &IPUPartition) -> Option<&str> {
     let controller = one.status.as_ref()?.controller.as_ref()?;
     Some(controller.name.as_str())
 }

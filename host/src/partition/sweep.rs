@@ -1,25 +1,28 @@
 //! Finds what has no owner: IPUPartitions of owners that are gone, and partitions of nobody.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::StreamExt;
 use futures::future::join_all;
-use futures::{Stream, StreamExt};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Preconditions};
-use kube::core::ApiResource;
+use kube::core::{ApiResource, DeserializeGuard};
 use tokio_util::sync::CancellationToken;
 
 use super::context::Context;
 use super::execute::ExecuteError;
 use super::orphans::{self, Place};
-use super::reconcile::{Guarded, chain};
+use super::reconcile::chain;
 use super::users;
+use super::watched::Watched;
 use crate::api::ipujob::IPUJob;
 use crate::api::ipupartition::{ControllerRef, IPUPartition};
 use crate::object_names;
+use crate::uid::Uid;
 use crate::vipu::model::ReadyState;
 
 /// IPUPartitions that are read at once.
@@ -86,24 +89,26 @@ pub async fn run(context: Arc<Context>, times: Times, stop: CancellationToken) {
         } else {
             times.grace
         };
-        let seen = context.watched.objects();
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = stop.cancelled() => return,
-            () = spare(seen, &mut suspects) => {}
+            () = spare(&context.watched, &mut suspects) => {}
         }
     }
 }
 
 /// Takes from the suspects what is seen to have an owner, as long as anything is seen.
-async fn spare(seen: impl Stream<Item = Arc<Guarded>>, suspects: &mut BTreeMap<Place, Timestamp>) {
-    seen.for_each(|object| {
-        if let Ok(partition) = &object.0 {
-            orphans::spare(suspects, partition);
+async fn spare(watched: &Watched, suspects: &mut BTreeMap<Place, Timestamp>) {
+    let mut seen = pin!(watched.names());
+    while let Some(name) = seen.next().await {
+        if suspects.is_empty() {
+            continue;
         }
-        std::future::ready(())
-    })
-    .await;
+        let object = watched.read(|cache| cache.get(&name));
+        if let Some(DeserializeGuard(Ok(partition))) = object {
+            orphans::spare(suspects, &partition);
+        }
+    }
 }
 
 /// One sweep. `suspects` is what the last one found, and the answer is what this one did.
@@ -116,19 +121,21 @@ async fn sweep(
     // Listed before the IPUPartitions are: `orphans::tell` says why.
     let found = partitions_on_controllers(context).await;
     let held = go_through(context).await?;
-    let places: Vec<Place> = found.keys().cloned().collect();
     let told = orphans::tell(
-        &places,
-        &held.ids,
+        found.iter().map(Found::place),
+        |id| held.ids.contains(&Uid::of(id)),
         suspects,
         &context.settings.installation,
         SignedDuration::try_from(grace).unwrap_or(SignedDuration::ZERO),
         Timestamp::now(),
     );
-    for place in &told.due {
-        remove(context, place, &found[place]).await?;
+    for (name, id) in &told.due {
+        let mut found = found.iter();
+        if let Some(found) = found.find(|one| one.place() == (name.as_str(), id.as_str())) {
+            remove(context, found).await?;
+        }
     }
-    let (objects, partitions) = (held.objects, places.len());
+    let (objects, partitions) = (held.objects, found.len());
     let (suspects, due) = (told.suspects.len(), told.due.len());
     let seconds = began.elapsed().as_secs_f64();
     if suspects == 0 {
@@ -141,13 +148,21 @@ async fn sweep(
 
 /// A partition on a controller.
 struct Found {
-    controller: ControllerRef,
+    controller: Arc<ControllerRef>,
+    id: String,
     /// Whether it has to be removed by force, as one in error does.
     is_in_error: bool,
 }
 
+impl Found {
+    /// The name of its controller, and its id.
+    fn place(&self) -> (&str, &str) {
+        (&self.controller.name, &self.id)
+    }
+}
+
 /// Every partition on every controller that answers. One that does not is swept when it is back.
-async fn partitions_on_controllers(context: &Context) -> BTreeMap<Place, Found> {
+async fn partitions_on_controllers(context: &Context) -> Vec<Found> {
     let controllers = context.fleet.controllers();
     let lists = controllers.iter().map(|controller| async move {
         let list = match context.fleet.client(controller) {
@@ -156,15 +171,14 @@ async fn partitions_on_controllers(context: &Context) -> BTreeMap<Place, Found> 
         };
         (controller, list)
     });
-    let mut found = BTreeMap::new();
+    let mut found = Vec::new();
     for (controller, list) in join_all(lists).await {
+        let controller = Arc::new(controller.clone());
         match list {
-            Ok(list) => found.extend(list.into_iter().map(|one| {
-                let here = Found {
-                    controller: controller.clone(),
-                    is_in_error: one.ready_state == ReadyState::Error,
-                };
-                ((controller.name.clone(), one.id), here)
+            Ok(list) => found.extend(list.into_iter().map(|one| Found {
+                controller: Arc::clone(&controller),
+                is_in_error: one.ready_state == ReadyState::Error,
+                id: one.id,
             })),
             Err(error) => tracing::info!(
                 controller = controller.name,
@@ -181,8 +195,8 @@ async fn partitions_on_controllers(context: &Context) -> BTreeMap<Place, Found> 
 struct Holdings {
     objects: usize,
     /// Ids of their attempts, and every text in objects that cannot be read: whatever id such a text may
-    /// be is left alone.
-    ids: BTreeSet<String>,
+    /// be is left alone. There are thousands, so that only their digests are kept.
+    ids: HashSet<Uid>,
 }
 
 /// Goes through all IPUPartitions as they are at one moment, and deletes those whose owners are gone. Page
@@ -199,7 +213,8 @@ async fn go_through(context: &Context) -> Result<Holdings, SweepError> {
                 Ok(partition) => {
                     delete_if_owner_is_gone(context, &partition).await?;
                     holdings.objects += 1;
-                    holdings.ids.extend(orphans::held([&partition]));
+                    let ids = orphans::held([&partition]);
+                    holdings.ids.extend(ids.iter().map(|id| Uid::of(id)));
                 }
                 Err(_) => collect_texts(&object.data, &mut holdings.ids),
             }
@@ -211,10 +226,10 @@ async fn go_through(context: &Context) -> Result<Holdings, SweepError> {
     }
 }
 
-fn collect_texts(value: &serde_json::Value, texts: &mut BTreeSet<String>) {
+fn collect_texts(value: &serde_json::Value, texts: &mut HashSet<Uid>) {
     match value {
         serde_json::Value::String(text) => {
-            texts.insert(text.clone());
+            texts.insert(Uid::of(text));
         }
         serde_json::Value::Array(items) => {
             for item in items {
@@ -285,7 +300,8 @@ async fn delete_if_owner_is_gone(
 }
 
 /// Removes a partition of this installation that no IPUPartition answers for, unless a Pod uses it.
-async fn remove(context: &Context, (name, id): &Place, found: &Found) -> Result<(), SweepError> {
+async fn remove(context: &Context, found: &Found) -> Result<(), SweepError> {
+    let (name, id) = found.place();
     let users = users::users(&context.client, id)
         .await
         .map_err(SweepError::Users)?;
@@ -298,7 +314,7 @@ async fn remove(context: &Context, (name, id): &Place, found: &Found) -> Result<
         );
         return Ok(());
     }
-    let controller = &found.controller;
+    let controller = &*found.controller;
     let result = match context.fleet.client(controller) {
         Ok(client) => client.remove(id, found.is_in_error).await,
         Err(error) => Err(error),

@@ -8,11 +8,11 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams};
-use kube::runtime::reflector::Store;
 use tokio_util::sync::CancellationToken;
 
+use self::summary::Lines;
 use super::inheritance::Inheritance;
-use super::reconcile::Guarded;
+use super::watched::Watched;
 use crate::names;
 
 /// How often it is looked whether the summary has changed.
@@ -33,25 +33,26 @@ pub struct Tracker {
 impl Tracker {
     /// Writes the summary when it has changed, until it is told to stop. It is for people: that it
     /// cannot be written is said in the log and stops nothing.
-    pub async fn run(self, client: Client, partitions: Store<Guarded>, stop: CancellationToken) {
-        let mut written = None;
+    pub async fn run(self, client: Client, partitions: Watched, stop: CancellationToken) {
+        let (mut written, mut told) = (None, 0);
         loop {
             tokio::select! {
                 () = tokio::time::sleep(PERIOD) => {}
                 () = stop.cancelled() => return,
             }
-            if tokio::time::timeout(PERIOD, partitions.wait_until_ready())
-                .await
-                .is_err()
-            {
+            let changes = partitions.read(|cache| cache.changes());
+            if changes == told || !partitions.is_listed() {
                 continue;
             }
-            let lines = summary::lines(&super::readable(&partitions));
+            let mut lines = Lines::default();
+            partitions.each_readable(|one| lines.tell(&one)).await;
+            let lines = lines.that_fit();
             if written.as_ref() == Some(&lines) {
+                told = changes;
                 continue;
             }
             match self.write(&client, lines.clone()).await {
-                Ok(()) => written = Some(lines),
+                Ok(()) => (written, told) = (Some(lines), changes),
                 Err(error) => {
                     let name = &self.name;
                     tracing::warn!(name, %error, "failed to write the summary of partitions");

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use kube::runtime::reflector::Store;
 
-use super::line::{self, Waiter};
-use super::reconcile::Guarded;
+use super::line::{ASKS, Waiter};
+use super::recent::Recent;
+use super::watched::Watched;
 
 /// How old the line may be: to read it for each of thousands that wait would take too long.
 const AGE: Duration = Duration::from_millis(250);
@@ -25,8 +25,8 @@ pub(super) struct Turns {
 #[derive(Debug)]
 struct State {
     room_made: Instant,
-    /// When each was asked last where it fits, by the UID of its IPUPartition.
-    asked: HashMap<String, Instant>,
+    /// Who was asked lately where it fits.
+    asked: Recent<()>,
     line: Option<(Instant, Arc<[Waiter]>)>,
     /// What each was told to take and is not made yet, and when it was told, by its UID.
     taking: HashMap<String, (Instant, String, u32)>,
@@ -38,7 +38,7 @@ impl Turns {
         Self {
             state: Mutex::new(State {
                 room_made: Instant::now(),
-                asked: HashMap::new(),
+                asked: Recent::new(ASKS),
                 line: None,
                 taking: HashMap::new(),
             }),
@@ -55,7 +55,7 @@ impl Turns {
     /// It was asked where the one of this UID fits.
     pub(super) fn was_asked(&self, uid: &str) {
         let mut state = self.state();
-        state.asked.insert(uid.to_owned(), Instant::now());
+        state.asked.note(uid, (), Instant::now());
         // What it takes shows in the controllers' room before the watch tells that it waits no more:
         // to set it aside once more would leave nothing to the others.
         let Some((_, line)) = &mut state.line else {
@@ -93,24 +93,23 @@ impl Turns {
     /// The one of this UID is gone.
     pub(super) fn forget(&self, uid: &str) {
         let mut state = self.state();
-        state.asked.remove(uid);
+        state.asked.forget(uid);
         state.taking.remove(uid);
     }
 
     /// Those who wait, in order.
-    pub(super) fn line(&self, store: &Store<Guarded>, now: Timestamp) -> Arc<[Waiter]> {
+    pub(super) fn line(&self, watched: &Watched, now: Timestamp) -> Arc<[Waiter]> {
         let mut state = self.state();
         if let Some((read, line)) = &state.line
             && read.elapsed() < AGE
         {
             return line.clone();
         }
-        let objects = store.state();
-        let readable = objects.iter().filter_map(|object| object.0.as_ref().ok());
-        let mut line = line::line(readable, now);
+        let mut line = watched.read(|cache| cache.line(now));
         let room_made = state.room_made.elapsed();
         for waiter in &mut line {
-            let asked = state.asked.get(&waiter.uid).map(Instant::elapsed);
+            let asked = state.asked.of(&waiter.uid);
+            let asked = asked.map(|((), at)| at.elapsed());
             waiter.stand(asked, room_made);
         }
         let line: Arc<[Waiter]> = line.into();
@@ -126,15 +125,17 @@ impl Turns {
 
 #[cfg(test)]
 mod tests {
-    use kube::runtime::reflector;
     use kube::runtime::watcher;
     use serde_json::json;
 
     use super::*;
+    use crate::namespaces::namespaces;
+    use crate::partition::watched::watched;
+    use crate::scope::Scope;
 
     #[test]
     fn whoever_was_asked_is_not_given_precedence_by_a_line_that_was_read_before() {
-        let (store, mut writer) = reflector::store();
+        let (watched, watch) = watched(namespaces().0, Scope::default());
         for name in ["elder", "younger"] {
             let waits = json!({
                 "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
@@ -147,12 +148,12 @@ mod tests {
                     "slot": 0, "ipus": 4, "gcds": 1,
                 },
             });
-            let waits: Guarded = serde_json::from_value(waits).unwrap();
-            writer.apply_watcher_event(&watcher::Event::Apply(waits));
+            let waits = serde_json::from_value(waits).unwrap();
+            watch.hear(watcher::Event::Apply(waits));
         }
         let turns = Turns::new();
         let next = || -> Vec<(String, bool)> {
-            let line = turns.line(&store, Timestamp::UNIX_EPOCH);
+            let line = turns.line(&watched, Timestamp::UNIX_EPOCH);
             let one = |waiter: &Waiter| (waiter.name.clone(), waiter.is_next);
             line.iter().map(one).collect()
         };

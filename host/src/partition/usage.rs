@@ -6,6 +6,7 @@
 //! IPUs since the stamp: then the policy is asked again.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use kube::Resource;
 use kube::runtime::watcher::Event;
@@ -14,6 +15,7 @@ use super::line;
 use super::reconcile::Guarded;
 use super::surroundings::is_placed;
 use crate::api::ipupartition::IPUPartition;
+use crate::uid::Uid;
 use crate::wasm::facts::{OTHERS_MAX, Usage};
 
 /// What all namespaces have and want.
@@ -21,9 +23,10 @@ use crate::wasm::facts::{OTHERS_MAX, Usage};
 pub struct Tally {
     is_known: bool,
     /// The objects of a list that is under way.
-    listed: HashMap<String, Entry>,
-    partitions: HashMap<String, Entry>,
-    namespaces: BTreeMap<String, Usage>,
+    listed: HashMap<Uid, Entry>,
+    partitions: HashMap<Uid, Entry>,
+    /// Names of namespaces are shared by all that is kept of their partitions.
+    namespaces: BTreeMap<Arc<str>, Usage>,
     given: u64,
 }
 
@@ -35,7 +38,7 @@ pub struct Stamp(u64);
 /// written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promise {
-    uid: String,
+    uid: Uid,
     entry: Entry,
 }
 
@@ -44,14 +47,15 @@ impl Promise {
     pub fn to(partition: &IPUPartition) -> Self {
         let mut entry = Entry::of(partition);
         entry.promised = Some(entry.generation);
-        let uid = partition.meta().uid.clone().unwrap_or_default();
+        let uid = partition.meta().uid.as_deref();
+        let uid = Uid::of(uid.unwrap_or_default());
         Self { uid, entry }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
-    namespace: String,
+    namespace: Arc<str>,
     ipus: u32,
     stand: Stand,
     /// The `status.generation` that was seen: it grows when an attempt is written down.
@@ -78,7 +82,7 @@ impl Entry {
             Stand::Neither
         };
         Self {
-            namespace: partition.spec.owner.namespace.clone(),
+            namespace: partition.spec.owner.namespace.as_str().into(),
             ipus: partition.spec.ipus,
             stand,
             generation: status.map_or(0, |status| status.generation),
@@ -133,7 +137,7 @@ impl Tally {
             }
             Event::Delete(object) => {
                 if let Some(uid) = &object.meta().uid {
-                    self.drop(uid);
+                    self.drop(Uid::of(uid));
                 }
             }
         }
@@ -151,8 +155,8 @@ impl Tally {
             return None;
         }
         let mut usage = self.namespaces.get(namespace).copied().unwrap_or_default();
-        let own = self.partitions.get(but);
-        if let Some(own) = own.filter(|own| own.namespace == namespace) {
+        let own = self.partitions.get(&Uid::of(but));
+        if let Some(own) = own.filter(|own| *own.namespace == *namespace) {
             subtract(&mut usage, own.usage());
         }
         Some(usage)
@@ -161,18 +165,21 @@ impl Tally {
     /// What every namespace has and wants, where it has or wants anything.
     pub fn all(&self) -> Vec<(String, Usage)> {
         let all = self.namespaces.iter();
-        all.map(|(name, usage)| (name.clone(), *usage)).collect()
+        all.map(|(name, usage)| (name.to_string(), *usage))
+            .collect()
     }
 
     /// What the other namespaces have and want: those with the most.
     pub fn others(&self, namespace: &str) -> BTreeMap<String, Usage> {
         let others = self.namespaces.iter();
-        let mut others: Vec<_> = others.filter(|(name, _)| *name != namespace).collect();
+        let mut others: Vec<_> = others.filter(|(name, _)| ***name != *namespace).collect();
         let most = |usage: &Usage| u64::from(usage.ipus) + u64::from(usage.waiting_ipus);
         others.sort_by(|(one, has), (other, hers)| most(hers).cmp(&most(has)).then(one.cmp(other)));
         others.truncate(OTHERS_MAX);
         let pairs = others.into_iter();
-        pairs.map(|(name, usage)| (name.clone(), *usage)).collect()
+        pairs
+            .map(|(name, usage)| (name.to_string(), *usage))
+            .collect()
     }
 
     /// Counts a partition as held from now on, if nobody was given IPUs since `stamp`. Whether it was.
@@ -186,14 +193,15 @@ impl Tally {
 
     /// Takes a promise back.
     pub fn withdraw(&mut self, uid: &str) {
-        if let Some(mut entry) = self.partitions.get(uid).cloned() {
+        let uid = Uid::of(uid);
+        if let Some(mut entry) = self.partitions.get(&uid).cloned() {
             entry.promised = None;
-            self.put(uid.to_owned(), entry);
+            self.put(uid, entry);
         }
     }
 
-    fn entry(&self, object: &Guarded) -> Option<(String, Entry)> {
-        let uid = object.meta().uid.clone()?;
+    fn entry(&self, object: &Guarded) -> Option<(Uid, Entry)> {
+        let uid = Uid::of(object.meta().uid.as_deref()?);
         let before = self.partitions.get(&uid);
         let entry = match &object.0 {
             Ok(partition) => Entry::of(partition).after(before),
@@ -204,8 +212,8 @@ impl Tally {
 
     fn replace(&mut self) {
         let listed = std::mem::take(&mut self.listed);
-        let gone: Vec<_> = self.partitions.keys().cloned().collect();
-        for uid in gone.iter().filter(|uid| !listed.contains_key(*uid)) {
+        let gone: Vec<_> = self.partitions.keys().copied().collect();
+        for uid in gone.into_iter().filter(|uid| !listed.contains_key(uid)) {
             self.drop(uid);
         }
         for (uid, entry) in listed {
@@ -214,9 +222,13 @@ impl Tally {
         self.is_known = true;
     }
 
-    fn put(&mut self, uid: String, entry: Entry) {
+    fn put(&mut self, uid: Uid, mut entry: Entry) {
         let after = entry.usage();
-        let usage = self.namespaces.entry(entry.namespace.clone()).or_default();
+        if let Some((known, _)) = self.namespaces.get_key_value(&entry.namespace) {
+            entry.namespace = Arc::clone(known);
+        }
+        let usage = self.namespaces.entry(Arc::clone(&entry.namespace));
+        let usage = usage.or_default();
         add(usage, after);
         let before = self.partitions.insert(uid, entry);
         let had = before.as_ref().map(Entry::usage).unwrap_or_default();
@@ -228,8 +240,8 @@ impl Tally {
         }
     }
 
-    fn drop(&mut self, uid: &str) {
-        if let Some(before) = self.partitions.remove(uid) {
+    fn drop(&mut self, uid: Uid) {
+        if let Some(before) = self.partitions.remove(&uid) {
             self.take_off(&before);
         }
     }

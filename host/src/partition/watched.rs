@@ -1,112 +1,166 @@
 //! Follows the IPUPartitions once for the whole process: for REST and the summary in every replica, and
 //! for the reconciler in the one that leads.
 
-use std::sync::Arc;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures::{Stream, StreamExt, TryStreamExt, stream};
+use futures::{Stream, StreamExt, stream};
 use kube::api::Api;
-use kube::runtime::reflector::store::Writer;
-use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Client, Resource};
-use tokio::sync::broadcast;
+use kube::{Client, Resource, ResourceExt};
+use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::cache::{Cache, Change};
 use super::reconcile::Guarded;
+use crate::api::ipupartition::IPUPartition;
+use crate::clock;
 use crate::namespaces::Namespaces;
 use crate::scope::Scope;
 
 /// Changes that a slow listener may be behind before it is shown everything again.
 const BEHIND: usize = 4_096;
 
-/// The IPUPartitions, as the watch last saw them.
+/// Objects that are unpacked at once where all are gone through.
+const PAGE: usize = 64;
+
+/// The IPUPartitions, as the watch last saw them. Cheap to clone; all clones know the same.
 #[derive(Clone)]
 pub struct Watched {
-    store: Store<Guarded>,
+    cache: Arc<Mutex<Cache>>,
     changes: broadcast::Sender<Change>,
+    listed: watch::Receiver<bool>,
 }
 
 /// What keeps [`Watched`] up to date.
 pub struct PartitionWatch {
-    writer: Writer<Guarded>,
+    cache: Arc<Mutex<Cache>>,
     changes: broadcast::Sender<Change>,
+    listed: watch::Sender<bool>,
     namespaces: Namespaces,
     scope: Scope,
-}
-
-#[derive(Clone, Debug)]
-enum Change {
-    /// One object was made, changed or deleted.
-    Of(ObjectRef<Guarded>),
-    /// All were listed anew.
-    All,
 }
 
 /// The IPUPartitions of owners that a release serves, of which nothing is known until the watch is
 /// followed. Those of all owners are counted in `namespaces`.
 pub fn watched(namespaces: Namespaces, scope: Scope) -> (Watched, PartitionWatch) {
-    let (store, writer) = reflector::store();
     let changes = broadcast::Sender::new(BEHIND);
+    let (tell_listed, listed) = watch::channel(false);
+    let watched = Watched {
+        cache: Arc::default(),
+        changes,
+        listed,
+    };
     let watch = PartitionWatch {
-        writer,
-        changes: changes.clone(),
+        cache: Arc::clone(&watched.cache),
+        changes: watched.changes.clone(),
+        listed: tell_listed,
         namespaces,
         scope,
     };
-    (Watched { store, changes }, watch)
+    (watched, watch)
 }
 
 impl Watched {
-    /// The IPUPartitions.
-    pub fn store(&self) -> &Store<Guarded> {
-        &self.store
+    /// Whether they were listed.
+    pub fn is_listed(&self) -> bool {
+        *self.listed.borrow()
     }
 
-    /// Every object, and then each again when it changes; without end.
-    pub(super) fn objects(&self) -> impl Stream<Item = Arc<Guarded>> + Send + use<> {
-        // Subscribed to before the store is read, so that no change falls in between.
+    /// All of them at one moment. Nothing is heard meanwhile, so that it has to be short.
+    pub fn read<T>(&self, look: impl FnOnce(&mut Cache) -> T) -> T {
+        look(&mut lock(&self.cache))
+    }
+
+    /// Hands them to `look` by name, from the first one after `after`, until it has seen enough.
+    pub async fn each(
+        &self,
+        after: Option<&str>,
+        mut look: impl FnMut(Guarded) -> ControlFlow<()>,
+    ) {
+        let mut after = after.map(str::to_owned);
+        loop {
+            let page = self.read(|cache| cache.page(after.as_deref(), PAGE));
+            let Some(last) = page.last() else { return };
+            after = Some(last.name_any());
+            for object in page {
+                if look(object).is_break() {
+                    return;
+                }
+            }
+            // Others have their turn: there may be thousands.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Hands all that can be read to `look`, by name.
+    pub async fn each_readable(&self, mut look: impl FnMut(IPUPartition)) {
+        let look = |object: Guarded| {
+            object.0.into_iter().for_each(&mut look);
+            ControlFlow::Continue(())
+        };
+        self.each(None, look).await;
+    }
+
+    /// The names of all once they were listed, and then each again when it changes; without end.
+    pub(super) fn names(&self) -> impl Stream<Item = Arc<str>> + Send + use<> {
+        // Subscribed to before the cache is read, so that no change falls in between.
         let changes = self.changes.subscribe();
-        let store = self.store.clone();
-        let first = stream::iter(self.store.state());
-        let later = stream::unfold((changes, store), |(mut changes, store)| async move {
+        let (cache, mut listed) = (Arc::clone(&self.cache), self.listed.clone());
+        let first = stream::once(async move {
+            // Nobody lists them any more where that fails, and the process ends.
+            let _ = listed.wait_for(|listed| *listed).await;
+            stream::iter(lock(&cache).names())
+        });
+        let state = (changes, Arc::clone(&self.cache));
+        let later = stream::unfold(state, |(mut changes, cache)| async move {
             let changed = match changes.recv().await {
-                Ok(Change::Of(object)) => store.get(&object).into_iter().collect(),
-                Ok(Change::All) | Err(broadcast::error::RecvError::Lagged(_)) => store.state(),
+                Ok(Change::None) => Vec::new(),
+                Ok(Change::Of(name)) => vec![name],
+                Ok(Change::All) | Err(broadcast::error::RecvError::Lagged(_)) => {
+                    lock(&cache).names()
+                }
                 Err(broadcast::error::RecvError::Closed) => return None,
             };
-            Some((stream::iter(changed), (changes, store)))
+            Some((stream::iter(changed), (changes, cache)))
         });
-        first.chain(later.flatten())
+        first.flatten().chain(later.flatten())
     }
+}
+
+fn lock(cache: &Mutex<Cache>) -> MutexGuard<'_, Cache> {
+    // Every change of it is whole before the next one begins.
+    cache.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl PartitionWatch {
     /// Follows the IPUPartitions until `stop`.
     pub async fn follow(self, client: Client, stop: CancellationToken) {
-        let (changes, namespaces, scope) = (self.changes, self.namespaces, self.scope);
-        let events = watcher(Api::<Guarded>::all(client), watcher::Config::default())
+        watcher(Api::<Guarded>::all(client), watcher::Config::default())
             .default_backoff()
             .modify(|object| object.meta_mut().managed_fields = None)
-            .inspect_ok(|event| namespaces.hear(event))
-            .try_filter_map(|event| std::future::ready(Ok(of_scope(event, &scope))));
-        reflector::reflector(self.writer, events)
             .take_until(stop.cancelled_owned())
-            .for_each(async |event| {
-                let change = match event {
-                    Ok(watcher::Event::Apply(object) | watcher::Event::Delete(object)) => {
-                        Change::Of(ObjectRef::from_obj(&object))
-                    }
-                    Ok(watcher::Event::InitDone) => Change::All,
-                    Ok(watcher::Event::Init | watcher::Event::InitApply(_)) => return,
-                    Err(error) => {
-                        tracing::warn!(%error, "failed to watch IPUPartitions; trying again");
-                        return;
-                    }
-                };
-                // Nobody listens while this replica does not lead.
-                let _ = changes.send(change);
+            .for_each(async |event| match event {
+                Ok(event) => self.hear(event),
+                Err(error) => {
+                    tracing::warn!(%error, "failed to watch IPUPartitions; trying again");
+                }
             })
             .await;
+    }
+
+    /// Takes in what the watch tells.
+    pub fn hear(&self, event: watcher::Event<Guarded>) {
+        self.namespaces.hear(&event);
+        let Some(event) = of_scope(event, &self.scope) else {
+            return;
+        };
+        let change = lock(&self.cache).hear(event, clock::now());
+        if change == Change::All {
+            self.listed.send_replace(true);
+        }
+        // Nobody listens while this replica does not lead.
+        let _ = self.changes.send(change);
     }
 }
 

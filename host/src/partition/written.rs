@@ -1,19 +1,27 @@
 //! Remembers which version of each IPUPartition this process wrote last, so that nothing is decided on
 //! a copy from before: the watch is behind what was written for a moment.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use super::recent::Recent;
 
 /// How long the watch is waited for. Versions can go back when an admin restores the API server's
 /// data from a backup: then an older copy is all there will ever be, and a write on it is refused
 /// where it is too old after all.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The version of each object that was written last, and when, by its UID.
-#[derive(Debug, Default)]
+/// The version of each object that was written lately.
+#[derive(Debug)]
 pub(super) struct Written {
-    versions: Mutex<HashMap<String, (u128, Instant)>>,
+    versions: Mutex<Recent<u128>>,
+}
+
+impl Default for Written {
+    fn default() -> Self {
+        let versions = Mutex::new(Recent::new(PATIENCE));
+        Self { versions }
+    }
 }
 
 impl Written {
@@ -22,14 +30,14 @@ impl Written {
     pub(super) fn note(&self, uid: &str, version: Option<&str>, now: Instant) {
         let mut versions = self.versions();
         match version.and_then(number) {
-            Some(version) => versions.insert(uid.to_owned(), (version, now)),
-            None => versions.remove(uid),
-        };
+            Some(version) => versions.note(uid, version, now),
+            None => versions.forget(uid),
+        }
     }
 
     /// How much longer to wait for the watch, where it has shown an older version than was written.
     pub(super) fn behind(&self, uid: &str, seen: Option<&str>, now: Instant) -> Option<Duration> {
-        let (written, since) = *self.versions().get(uid)?;
+        let (written, since) = *self.versions().of(uid)?;
         let is_older = seen.and_then(number)? < written;
         let left = PATIENCE.saturating_sub(now.duration_since(since));
         (is_older && !left.is_zero()).then_some(left)
@@ -37,10 +45,10 @@ impl Written {
 
     /// The object of this UID is gone.
     pub(super) fn forget(&self, uid: &str) {
-        self.versions().remove(uid);
+        self.versions().forget(uid);
     }
 
-    fn versions(&self) -> MutexGuard<'_, HashMap<String, (u128, Instant)>> {
+    fn versions(&self) -> MutexGuard<'_, Recent<u128>> {
         // Every change of it is whole before the next one begins.
         self.versions.lock().unwrap_or_else(PoisonError::into_inner)
     }

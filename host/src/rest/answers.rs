@@ -29,30 +29,32 @@ pub struct Room {
     pub message: String,
 }
 
+/// IPUs that namespaces hold, as far as is known.
+#[derive(Debug, Default)]
+pub struct Used(BTreeMap<String, u64>);
+
+impl Used {
+    /// Counts what this object holds on any controller.
+    pub fn count(&mut self, partition: &IPUPartition) {
+        let attempts = partition.status.iter().flat_map(|status| &status.attempts);
+        let made = attempts.filter(|attempt| attempt.outcome == AttemptOutcome::Created);
+        let used: u64 = made.map(|_| u64::from(partition.spec.ipus)).sum();
+        if used > 0 {
+            let namespace = partition.spec.owner.namespace.clone();
+            *self.0.entry(namespace).or_default() += used;
+        }
+    }
+}
+
 /// The answer of `/stats`: one key for each namespace with partitions, and `total`, which wins over
 /// a namespace of that name. Partitions made by hand are not counted as used, but what they hold is
 /// not available either.
-pub fn stats(
-    partitions: &[IPUPartition],
-    controllers: &[ControllerView],
-) -> BTreeMap<String, Stats> {
+pub fn stats(used: Used, controllers: &[ControllerView]) -> BTreeMap<String, Stats> {
     let available = controllers.iter().map(free).sum();
-    let mut answer: BTreeMap<String, Stats> = BTreeMap::new();
-    let mut total = Stats { used: 0, available };
-    for partition in partitions {
-        let used = used(partition);
-        if used == 0 {
-            continue;
-        }
-        let namespace = partition.spec.owner.namespace.clone();
-        let entry = answer
-            .entry(namespace)
-            .or_insert(Stats { used: 0, available });
-        entry.used += used;
-        total.used += used;
-    }
-    answer.insert("total".to_owned(), total);
-    answer
+    let total = used.0.values().sum();
+    let all = used.0.into_iter().chain([("total".to_owned(), total)]);
+    all.map(|(namespace, used)| (namespace, Stats { used, available }))
+        .collect()
 }
 
 /// The answer of `/query` for partitions of `size` IPUs.
@@ -104,13 +106,4 @@ fn free(controller: &ControllerView) -> u64 {
         return 0;
     }
     u64::from(controller.free_ipus())
-}
-
-/// IPUs that this object holds on any controller, as far as is known.
-fn used(partition: &IPUPartition) -> u64 {
-    let attempts = partition.status.iter().flat_map(|status| &status.attempts);
-    attempts
-        .filter(|attempt| attempt.outcome == AttemptOutcome::Created)
-        .map(|_| u64::from(partition.spec.ipus))
-        .sum()
 }

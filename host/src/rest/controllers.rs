@@ -76,9 +76,32 @@ pub(super) struct Held {
     pub phase: PartitionPhase,
 }
 
+/// The operator's partitions, by the name of their controller.
+#[derive(Debug, Default)]
+pub(super) struct Holdings(BTreeMap<String, Vec<Held>>);
+
+impl Holdings {
+    /// Those that this object has.
+    pub(super) fn add(&mut self, partition: &IPUPartition) {
+        let Some(status) = &partition.status else {
+            return;
+        };
+        let made = status.attempts.iter();
+        for attempt in made.filter(|attempt| attempt.outcome == AttemptOutcome::Created) {
+            let here = self.0.entry(attempt.controller.name.clone()).or_default();
+            here.push(Held {
+                name: partition.metadata.name.clone().unwrap_or_default(),
+                id: attempt.id.clone(),
+                owner: partition.spec.owner.clone(),
+                ipus: partition.spec.ipus,
+                phase: status.phase,
+            });
+        }
+    }
+}
+
 /// The answer of `/controllers`, in the admin's order.
-pub(super) fn controllers(looks: Vec<Look>, partitions: &[IPUPartition]) -> Vec<Controller> {
-    let mut held = by_controller(partitions);
+pub(super) fn controllers(looks: Vec<Look>, Holdings(mut held): Holdings) -> Vec<Controller> {
     let controllers = looks.into_iter().map(|look| {
         let view = look.view;
         let partitions = held.remove(&view.name).unwrap_or_default();
@@ -110,25 +133,4 @@ pub(super) fn controllers(looks: Vec<Look>, partitions: &[IPUPartition]) -> Vec<
         }
     });
     controllers.collect()
-}
-
-fn by_controller(partitions: &[IPUPartition]) -> BTreeMap<String, Vec<Held>> {
-    let mut held: BTreeMap<String, Vec<Held>> = BTreeMap::new();
-    for partition in partitions {
-        let Some(status) = &partition.status else {
-            continue;
-        };
-        let made = status.attempts.iter();
-        for attempt in made.filter(|attempt| attempt.outcome == AttemptOutcome::Created) {
-            let here = held.entry(attempt.controller.name.clone()).or_default();
-            here.push(Held {
-                name: partition.metadata.name.clone().unwrap_or_default(),
-                id: attempt.id.clone(),
-                owner: partition.spec.owner.clone(),
-                ipus: partition.spec.ipus,
-                phase: status.phase,
-            });
-        }
-    }
-    held
 }

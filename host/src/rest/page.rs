@@ -1,6 +1,6 @@
 //! Pure: the list of IPUPartitions, a page at a time.
 
-use std::sync::Arc;
+use std::ops::ControlFlow;
 
 use kube::ResourceExt;
 use schemars::JsonSchema;
@@ -31,6 +31,11 @@ pub(super) struct Question {
 }
 
 impl Question {
+    /// The name after which they are asked for.
+    pub(super) fn after(&self) -> Option<String> {
+        self.after.clone()
+    }
+
     /// Most IPUPartitions to answer.
     pub(super) fn limit(&self) -> Result<usize, Problem> {
         let limit = self.limit.unwrap_or(PAGE);
@@ -48,7 +53,7 @@ impl Question {
 }
 
 /// IPUPartitions by name.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "PartitionList")]
 pub(super) struct List {
     /// Those that can be read.
@@ -86,49 +91,64 @@ pub(super) fn parameters() -> Vec<Parameter> {
     ]
 }
 
-/// The page that is asked for, of at most `limit`.
-pub(super) fn list(mut objects: Vec<Arc<Guarded>>, question: &Question, limit: usize) -> List {
-    if let Some(after) = &question.after {
-        objects.retain(|object| object.name_any() > *after);
-    }
-    if let Some(namespace) = &question.namespace {
-        objects.retain(|object| {
-            let partition = object.0.as_ref();
-            partition.is_ok_and(|partition| partition.spec.owner.namespace == *namespace)
-        });
-    }
-    objects.sort_by_cached_key(|object| object.name_any());
-    let is_more = objects.len() > limit;
-    objects.truncate(limit);
-    let last = objects.last().map(|object| object.name_any());
-    let mut page = List {
-        items: Vec::new(),
-        unreadable: Vec::new(),
-        next: last.filter(|_| is_more),
-    };
-    for object in objects {
-        match &object.0 {
-            Ok(partition) => {
-                let mut partition = partition.clone();
-                partition.metadata.managed_fields = None;
-                page.items.push(partition);
-            }
-            Err(_) => page.unreadable.push(object.name_any()),
+/// The page that is asked for, as it is filled by name from the first object after `after`.
+#[derive(Debug)]
+pub(super) struct Page {
+    list: List,
+    namespace: Option<String>,
+    room: usize,
+    last: Option<String>,
+}
+
+impl Page {
+    /// A page of at most `limit` objects.
+    pub(super) fn new(question: Question, limit: usize) -> Self {
+        Self {
+            list: List::default(),
+            namespace: question.namespace,
+            room: limit,
+            last: None,
         }
     }
-    page
+
+    /// Takes in the next object, where it is asked for. Breaks once there is no room for it.
+    pub(super) fn add(&mut self, object: Guarded) -> ControlFlow<()> {
+        let name = object.name_any();
+        let partition = object.0.ok();
+        if let Some(namespace) = &self.namespace {
+            let is_there = |one: &IPUPartition| one.spec.owner.namespace == *namespace;
+            if !partition.as_ref().is_some_and(is_there) {
+                return ControlFlow::Continue(());
+            }
+        }
+        if self.room == 0 {
+            self.list.next = self.last.take();
+            return ControlFlow::Break(());
+        }
+        self.room -= 1;
+        self.last = Some(name.clone());
+        match partition {
+            Some(partition) => self.list.items.push(partition),
+            None => self.list.unreadable.push(name),
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The answer.
+    pub(super) fn list(self) -> List {
+        self.list
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use kube::core::DeserializeGuard;
     use serde_json::json;
 
     use super::*;
 
-    fn object(name: &str, namespace: &str, ipus: i64) -> Arc<Guarded> {
+    fn object(name: &str, namespace: &str, ipus: i64) -> Guarded {
         let object = json!({
-            "metadata": {"name": name, "managedFields": [{"manager": "x"}]},
+            "metadata": {"name": name},
             "spec": {
                 "owner": {
                     "apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": "a",
@@ -137,20 +157,22 @@ mod tests {
                 "slot": 0, "ipus": ipus, "gcds": 1,
             },
         });
-        let object: DeserializeGuard<IPUPartition> = serde_json::from_value(object).unwrap();
-        Arc::new(object)
+        serde_json::from_value(object).unwrap()
     }
 
     fn page(question: &Question) -> (Vec<String>, Vec<String>, Option<String>) {
-        let objects = vec![
-            object("c", "two", 1),
+        let objects = [
             object("a", "one", 1),
             object("b", "two", -1),
+            object("c", "two", 1),
             object("d", "one", 1),
         ];
-        let list = list(objects, question, question.limit().unwrap());
-        let managed = |one: &IPUPartition| one.metadata.managed_fields.is_some();
-        assert!(!list.items.iter().any(managed));
+        let limit = question.limit().unwrap();
+        let mut page = Page::new(question.clone(), limit);
+        let after = question.after.as_deref().unwrap_or_default();
+        let mut later = objects.into_iter().filter(|one| *one.name_any() > *after);
+        let _ = later.try_for_each(|one| page.add(one));
+        let list = page.list();
         let names = list.items.iter().map(ResourceExt::name_any).collect();
         (names, list.unreadable, list.next)
     }

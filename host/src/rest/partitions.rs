@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::gate::{Gate, Verb, Wish};
 use super::operation::{self, Operation, Parameter, schema_of};
-use super::page::{self, List, Question};
+use super::page::{self, List, Page, Question};
 use super::problem::{Kind, Problem};
 use super::reads::Sources;
 use super::representation::{Given, given, represent};
@@ -138,15 +138,14 @@ async fn list(
         Problem::of_field(Kind::Malformed, "query", query, &rule)
     })?;
     let limit = question.limit()?;
-    if !door.sources.is_ready().await {
+    if !door.sources.is_ready() {
         let detail = "the IPUPartitions are not read yet; try again";
         return Err(Problem::new(Kind::Unavailable, detail).with_header("retry-after", "1"));
     }
-    Ok(Json(page::list(
-        door.sources.partitions.state(),
-        &question,
-        limit,
-    )))
+    let (after, mut page) = (question.after(), Page::new(question, limit));
+    let partitions = &door.sources.partitions;
+    partitions.each(after.as_deref(), |one| page.add(one)).await;
+    Ok(Json(page.list()))
 }
 
 async fn read(

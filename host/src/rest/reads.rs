@@ -1,7 +1,6 @@
 //! What anybody may read, on both ports: health, numbers, what-if, and the document of all this.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
 use axum::body::Bytes;
@@ -9,18 +8,18 @@ use axum::extract::{FromRef, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use kube::runtime::reflector::Store;
 use serde_json::{Map, Value};
 
-use super::answers::{self, Health, Stats};
-use super::controllers::{self, Controller};
+use super::answers::{self, Health, Stats, Used};
+use super::controllers::{self, Controller, Holdings};
 use super::openapi::{Manner, document};
 use super::operation::{self, Answer, Operation, schema_of};
 use super::problem::{Kind, Problem};
 use super::question::{self, Question};
 use super::{limits, what_if};
 use crate::namespaces::Namespaces;
-use crate::partition::{self, Guarded, fleet::Fleet};
+use crate::partition::fleet::Fleet;
+use crate::partition::watched::Watched;
 use crate::policy::guests::Guests;
 use crate::wasm::facts::PlaceFacts;
 
@@ -28,7 +27,7 @@ use crate::wasm::facts::PlaceFacts;
 #[derive(Clone)]
 pub struct Sources {
     /// The IPUPartitions, as the watch last saw them.
-    pub partitions: Store<Guarded>,
+    pub partitions: Watched,
     /// The V-IPU controllers, asked for each answer.
     pub fleet: Arc<Fleet>,
     /// The placement policy.
@@ -39,9 +38,8 @@ pub struct Sources {
 
 impl Sources {
     /// Whether the IPUPartitions are known: an answer before that would count nothing as used.
-    pub async fn is_ready(&self) -> bool {
-        let known = tokio::time::timeout(Duration::ZERO, self.partitions.wait_until_ready());
-        matches!(known.await, Ok(Ok(())))
+    pub fn is_ready(&self) -> bool {
+        self.partitions.is_listed()
     }
 }
 
@@ -136,7 +134,7 @@ async fn health() -> Json<Health> {
 }
 
 async fn ready(State(sources): State<Sources>) -> Response {
-    if sources.is_ready().await {
+    if sources.is_ready() {
         return Json(Health::ok()).into_response();
     }
     let missing = Health::missing("the IPUPartitions are not read yet");
@@ -145,8 +143,10 @@ async fn ready(State(sources): State<Sources>) -> Response {
 
 async fn stats(State(sources): State<Sources>) -> Json<AllStats> {
     let views = sources.fleet.views().await;
-    let partitions = partition::readable(&sources.partitions);
-    Json(answers::stats(&partitions, &views))
+    let mut used = Used::default();
+    let partitions = &sources.partitions;
+    partitions.each_readable(|one| used.count(&one)).await;
+    Json(answers::stats(used, &views))
 }
 
 async fn query(
@@ -168,6 +168,8 @@ async fn query(
 
 async fn all_controllers(State(sources): State<Sources>) -> Json<Vec<Controller>> {
     let looks = sources.fleet.looks().await;
-    let partitions = partition::readable(&sources.partitions);
-    Json(controllers::controllers(looks, &partitions))
+    let mut held = Holdings::default();
+    let partitions = &sources.partitions;
+    partitions.each_readable(|one| held.add(&one)).await;
+    Json(controllers::controllers(looks, held))
 }

@@ -157,14 +157,14 @@ async fn a_wrong_method_or_path_is_named() {
 
 #[tokio::test]
 async fn it_is_alive_at_once_and_ready_when_the_partitions_are_known() {
-    let mut ports = Ports::open().await;
+    let ports = Ports::open().await;
     let alive = ports.plain("GET", "/health", "").await;
     assert_eq!((alive.status, alive.body), (200, json!({"status": "ok"})));
     let early = ports.plain("GET", "/readyz", "").await;
     let missing = json!({"status": "the IPUPartitions are not read yet"});
     assert_eq!((early.status, early.body), (503, missing));
-    ports.writer().apply_watcher_event(&Event::Init);
-    ports.writer().apply_watcher_event(&Event::InitDone);
+    ports.hear(Event::Init);
+    ports.hear(Event::InitDone);
     let ready = ports.plain("GET", "/readyz", "").await;
     assert_eq!((ready.status, ready.body), (200, json!({"status": "ok"})));
 }

@@ -10,7 +10,9 @@ use ipu_operator::namespaces::namespaces;
 use ipu_operator::partition::Guarded;
 use ipu_operator::partition::fleet::Fleet;
 use ipu_operator::partition::node_labels::node_labels;
+use ipu_operator::partition::watched::watched;
 use ipu_operator::policy::guests::Guests;
+use ipu_operator::scope::Scope;
 use ipu_operator::vipu::registry::KEY;
 use ipu_operator::vipu::{Deadlines, Registry};
 use ipu_operator::wasm::model::Slot;
@@ -18,7 +20,6 @@ use ipu_operator::wasm::{Policies, PolicyOptions};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::{Body, Client};
-use kube::runtime::reflector;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tests::simulator::{Options, Simulator};
@@ -98,14 +99,13 @@ async fn sources(simulator: &Simulator) -> Sources {
         },
     }))
     .unwrap();
-    let (store, mut writer) = reflector::store();
     let (namespaces, _) = namespaces();
+    let (partitions, watch) = watched(namespaces.clone(), Scope::default());
     for event in [Event::Init, Event::InitApply(partition), Event::InitDone] {
-        namespaces.hear(&event);
-        writer.apply_watcher_event(&event);
+        watch.hear(event);
     }
     Sources {
-        partitions: store,
+        partitions,
         fleet: Arc::new(Fleet::new(registry, node_labels().0)),
         namespaces,
     }

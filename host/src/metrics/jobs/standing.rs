@@ -6,8 +6,9 @@ use kube::runtime::watcher::Event;
 
 use super::milestones::phase;
 use crate::api::ipujob_status::JobState;
-use crate::job::kept::{OfJob, Uid};
+use crate::job::kept::OfJob;
 use crate::job::raw::RawJob;
+use crate::uid::Uid;
 
 /// The phase of a job that is being deleted, whatever it was before.
 const DELETING: &str = "Deleting";

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::api::ipupartition::{IPUPartition, PartitionPhase};
+use crate::api::ipupartition::PartitionPhase;
 use crate::metrics::bounded::OTHER;
-use crate::partition::line;
+use crate::partition::cache::Brief;
 use crate::wasm::facts::Usage;
 
 /// Most namespaces that are told one by one.
@@ -25,9 +25,9 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of these partitions; none stands for one that cannot be read.
+    /// Of these partitions, with the time since when each waits that does.
     pub fn of<'a>(
-        partitions: impl Iterator<Item = Option<&'a IPUPartition>>,
+        partitions: impl Iterator<Item = (&'a Brief, Option<Timestamp>)>,
         now: Timestamp,
     ) -> Self {
         let mut summary = Self::default();
@@ -35,21 +35,14 @@ impl Summary {
         for phase in [PartitionPhase::Pending, PartitionPhase::Error] {
             summary.counts.insert((name(phase), NONE.to_owned()), 0);
         }
-        for partition in partitions {
-            let status = partition.and_then(|partition| partition.status.as_ref());
-            let controller = status.and_then(|status| status.controller.as_ref());
-            let controller = controller.map_or(NONE, |controller| &controller.name);
-            let phase = match partition {
-                Some(_) => name(status.map_or(PartitionPhase::Pending, |status| status.phase)),
-                None => "Unreadable",
-            };
-            *summary
-                .counts
-                .entry((phase, controller.to_owned()))
-                .or_default() += 1;
-            if let Some(partition) = partition.filter(|partition| line::waits(partition)) {
-                let waited = now.duration_since(line::waiter(partition, now).since);
-                summary.longest_wait = summary.longest_wait.max(waited.as_secs_f64());
+        for (partition, waits_since) in partitions {
+            let phase = partition.phase.map_or("Unreadable", name);
+            let controller = partition.controller.as_deref().unwrap_or(NONE);
+            let count = summary.counts.entry((phase, controller.to_owned()));
+            *count.or_default() += 1;
+            if let Some(since) = waits_since {
+                let waited = now.duration_since(since).as_secs_f64();
+                summary.longest_wait = summary.longest_wait.max(waited);
             }
         }
         summary
@@ -93,36 +86,45 @@ pub fn most(mut usages: Vec<(String, Usage)>) -> Vec<(String, Usage)> {
 
 #[cfg(test)]
 mod tests {
+    use kube::runtime::watcher::Event;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::partition::cache::Cache;
 
-    fn partition(status: &Value) -> IPUPartition {
-        serde_json::from_value(json!({
+    fn partition(name: &str, status: &Value) -> Value {
+        json!({
             "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
-            "metadata": {"name": "p", "creationTimestamp": "2026-01-01T12:00:00Z"},
+            "metadata": {"name": name, "creationTimestamp": "2026-01-01T12:00:00Z"},
             "spec": {
                 "owner": {"apiVersion": "v1", "kind": "K", "namespace": "n", "name": "o", "uid": "u"},
                 "slot": 0, "ipus": 4, "gcds": 1,
             },
             "status": status,
-        }))
-        .unwrap()
+        })
     }
 
     #[test]
     fn partitions_are_counted_by_phase_and_controller() {
-        let ready = partition(&json!({
-            "phase": "Ready", "partitionId": "p",
-            "controller": {
-                "name": "pod1:8090", "host": "pod1", "port": 8090,
-                "labelKey": "k", "labelValue": "v",
-            },
-        }));
-        let waiting = partition(&Value::Null);
-        let all = [Some(&ready), Some(&ready), Some(&waiting), None];
+        let ready = |name| {
+            let status = json!({
+                "phase": "Ready", "partitionId": "p",
+                "controller": {
+                    "name": "pod1:8090", "host": "pod1", "port": 8090,
+                    "labelKey": "k", "labelValue": "v",
+                },
+            });
+            partition(name, &status)
+        };
+        let waiting = partition("c", &Value::Null);
+        let unreadable = json!({"metadata": {"name": "d"}, "spec": {"ipus": "four"}});
+        let mut cache = Cache::default();
+        for object in [ready("a"), ready("b"), waiting, unreadable] {
+            let object = serde_json::from_value(object).unwrap();
+            cache.hear(Event::Apply(object), Timestamp::UNIX_EPOCH);
+        }
         let now = "2026-01-01T12:01:30Z".parse().unwrap();
-        let summary = Summary::of(all.into_iter(), now);
+        let summary = Summary::of(cache.briefs(), now);
         let count = |phase, controller: &str| summary.counts.get(&(phase, controller.to_owned()));
         assert_eq!(count("Ready", "pod1:8090"), Some(&2));
         assert_eq!(count("Pending", NONE), Some(&1));

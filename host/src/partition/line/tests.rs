@@ -27,6 +27,7 @@ fn one(name: &str, ipus: u32, minutes: i64) -> Waiter {
         since: created,
         ipus,
         gang: 1,
+        had_one: false,
         unasked: 0,
         node_selector: BTreeMap::new(),
         is_next: false,

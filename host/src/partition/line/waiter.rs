@@ -15,7 +15,7 @@ const PRECEDENCE: Duration = Duration::from_secs(15);
 
 /// How long after it was asked last somebody counts as waiting for room, and for nothing else. It is
 /// asked every ten seconds or so.
-const ASKS: Duration = Duration::from_mins(1);
+pub const ASKS: Duration = Duration::from_mins(1);
 
 /// A place in the line: when something was asked for. Times have whole seconds, so that names settle
 /// the rest.
@@ -46,8 +46,10 @@ pub struct Waiter {
     pub ipus: u32,
     /// How many partitions of its owner are of use only together.
     pub gang: u32,
-    /// How many of those are not asked for, where it has had a partition before: it gives back what is
-    /// of no use without them, and takes nothing before they are asked for again.
+    /// Whether it has had a partition before, or has asked for one.
+    pub had_one: bool,
+    /// How many of its gang are not asked for, where it had one: it gives back what is of no use without
+    /// them, and takes nothing before they are asked for again.
     pub unasked: u32,
     /// Node labels that its owner's Pods ask for.
     pub node_selector: BTreeMap<String, String>,
@@ -67,31 +69,57 @@ pub fn waits(partition: &IPUPartition) -> bool {
     partition.metadata.deletion_timestamp.is_none() && status.is_none_or(waits)
 }
 
-/// Those of all IPUPartitions that wait at `now`, in the order in which they are served. Partitions
-/// that are of use only together have one place, that of the first of them, whether it waits or not:
-/// else what comes between them would be served before some of them and after the others, and each
-/// side would keep room from the other.
+/// What counts of a partition, whether it waits or not, for those that are of use only with it. Its owner
+/// is known by `O`.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a, O> {
+    /// Whose it is.
+    pub owner: O,
+    /// When the IPUPartition was created, where that is known.
+    pub created: Option<Timestamp>,
+    /// Name of the IPUPartition.
+    pub name: &'a str,
+    /// Whether it is still wanted.
+    pub is_asked_for: bool,
+}
+
+/// Those of all IPUPartitions that wait at `now`, in the order in which they are served.
 pub fn line<'a>(
     partitions: impl Iterator<Item = &'a IPUPartition> + Clone,
     now: Timestamp,
 ) -> Vec<Waiter> {
-    let mut gangs: BTreeMap<&str, (Place, u32)> = BTreeMap::new();
+    let owner = |one: &'a IPUPartition| one.spec.owner.uid.as_str();
     let in_gangs = |one: &&IPUPartition| one.spec.options.gang_size.is_some();
-    for one in partitions.clone().filter(in_gangs) {
-        let place = place(one, now);
-        let gang = gangs.entry(&one.spec.owner.uid);
-        let (first, asked) = gang.or_insert_with(|| (place.clone(), 0));
-        if place < *first {
-            *first = place;
-        }
-        *asked += u32::from(one.metadata.deletion_timestamp.is_none());
+    let members = partitions.clone().filter(in_gangs);
+    let members = members.map(|one| member(owner(one), one));
+    let waiting = partitions.filter(|one| waits(one));
+    of(
+        members,
+        waiting.map(|one| (owner(one), waiter(one, now))),
+        now,
+    )
+}
+
+/// The same of `waiting`, where all `members` of gangs are known. Partitions that are of use only together
+/// have one place, that of the first of them, whether it waits or not: else what comes between them would
+/// be served before some of them and after the others, and each side would keep room from the other.
+pub fn of<'a, O: Ord>(
+    members: impl Iterator<Item = Member<'a, O>>,
+    waiting: impl Iterator<Item = (O, Waiter)>,
+    now: Timestamp,
+) -> Vec<Waiter> {
+    let mut gangs: BTreeMap<O, ((Timestamp, &str), u32)> = BTreeMap::new();
+    for member in members {
+        let place = (member.created.unwrap_or(now), member.name);
+        let (first, asked) = gangs.entry(member.owner).or_insert((place, 0));
+        *first = place.min(*first);
+        *asked += u32::from(member.is_asked_for);
     }
-    let waiting = partitions.filter(|one| waits(one)).map(|one| {
-        let mut waiter = waiter(one, now);
-        if let Some((first, asked)) = gangs.get(waiter.owner.as_str()) {
-            waiter.place = first.clone();
-            let status = one.status.as_ref();
-            if status.is_some_and(|status| status.generation > 0) {
+    let waiting = waiting.map(|(owner, mut waiter)| {
+        if let Some(((created, name), asked)) = gangs.get(&owner) {
+            let (created, name) = (*created, (*name).to_owned());
+            waiter.place = Place { created, name };
+            if waiter.had_one {
                 waiter.unasked = waiter.gang.saturating_sub(*asked);
             }
         }
@@ -100,6 +128,17 @@ pub fn line<'a>(
     let mut line: Vec<Waiter> = waiting.collect();
     in_order(&mut line);
     line
+}
+
+/// What counts of this partition for those that are of use only with it.
+pub fn member<O>(owner: O, partition: &IPUPartition) -> Member<'_, O> {
+    let metadata = &partition.metadata;
+    Member {
+        owner,
+        created: metadata.creation_timestamp.as_ref().map(|time| time.0),
+        name: metadata.name.as_deref().unwrap_or_default(),
+        is_asked_for: metadata.deletion_timestamp.is_none(),
+    }
 }
 
 /// What counts of the partition that looks for a controller at `now`, as it stands in this line.
@@ -132,6 +171,7 @@ pub fn waiter(partition: &IPUPartition, now: Timestamp) -> Waiter {
         place,
         ipus: spec.ipus,
         gang: spec.options.gang_size.unwrap_or(1),
+        had_one: status.is_some_and(|status| status.generation > 0),
         unasked: 0,
         node_selector: spec.options.node_selector.clone(),
         is_next: false,

@@ -7,11 +7,14 @@ use crate::api::ipupartition::{AttemptOutcome, IPUPartition};
 /// Most bytes of all lines together; a ConfigMap holds 1 MiB.
 const BYTES_MAX: usize = 512 << 10;
 
-/// One line for each partition on a controller: its id, and whose it is, how large and where. What
-/// does not fit is counted in a line of its own.
-pub(super) fn lines(partitions: &[IPUPartition]) -> BTreeMap<String, String> {
-    let mut all = BTreeMap::new();
-    for partition in partitions {
+/// What the summary says, before it is known what fits.
+#[derive(Default)]
+pub(super) struct Lines(BTreeMap<String, String>);
+
+impl Lines {
+    /// One line for each partition that this object has on a controller: its id, and whose it is, how large
+    /// and where.
+    pub(super) fn tell(&mut self, partition: &IPUPartition) {
         let spec = &partition.spec;
         for attempt in partition.status.iter().flat_map(|status| &status.attempts) {
             if attempt.outcome != AttemptOutcome::Created {
@@ -26,23 +29,27 @@ pub(super) fn lines(partitions: &[IPUPartition]) -> BTreeMap<String, String> {
                 spec.ipus,
                 attempt.controller.name
             );
-            all.insert(attempt.id.clone(), line);
+            self.0.insert(attempt.id.clone(), line);
         }
     }
-    let mut room = BYTES_MAX;
-    let mut left_out = 0;
-    all.retain(|id, line| {
-        let fits = id.len() + line.len() <= room;
-        if fits {
-            room -= id.len() + line.len();
-        } else {
-            left_out += 1;
+
+    /// All of them; what does not fit is counted in a line of its own.
+    pub(super) fn that_fit(self) -> BTreeMap<String, String> {
+        let Self(mut all) = self;
+        let (mut room, mut left_out) = (BYTES_MAX, 0);
+        all.retain(|id, line| {
+            let fits = id.len() + line.len() <= room;
+            if fits {
+                room -= id.len() + line.len();
+            } else {
+                left_out += 1;
+            }
+            fits
+        });
+        if left_out > 0 {
+            let more = format!("{left_out} more; `kubectl get ipupartitions` shows them all");
+            all.insert("not-shown".to_owned(), more);
         }
-        fits
-    });
-    if left_out > 0 {
-        let more = format!("{left_out} more; `kubectl get ipupartitions` shows them all");
-        all.insert("not-shown".to_owned(), more);
+        all
     }
-    all
 }

@@ -8,19 +8,19 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
 use kube::Client;
 use kube::client::Body as KubeBody;
-use kube::runtime::reflector;
-use kube::runtime::reflector::store::Writer;
+use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tower::{BoxError, ServiceExt, service_fn};
 
 use crate::namespaces::namespaces;
 use crate::partition::node_labels::node_labels;
+use crate::partition::watched::{PartitionWatch, watched};
 use crate::partition::{Guarded, fleet::Fleet};
 use crate::policy::guests::Guests;
 use crate::rest::gate::Gate;
 use crate::rest::limits::UserRate;
 use crate::rest::{Door, Sources, plain, secure};
-use crate::scope::Conflicts;
+use crate::scope::{Conflicts, Scope};
 use crate::vipu::{Deadlines, Registry};
 use crate::wasm::{Policies, PolicyOptions};
 
@@ -57,7 +57,7 @@ pub(super) struct Answer {
 /// Both ports.
 pub(super) struct Ports {
     world: Arc<Mutex<World>>,
-    writer: Writer<Guarded>,
+    watch: PartitionWatch,
     plain: Router,
     secure: Router,
 }
@@ -70,7 +70,7 @@ impl Ports {
     /// With another pace of each user.
     pub(super) async fn open_at(rate: UserRate) -> Self {
         let world: Arc<Mutex<World>> = Arc::default();
-        let (partitions, writer) = reflector::store();
+        let (partitions, watch) = watched(namespaces().0, Scope::default());
         let registry = Arc::new(Registry::new(Deadlines::default()));
         let sources = Sources {
             partitions,
@@ -89,7 +89,7 @@ impl Ports {
         Self {
             world,
             plain: plain(sources),
-            writer,
+            watch,
             secure: secure(door),
         }
     }
@@ -98,8 +98,9 @@ impl Ports {
         self.world.lock().unwrap()
     }
 
-    pub(super) fn writer(&mut self) -> &mut Writer<Guarded> {
-        &mut self.writer
+    /// What the watch of IPUPartitions tells.
+    pub(super) fn hear(&self, event: Event<Guarded>) {
+        self.watch.hear(event);
     }
 
     /// Asks port 8080.

@@ -8,11 +8,10 @@ use crate::vipu::troubles::Troubles;
 
 #[test]
 fn stats_are_those_of_the_original() {
-    let partitions = [
-        partition("default", 4, AttemptOutcome::Created),
-        partition("other", 8, AttemptOutcome::Unknown),
-    ];
-    let answer = answers::stats(&partitions, &[controller(32, 4, None)]);
+    let mut used = answers::Used::default();
+    used.count(&partition("default", 4, AttemptOutcome::Created));
+    used.count(&partition("other", 8, AttemptOutcome::Unknown));
+    let answer = answers::stats(used, &[controller(32, 4, None)]);
     insta::assert_json_snapshot!(answer, @r#"
     {
       "default": {
@@ -34,7 +33,7 @@ fn what_others_made_is_not_available_and_not_ours() {
         controller(64, 20, None),
         controller(64, 0, Some("down")),
     ];
-    let answer = answers::stats(&[], &controllers);
+    let answer = answers::stats(answers::Used::default(), &controllers);
     assert_eq!(answer.len(), 1);
     assert_eq!(
         answer["total"],
@@ -83,8 +82,10 @@ fn a_controller_tells_whose_its_ipus_are() {
         closure: Some(Closure::Draining),
         troubles: Troubles::default(),
     }];
-    let answer =
-        controllers::controllers(looks, &[ours, partition("x", 8, AttemptOutcome::Unknown)]);
+    let mut held = controllers::Holdings::default();
+    held.add(&ours);
+    held.add(&partition("x", 8, AttemptOutcome::Unknown));
+    let answer = controllers::controllers(looks, held);
     insta::assert_json_snapshot!(answer, @r#"
     [
       {

@@ -161,6 +161,7 @@ fn waiter(name: &str, ipus: u32, created: Timestamp) -> Waiter {
         since: created,
         ipus,
         gang: 1,
+        had_one: false,
         unasked: 0,
         node_selector: BTreeMap::new(),
         is_next: true,

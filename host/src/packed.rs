@@ -19,7 +19,7 @@ const SAMPLE_MAX: usize = 16 << 10;
 
 /// An object, packed.
 #[derive(Debug)]
-pub(super) struct Packed {
+pub(crate) struct Packed {
     bytes: Box<[u8]>,
     /// Bytes of its JSON.
     length: u32,
@@ -29,7 +29,7 @@ pub(super) struct Packed {
 
 /// Packs and unpacks the objects of one kind.
 #[derive(Default)]
-pub(super) struct Packing {
+pub(crate) struct Packing {
     /// For the last of the dictionaries.
     compressor: Option<Compressor<'static>>,
     decompressors: Vec<Decompressor<'static>>,
@@ -40,7 +40,7 @@ pub(super) struct Packing {
 impl Packing {
     /// # Panics
     /// Where there is no memory.
-    pub(super) fn pack<K: Serialize>(&mut self, object: &K) -> Packed {
+    pub(crate) fn pack<K: Serialize>(&mut self, object: &K) -> Packed {
         let json = serde_json::to_vec(object);
         let json = json.expect("an object that came as JSON can be written as JSON");
         let says_more = json.len() > self.sample + self.sample / 2 && json.len() <= SAMPLE_MAX;
@@ -61,7 +61,7 @@ impl Packing {
 
     /// # Panics
     /// Where there is no memory.
-    pub(super) fn unpack<K: DeserializeOwned>(&mut self, packed: &Packed) -> K {
+    pub(crate) fn unpack<K: DeserializeOwned>(&mut self, packed: &Packed) -> K {
         let json = self.decompressors[packed.sample as usize]
             .decompress(&packed.bytes, packed.length as usize)
             .expect("what was packed can be unpacked");

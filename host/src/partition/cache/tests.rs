@@ -1,0 +1,198 @@
+//! What is known of IPUPartitions after a watch has told of them.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+const NOW: &str = "2026-01-01T12:00:00Z";
+
+fn now() -> Timestamp {
+    NOW.parse().unwrap()
+}
+
+/// An object of this owner, with more or other fields.
+fn object(name: &str, owner: &str, other: &Value) -> Guarded {
+    let mut object = json!({
+        "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
+        "metadata": {
+            "name": name, "uid": format!("uid-of-{name}"), "resourceVersion": "7",
+            "creationTimestamp": "2026-01-01T11:00:00Z",
+        },
+        "spec": {
+            "owner": {
+                "apiVersion": "v1", "kind": "K", "namespace": "n", "name": owner, "uid": owner,
+            },
+            "slot": 0, "ipus": 4, "gcds": 1,
+        },
+    });
+    json_patch::merge(&mut object, other);
+    serde_json::from_value(object).unwrap()
+}
+
+fn waits(name: &str) -> Guarded {
+    object(name, name, &json!({}))
+}
+
+fn ready(name: &str, owner: &str, gang: Option<u32>) -> Guarded {
+    let controller = json!({
+        "name": "pod1:8090", "host": "pod1", "port": 8090, "labelKey": "a", "labelValue": "b",
+    });
+    let status = json!({"phase": "Ready", "partitionId": "i", "controller": controller});
+    let options = json!({"gangSize": gang});
+    object(
+        name,
+        owner,
+        &json!({"status": status, "spec": {"options": options}}),
+    )
+}
+
+fn unreadable(name: &str) -> Guarded {
+    let object = json!({"metadata": {"name": name}, "spec": {"ipus": "four"}});
+    serde_json::from_value(object).unwrap()
+}
+
+fn knowing(objects: impl IntoIterator<Item = Guarded>) -> Cache {
+    let mut cache = Cache::default();
+    cache.hear(Event::Init, now());
+    for object in objects {
+        cache.hear(Event::InitApply(object), now());
+    }
+    cache.hear(Event::InitDone, now());
+    cache
+}
+
+fn names(cache: &Cache) -> Vec<String> {
+    let names = cache.names().into_iter();
+    names.map(|name| name.to_string()).collect()
+}
+
+#[test]
+fn whatever_was_told_comes_back_as_it_was() {
+    let told = [waits("b"), ready("a", "o", None), unreadable("c")];
+    let mut cache = knowing(told.clone());
+    for object in told {
+        let got = cache.get(&object.name_any()).unwrap().0;
+        match (got, object.0) {
+            (Ok(got), Ok(told)) => assert_eq!(json!(got), json!(told)),
+            (Err(got), Err(told)) => {
+                assert_eq!((got.error, got.metadata), (told.error, told.metadata));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(cache.get("d").is_none());
+    let page = |cache: &mut Cache, after, count| -> Vec<String> {
+        let page = cache.page(after, count).into_iter();
+        page.map(|one| one.name_any()).collect()
+    };
+    assert_eq!(page(&mut cache, None, 2), ["a", "b"]);
+    assert_eq!(page(&mut cache, Some("a"), 9), ["b", "c"]);
+    assert_eq!(page(&mut cache, Some("c"), 9), [""; 0]);
+}
+
+#[test]
+fn what_a_new_list_does_not_name_is_gone_and_nothing_is_looked_at_before_it_is_complete() {
+    let mut cache = Cache::default();
+    assert_eq!(cache.hear(Event::Init, now()), Change::None);
+    assert_eq!(
+        cache.hear(Event::InitApply(waits("a")), now()),
+        Change::None
+    );
+    assert!(!cache.is_listed());
+    assert_eq!(cache.hear(Event::InitDone, now()), Change::All);
+    assert!(cache.is_listed());
+    let of = |name: &str| Change::Of(name.into());
+    assert_eq!(cache.hear(Event::Apply(waits("b")), now()), of("b"));
+    let changes = cache.changes();
+    cache.hear(Event::Init, now());
+    cache.hear(Event::InitApply(waits("c")), now());
+    assert_eq!(
+        names(&cache),
+        ["a", "b", "c"],
+        "the old ones may still be there"
+    );
+    cache.hear(Event::InitDone, now());
+    assert_eq!(names(&cache), ["c"]);
+    assert!(cache.changes() > changes);
+    assert_eq!(cache.hear(Event::Delete(waits("c")), now()), of("c"));
+    assert_eq!(
+        cache.hear(Event::Delete(waits("c")), now()),
+        of("c"),
+        "twice"
+    );
+    assert_eq!(names(&cache), [""; 0]);
+}
+
+#[test]
+fn the_line_is_the_same_as_that_of_the_objects_themselves() {
+    let lacking = json!({
+        "metadata": {"creationTimestamp": "2026-01-01T11:50:00Z"},
+        "spec": {"options": {"gangSize": 3}, "slot": 1},
+        "status": {"phase": "Pending", "generation": 1},
+    });
+    let leaving = json!({
+        "metadata": {"deletionTimestamp": NOW}, "spec": {"options": {"gangSize": 3}, "slot": 2},
+    });
+    let all = [
+        ready("a", "gang", Some(3)),
+        object("b", "gang", &lacking),
+        object("c", "gang", &leaving),
+        waits("d"),
+        ready("e", "other", None),
+        unreadable("f"),
+    ];
+    let readable: Vec<IPUPartition> = all.iter().filter_map(|one| one.0.clone().ok()).collect();
+    let line = line::line(readable.iter(), now());
+    assert_eq!(line.len(), 2);
+    assert_eq!((line[0].place.name.as_str(), line[0].unasked), ("a", 1));
+    assert_eq!(knowing(all).line(now()), line);
+}
+
+#[test]
+fn what_is_asked_of_all_finds_the_few_that_are_wanted() {
+    let controller = json!({
+        "name": "pod2:8090", "host": "pod2", "port": 8090, "labelKey": "a", "labelValue": "b",
+    });
+    let attempt = json!({"controller": controller, "id": "i", "outcome": "unknown"});
+    let asked = json!({"status": {"phase": "Creating", "attempts": [attempt]}});
+    let all = [
+        ready("a", "o", None),
+        object("b", "o", &asked),
+        object(
+            "c",
+            "p",
+            &json!({"spec": {"owner": {"kind": "IPUJob"}, "slot": 2}}),
+        ),
+        unreadable("d"),
+    ];
+    let mut cache = knowing(all);
+    let mut some = |is_wanted: &dyn Fn(&Brief) -> bool| -> Vec<String> {
+        let some = cache.some(is_wanted).into_iter();
+        some.map(|one| one.name_any()).collect()
+    };
+    assert_eq!(some(&|one| one.is_of(Uid::of("o"))), ["a", "b"]);
+    assert_eq!(some(&|one| one.is_being_asked_for), ["b"]);
+    assert_eq!(
+        some(&|one| one.controller.as_deref() == Some("pod1:8090")),
+        ["a"]
+    );
+    assert_eq!(some(&|one| one.would_inherit(Uid::of("p-p-n-2"))), ["c"]);
+    assert_eq!(some(&|_| true), ["a", "b", "c"], "one cannot be read");
+    assert_eq!(cache.names_of(|one| one.phase.is_none()).len(), 1);
+}
+
+#[test]
+fn names_of_controllers_that_nobody_has_any_more_are_not_kept() {
+    let on = |name: &str, controller: &str| {
+        let controller = json!({"status": {"controller": {"name": controller}}});
+        let mut object = json!(ready(name, "o", None).0.unwrap());
+        json_patch::merge(&mut object, &controller);
+        serde_json::from_value::<Guarded>(object).unwrap()
+    };
+    let mut cache = knowing([on("a", "pod1"), on("b", "pod1")]);
+    assert_eq!(cache.controllers.len(), 1);
+    for controller in ["pod2", "pod3", "pod4"] {
+        cache.hear(Event::Apply(on("a", controller)), now());
+    }
+    assert!(cache.controllers.len() <= 3, "{:?}", cache.controllers);
+}
