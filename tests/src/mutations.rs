@@ -152,8 +152,8 @@ pub const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "nothing is kept for whoever has waited its limit",
         file: LINE,
-        text: "if count == 0 {",
-        instead: "if count < 1_000 {",
+        text: "} else if limits > 0 && lacks_room(elder, &views) {",
+        instead: "} else if limits > 1_000 && lacks_room(elder, &views) {",
     },
     Mutation {
         name: "whoever came last is served first",

@@ -60,10 +60,11 @@ pub fn room(
         if views.iter().all(|view| view.largest_free == 0) {
             break;
         }
+        let limits = limits(elder, limit, now);
         if elder.is_next && promise(elder, &mut views, &mut kept) {
             is_promised = true;
-        } else if lacks_room(elder, &views) {
-            keep(elder, limits(elder, limit, now), &mut views, &mut kept);
+        } else if limits > 0 && lacks_room(elder, &views) {
+            keep(elder, limits, &mut views, &mut kept);
         }
     }
     let too_small = too_small(me, held, &views);
@@ -146,7 +147,7 @@ pub fn take<'a>(
     node_selector: &BTreeMap<String, String>,
 ) -> Option<&'a str> {
     let fits =
-        |view: &&mut ControllerView| suits(view, ipus, node_selector) && view.largest_free >= ipus;
+        |view: &&mut ControllerView| view.largest_free >= ipus && suits(view, ipus, node_selector);
     let view = views.iter_mut().find(fits)?;
     use_up(view, ipus);
     Some(&view.name)
@@ -191,9 +192,6 @@ fn keep(
     views: &mut [ControllerView],
     kept: &mut BTreeMap<String, String>,
 ) {
-    if count == 0 {
-        return;
-    }
     let mut suited: Vec<&mut ControllerView> =
         views.iter_mut().filter(|view| elder.suits(view)).collect();
     suited.sort_by_key(|view| std::cmp::Reverse(view.free_ipus()));
