@@ -61,8 +61,13 @@ const CONCURRENCY: usize = 64;
 /// How long things given back are gathered before those who wait are looked at again.
 const GATHERING: Duration = Duration::from_millis(200);
 
-/// Reconciles IPUPartitions until it is told to stop; then what is under way comes to its end.
+/// Reconciles IPUPartitions once all are known, until it is told to stop; then what is under way comes to
+/// its end.
 pub async fn run(context: Arc<Context>, stop: CancellationToken) {
+    tokio::select! {
+        () = context.watched.once_listed() => {}
+        () = stop.cancelled() => return,
+    }
     let reconciles = context.reconciles.clone();
     let _queue = reconciles.queue();
     let names = stream::select(context.watched.names(), those_who_wait(context.clone()));

@@ -1,10 +1,10 @@
-//! Pure: UIDs of objects, small in memory.
+//! Pure: UIDs of objects, and other texts by which things are told apart, small in memory.
 
 use sha2::{Digest, Sha256};
 
-/// The UID of an object: a hundred thousand of them are kept. The API server may make it of any text,
-/// so it is known by 128 bits of the text's digest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The UID of an object, or an id: a hundred thousand of them are kept. It may be any text, so it is
+/// known by 128 bits of the text's digest; the default is that of no text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uid([u8; 16]);
 
 impl Uid {

@@ -32,7 +32,7 @@ pub(crate) async fn run<R>(
 {
     let mut names = pin!(names);
     let (mut agenda, mut running) = (Agenda::default(), JoinSet::new());
-    loop {
+    while !stop.is_cancelled() {
         while running.len() < concurrency
             && let Some(name) = agenda.begin(Instant::now())
         {

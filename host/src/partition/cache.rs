@@ -13,7 +13,7 @@ use kube::runtime::watcher::Event;
 
 use super::line::{self, Member, Waiter};
 use super::reconcile::Guarded;
-use super::surroundings::{asked_for, controller};
+use super::surroundings::{asked_for, controller, held_ipus};
 use crate::api::ipupartition::{IPUPartition, PartitionPhase};
 use crate::names;
 use crate::packed::{Packed, Packing};
@@ -25,19 +25,18 @@ pub struct Cache {
     is_listed: bool,
     /// Names that the list under way has told of so far.
     listing: Option<HashSet<Arc<str>>>,
-    objects: BTreeMap<Arc<str>, Kept>,
-    /// Names of controllers, each once.
-    controllers: BTreeSet<Arc<str>>,
+    /// The nodes of the tree are half empty: what is large stands outside.
+    objects: BTreeMap<Arc<str>, Box<Kept>>,
+    /// Names of controllers and of owners' namespaces, each once.
+    words: BTreeSet<Arc<str>>,
     packing: Packing,
     changes: u64,
 }
 
-/// What an event has changed.
+/// What is to be looked at after an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing that is to be looked at yet: a list is under way.
-    None,
-    /// One object was made, changed or deleted.
+    /// One object was made or changed.
     Of(Arc<str>),
     /// All were listed anew.
     All,
@@ -64,13 +63,17 @@ pub struct Brief {
     pub phase: Option<PartitionPhase>,
     /// Name of the controller that has it.
     pub controller: Option<Arc<str>>,
+    /// Namespace of its owner.
+    pub namespace: Option<Arc<str>>,
+    /// IPUs that it holds on any controllers, as far as is known.
+    pub held_ipus: u64,
     /// Whether it is of use only with others of its owner.
     pub is_in_gang: bool,
     /// Whether a controller was asked for it, and has not been seen to answer.
     pub is_being_asked_for: bool,
-    owner: Option<Uid>,
+    owner: Uid,
     /// The id that Graphcore's operator would have given it.
-    inherited: Option<Uid>,
+    inherited: Uid,
     created: Option<Timestamp>,
     is_deleted: bool,
 }
@@ -78,22 +81,24 @@ pub struct Brief {
 impl Brief {
     /// Whether the owner of this UID has it.
     pub fn is_of(&self, owner: Uid) -> bool {
-        self.owner == Some(owner)
+        self.owner == owner
     }
 
     /// Whether Graphcore's operator would have called it so.
     pub fn would_inherit(&self, id: Uid) -> bool {
-        self.inherited == Some(id)
+        self.inherited == id
     }
 
     fn unreadable() -> Self {
         Self {
             phase: None,
             controller: None,
+            namespace: None,
+            held_ipus: 0,
             is_in_gang: false,
             is_being_asked_for: false,
-            owner: None,
-            inherited: None,
+            owner: Uid::default(),
+            inherited: Uid::default(),
             created: None,
             is_deleted: false,
         }
@@ -102,8 +107,8 @@ impl Brief {
 
 impl Cache {
     /// Takes in what a watch tells at `now`. Until the first list is complete, what it has told of is all
-    /// that is known.
-    pub fn hear(&mut self, event: Event<Guarded>, now: Timestamp) -> Change {
+    /// that is known, and nothing is to be looked at.
+    pub fn hear(&mut self, event: Event<Guarded>, now: Timestamp) -> Option<Change> {
         match event {
             Event::Init => self.listing = Some(HashSet::new()),
             Event::InitApply(object) => {
@@ -115,23 +120,22 @@ impl Cache {
                 self.objects.retain(|name, _| named.contains(name));
                 self.is_listed = true;
                 self.changes += 1;
-                return Change::All;
+                return Some(Change::All);
             }
             Event::Apply(object) => {
                 let name = self.keep(object, now);
                 if let Some(listing) = &mut self.listing {
                     listing.insert(name.clone());
                 }
-                return Change::Of(name);
+                return Some(Change::Of(name));
             }
+            // Objects of other releases are told of in this way as well: they were never there.
             Event::Delete(object) => {
-                self.changes += 1;
-                let name = object.name_any();
-                let gone = self.objects.remove_entry(name.as_str());
-                return Change::Of(gone.map_or_else(|| name.into(), |(name, _)| name));
+                let gone = self.objects.remove(object.name_any().as_str());
+                self.changes += u64::from(gone.is_some());
             }
         }
-        Change::None
+        None
     }
 
     /// Whether a list was complete.
@@ -150,11 +154,16 @@ impl Cache {
         Some(unpacked(&mut self.packing, &kept.whole))
     }
 
-    /// The first `count` objects whose names come after this one, by name.
-    pub fn page(&mut self, after: Option<&str>, count: usize) -> Vec<Guarded> {
+    /// The first `count` objects that are wanted and whose names come after this one, by name.
+    pub fn page(
+        &mut self,
+        after: Option<&str>,
+        count: usize,
+        is_wanted: impl Fn(&Brief) -> bool,
+    ) -> Vec<Guarded> {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let page = self.objects.range::<str, _>((after, Bound::Unbounded));
-        let page = page.take(count);
+        let page = page.filter(|(_, kept)| is_wanted(&kept.brief)).take(count);
         page.map(|(_, kept)| unpacked(&mut self.packing, &kept.whole))
             .collect()
     }
@@ -182,10 +191,10 @@ impl Cache {
 
     /// What is asked of all at once, and since when each waits that does.
     pub fn briefs(&self) -> impl Iterator<Item = (&Brief, Option<Timestamp>)> {
-        let since = |kept: &Kept| kept.waiter.as_ref().map(|waiter| waiter.since);
-        self.objects
-            .values()
-            .map(move |kept| (&kept.brief, since(kept)))
+        self.objects.values().map(|kept| {
+            let waiter = kept.waiter.as_ref();
+            (&kept.brief, waiter.map(|waiter| waiter.since))
+        })
     }
 
     /// Those who wait at `now`, in the order in which they are served.
@@ -222,7 +231,7 @@ impl Cache {
                 whole: Whole::Unreadable(Box::new(invalid)),
             },
         };
-        self.objects.insert(Arc::clone(&name), kept);
+        self.objects.insert(Arc::clone(&name), Box::new(kept));
         name
     }
 
@@ -232,25 +241,27 @@ impl Cache {
         let inherited = names::inherited_partition(&spec.owner, spec.slot);
         Brief {
             phase: Some(status.map_or(PartitionPhase::Pending, |status| status.phase)),
-            controller: controller(partition).map(|name| self.controller(name)),
+            controller: controller(partition).map(|name| self.word(name)),
+            namespace: Some(self.word(&spec.owner.namespace)),
+            held_ipus: held_ipus(partition),
             is_in_gang: spec.options.gang_size.is_some(),
             is_being_asked_for: asked_for(partition).next().is_some(),
-            owner: Some(Uid::of(&spec.owner.uid)),
-            inherited: Some(Uid::of(&inherited)),
+            owner: Uid::of(&spec.owner.uid),
+            inherited: Uid::of(&inherited),
             created: metadata.creation_timestamp.as_ref().map(|time| time.0),
             is_deleted: metadata.deletion_timestamp.is_some(),
         }
     }
 
-    fn controller(&mut self, name: &str) -> Arc<str> {
-        if let Some(known) = self.controllers.get(name) {
+    fn word(&mut self, word: &str) -> Arc<str> {
+        if let Some(known) = self.words.get(word) {
             return Arc::clone(known);
         }
-        // Those that left the list long ago are no longer named by anybody.
-        self.controllers.retain(|one| Arc::strong_count(one) > 1);
-        let name: Arc<str> = name.into();
-        self.controllers.insert(Arc::clone(&name));
-        name
+        // Those that nobody names any more: controllers leave the list, and namespaces go.
+        self.words.retain(|one| Arc::strong_count(one) > 1);
+        let word: Arc<str> = word.into();
+        self.words.insert(Arc::clone(&word));
+        word
     }
 }
 

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
-use super::cache::{Brief, Cache};
+use super::cache::Cache;
 use super::context::Context;
 use super::events::Note;
 use super::execute::publish;
@@ -153,25 +153,26 @@ pub(super) async fn look_around(context: &Context, partition: &IPUPartition) -> 
     if !drained && partition.spec.options.gang_size.is_none() {
         return Surroundings::default();
     }
-    let mut open = Vec::new();
-    if drained {
-        open = context.fleet.divided().await.open;
-    }
-    let now = clock::now();
-    // Of all others only its siblings count, and what shares a controller with it that is drained.
+    let (now, watched) = (clock::now(), &context.watched);
     let owner = Uid::of(&partition.spec.owner.uid);
-    let name = surroundings::controller(partition).filter(|_| drained);
-    let shares = |one: &Brief| name.is_some() && one.controller.as_deref() == name;
+    let siblings = watched.read(|cache| cache.some(|one| one.is_of(owner)));
+    let Some(name) = surroundings::controller(partition).filter(|_| drained) else {
+        return surroundings::of(partition, siblings.iter(), &closed, &[], now);
+    };
+    let open = context.fleet.divided().await.open;
     // The line is read anew: whoever has just left the controller waits, and is to find the room that it
     // left for.
-    let (others, asked, line) = context.watched.read(|cache| {
-        let others = cache.some(|one| one.is_of(owner) || shares(one));
+    let (asked, line) = watched.read(|cache| {
         let asked = cache.some(|one| one.is_being_asked_for);
-        (others, asked, cache.line(now))
+        (asked, cache.line(now))
     });
     let asked = asked.iter().flat_map(surroundings::asked_for);
     let open = line::spared(&line, asked, open);
-    surroundings::of(partition, others.iter(), &closed, &open, now)
+    // What was read a moment ago is enough: who has left since then still goes first.
+    let there = context.turns.on_drained(watched, name);
+    let is_other = |one: &&IPUPartition| siblings.iter().all(|other| other.uid() != one.uid());
+    let others = siblings.iter().chain(there.iter().filter(is_other));
+    surroundings::of(partition, others, &closed, &open, now)
 }
 
 /// How many partitions of its owner are there or being made, where it is of use only with others.

@@ -33,7 +33,8 @@ pub enum Leave {
     Now,
 }
 
-/// What surrounds `me`. `others` are all IPUPartitions; `closed` are the controllers that take
+/// What surrounds `me`. Of all IPUPartitions, `others` are at least those of its owner, and those on its
+/// controller where that is drained; `closed` are the controllers that take
 /// nothing new; `open` are the others as they are now.
 pub fn of<'a>(
     me: &IPUPartition,
@@ -174,6 +175,13 @@ fn all_have_room(
     std::iter::once(one)
         .chain(siblings)
         .all(|one| line::take(&mut open, one.spec.ipus, &one.spec.options.node_selector).is_some())
+}
+
+/// IPUs that this object holds on any controllers, as far as is known.
+pub(super) fn held_ipus(partition: &IPUPartition) -> u64 {
+    let attempts = partition.status.iter().flat_map(|status| &status.attempts);
+    let made = attempts.filter(|attempt| attempt.outcome == AttemptOutcome::Created);
+    made.map(|_| u64::from(partition.spec.ipus)).sum()
 }
 
 /// Name of the controller that has it.

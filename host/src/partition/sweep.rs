@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Preconditions};
 use kube::core::{ApiResource, DeserializeGuard};
+use tokio::task::coop;
 use tokio_util::sync::CancellationToken;
 
 use super::context::Context;
@@ -104,6 +105,8 @@ async fn spare(watched: &Watched, suspects: &mut BTreeMap<Place, Timestamp>) {
         if suspects.is_empty() {
             continue;
         }
+        // There may be thousands of objects, and others have their turn.
+        coop::consume_budget().await;
         let object = watched.read(|cache| cache.get(&name));
         if let Some(DeserializeGuard(Ok(partition))) = object {
             orphans::spare(suspects, &partition);

@@ -6,11 +6,14 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use super::cache::Brief;
 use super::line::{ASKS, Waiter};
 use super::recent::Recent;
 use super::watched::Watched;
+use crate::api::ipupartition::IPUPartition;
 
-/// How old the line may be: to read it for each of thousands that wait would take too long.
+/// How old the line may be, and what is on a controller that is drained: to read that for each of
+/// thousands would take too long.
 const AGE: Duration = Duration::from_millis(250);
 
 /// How long after it was told somebody may still be about to ask for what it was told to take.
@@ -28,6 +31,8 @@ struct State {
     /// Who was asked lately where it fits.
     asked: Recent<()>,
     line: Option<(Instant, Arc<[Waiter]>)>,
+    /// All on one controller that is drained, and when they were read.
+    drained: Option<(Instant, Arc<str>, Arc<[IPUPartition]>)>,
     /// What each was told to take and is not made yet, and when it was told, by its UID.
     taking: HashMap<String, (Instant, String, u32)>,
 }
@@ -40,6 +45,7 @@ impl Turns {
                 room_made: Instant::now(),
                 asked: Recent::new(ASKS),
                 line: None,
+                drained: None,
                 taking: HashMap::new(),
             }),
         }
@@ -115,6 +121,21 @@ impl Turns {
         let line: Arc<[Waiter]> = line.into();
         state.line = Some((Instant::now(), line.clone()));
         line
+    }
+
+    /// All that a controller has which is drained. Each of them looks at all others again and again.
+    pub(super) fn on_drained(&self, watched: &Watched, controller: &str) -> Arc<[IPUPartition]> {
+        let mut state = self.state();
+        if let Some((read, name, found)) = &state.drained
+            && read.elapsed() < AGE
+            && **name == *controller
+        {
+            return found.clone();
+        }
+        let is_there = |one: &Brief| one.controller.as_deref() == Some(controller);
+        let found: Arc<[_]> = watched.read(|cache| cache.some(is_there)).into();
+        state.drained = Some((Instant::now(), controller.into(), found.clone()));
+        found
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

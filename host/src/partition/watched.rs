@@ -11,7 +11,7 @@ use kube::{Client, Resource, ResourceExt};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::cache::{Cache, Change};
+use super::cache::{Brief, Cache, Change};
 use super::reconcile::Guarded;
 use crate::api::ipupartition::IPUPartition;
 use crate::clock;
@@ -30,6 +30,7 @@ pub struct Watched {
     cache: Arc<Mutex<Cache>>,
     changes: broadcast::Sender<Change>,
     listed: watch::Receiver<bool>,
+    walking: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// What keeps [`Watched`] up to date.
@@ -50,6 +51,7 @@ pub fn watched(namespaces: Namespaces, scope: Scope) -> (Watched, PartitionWatch
         cache: Arc::default(),
         changes,
         listed,
+        walking: Arc::default(),
     };
     let watch = PartitionWatch {
         cache: Arc::clone(&watched.cache),
@@ -67,20 +69,32 @@ impl Watched {
         *self.listed.borrow()
     }
 
+    /// Waits until they were listed: nothing may be decided on a part of them.
+    pub(super) async fn once_listed(&self) {
+        let mut listed = self.listed.clone();
+        if listed.wait_for(|listed| *listed).await.is_err() {
+            // Nobody lists them any more, and the process ends.
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// All of them at one moment. Nothing is heard meanwhile, so that it has to be short.
     pub fn read<T>(&self, look: impl FnOnce(&mut Cache) -> T) -> T {
         look(&mut lock(&self.cache))
     }
 
-    /// Hands them to `look` by name, from the first one after `after`, until it has seen enough.
+    /// Hands those that are wanted to `look` by name, from the first one after `after`, until it has seen
+    /// enough. There may be thousands: one caller goes through them at a time.
     pub async fn each(
         &self,
         after: Option<&str>,
+        is_wanted: impl Fn(&Brief) -> bool,
         mut look: impl FnMut(Guarded) -> ControlFlow<()>,
     ) {
+        let _turn = self.walking.lock().await;
         let mut after = after.map(str::to_owned);
         loop {
-            let page = self.read(|cache| cache.page(after.as_deref(), PAGE));
+            let page = self.read(|cache| cache.page(after.as_deref(), PAGE, &is_wanted));
             let Some(last) = page.last() else { return };
             after = Some(last.name_any());
             for object in page {
@@ -88,7 +102,7 @@ impl Watched {
                     return;
                 }
             }
-            // Others have their turn: there may be thousands.
+            // Others have their turn.
             tokio::task::yield_now().await;
         }
     }
@@ -99,23 +113,17 @@ impl Watched {
             object.0.into_iter().for_each(&mut look);
             ControlFlow::Continue(())
         };
-        self.each(None, look).await;
+        self.each(None, |_| true, look).await;
     }
 
-    /// The names of all once they were listed, and then each again when it changes; without end.
+    /// The names of all, and then each again when it changes; without end.
     pub(super) fn names(&self) -> impl Stream<Item = Arc<str>> + Send + use<> {
         // Subscribed to before the cache is read, so that no change falls in between.
         let changes = self.changes.subscribe();
-        let (cache, mut listed) = (Arc::clone(&self.cache), self.listed.clone());
-        let first = stream::once(async move {
-            // Nobody lists them any more where that fails, and the process ends.
-            let _ = listed.wait_for(|listed| *listed).await;
-            stream::iter(lock(&cache).names())
-        });
+        let first = stream::iter(self.read(|cache| cache.names()));
         let state = (changes, Arc::clone(&self.cache));
         let later = stream::unfold(state, |(mut changes, cache)| async move {
             let changed = match changes.recv().await {
-                Ok(Change::None) => Vec::new(),
                 Ok(Change::Of(name)) => vec![name],
                 Ok(Change::All) | Err(broadcast::error::RecvError::Lagged(_)) => {
                     lock(&cache).names()
@@ -124,7 +132,7 @@ impl Watched {
             };
             Some((stream::iter(changed), (changes, cache)))
         });
-        first.flatten().chain(later.flatten())
+        first.chain(later.flatten())
     }
 }
 
@@ -155,7 +163,9 @@ impl PartitionWatch {
         let Some(event) = of_scope(event, &self.scope) else {
             return;
         };
-        let change = lock(&self.cache).hear(event, clock::now());
+        let Some(change) = lock(&self.cache).hear(event, clock::now()) else {
+            return;
+        };
         if change == Change::All {
             self.listed.send_replace(true);
         }
@@ -177,5 +187,68 @@ fn of_scope(event: watcher::Event<Guarded>, scope: &Scope) -> Option<watcher::Ev
         watcher::Event::InitApply(object) if !is_mine(&object) => None,
         watcher::Event::Apply(object) if !is_mine(&object) => Some(watcher::Event::Delete(object)),
         event => Some(event),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures::FutureExt;
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+
+    use super::*;
+    use crate::namespaces::namespaces;
+
+    fn object(name: &str) -> Guarded {
+        let object = json!({
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
+            "metadata": {"name": name, "uid": name},
+            "spec": {
+                "owner": {
+                    "apiVersion": "v1", "kind": "K", "namespace": "team", "name": name, "uid": name,
+                },
+                "slot": 0, "ipus": 4, "gcds": 1,
+            },
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_to_be_decided_before_all_are_known_and_others_are_never_named() {
+        let scope = "team".parse().unwrap();
+        let (watched, watch) = watched(namespaces().0, scope);
+        for event in [Event::Init, Event::InitApply(object("a"))] {
+            watch.hear(event);
+        }
+        assert_eq!(watched.once_listed().now_or_never(), None);
+        watch.hear(Event::InitDone);
+        assert_eq!(watched.once_listed().now_or_never(), Some(()));
+
+        let mut names = pin!(watched.names());
+        let mut next = || names.next().now_or_never().flatten();
+        assert_eq!(next().as_deref(), Some("a"));
+        watch.hear(Event::Apply(object("b")));
+        assert_eq!(next().as_deref(), Some("b"));
+        let mut foreign = object("c");
+        foreign.0.as_mut().unwrap().spec.owner.namespace = "other".to_owned();
+        watch.hear(Event::Apply(foreign));
+        watch.hear(Event::Delete(object("a")));
+        assert_eq!(next(), None);
+        drop(watch);
+        assert_eq!(
+            watched.once_listed().now_or_never(),
+            Some(()),
+            "it was listed"
+        );
+    }
+
+    #[test]
+    fn a_watch_that_ends_before_its_list_was_complete_lets_nothing_begin() {
+        let (watched, watch) = watched(namespaces().0, Scope::default());
+        watch.hear(Event::Init);
+        drop(watch);
+        assert_eq!(watched.once_listed().now_or_never(), None);
     }
 }

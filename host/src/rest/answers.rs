@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::api::ipupartition::{AttemptOutcome, IPUPartition};
+use crate::partition::cache::Brief;
 use crate::wasm::model::ControllerView;
 
 /// IPUs of one namespace, or of all of them.
@@ -29,31 +29,22 @@ pub struct Room {
     pub message: String,
 }
 
-/// IPUs that namespaces hold, as far as is known.
-#[derive(Debug, Default)]
-pub struct Used(BTreeMap<String, u64>);
-
-impl Used {
-    /// Counts what this object holds on any controller.
-    pub fn count(&mut self, partition: &IPUPartition) {
-        let attempts = partition.status.iter().flat_map(|status| &status.attempts);
-        let made = attempts.filter(|attempt| attempt.outcome == AttemptOutcome::Created);
-        let used: u64 = made.map(|_| u64::from(partition.spec.ipus)).sum();
-        if used > 0 {
-            let namespace = partition.spec.owner.namespace.clone();
-            *self.0.entry(namespace).or_default() += used;
-        }
-    }
-}
-
 /// The answer of `/stats`: one key for each namespace with partitions, and `total`, which wins over
 /// a namespace of that name. Partitions made by hand are not counted as used, but what they hold is
 /// not available either.
-pub fn stats(used: Used, controllers: &[ControllerView]) -> BTreeMap<String, Stats> {
+pub fn stats<'a>(
+    partitions: impl Iterator<Item = &'a Brief>,
+    controllers: &[ControllerView],
+) -> BTreeMap<String, Stats> {
     let available = controllers.iter().map(free).sum();
-    let total = used.0.values().sum();
-    let all = used.0.into_iter().chain([("total".to_owned(), total)]);
-    all.map(|(namespace, used)| (namespace, Stats { used, available }))
+    let mut used: BTreeMap<&str, u64> = BTreeMap::new();
+    for one in partitions.filter(|one| one.held_ipus > 0) {
+        let namespace = one.namespace.as_deref().unwrap_or_default();
+        *used.entry(namespace).or_default() += one.held_ipus;
+    }
+    let total = ("total", used.values().sum());
+    let all = used.into_iter().chain([total]);
+    all.map(|(namespace, used)| (namespace.to_owned(), Stats { used, available }))
         .collect()
 }
 

@@ -25,17 +25,12 @@ const PAGE_MAX: u32 = 1_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Question {
-    namespace: Option<String>,
+    pub namespace: Option<String>,
     limit: Option<u32>,
-    after: Option<String>,
+    pub after: Option<String>,
 }
 
 impl Question {
-    /// The name after which they are asked for.
-    pub(super) fn after(&self) -> Option<String> {
-        self.after.clone()
-    }
-
     /// Most IPUPartitions to answer.
     pub(super) fn limit(&self) -> Result<usize, Problem> {
         let limit = self.limit.unwrap_or(PAGE);
@@ -91,45 +86,36 @@ pub(super) fn parameters() -> Vec<Parameter> {
     ]
 }
 
-/// The page that is asked for, as it is filled by name from the first object after `after`.
+/// The page that is asked for, as it is filled by name.
 #[derive(Debug)]
 pub(super) struct Page {
     list: List,
-    namespace: Option<String>,
     room: usize,
     last: Option<String>,
 }
 
 impl Page {
     /// A page of at most `limit` objects.
-    pub(super) fn new(question: Question, limit: usize) -> Self {
+    pub(super) fn new(limit: usize) -> Self {
         Self {
             list: List::default(),
-            namespace: question.namespace,
             room: limit,
             last: None,
         }
     }
 
-    /// Takes in the next object, where it is asked for. Breaks once there is no room for it.
+    /// Takes in the next object. Breaks once there is no room for it.
     pub(super) fn add(&mut self, object: Guarded) -> ControlFlow<()> {
         let name = object.name_any();
-        let partition = object.0.ok();
-        if let Some(namespace) = &self.namespace {
-            let is_there = |one: &IPUPartition| one.spec.owner.namespace == *namespace;
-            if !partition.as_ref().is_some_and(is_there) {
-                return ControlFlow::Continue(());
-            }
-        }
         if self.room == 0 {
             self.list.next = self.last.take();
             return ControlFlow::Break(());
         }
         self.room -= 1;
         self.last = Some(name.clone());
-        match partition {
-            Some(partition) => self.list.items.push(partition),
-            None => self.list.unreadable.push(name),
+        match object.0 {
+            Ok(partition) => self.list.items.push(partition),
+            Err(_) => self.list.unreadable.push(name),
         }
         ControlFlow::Continue(())
     }
@@ -167,8 +153,7 @@ mod tests {
             object("c", "two", 1),
             object("d", "one", 1),
         ];
-        let limit = question.limit().unwrap();
-        let mut page = Page::new(question.clone(), limit);
+        let mut page = Page::new(question.limit().unwrap());
         let after = question.after.as_deref().unwrap_or_default();
         let mut later = objects.into_iter().filter(|one| *one.name_any() > *after);
         let _ = later.try_for_each(|one| page.add(one));
@@ -197,10 +182,5 @@ mod tests {
             ..first
         };
         assert_eq!(page(&second), (words(&["d"]), words(&[]), None));
-        let of_one = Question {
-            namespace: Some("two".to_owned()),
-            ..Question::default()
-        };
-        assert_eq!(page(&of_one), (words(&["c"]), words(&[]), None));
     }
 }

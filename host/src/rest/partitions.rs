@@ -27,6 +27,7 @@ use crate::api::ipujob::IPUJob;
 use crate::api::ipupartition::{IPUPartition, PartitionOwner};
 use crate::names::FIELD_MANAGER;
 use crate::object_names;
+use crate::partition::cache::Brief;
 use crate::scope::{Conflicts, Scope};
 
 /// Longest time that one answer of the API server is waited for.
@@ -142,9 +143,18 @@ async fn list(
         let detail = "the IPUPartitions are not read yet; try again";
         return Err(Problem::new(Kind::Unavailable, detail).with_header("retry-after", "1"));
     }
-    let (after, mut page) = (question.after(), Page::new(question, limit));
+    let (
+        mut page,
+        Question {
+            namespace, after, ..
+        },
+    ) = (Page::new(limit), question);
     let partitions = &door.sources.partitions;
-    partitions.each(after.as_deref(), |one| page.add(one)).await;
+    let is_of =
+        |one: &Brief| namespace.is_none() || one.namespace.as_deref() == namespace.as_deref();
+    partitions
+        .each(after.as_deref(), is_of, |one| page.add(one))
+        .await;
     Ok(Json(page.list()))
 }
 

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Map, Value};
 
-use super::answers::{self, Health, Stats, Used};
+use super::answers::{self, Health, Stats};
 use super::controllers::{self, Controller, Holdings};
 use super::openapi::{Manner, document};
 use super::operation::{self, Answer, Operation, schema_of};
@@ -143,10 +143,8 @@ async fn ready(State(sources): State<Sources>) -> Response {
 
 async fn stats(State(sources): State<Sources>) -> Json<AllStats> {
     let views = sources.fleet.views().await;
-    let mut used = Used::default();
     let partitions = &sources.partitions;
-    partitions.each_readable(|one| used.count(&one)).await;
-    Json(answers::stats(used, &views))
+    Json(partitions.read(|cache| answers::stats(cache.briefs().map(|(one, _)| one), &views)))
 }
 
 async fn query(

@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What is to be done, by name. Names are shared with whoever keeps the objects: there are thousands.
+/// What is to be done, by name. There are thousands of names: each is in memory once, where whoever asks
+/// shares it.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     due: BTreeSet<(Instant, Arc<str>)>,

@@ -1,6 +1,11 @@
 //! What is answered of the controllers and of what is on them.
 
+use jiff::Timestamp;
+use kube::core::DeserializeGuard;
+use kube::runtime::watcher::Event;
+
 use super::*;
+use crate::partition::cache::Cache;
 use crate::partition::fleet::Look;
 use crate::vipu::closed::Closure;
 use crate::vipu::model::{ListedPartition, ReadyState};
@@ -8,10 +13,18 @@ use crate::vipu::troubles::Troubles;
 
 #[test]
 fn stats_are_those_of_the_original() {
-    let mut used = answers::Used::default();
-    used.count(&partition("default", 4, AttemptOutcome::Created));
-    used.count(&partition("other", 8, AttemptOutcome::Unknown));
-    let answer = answers::stats(used, &[controller(32, 4, None)]);
+    let mut cache = Cache::default();
+    for (namespace, ipus, outcome) in [
+        ("default", 4, AttemptOutcome::Created),
+        ("other", 8, AttemptOutcome::Unknown),
+    ] {
+        let mut partition = partition(namespace, ipus, outcome);
+        partition.metadata.name = Some(namespace.to_owned());
+        let heard = Event::Apply(DeserializeGuard(Ok(partition)));
+        cache.hear(heard, Timestamp::UNIX_EPOCH);
+    }
+    let partitions = cache.briefs().map(|(one, _)| one);
+    let answer = answers::stats(partitions, &[controller(32, 4, None)]);
     insta::assert_json_snapshot!(answer, @r#"
     {
       "default": {
@@ -33,7 +46,7 @@ fn what_others_made_is_not_available_and_not_ours() {
         controller(64, 20, None),
         controller(64, 0, Some("down")),
     ];
-    let answer = answers::stats(answers::Used::default(), &controllers);
+    let answer = answers::stats(std::iter::empty(), &controllers);
     assert_eq!(answer.len(), 1);
     assert_eq!(
         answer["total"],
