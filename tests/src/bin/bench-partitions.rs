@@ -111,12 +111,14 @@ fn tell_many(many: &Many) {
     for (when, used) in [
         ("once the first is ready", many.one),
         ("once all are ready", many.ready),
+        ("at rest", many.at_rest),
         ("after a sweep", many.swept),
     ] {
         println!(
-            "{} partitions, {when}: {:.1} MiB resident, {:.1} MiB at most, {:.1} s of CPU",
+            "{} partitions, {when}: {:.1} MiB resident, {:.1} of them files, {:.1} MiB at most, {:.1} s of CPU",
             many.count,
             used.resident_mib(),
+            used.of_files_mib(),
             used.peak_mib(),
             used.cpu.as_secs_f64()
         );

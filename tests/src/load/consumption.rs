@@ -14,6 +14,8 @@ const TICK: Duration = Duration::from_millis(10);
 pub struct Consumption {
     /// Resident memory now, in KiB.
     pub resident_kib: u64,
+    /// Of it, pages of files, in KiB: the program itself, which all its processes on a node share.
+    pub of_files_kib: u64,
     /// Most resident memory so far, in KiB.
     pub peak_kib: u64,
     /// Time on a processor, in user and kernel mode.
@@ -24,6 +26,11 @@ impl Consumption {
     /// Resident memory now, in MiB.
     pub fn resident_mib(self) -> f64 {
         as_figure(self.resident_kib) / 1024.0
+    }
+
+    /// Of it, pages of files, in MiB.
+    pub fn of_files_mib(self) -> f64 {
+        as_figure(self.of_files_kib) / 1024.0
     }
 
     /// Most resident memory so far, in MiB.
@@ -53,6 +60,7 @@ impl Consumption {
         let mut ticks = || fields.next()?.parse::<u32>().ok();
         Some(Self {
             resident_kib: kib("VmRSS:")?,
+            of_files_kib: kib("RssFile:")?,
             peak_kib: kib("VmHWM:")?,
             cpu: TICK * (ticks()? + ticks()?),
         })
@@ -65,10 +73,11 @@ mod tests {
 
     #[test]
     fn figures_are_found_behind_a_name_with_blanks() {
-        let status = "Name:\tx\nVmHWM:\t  2048 kB\nVmRSS:\t  1024 kB\n";
+        let status = "Name:\tx\nVmHWM:\t  2048 kB\nVmRSS:\t  1024 kB\nRssFile:\t  512 kB\n";
         let stat = "7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0";
         let found = Consumption::parse(status, stat).unwrap();
         assert_eq!((found.resident_kib, found.peak_kib), (1024, 2048));
+        assert_eq!(found.of_files_kib, 512);
         assert_eq!(found.cpu, Duration::from_secs(2));
     }
 }

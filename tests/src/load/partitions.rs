@@ -61,6 +61,8 @@ pub struct Many {
     pub one: Consumption,
     /// Once all of them were ready.
     pub ready: Consumption,
+    /// Once the memory of making them was given back.
+    pub at_rest: Consumption,
     /// After a sweep of all of them.
     pub swept: Consumption,
     /// How long that sweep took.
@@ -123,11 +125,13 @@ pub async fn many_partitions(count: usize) -> Result<Many, LoadError> {
     let one = proxy.consumption()?;
     proxy.record(&notebooks(1..count)).await?;
     let ready = proxy.consumption()?;
+    let at_rest = proxy.at_rest().await?;
     let sweep = proxy.once_swept(count).await?;
     Ok(Many {
         count,
         one,
         ready,
+        at_rest,
         swept: proxy.consumption()?,
         sweep,
     })

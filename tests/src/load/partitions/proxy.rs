@@ -1,6 +1,6 @@
 //! The vipu-proxy alone: its process on an API server without the chart, and simulated controllers.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,9 @@ use crate::wait::{Seen, WaitedTooLong, until};
 
 /// Name of the process.
 const NAME: &str = "vipu-proxy";
+
+/// Readings in a row that are within 2 % of each other where memory stays the same.
+const READINGS: usize = 200;
 
 /// How often it is tried anew when another process takes one of the chosen ports.
 const TRIES: usize = 3;
@@ -91,6 +94,29 @@ impl Proxy {
 
     pub(super) fn consumption(&self) -> Result<Consumption, LoadError> {
         consumption(&self.programs, NAME)
+    }
+
+    /// What it uses once that stays the same: its allocator gives back what is not used within seconds.
+    pub(super) async fn at_rest(&self) -> Result<Consumption, LoadError> {
+        let mut last: VecDeque<Consumption> = VecDeque::new();
+        let rests = until("memory that stays the same", PATIENCE, async || {
+            let now = self.consumption()?;
+            last.push_back(now);
+            if last.len() > READINGS {
+                last.pop_front();
+            }
+            let sizes = || last.iter().map(|one| one.resident_kib);
+            let (least, most) = (sizes().min(), sizes().max());
+            let stays = least
+                .zip(most)
+                .is_some_and(|(least, most)| most - least <= most / 50);
+            Ok::<_, LoadError>(if stays && last.len() == READINGS {
+                Seen::Yes(now)
+            } else {
+                Seen::NotYet(format!("{least:?} to {most:?} KiB"))
+            })
+        });
+        Ok(rests.await?)
     }
 
     /// Asks how many partitions of so many IPUs there is room for.
