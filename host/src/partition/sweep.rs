@@ -26,8 +26,8 @@ use crate::object_names;
 use crate::uid::Uid;
 use crate::vipu::model::ReadyState;
 
-/// IPUPartitions that are read at once.
-const PAGE: u32 = 500;
+/// IPUPartitions that are read at once. A page takes some ten KiB of memory for each.
+const PAGE: u32 = 200;
 
 /// When is swept.
 #[derive(Clone, Copy, Debug)]

@@ -61,7 +61,7 @@ pub struct Many {
     pub one: Consumption,
     /// Once all of them were ready.
     pub ready: Consumption,
-    /// Once the memory of making them was given back.
+    /// Most of the time in the minutes after that.
     pub at_rest: Consumption,
     /// After a sweep of all of them.
     pub swept: Consumption,

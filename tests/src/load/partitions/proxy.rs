@@ -1,10 +1,10 @@
 //! The vipu-proxy alone: its process on an API server without the chart, and simulated controllers.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use ipu_operator::api::ipupartition::{IPUPartition, PartitionPhase};
@@ -29,8 +29,8 @@ use crate::wait::{Seen, WaitedTooLong, until};
 /// Name of the process.
 const NAME: &str = "vipu-proxy";
 
-/// Readings in a row that are within 2 % of each other where memory stays the same.
-const READINGS: usize = 200;
+/// How long it is looked at while nothing is asked of it.
+const REST: Duration = Duration::from_mins(3);
 
 /// How often it is tried anew when another process takes one of the chosen ports.
 const TRIES: usize = 3;
@@ -96,27 +96,22 @@ impl Proxy {
         consumption(&self.programs, NAME)
     }
 
-    /// What it uses once that stays the same: its allocator gives back what is not used within seconds.
+    /// What it uses most of the time in the three minutes that follow: connections that nobody uses are
+    /// closed by the API server after 90 s, and two sweeps may fall in between.
     pub(super) async fn at_rest(&self) -> Result<Consumption, LoadError> {
-        let mut last: VecDeque<Consumption> = VecDeque::new();
-        let rests = until("memory that stays the same", PATIENCE, async || {
-            let now = self.consumption()?;
-            last.push_back(now);
-            if last.len() > READINGS {
-                last.pop_front();
-            }
-            let sizes = || last.iter().map(|one| one.resident_kib);
-            let (least, most) = (sizes().min(), sizes().max());
-            let stays = least
-                .zip(most)
-                .is_some_and(|(least, most)| most - least <= most / 50);
-            Ok::<_, LoadError>(if stays && last.len() == READINGS {
-                Seen::Yes(now)
+        let begun = Instant::now();
+        let mut seen = Vec::new();
+        until("three minutes of rest", PATIENCE, async || {
+            seen.push(self.consumption()?);
+            Ok::<_, LoadError>(if begun.elapsed() >= REST {
+                Seen::Yes(())
             } else {
-                Seen::NotYet(format!("{least:?} to {most:?} KiB"))
+                Seen::NotYet(format!("{} readings", seen.len()))
             })
-        });
-        Ok(rests.await?)
+        })
+        .await?;
+        seen.sort_unstable_by_key(|one| one.resident_kib);
+        Ok(seen[seen.len() / 2])
     }
 
     /// Asks how many partitions of so many IPUs there is room for.
