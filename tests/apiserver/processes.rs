@@ -250,17 +250,27 @@ impl Place {
 
     /// The Lease of `controller-manager` or `vipu-proxy`.
     pub(crate) async fn lease(&self, process: &str) -> Lease {
-        let leases: Api<Lease> = Api::namespaced(self.client.clone(), RELEASE);
-        leases.get(&format!("{RELEASE}-{process}")).await.unwrap()
+        let lease = self.lease_if_any(process).await;
+        lease.unwrap_or_else(|| panic!("{process} has no Lease"))
     }
 
     /// Waits until this one leads.
     pub(crate) async fn leads(&self, process: &str, name: &str) {
         eventually(&format!("{name} leads"), async || {
-            let holder = self.lease(process).await.spec.unwrap().holder_identity;
+            // There is none before somebody has led.
+            let lease = self.lease_if_any(process).await.and_then(|one| one.spec);
+            let holder = lease.and_then(|lease| lease.holder_identity);
             Seen::when(holder, |holder| holder.as_deref() == Some(name))
         })
         .await;
+    }
+
+    async fn lease_if_any(&self, process: &str) -> Option<Lease> {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), RELEASE);
+        leases
+            .get_opt(&format!("{RELEASE}-{process}"))
+            .await
+            .unwrap()
     }
 }
 
