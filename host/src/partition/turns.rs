@@ -186,4 +186,41 @@ mod tests {
         turns.room_was_made();
         assert_eq!(next(), both(true, true));
     }
+
+    #[test]
+    fn all_on_the_controller_that_is_asked_for_are_found() {
+        let (watched, watch) = watched(namespaces().0, Scope::default());
+        for (name, controller) in [("a", "pod1"), ("b", "pod2"), ("c", "pod1")] {
+            let object = json!({
+                "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
+                "metadata": {"name": name, "uid": name},
+                "spec": {
+                    "owner": {
+                        "apiVersion": "v1", "kind": "K", "namespace": "default",
+                        "name": name, "uid": name,
+                    },
+                    "slot": 0, "ipus": 4, "gcds": 1,
+                },
+                "status": {"phase": "Ready", "partitionId": name, "controller": {
+                    "name": controller, "host": controller, "port": 1,
+                    "labelKey": "ipunode", "labelValue": controller,
+                }},
+            });
+            let object = serde_json::from_value(object).unwrap();
+            watch.hear(watcher::Event::Apply(object));
+        }
+        let turns = Turns::new();
+        for (controller, expected) in [
+            ("pod1", vec!["a", "c"]),
+            ("pod2", vec!["b"]),
+            ("pod3", vec![]),
+        ] {
+            let found = turns.on_drained(&watched, controller);
+            let names: Vec<_> = found
+                .iter()
+                .filter_map(|one| one.metadata.name.as_deref())
+                .collect();
+            assert_eq!(names, expected, "{controller}");
+        }
+    }
 }
