@@ -250,8 +250,7 @@ impl Place {
 
     /// The Lease of `controller-manager` or `vipu-proxy`.
     pub(crate) async fn lease(&self, process: &str) -> Lease {
-        let lease = self.lease_if_any(process).await;
-        lease.unwrap_or_else(|| panic!("{process} has no Lease"))
+        self.lease_if_any(process).await.unwrap()
     }
 
     /// Waits until this one leads.
