@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use ipu_operator::api::ipupartition::IPUPartition;
 use kube::api::{Api, DeleteParams, ListParams};
+use serde_json::{Value, json};
 
 use super::fake_node::end_all;
-use super::product::Product;
-use super::submit::jobs;
+use super::product::{Product, job};
+use super::submit::{jobs, submit};
 use super::{LoadError, PATIENCE, api};
 use crate::simulator::Simulator;
 use crate::simulator::faults::Method;
@@ -41,7 +42,8 @@ pub struct Crowd {
 pub async fn crowd(count: usize) -> Result<Crowd, LoadError> {
     let product = Product::start_with(CONTROLLERS, IPUS).await?;
     let begun = Instant::now();
-    product.submit("job", count).await?;
+    let of_jobs = jobs(&product.client, "graphcore.ai", "v1alpha1", "IPUJob");
+    submit(&of_jobs, count, passing).await?;
     once_completed(&product, count).await?;
     let completed = begun.elapsed();
     let begun = Instant::now();
@@ -57,6 +59,14 @@ pub async fn crowd(count: usize) -> Result<Crowd, LoadError> {
         gone: begun.elapsed(),
         made,
     })
+}
+
+/// A job that leaves its partition to the others once it has completed: by default its workers live on, and
+/// keep it until the job is deleted.
+fn passing(number: usize) -> Value {
+    let mut job = job(&format!("job-{number}"));
+    job["spec"]["cleanPodPolicy"] = json!("All");
+    job
 }
 
 async fn once_completed(product: &Product, count: usize) -> Result<(), LoadError> {
@@ -95,11 +105,12 @@ async fn delete_all(product: &Product) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Different partitions that were asked for on a controller.
+/// Different partitions that a controller made: since nothing is left, each of them was removed. It may have
+/// been asked for more, and have had no room.
 fn made_on(simulator: &Simulator) -> usize {
     let calls = simulator.server.calls(0).into_iter();
     let ids = calls
-        .filter(|call| call.method == Method::CreatePartition)
+        .filter(|call| call.method == Method::RemovePartition)
         .map(|call| call.partition);
     ids.collect::<BTreeSet<_>>().len()
 }
