@@ -37,10 +37,8 @@ type By = Family<[(&'static str, String); 1], Gauge>;
 impl Sources {
     pub(super) async fn expose(&self, now: &mut Registry) {
         self.expose_controllers(now).await;
-        let now_is = clock::now();
-        let summary = self
-            .partitions
-            .read(|cache| Summary::of(cache.briefs(), now_is));
+        let partitions = &self.partitions;
+        let summary = partitions.read(|cache| Summary::of(cache.briefs(), clock::now()));
         expose_partitions(now, &summary);
         self.expose_namespaces(now);
     }

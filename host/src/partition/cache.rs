@@ -22,7 +22,6 @@ use crate::uid::Uid;
 /// All IPUPartitions, by name.
 #[derive(Default)]
 pub struct Cache {
-    is_listed: bool,
     /// Names that the list under way has told of so far.
     listing: Option<HashSet<Arc<str>>>,
     /// The nodes of the tree are half empty: what is large stands outside.
@@ -118,7 +117,6 @@ impl Cache {
             Event::InitDone => {
                 let named = self.listing.take().unwrap_or_default();
                 self.objects.retain(|name, _| named.contains(name));
-                self.is_listed = true;
                 self.changes += 1;
                 return Some(Change::All);
             }
@@ -136,11 +134,6 @@ impl Cache {
             }
         }
         None
-    }
-
-    /// Whether a list was complete.
-    pub fn is_listed(&self) -> bool {
-        self.is_listed
     }
 
     /// Grows with each change of any object.

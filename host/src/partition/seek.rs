@@ -149,14 +149,13 @@ async fn ask(
 /// that matters.
 pub(super) async fn look_around(context: &Context, partition: &IPUPartition) -> Surroundings {
     let closed = context.fleet.closed();
-    let drained = surroundings::is_drained(partition, &closed);
-    if !drained && partition.spec.options.gang_size.is_none() {
+    let drained = surroundings::drained(partition, &closed);
+    if drained.is_none() && partition.spec.options.gang_size.is_none() {
         return Surroundings::default();
     }
     let (now, watched) = (clock::now(), &context.watched);
-    let owner = Uid::of(&partition.spec.owner.uid);
-    let siblings = watched.read(|cache| cache.some(|one| one.is_of(owner)));
-    let Some(name) = surroundings::controller(partition).filter(|_| drained) else {
+    let siblings = siblings(context, partition);
+    let Some(name) = drained else {
         return surroundings::of(partition, siblings.iter(), &closed, &[], now);
     };
     let open = context.fleet.divided().await.open;
@@ -180,10 +179,14 @@ fn held(context: &Context, partition: &IPUPartition) -> u32 {
     if partition.spec.options.gang_size.is_none() {
         return 0;
     }
+    surroundings::held(partition, siblings(context, partition).iter())
+}
+
+/// All partitions of its owner that can be read; it is one of them.
+fn siblings(context: &Context, partition: &IPUPartition) -> Vec<IPUPartition> {
     let owner = Uid::of(&partition.spec.owner.uid);
-    let siblings = |cache: &mut Cache| cache.some(|one| one.is_of(owner));
-    let siblings = context.watched.read(siblings);
-    surroundings::held(partition, siblings.iter())
+    let are_its = |cache: &mut Cache| cache.some(|one| one.is_of(owner));
+    context.watched.read(are_its)
 }
 
 /// The room that those who have waited longer leave to this partition.

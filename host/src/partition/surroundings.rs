@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::{conditions, line, record};
-use crate::api::ipupartition::{AttemptOutcome, IPUPartition, IPUPartitionStatus};
+use crate::api::ipupartition::{Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus};
 use crate::vipu::closed::{Closed, Closure};
 use crate::wasm::model::ControllerView;
 
@@ -34,8 +34,8 @@ pub enum Leave {
 }
 
 /// What surrounds `me`. Of all IPUPartitions, `others` are at least those of its owner, and those on its
-/// controller where that is drained; `closed` are the controllers that take
-/// nothing new; `open` are the others as they are now.
+/// controller where that is drained; `closed` are the controllers that take nothing new; `open` are the
+/// others as they are now.
 pub fn of<'a>(
     me: &IPUPartition,
     others: impl Iterator<Item = &'a IPUPartition> + Clone,
@@ -58,9 +58,9 @@ pub fn held<'a>(me: &IPUPartition, others: impl Iterator<Item = &'a IPUPartition
     u32::try_from(placed + usize::from(has_place(me))).unwrap_or(u32::MAX)
 }
 
-/// Whether the controller that has this partition is being drained.
-pub fn is_drained(one: &IPUPartition, closed: &Closed) -> bool {
-    controller(one).is_some_and(|name| is_draining(name, closed))
+/// Name of the controller that has this partition, where that is being drained.
+pub(super) fn drained<'a>(one: &'a IPUPartition, closed: &Closed) -> Option<&'a str> {
+    controller(one).filter(|name| is_draining(name, closed))
 }
 
 /// Whether the controller of this name is being drained.
@@ -70,9 +70,17 @@ pub(super) fn is_draining(controller: &str, closed: &Closed) -> bool {
 
 /// Where a partition is just being asked for, and how many IPUs.
 pub fn asked_for(partition: &IPUPartition) -> impl Iterator<Item = (&str, u32)> {
-    let attempts = partition.status.iter().flat_map(|status| &status.attempts);
-    let asked = attempts.filter(|attempt| attempt.outcome == AttemptOutcome::Unknown);
+    let asked = attempts(partition, AttemptOutcome::Unknown);
     asked.map(|attempt| (attempt.controller.name.as_str(), partition.spec.ipus))
+}
+
+/// Its attempts with this outcome.
+pub fn attempts(
+    partition: &IPUPartition,
+    outcome: AttemptOutcome,
+) -> impl Iterator<Item = &Attempt> {
+    let attempts = partition.status.iter().flat_map(|status| &status.attempts);
+    attempts.filter(move |attempt| attempt.outcome == outcome)
 }
 
 /// The other partitions of the owner of `me`.
@@ -105,7 +113,7 @@ fn leave<'a>(
     open: &[ControllerView],
     now: Timestamp,
 ) -> Leave {
-    let Some(name) = controller(me).filter(|_| is_drained(me, closed)) else {
+    let Some(name) = drained(me, closed) else {
         return Leave::No;
     };
     if me.spec.options.stays {
@@ -179,8 +187,7 @@ fn all_have_room(
 
 /// IPUs that this object holds on any controllers, as far as is known.
 pub(super) fn held_ipus(partition: &IPUPartition) -> u64 {
-    let attempts = partition.status.iter().flat_map(|status| &status.attempts);
-    let made = attempts.filter(|attempt| attempt.outcome == AttemptOutcome::Created);
+    let made = attempts(partition, AttemptOutcome::Created);
     made.map(|_| u64::from(partition.spec.ipus)).sum()
 }
 

@@ -146,31 +146,37 @@ impl Turns {
 
 #[cfg(test)]
 mod tests {
-    use kube::runtime::watcher;
-    use serde_json::json;
+    use kube::runtime::watcher::Event;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::namespaces::namespaces;
+    use crate::partition::Guarded;
     use crate::partition::watched::watched;
     use crate::scope::Scope;
+
+    /// An IPUPartition as the API server holds it.
+    fn object(name: &str, status: &Value) -> Event<Guarded> {
+        let object = json!({
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
+            "metadata": {"name": name, "uid": name},
+            "spec": {
+                "owner": {
+                    "apiVersion": "v1", "kind": "K", "namespace": "default",
+                    "name": name, "uid": name,
+                },
+                "slot": 0, "ipus": 4, "gcds": 1,
+            },
+            "status": status,
+        });
+        Event::Apply(serde_json::from_value(object).unwrap())
+    }
 
     #[test]
     fn whoever_was_asked_is_not_given_precedence_by_a_line_that_was_read_before() {
         let (watched, watch) = watched(namespaces().0, Scope::default());
         for name in ["elder", "younger"] {
-            let waits = json!({
-                "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
-                "metadata": {"name": name, "uid": name},
-                "spec": {
-                    "owner": {
-                        "apiVersion": "v1", "kind": "K", "namespace": "default",
-                        "name": name, "uid": name,
-                    },
-                    "slot": 0, "ipus": 4, "gcds": 1,
-                },
-            });
-            let waits = serde_json::from_value(waits).unwrap();
-            watch.hear(watcher::Event::Apply(waits));
+            watch.hear(object(name, &Value::Null));
         }
         let turns = Turns::new();
         let next = || -> Vec<(String, bool)> {
@@ -191,23 +197,11 @@ mod tests {
     fn all_on_the_controller_that_is_asked_for_are_found() {
         let (watched, watch) = watched(namespaces().0, Scope::default());
         for (name, controller) in [("a", "pod1"), ("b", "pod2"), ("c", "pod1")] {
-            let object = json!({
-                "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
-                "metadata": {"name": name, "uid": name},
-                "spec": {
-                    "owner": {
-                        "apiVersion": "v1", "kind": "K", "namespace": "default",
-                        "name": name, "uid": name,
-                    },
-                    "slot": 0, "ipus": 4, "gcds": 1,
-                },
-                "status": {"phase": "Ready", "partitionId": name, "controller": {
-                    "name": controller, "host": controller, "port": 1,
-                    "labelKey": "ipunode", "labelValue": controller,
-                }},
-            });
-            let object = serde_json::from_value(object).unwrap();
-            watch.hear(watcher::Event::Apply(object));
+            let status = json!({"phase": "Ready", "partitionId": name, "controller": {
+                "name": controller, "host": controller, "port": 1,
+                "labelKey": "ipunode", "labelValue": controller,
+            }});
+            watch.hear(object(name, &status));
         }
         let turns = Turns::new();
         for (controller, expected) in [

@@ -223,8 +223,10 @@ mod tests {
             watch.hear(event);
         }
         assert_eq!(watched.once_listed().now_or_never(), None);
+        assert!(!watched.is_listed());
         watch.hear(Event::InitDone);
         assert_eq!(watched.once_listed().now_or_never(), Some(()));
+        assert!(watched.is_listed());
 
         let mut names = pin!(watched.names());
         let mut next = || names.next().now_or_never().flatten();

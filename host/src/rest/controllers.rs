@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::api::ipupartition::{AttemptOutcome, IPUPartition, PartitionOwner, PartitionPhase};
 use crate::partition::fleet::Look;
+use crate::partition::surroundings::attempts;
 use crate::vipu::closed::Closure;
 use crate::vipu::troubles::Troubles;
 
@@ -86,8 +87,7 @@ impl Holdings {
         let Some(status) = &partition.status else {
             return;
         };
-        let made = status.attempts.iter();
-        for attempt in made.filter(|attempt| attempt.outcome == AttemptOutcome::Created) {
+        for attempt in attempts(partition, AttemptOutcome::Created) {
             let here = self.0.entry(attempt.controller.name.clone()).or_default();
             here.push(Held {
                 name: partition.metadata.name.clone().unwrap_or_default(),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use ipu_operator::api::ipupartition::IPUPartition;
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use super::fake_node::end_all;
@@ -44,10 +44,10 @@ pub async fn crowd(count: usize) -> Result<Crowd, LoadError> {
     let begun = Instant::now();
     let of_jobs = jobs(&product.client, "graphcore.ai", "v1alpha1", "IPUJob");
     submit(&of_jobs, count, passing).await?;
-    once_completed(&product, count).await?;
+    once_completed(&product, &of_jobs, count).await?;
     let completed = begun.elapsed();
     let begun = Instant::now();
-    delete_all(&product).await?;
+    delete_all(&product, &of_jobs).await?;
     let made: Vec<usize> = product.simulators.iter().map(made_on).collect();
     if made.iter().sum::<usize>() != count {
         let what = format!("{count} jobs needed one partition each, and there were {made:?}");
@@ -69,12 +69,15 @@ fn passing(number: usize) -> Value {
     job
 }
 
-async fn once_completed(product: &Product, count: usize) -> Result<(), LoadError> {
-    let api = jobs(&product.client, "graphcore.ai", "v1alpha1", "IPUJob");
+async fn once_completed(
+    product: &Product,
+    of_jobs: &Api<DynamicObject>,
+    count: usize,
+) -> Result<(), LoadError> {
     until(format!("{count} jobs to complete"), PATIENCE, async || {
         end_all(&product.client, "-launcher").await?;
-        let found = api.list(&ListParams::default()).await;
-        let found = found.map_err(super::api("list the jobs"))?.items;
+        let found = of_jobs.list(&ListParams::default()).await;
+        let found = found.map_err(api("list the jobs"))?.items;
         let completed = found
             .iter()
             .filter(|job| job.data["status"]["launcherStatus"] == "Completed");
@@ -85,9 +88,8 @@ async fn once_completed(product: &Product, count: usize) -> Result<(), LoadError
 }
 
 /// Deletes all jobs, and waits until nothing of them is left on the API server or a V-IPU controller.
-async fn delete_all(product: &Product) -> Result<(), LoadError> {
+async fn delete_all(product: &Product, of_jobs: &Api<DynamicObject>) -> Result<(), LoadError> {
     let all = ListParams::default();
-    let of_jobs = jobs(&product.client, "graphcore.ai", "v1alpha1", "IPUJob");
     let deleted = of_jobs
         .delete_collection(&DeleteParams::default(), &all)
         .await;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::api::ipupartition::{AttemptOutcome, IPUPartition};
+use crate::partition::surroundings::attempts;
 
 /// Most bytes of all lines together; a ConfigMap holds 1 MiB.
 const BYTES_MAX: usize = 512 << 10;
@@ -16,10 +17,7 @@ impl Lines {
     /// and where.
     pub(super) fn tell(&mut self, partition: &IPUPartition) {
         let spec = &partition.spec;
-        for attempt in partition.status.iter().flat_map(|status| &status.attempts) {
-            if attempt.outcome != AttemptOutcome::Created {
-                continue;
-            }
+        for attempt in attempts(partition, AttemptOutcome::Created) {
             let line = format!(
                 "{} {}/{} slot {}, {} IPUs on {}",
                 spec.owner.kind,
