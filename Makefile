@@ -17,11 +17,14 @@ CARGO_FUZZ := $(CACHE)/cargo-fuzz-$(CARGO_FUZZ_VERSION)/bin/cargo-fuzz
 FUZZ_SECONDS := 60
 FUZZ_TARGETS := rest_bodies controllers_yaml partition_status vipu_replies
 
+# `make soak SOAK_SEED=474`: where the simulation begins. Another one each time, so that no two runs are the same.
+SOAK_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+
 # The versions of Kubernetes with which not everything runs: only `make test-versions` does, or what is
 # started with IPU_OPERATOR_KUBERNETES=1.35.
 OTHER_VERSIONS := 1.35 1.34
 
-.PHONY: help demo up down dist release release-twice check test test-versions test-full bench soak fuzz mutants
+.PHONY: help demo up down dist release release-twice check test test-versions test-full advisories bench soak flood fuzz mutants
 
 help: ## list what can be run
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
@@ -56,7 +59,7 @@ check: ## formatting, lints and the tests that need no server: the quick half, f
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
 	INSTA_UPDATE=no cargo test --locked --workspace --lib --bins --test agent --test compile --test policy_cli --test suite
 
-test: ## everything there is, with one end-to-end run on real nodes
+test: ## all tests but those that take hours, with one end-to-end run on real nodes
 	@sh tests/preflight.sh test
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory $(DENY)
@@ -69,16 +72,24 @@ test-versions: ## the end-to-end run, and the tests of definitions, webhooks and
 	@sh tests/preflight.sh test-versions
 	for version in $(OTHER_VERSIONS); do \
 	  echo "Kubernetes $$version" && export IPU_OPERATOR_KUBERNETES=$$version && \
-	  INSTA_UPDATE=no cargo test --locked --workspace --test apiserver -- twins webhook chart && \
+	  INSTA_UPDATE=no tests/filtered.sh "twins webhook chart" --workspace --test apiserver && \
 	  cargo test --locked --workspace --test e2e || exit 1; \
 	done
 
-test-full: test bench ## what a release needs: every test, long ones too, and every figure of BENCHMARKS.md
+# Hours, and a nightly compiler for `fuzz`, which says so where there is none.
+test-full: test ## what a release needs: every test, the long ones too, and every figure of BENCHMARKS.md
+	@sh tests/preflight.sh fuzz
 	cargo test --locked --workspace --test languages
 	cargo test --locked --workspace --test cert_manager
-	IPU_OPERATOR_E2E=full cargo test --locked --workspace --test e2e -- autoscaler
-	IPU_OPERATOR_E2E=full cargo test --locked --workspace --test e2e -- silent
-	IPU_OPERATOR_E2E=full cargo test --locked --workspace --test e2e -- upgrade_disturbs
+	IPU_OPERATOR_E2E=long cargo test --locked --workspace --test e2e
+	@$(MAKE) --no-print-directory test-versions
+	@$(MAKE) --no-print-directory mutants
+	@$(MAKE) --no-print-directory soak
+	@$(MAKE) --no-print-directory fuzz
+	@$(MAKE) --no-print-directory bench
+
+advisories: $(DENY) ## hold the dependencies against the RustSec database, which is fetched from where it is published
+	$(DENY) --locked --workspace check advisories
 
 bench: ## the figures of BENCHMARKS.md: calls of guests, the policy plane, many jobs beside mpi-operator, many partitions, the operator on real nodes
 	@sh tests/preflight.sh bench
@@ -91,16 +102,21 @@ bench: ## the figures of BENCHMARKS.md: calls of guests, the policy plane, many 
 
 # The tests' own profile, with debug assertions and overflow checks, and only this crate optimised: all
 # that it depends on is the same as in `make check` and is not compiled again.
-soak: ## simulate a million lives of jobs, and feed the partition core with ten million pieces of nonsense
-	IPU_OPERATOR_SIMULATED_LIVES=1000000 IPU_OPERATOR_FUZZ_CASES=10000000 cargo test --locked --workspace --lib \
-	  --package ipu-operator --config profile.dev.package.ipu-operator.opt-level=2 simulation:: -- --nocapture
+soak: ## simulate a million lives of jobs, from a seed that is new each time, check the large bounds of the model, and feed the partition core with ten million pieces of nonsense
+	IPU_OPERATOR_SIMULATION_FIRST_SEED=$(SOAK_SEED) IPU_OPERATOR_SIMULATED_LIVES=1000000 IPU_OPERATOR_MODEL=large \
+	  IPU_OPERATOR_FUZZ_CASES=10000000 cargo test --locked --workspace --lib \
+	  --package ipu-operator --config profile.dev.package.ipu-operator.opt-level=2 -- simulation:: partition::model:: --nocapture
+
+flood: ## the run on real nodes whose load from nine Pods lasts ten minutes
+	@sh tests/preflight.sh test
+	IPU_OPERATOR_FLOOD_SECONDS=600 cargo test --locked --workspace --test e2e -- flood
 
 fuzz: ## lead inputs to what they have not met yet, with a nightly compiler: each target for FUZZ_SECONDS, else 60
 	@sh tests/preflight.sh fuzz
 	@$(MAKE) --no-print-directory $(CARGO_FUZZ)
 	PATH="$(dir $(CARGO_FUZZ)):$$PATH" tests/fuzz/run.sh $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
-mutants: ## make mistakes in a copy of the partition core, one after the other, and see the simulation find each
+mutants: ## make mistakes in a copy of the partition core, one after the other, and see the simulation and the model check find them
 	cargo run --locked --package tests --bin mutants
 
 $(DENY):

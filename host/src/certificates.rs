@@ -6,6 +6,7 @@
 //! the Secret could pose as the server anyway.
 
 pub mod bundle;
+pub mod clients;
 pub mod decide;
 pub mod issue;
 pub mod keep;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
+use crate::adopt::AdoptArguments;
 use crate::certificates::Source;
 use crate::controller::ControllerOptions;
 use crate::job::JobSettings;
@@ -35,6 +36,8 @@ pub enum Task {
     Verify(VerifyOptions),
     /// Gather what a report of a bug needs, without secrets, into one archive.
     SupportBundle(SupportOptions),
+    /// Give jobs that live the partitions that Graphcore's operator made for them.
+    Adopt(Box<AdoptArguments>),
     /// Tools for the authors of policies.
     Policy(PolicyArgs),
     /// Print the CustomResourceDefinitions as YAML.
@@ -107,6 +110,10 @@ pub struct ControllerArguments {
     /// an admin does.
     #[arg(long, env = "IPU_OPERATOR_WEBHOOK_CA_BUNDLE", action = ArgAction::Set, default_value_t = true)]
     pub webhook_ca_bundle: bool,
+    /// The authority (PEM, not its file) of the client certificate with which the API server calls the webhooks. Whoever has
+    /// none of it is refused in the handshake. Missing: anybody may call them.
+    #[arg(long, env = "IPU_OPERATOR_WEBHOOK_CLIENT_CA")]
+    pub webhook_client_ca: Option<String>,
     /// Whether workers run on the host's network, privileged.
     #[arg(long, env = "IPU_OPERATOR_WORKER_HOST_NETWORK", action = ArgAction::Set, default_value_t = true)]
     pub worker_host_network: bool,
@@ -135,6 +142,7 @@ impl From<ControllerArguments> for ControllerOptions {
             webhook_secret: named(arguments.webhook_secret, "-admission"),
             webhook_certificate: arguments.webhook_certificate,
             webhook_ca_bundle: arguments.webhook_ca_bundle,
+            webhook_client_ca: arguments.webhook_client_ca,
             probe_port: arguments.probe_port,
             metrics_port: arguments.metrics_port,
             webhook_port: arguments.webhook_port,

@@ -28,6 +28,11 @@ pub fn now() -> Timestamp {
     own.saturating_add(ahead()).unwrap_or(own)
 }
 
+/// When a duration after this time is over. A time in an object may be any, up to the end of all times.
+pub fn later(time: Timestamp, duration: SignedDuration) -> Timestamp {
+    time.checked_add(duration).unwrap_or(Timestamp::MAX)
+}
+
 /// Takes in when an answer was sent. `asked` is when its request was, by the clock of this machine.
 pub fn heard(answer: &HeaderMap, asked: Timestamp) {
     let date = answer.get(DATE).and_then(|date| date.to_str().ok());
@@ -78,6 +83,12 @@ mod tests {
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_later_than_the_end_of_all_times() {
+        assert_eq!(later(at(0), HOUR), at(3_600));
+        assert_eq!(later(Timestamp::MAX, HOUR), Timestamp::MAX);
     }
 
     #[test]

@@ -4,15 +4,18 @@ pub mod jobs;
 pub mod probes;
 pub mod webhooks;
 
-use std::net::TcpListener;
+use std::sync::Arc;
 
 use kube::Client;
+use rustls::server::NoClientAuth;
+use rustls::server::danger::ClientCertVerifier;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use self::probes::{Readiness, Step};
+use crate::certificates::clients::{self, ClientCaError};
 use crate::certificates::keep::Keeper;
 use crate::certificates::register::Registration;
 use crate::certificates::{Source, service_names};
@@ -20,11 +23,11 @@ use crate::job::JobSettings;
 use crate::lease;
 use crate::metrics::{self, Metrics};
 use crate::namespaces::{NamespaceWatch, Namespaces, namespaces};
+use crate::policy::callers::Callers;
 use crate::policy::guests::Guests;
 use crate::policy::{self, Process};
-use crate::port;
+use crate::port::serve::{METRICS, PROBES, Port, ServeError, WEBHOOKS};
 use crate::release::ReleaseOptions;
-use crate::rest::{Port, ServeError};
 use crate::scope::conflicts::ConflictWatch;
 use crate::telemetry::level::LogLevel;
 use crate::wasm::model::Slot;
@@ -50,6 +53,8 @@ pub struct ControllerOptions {
     pub webhook_certificate: Source,
     /// Whether the operator writes the caBundles of both webhook configurations.
     pub webhook_ca_bundle: bool,
+    /// The authority (PEM) of the API server's client certificate; none: anybody may call the webhooks.
+    pub webhook_client_ca: Option<String>,
     /// What an admin sets about jobs.
     pub jobs: JobSettings,
 }
@@ -60,36 +65,47 @@ pub enum ControllerError {
     /// A signal cannot be listened to.
     #[error("failed to listen for signals")]
     Signals(#[source] std::io::Error),
-    /// A port is taken or not allowed.
-    #[error("failed to listen on port {port}; is another process using it?")]
-    Listen {
-        /// The port.
-        port: u16,
-        /// What the system said.
-        #[source]
-        source: std::io::Error,
-    },
+    /// Nobody can be told from the API server.
+    #[error("failed to read the authority of the webhooks' clients")]
+    ClientCa(#[source] ClientCaError),
     /// No client of the API server.
     #[error("failed to make a client of the API server")]
     Client(#[source] Box<kube::Error>),
     /// The policies cannot be loaded.
     #[error("failed to load the policies")]
     Policies(#[source] OpenError),
-    /// The metrics are not served.
-    #[error("failed to serve the metrics")]
-    Metrics(#[source] ServeError),
-    /// A server ended by itself.
-    #[error("failed to go on serving on port {port}")]
+    /// A port is not served.
+    #[error("failed to serve the {what}")]
     Serve {
-        /// The port.
-        port: u16,
-        /// What the system said.
+        /// What it is for.
+        what: &'static str,
+        /// Why not.
         #[source]
-        source: std::io::Error,
+        source: ServeError,
     },
 }
 
+/// Names what a port is for.
+fn serving(what: &'static str) -> impl Fn(ServeError) -> ControllerError {
+    move |source| ControllerError::Serve { what, source }
+}
+
 impl ControllerOptions {
+    fn clients(&self) -> Result<Arc<dyn ClientCertVerifier>, ControllerError> {
+        match &self.webhook_client_ca {
+            Some(pem) => clients::of_authority(pem).map_err(ControllerError::ClientCa),
+            None => Ok(Arc::new(NoClientAuth)),
+        }
+    }
+
+    /// Who is certainly the API server.
+    fn callers(&self) -> Callers {
+        match self.webhook_client_ca {
+            Some(_) => Callers::certified(),
+            None => Callers::unknown(),
+        }
+    }
+
     fn keeper(&self, client: &Client) -> Keeper {
         let namespace = &self.release.namespace;
         Keeper {
@@ -125,16 +141,16 @@ pub async fn run(options: ControllerOptions, log: LogLevel) -> Result<(), Contro
     stop_on_signals(&stop)?;
     let readiness = Readiness::default();
     let ended = CancellationToken::new();
-    let probes = probes::router(readiness.clone(), stop.clone());
-    let probes = probes::serve(listen(options.probe_port)?, probes, ended.clone());
-    let probes = tokio::spawn(probes);
-    Box::pin(serve(&options, log, &readiness, &stop)).await?;
+    let (metrics, conflicts) = Metrics::of_release(&options.release);
+    let probes = Port::listen(options.probe_port, PROBES, &metrics.refused);
+    let probes = probes.map_err(serving("probes"))?;
+    let routes = probes::router(readiness.clone(), stop.clone());
+    let probed = tokio::spawn(probes.serve(routes, ended.clone()));
+    let known = (metrics, conflicts);
+    Box::pin(serve(&options, log, known, &readiness, &stop)).await?;
     ended.cancel();
-    let probed = probes.await.unwrap_or_else(|error| Err(error.into()));
-    probed.map_err(|source| ControllerError::Serve {
-        port: options.probe_port,
-        source,
-    })?;
+    let probed = probed.await.unwrap_or(Ok(()));
+    probed.map_err(serving("probes"))?;
     info!("all requests are answered; the controller ends");
     Ok(())
 }
@@ -143,35 +159,35 @@ pub async fn run(options: ControllerOptions, log: LogLevel) -> Result<(), Contro
 async fn serve(
     options: &ControllerOptions,
     log: LogLevel,
+    (metrics, conflicts): (Metrics, ConflictWatch),
     readiness: &Readiness,
     stop: &CancellationToken,
 ) -> Result<(), ControllerError> {
-    let listener = listen(options.webhook_port)?;
-    let release = &options.release;
-    let (metrics, conflicts) = Metrics::of_release(release);
-    let metrics_port = Port::listen(options.metrics_port).map_err(ControllerError::Metrics)?;
+    let (release, refused) = (&options.release, &metrics.refused);
+    let webhook_port = Port::listen(options.webhook_port, WEBHOOKS, refused);
+    let webhook_port = webhook_port.map_err(serving("webhooks"))?;
+    let metrics_port = Port::listen(options.metrics_port, METRICS, refused);
+    let metrics_port = metrics_port.map_err(serving("metrics"))?;
+    let clients = options.clients()?;
     let client = metrics.api.client().await;
     let client = client.map_err(|source| ControllerError::Client(Box::new(source)))?;
     let policies = Policies::open(policy_options(options))
         .await
         .map_err(ControllerError::Policies)?
         .counted_by(metrics.guests.clone());
-    let guests = Guests::new(policies.clone());
+    let guests = Guests::new(policies.clone()).called_by(options.callers());
     readiness.reached(Step::PoliciesLoaded);
 
     let (namespaces, namespace_watch) = namespaces();
-    let asked = router(
-        guests.clone(),
-        namespaces.clone(),
-        metrics.admission.clone(),
-        metrics.conflicts.clone(),
-    );
-    let keeper = options.keeper(&client);
+    let asked = router(guests.clone(), namespaces.clone(), &metrics);
+    let kept = (options.keeper(&client), clients);
     let registration = options.registration(&client);
-    let webhooks = webhooks::run(listener, keeper, registration, asked, readiness, stop);
+    let webhooks = webhooks::run(webhook_port, kept, registration, asked, readiness, stop);
     let exposed = metrics.of_controller(guests.clone());
     let keeper = options.keeper_for_metrics(&client);
-    let measured = metrics::serve::of_controller(metrics_port, keeper, exposed, stop.clone());
+    let limits = (METRICS.port, metrics.refused.clone());
+    let measured =
+        metrics::serve::of_controller(metrics_port, keeper, exposed, limits, stop.clone());
     let told = (guests, metrics.policies.clone(), metrics.conflicts.clone());
     let followed = policy::follow(
         client.clone(),
@@ -194,11 +210,8 @@ async fn serve(
         Box::pin(followed),
         Box::pin(watches.follow(&client, release, stop)),
     );
-    served.map_err(|source| ControllerError::Serve {
-        port: options.webhook_port,
-        source,
-    })?;
-    measured.map_err(ControllerError::Metrics)
+    served.map_err(serving("webhooks"))?;
+    measured.map_err(serving("metrics"))
 }
 
 /// What ends the whole process with it.
@@ -250,8 +263,4 @@ fn stop_on_signals(stop: &CancellationToken) -> Result<(), ControllerError> {
         stop.cancel();
     });
     Ok(())
-}
-
-fn listen(port: u16) -> Result<TcpListener, ControllerError> {
-    port::listen(port).map_err(|source| ControllerError::Listen { port, source })
 }

@@ -16,13 +16,15 @@ pub fn rest_bodies(input: &[u8]) {
     rest::invariants::check_wanted(input);
 }
 
-/// The ConfigMap of the controllers: the list, and after lines of dashes what is cordoned and drained.
+/// The ConfigMap of the controllers: the list, and after lines of dashes what is cordoned and drained, gone
+/// and renamed.
 pub fn controllers_yaml(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let mut values = text.split("---\n");
     let list = values.next().unwrap_or_default();
     vipu::invariants::check_list(list);
     vipu::invariants::check_closed(list, values.next(), values.next());
+    vipu::invariants::check_departed(list, values.next(), values.next());
 }
 
 /// An IPUPartition as JSON, in worlds of every kind.

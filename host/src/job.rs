@@ -7,6 +7,7 @@ pub mod facts;
 pub mod finalize;
 pub mod index;
 pub mod kept;
+mod lists;
 mod notify;
 pub mod observe;
 pub mod phase;
@@ -17,7 +18,9 @@ pub mod report;
 pub mod restart;
 pub mod retry;
 pub mod rollout;
+pub mod salvage;
 pub mod settled;
+mod step;
 pub mod stranded;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -29,7 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::channel::mpsc;
-use futures::{StreamExt, TryStreamExt};
+use futures::{FutureExt, StreamExt, TryStreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{PartialObjectMeta, PartialObjectMetaExt};
@@ -37,7 +40,7 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::watcher::{self, Event};
-use kube::{Client, ResourceExt};
+use kube::{Client, Resource, ResourceExt};
 use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -45,32 +48,25 @@ use tracing::Instrument;
 
 use self::build::PodSettings;
 use self::context::Context;
-use self::finalize::Deleting;
 use self::kept::JobRef;
-use self::observe::{Observation, ObserveError, Seen};
+use self::observe::ObserveError;
 use self::raw::RawJob;
 use self::writes::WriteError;
 use crate::api::ipujob::IPUJob;
 use crate::api::ipupartition::IPUPartition;
-use crate::clock;
 use crate::metrics::Metrics;
+use crate::metrics::jobs::Jobs;
 use crate::metrics::reconcile::Reconciles;
-use crate::names;
+use crate::panics::{self, Panicked};
 use crate::scope::{self, Scope};
 use crate::telemetry::trace;
+use crate::trimmed::{Trimmed, untrimmed};
 
 /// Longest time that one reconcile may take; a hung connection must not hold a job for ever.
 const DEADLINE: Duration = Duration::from_mins(2);
 
-/// How soon a job is looked at again that something stands in the way of: nothing that is watched
-/// tells when a stranger's object goes, or that a node is lost.
-const OBSTACLE: Duration = Duration::from_secs(15);
-
 /// Reconciles that may run at the same time.
 const CONCURRENCY: u16 = 32;
-
-/// How soon a job is looked at again whose watches are behind. Mostly they tell of it before.
-const BEHIND: Duration = Duration::from_secs(1);
 
 /// What an admin sets about jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +113,9 @@ pub enum ReconcileError {
     /// It took too long.
     #[error("failed to reconcile within {DEADLINE:?}")]
     Deadline,
+    /// It met an object that it cannot cope with.
+    #[error("failed to reconcile the job")]
+    Panicked(#[source] Panicked),
 }
 
 /// An IPUJob as the controller's queue knows it: the rest is in the view of jobs.
@@ -130,6 +129,7 @@ impl ReconcileError {
             Self::Write(error) if error.is_conflict() => "Conflict",
             Self::Write(_) => "Write",
             Self::Deadline => "Deadline",
+            Self::Panicked(_) => "Panic",
         }
     }
 }
@@ -148,18 +148,20 @@ pub async fn run(
     let _until_it_ends = (reconciles.queue(), metrics.jobs.following());
     let (touch, touched) = mpsc::unbounded();
     // It ends with this function, also where that is dropped.
-    let mut following = JoinSet::new();
-    following.spawn(removed::follow(Arc::clone(&context), touch.clone()));
-    following.spawn(watches::follow(Arc::clone(&context), touch));
+    let _following = follow(&context, touch);
     let (reader, writer) = reflector::store();
-    let (views, counts) = (Arc::clone(&context.views), metrics.jobs.clone());
-    let hear = move |event| {
-        let names = names_of(&event);
-        counts.hear(&event);
-        views.jobs.hear(event);
-        names
+    let hear = {
+        let (context, counts) = (Arc::clone(&context), metrics.jobs.clone());
+        move |event| hear(&context, &counts, event)
     };
-    let jobs = scope::watch::watch(&client, &scope, watcher::Config::default())
+    let belongings = Arc::clone(&context);
+    let jobs = async move {
+        belongings.lists.belongings().await;
+        scope::watch::watch::<Trimmed<RawJob>>(&client, &scope, watcher::Config::default())
+    };
+    let jobs = jobs
+        .flatten_stream()
+        .map_ok(untrimmed)
         .map_ok(hear)
         .reflect(writer)
         .touched_objects()
@@ -171,7 +173,7 @@ pub async fn run(
         let reconciles = reconciles.clone();
         move |job: &JobRef| reconciles.wanted(&context::key(&job.namespace, &job.name))
     });
-    let running = context.running.clone();
+    let (running, shared) = (context.running.clone(), Arc::clone(&context));
     let reconciling = Controller::for_stream(jobs, reader)
         .reconcile_on(touched.map(|job| ObjectRef::new(&job.name).within(&job.namespace)))
         .with_config(Config::default().concurrency(CONCURRENCY))
@@ -198,13 +200,47 @@ pub async fn run(
         () = reconciling => {}
         () = finished => {}
     }
+    shared.notifier.close().await;
     Ok(())
+}
+
+/// Follows what jobs have and what they need.
+fn follow(context: &Arc<Context>, touch: mpsc::UnboundedSender<JobRef>) -> JoinSet<()> {
+    let mut following = JoinSet::new();
+    following.spawn(removed::follow(Arc::clone(context), touch.clone()));
+    following.spawn(watches::follow(Arc::clone(context), touch));
+    let told = Arc::clone(context);
+    following.spawn(async move { told.lists.tell().await });
+    following
+}
+
+/// Takes in what the watch of all jobs tells. Answers what the controller itself keeps of it.
+fn hear(context: &Context, counts: &Jobs, event: Event<RawJob>) -> Event<JobMeta> {
+    let names = names_of(&event);
+    let ends = matches!(event, Event::Delete(_) | Event::InitDone);
+    let heard = panics::caught_now(|| {
+        counts.hear(&event);
+        context.views.jobs.hear(event)
+    });
+    let touched = heard.unwrap_or_else(|_| {
+        tracing::error!(event = ?names, "a job that the watch tells of is left out");
+        Vec::new()
+    });
+    if ends {
+        for job in &touched {
+            context.forget(job.uid);
+        }
+    }
+    if matches!(names, Event::InitDone) {
+        context.lists.complete(&IPUJob::kind(&()));
+    }
+    names
 }
 
 /// Whether what is followed can be listed at all: a watch would try again without end.
 async fn can_list(client: &Client, scope: &Scope) -> Result<(), RunError> {
     let one = ListParams::default().limit(1);
-    for jobs in scope::watch::apis::<RawJob>(client, scope) {
+    for jobs in scope::watch::apis::<Trimmed<RawJob>>(client, scope) {
         let listed = jobs.list(&one).await;
         listed.map_err(|source| RunError::Jobs {
             scope: scope.clone(),
@@ -247,109 +283,19 @@ async fn reconcile(job: Arc<JobMeta>, context: Arc<Context>) -> Result<Action, R
     let uid = job.uid().unwrap_or_default();
     let span = tracing::error_span!("reconcile", job = key, trace_id = trace::id(&uid));
     trace::of_job(&span, &uid);
-    let step = tokio::time::timeout(DEADLINE, step(&context, &job)).instrument(span);
-    let outcome = step.await.unwrap_or(Err(ReconcileError::Deadline));
+    let step = tokio::time::timeout(DEADLINE, step::step(&context, &job));
+    let outcome = match panics::caught(step).instrument(span).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_)) => Err(ReconcileError::Deadline),
+        Err(panicked) => Err(ReconcileError::Panicked(panicked)),
+    };
     running.end(outcome.as_ref().err().map(ReconcileError::category));
     if outcome.is_ok() {
         context.went_well(&job);
     }
+    // It may have gone meanwhile.
+    context.forget_unless_known(context::uid_of(&job));
     outcome
-}
-
-async fn step(context: &Context, job: &JobMeta) -> Result<Action, ReconcileError> {
-    let uid = job.uid().unwrap_or_default();
-    let seen = match observe::observe(&context.client, &context.views, &uid).await? {
-        Observation::Seen(seen) => seen,
-        Observation::Behind => return Ok(Action::requeue(BEHIND)),
-        Observation::Gone => {
-            context.forget(job);
-            return Ok(Action::await_change());
-        }
-    };
-    context.free(&seen).await?;
-    if seen.job.metadata.deletion_timestamp.is_some() {
-        return finalize(context, &seen).await;
-    }
-    if validate::managed_by_another(&seen.object) {
-        return Ok(Action::await_change());
-    }
-    let max_ipus = context.settings.max_ipus_per_job;
-    let job = match validate::validate(&seen.object, max_ipus) {
-        Ok(job) => job,
-        Err(error) => return refuse(context, &seen, &error).await,
-    };
-    if !has_finalizer(&seen.job) {
-        // Before anything is made that outlives the job.
-        context.set_finalizer(&seen, true).await?;
-        return Ok(Action::await_change());
-    }
-    let now = clock::now();
-    let facts = facts::facts(&job, &seen.observed, now);
-    let phase = phase::phase(&job, &facts);
-    let plan = plan::plan(&job, &facts, &phase, &context.settings.pods);
-    if plan.delete_job {
-        writes::delete_job(&context.jobs(&seen), &seen.job, &context.views.jobs).await?;
-        return Ok(Action::await_change());
-    }
-    let obstacles = context.apply(&seen, &plan).await?;
-    if obstacles.is_empty() && plan.only_makes() && context.leaves_report(&seen) {
-        // The watches tell of what was made in a moment, and one status then says all of it.
-        return Ok(Action::requeue(BEHIND));
-    }
-    let old = &seen.observed.status;
-    let status = report::status(&job, &facts, &phase, &obstacles, old, now);
-    context.report(&seen, status, now).await?;
-    Ok(match plan.requeue {
-        _ if !obstacles.is_empty() || awaits_pods(&seen) => Action::requeue(OBSTACLE),
-        Some(after) => Action::requeue(after),
-        None => Action::await_change(),
-    })
-}
-
-/// A job that cannot be carried out: its status says so, and nothing else is touched.
-async fn refuse(
-    context: &Context,
-    seen: &Seen,
-    error: &validate::ValidateError,
-) -> Result<Action, ReconcileError> {
-    let now = clock::now();
-    let live = !seen.observed.pods.is_empty();
-    let old = &seen.observed.status;
-    let status = report::refused::status(&seen.object, error, live, old, now);
-    context.report(seen, status, now).await?;
-    Ok(Action::await_change())
-}
-
-/// A job that is being deleted: Pods first, then partitions, then the finalizer.
-async fn finalize(context: &Context, seen: &Seen) -> Result<Action, ReconcileError> {
-    if !has_finalizer(&seen.job) {
-        return Ok(Action::await_change());
-    }
-    let deleting = finalize::deleting(&seen.observed.pods, &seen.observed.partitions);
-    match &deleting {
-        Deleting::Pods { plan, .. } | Deleting::Partitions { plan, .. } => {
-            context.apply(seen, plan).await?;
-            let now = clock::now();
-            let status = finalize::status(&deleting, &seen.observed.status, now);
-            context.report(seen, status, now).await?;
-            Ok(Action::requeue(OBSTACLE))
-        }
-        Deleting::Done => {
-            context.set_finalizer(seen, false).await?;
-            Ok(Action::await_change())
-        }
-    }
-}
-
-/// Whether Pods are being deleted: nothing that is watched tells when a node is lost for good.
-fn awaits_pods(seen: &Seen) -> bool {
-    let mut pods = seen.observed.pods.iter();
-    pods.any(|pod| pod.metadata.deletion_timestamp.is_some())
-}
-
-fn has_finalizer(job: &RawJob) -> bool {
-    let mut finalizers = job.finalizers().iter();
-    finalizers.any(|finalizer| finalizer == names::JOB_FINALIZER)
 }
 
 fn log(

@@ -1,9 +1,13 @@
 //! The IPU Operator: a Kubernetes operator for Graphcore IPUs, extensible with WebAssembly.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+#[cfg(feature = "operator")]
+pub mod adopt;
 pub mod agent;
 #[cfg(feature = "operator")]
 pub mod api;
+#[cfg(feature = "operator")]
+pub mod bounded_json;
 #[cfg(feature = "operator")]
 pub mod certificates;
 #[cfg(feature = "operator")]
@@ -14,14 +18,20 @@ pub mod clock;
 pub mod controller;
 #[cfg(feature = "operator")]
 pub mod events;
+#[cfg(feature = "operator")]
+pub mod fair_semaphore;
 #[cfg(any(all(test, feature = "operator"), feature = "fuzzing"))]
 pub mod fuzzing;
 #[cfg(feature = "operator")]
 pub mod job;
 #[cfg(feature = "operator")]
+pub mod json_difference;
+#[cfg(feature = "operator")]
 mod label_watch;
 #[cfg(feature = "operator")]
 pub mod lease;
+#[cfg(feature = "operator")]
+pub mod memory;
 #[cfg(feature = "operator")]
 pub mod metrics;
 #[cfg(feature = "operator")]
@@ -35,13 +45,15 @@ pub mod oci;
 #[cfg(feature = "operator")]
 mod packed;
 #[cfg(feature = "operator")]
+pub mod panics;
+#[cfg(feature = "operator")]
 pub mod partition;
 #[cfg(feature = "operator")]
 pub mod policy;
 #[cfg(feature = "operator")]
 pub mod policy_cli;
 #[cfg(feature = "operator")]
-mod port;
+pub mod port;
 #[cfg(feature = "operator")]
 pub mod proxy;
 #[cfg(feature = "operator")]
@@ -51,11 +63,15 @@ pub mod release;
 #[cfg(feature = "operator")]
 pub mod rest;
 #[cfg(feature = "operator")]
+pub mod sanitize;
+#[cfg(feature = "operator")]
 pub mod scope;
 #[cfg(feature = "operator")]
 pub mod support;
 #[cfg(feature = "operator")]
 pub mod telemetry;
+#[cfg(feature = "operator")]
+mod trimmed;
 #[cfg(feature = "operator")]
 mod uid;
 #[cfg(feature = "operator")]

@@ -2,13 +2,14 @@
 
 use anyhow::Context;
 use clap::Parser;
+use ipu_operator::adopt::{AdoptArguments, AdoptError};
 use ipu_operator::cli::{Arguments, LogArguments, Task};
 use ipu_operator::policy::Process;
 use ipu_operator::support::{SupportError, SupportOptions};
 use ipu_operator::telemetry::level::LogLevel;
 use ipu_operator::telemetry::trace::{self, Traces};
 use ipu_operator::verify::{VerifyError, VerifyOptions};
-use ipu_operator::{api, controller, policy_cli, proxy, support, telemetry, verify};
+use ipu_operator::{adopt, api, controller, panics, policy_cli, proxy, support, telemetry, verify};
 
 /// Thousands of jobs are kept in small pieces that come and go. The C library's allocator holds half
 /// as much again for each job, and takes more time; `_RJEM_MALLOC_CONF` sets this one's habits.
@@ -34,6 +35,7 @@ fn main() -> anyhow::Result<()> {
         }
         Task::Verify(options) => runtime()?.block_on(verified(&options))?,
         Task::SupportBundle(options) => eprintln!("{}", runtime()?.block_on(bundled(&options))?),
+        Task::Adopt(arguments) => runtime()?.block_on(adopted(&arguments))?,
         Task::Policy(arguments) => policy_cli::run(arguments, &mut std::io::stdout().lock())?,
         Task::Crd => print!("{}", api::crd::render()),
     }
@@ -44,6 +46,13 @@ async fn verified(options: &VerifyOptions) -> Result<(), VerifyError> {
     let client = kube::Client::try_default().await;
     let client = client.map_err(|source| VerifyError::Client(Box::new(source)))?;
     verify::run(client, options, &mut std::io::stdout()).await
+}
+
+async fn adopted(arguments: &AdoptArguments) -> Result<(), AdoptError> {
+    let client = kube::Client::try_default().await;
+    let client = client.map_err(|source| AdoptError::Client(Box::new(source)))?;
+    let (options, yes) = (&arguments.proxy.proxy, arguments.yes);
+    adopt::run(client, options, yes, &mut std::io::stdout()).await
 }
 
 async fn bundled(options: &SupportOptions) -> Result<String, SupportError> {
@@ -59,6 +68,7 @@ fn start_log(log: &LogArguments, process: Process) -> anyhow::Result<(LogLevel, 
     let traces = traces.map(|address| trace::start(address, process.name()));
     let traces = traces.transpose()?;
     let level = telemetry::start(log.log_format, &log.log_level, traces.as_ref())?;
+    panics::install();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");
     Ok((level, traces))
 }

@@ -7,6 +7,7 @@
 pub mod admission;
 pub mod api;
 mod bounded;
+pub mod connections;
 pub mod exposition;
 pub mod guests;
 pub mod jobs;
@@ -43,6 +44,8 @@ pub struct Metrics {
     pub guests: guests::GuestCalls,
     /// What becomes of jobs.
     pub jobs: jobs::Jobs,
+    /// What the ports refused.
+    pub refused: connections::Refused,
     /// Reconciles of the one kind that the process reconciles.
     pub reconciles: reconcile::Reconciles,
     /// Whether this replica reconciles.
@@ -111,8 +114,10 @@ impl Metrics {
     fn registry(&self, process: Process) -> Registry {
         let mut registry = Registry::with_prefix(PREFIX);
         process::register(&mut registry);
+        crate::panics::register(&mut registry);
         self.api.register(&mut registry);
         self.guests.register(&mut registry);
+        self.refused.register(&mut registry);
         self.reconciles.register(&mut registry, process);
         registry
     }

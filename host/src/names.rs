@@ -13,6 +13,10 @@ pub const JOB_FINALIZER: &str = "ipu.finalizers.graphcore.ai";
 /// Finalizer on IPUPartitions: held until nothing of it is left on any V-IPU controller.
 pub const PARTITION_FINALIZER: &str = "partition.finalizers.graphcore.ai";
 
+/// On an IPUPartition that was made over REST: the user who asked for it. The API server knows it as made by the
+/// proxy.
+pub const REQUESTED_BY_ANNOTATION: &str = "graphcore.ai/requested-by";
+
 /// Annotation on an IPUPartition: `true` gives up what its controller still holds (it is swept later).
 pub const FORCE_ANNOTATION: &str = "graphcore.ai/force-release";
 
@@ -72,6 +76,9 @@ pub const WATCH_NAMESPACES: &str = "graphcore.ai/watch-namespaces";
 /// Longest id that the operator gives a V-IPU partition, in characters.
 pub const PARTITION_ID_MAX: usize = 36;
 
+/// Length of the tag in a partition id, in characters.
+const TAG: usize = 4;
+
 /// Length of the hash at the end of a partition id, in characters.
 const UNIQUE: usize = 10;
 
@@ -100,6 +107,11 @@ pub fn template_hash(template: &str) -> String {
     hash(&[template], 10)
 }
 
+/// A short word that is the same for the same V-IPU user id.
+pub fn account(user_id: &str) -> String {
+    hash(&["V-IPU user", user_id], 10)
+}
+
 /// Name of the IPUPartition for one slot of an owner. It holds the owner's UID as a hash, so that
 /// an owner that is deleted and made again never meets its predecessor's object.
 pub fn partition_object(owner: &PartitionOwner, slot: u32) -> String {
@@ -117,36 +129,65 @@ pub fn partition_object(owner: &PartitionOwner, slot: u32) -> String {
     format!("{}-{tag}", shorten(&readable, 240))
 }
 
-/// Prefix of every partition id that this installation gives, up to and including the hash of the
-/// installation: what the sweep looks for is `-<tag>-` before the last part.
-pub fn installation_tag(installation: &str) -> String {
-    hash(&[installation], 4)
+/// Marks the ids that the releases of one cluster give, among all that are on a V-IPU controller. The mark
+/// outlives a release: whichever comes next, in whatever namespace, recognises what the last one left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    tag: String,
+    /// The tag of versions that told the releases of a cluster apart.
+    former_tag: String,
 }
 
-/// Id of the V-IPU partition for one generation of one slot: a readable start, the installation's
-/// tag, and a hash of all that makes it unique. The same input always gives the same id, and no
-/// two generations share one. `request` is the UID of the IPUPartition: a slot that is given back
-/// and wanted again begins at generation 1 with another object, and must not meet an old id.
-pub fn partition_id(
-    installation: &str,
-    owner: &PartitionOwner,
-    slot: u32,
-    request: &str,
-    generation: i64,
-) -> String {
-    let unique = hash(
-        &[
-            installation,
-            &owner.namespace,
-            &owner.name,
-            &owner.uid,
-            &slot.to_string(),
-            request,
-            &generation.to_string(),
-        ],
-        UNIQUE,
-    );
-    format!("{}{unique}", partition_id_start(installation, owner))
+impl Identity {
+    /// The mark of the cluster whose namespace `kube-system` has this UID, for the release in `namespace`.
+    pub fn new(cluster: &str, namespace: &str) -> Self {
+        Self {
+            tag: hash(&[cluster], TAG),
+            former_tag: hash(&[&format!("{cluster}/{namespace}")], TAG),
+        }
+    }
+
+    /// The tag in every id that is given from now on.
+    pub fn tag(&self) -> &str {
+        &self.tag
+    }
+
+    /// Whether `id` carries the mark.
+    pub fn marks(&self, id: &str) -> bool {
+        let mut parts = id.rsplit('-');
+        let unique = parts.next().unwrap_or_default();
+        let tag = parts.next().unwrap_or_default();
+        id.starts_with("p-")
+            && unique.len() == UNIQUE
+            && (tag == self.tag || tag == self.former_tag)
+    }
+
+    /// Id of the V-IPU partition for one attempt at one slot: a readable start, the tag, and a hash of all
+    /// that makes it unique. `request` is the UID of the IPUPartition: a slot that is given back and wanted
+    /// again begins at generation 1 with another object. `nonce` is random: a restored API server may hand
+    /// out a generation a second time. Nothing computes an id again; it is read from the status.
+    pub fn partition_id(
+        &self,
+        owner: &PartitionOwner,
+        slot: u32,
+        request: &str,
+        generation: i64,
+        nonce: u64,
+    ) -> String {
+        let unique = hash(
+            &[
+                &owner.namespace,
+                &owner.name,
+                &owner.uid,
+                &slot.to_string(),
+                request,
+                &generation.to_string(),
+                &nonce.to_string(),
+            ],
+            UNIQUE,
+        );
+        format!("{}{}-{unique}", partition_id_start(owner), self.tag)
+    }
 }
 
 /// Id that Graphcore's operator gave the V-IPU partition for one instance of a job.
@@ -154,33 +195,26 @@ pub fn inherited_partition(owner: &PartitionOwner, slot: u32) -> String {
     format!("p-{}-{}-{slot}", owner.name, owner.namespace)
 }
 
-/// Whether `id` has the form of those that `partition_id` gives for this owner.
-pub fn is_of_owner(id: &str, installation: &str, owner: &PartitionOwner) -> bool {
-    let unique = id.strip_prefix(&partition_id_start(installation, owner));
-    unique.is_some_and(|unique| {
-        unique.len() == UNIQUE && unique.bytes().all(|byte| byte.is_ascii_alphanumeric())
-    })
+/// Whether `id` has the form of those that any release gives this owner.
+pub fn is_of_owner(id: &str, owner: &PartitionOwner) -> bool {
+    let rest = id.strip_prefix(&partition_id_start(owner));
+    let parts = rest.and_then(|rest| rest.split_once('-'));
+    let is_word = |part: &str, length: usize| {
+        part.len() == length && part.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    parts.is_some_and(|(tag, unique)| is_word(tag, TAG) && is_word(unique, UNIQUE))
 }
 
-/// All of a partition id but the hash at its end.
-fn partition_id_start(installation: &str, owner: &PartitionOwner) -> String {
-    let tag = installation_tag(installation);
-    let room = PARTITION_ID_MAX - "p-".len() - tag.len() - UNIQUE - 2;
+/// The readable start of a partition id, up to the tag.
+fn partition_id_start(owner: &PartitionOwner) -> String {
+    let room = PARTITION_ID_MAX - "p-".len() - TAG - UNIQUE - 2;
     let readable: String = owner
         .name
         .chars()
         .map(|c| if c == '.' { '-' } else { c })
         .take(room)
         .collect();
-    format!("p-{}-{tag}-", readable.trim_end_matches('-'))
-}
-
-/// Whether `id` is one that `partition_id` gave for this installation.
-pub fn is_of_installation(id: &str, installation: &str) -> bool {
-    let mut parts = id.rsplit('-');
-    let unique = parts.next().unwrap_or_default();
-    let tag = parts.next().unwrap_or_default();
-    id.starts_with("p-") && unique.len() == UNIQUE && tag == installation_tag(installation)
+    format!("p-{}-", readable.trim_end_matches('-'))
 }
 
 /// `name` where it fits into `max` characters, else its start and a hash of the whole.
@@ -224,35 +258,50 @@ mod tests {
         }
     }
 
+    fn here() -> Identity {
+        Identity::new("cluster", "here")
+    }
+
     #[test]
-    fn an_id_tells_whose_it_is() {
+    fn an_id_tells_whose_it_is_whichever_release_gave_it() {
         let (mine, other) = (owner("mnist"), owner("mnist-1"));
-        let id = partition_id("here", &mine, 0, "uid", 1);
-        assert!(is_of_owner(&id, "here", &mine), "{id}");
-        assert!(!is_of_owner(&id, "there", &mine));
-        assert!(!is_of_owner(&id, "here", &other));
-        for odd in [
-            &format!("{id}x"),
-            &id[1..],
-            "",
-            "handmade",
-            "p-mnist-default-0",
-        ] {
-            assert!(!is_of_owner(odd, "here", &mine), "{odd}");
+        let elsewhere = Identity::new("another-cluster", "here");
+        for identity in [here(), elsewhere] {
+            let id = identity.partition_id(&mine, 0, "uid", 1, 7);
+            assert!(is_of_owner(&id, &mine), "{id}");
+            assert!(!is_of_owner(&id, &other));
+            assert!(!is_of_owner(&format!("{id}x"), &mine));
+            assert!(!is_of_owner(&id[1..], &mine));
+        }
+        for odd in ["", "handmade", "p-mnist-default-0", "p-mnist-0123456789"] {
+            assert!(!is_of_owner(odd, &mine), "{odd}");
         }
     }
 
     #[test]
-    fn ids_fit_and_differ_by_generation() {
+    fn ids_fit_and_differ_by_generation_and_by_chance() {
         let long = "a".repeat(253);
         for name in ["mnist", "a.b.c", long.as_str()] {
-            let first = partition_id("here", &owner(name), 0, "request", 1);
-            let second = partition_id("here", &owner(name), 0, "request", 2);
-            assert!(first.len() <= PARTITION_ID_MAX, "{first}");
-            assert_ne!(first, second);
-            assert!(is_of_installation(&first, "here"));
-            assert!(!is_of_installation(&first, "there"));
+            let id = |generation, nonce| {
+                here().partition_id(&owner(name), 0, "request", generation, nonce)
+            };
+            assert!(id(1, 7).len() <= PARTITION_ID_MAX, "{}", id(1, 7));
+            assert_ne!(id(1, 7), id(2, 7));
+            assert_ne!(id(1, 7), id(1, 8));
         }
+    }
+
+    #[test]
+    fn every_release_of_a_cluster_recognises_what_the_others_gave() {
+        let id = here().partition_id(&owner("mnist"), 0, "request", 1, 7);
+        assert!(Identity::new("cluster", "there").marks(&id));
+        assert!(!Identity::new("another-cluster", "here").marks(&id));
+        // As an earlier version gave it, in the release's namespace.
+        let former = format!("p-mnist-{}-0123456789", hash(&["cluster/here"], 4));
+        assert!(here().marks(&former));
+        assert!(!Identity::new("cluster", "there").marks(&former));
+        assert!(is_of_owner(&former, &owner("mnist")));
+        assert!(!here().marks("p-mnist-default-0"), "Graphcore's operator");
     }
 
     #[test]
@@ -265,10 +314,5 @@ mod tests {
             partition_object(&owner(&a), 0),
             partition_object(&owner(&b), 0)
         );
-    }
-
-    #[test]
-    fn a_name_of_the_original_is_not_ours() {
-        assert!(!is_of_installation("p-mnist-default-0", "here"));
     }
 }

@@ -59,13 +59,18 @@ impl Packing {
         }
     }
 
+    /// The object, where what was written of it can be read again.
+    ///
     /// # Panics
     /// Where there is no memory.
-    pub(crate) fn unpack<K: DeserializeOwned>(&mut self, packed: &Packed) -> K {
+    pub(crate) fn unpack<K: DeserializeOwned>(
+        &mut self,
+        packed: &Packed,
+    ) -> Result<K, serde_json::Error> {
         let json = self.decompressors[packed.sample as usize]
             .decompress(&packed.bytes, packed.length as usize)
             .expect("what was packed can be unpacked");
-        serde_json::from_slice(&json).expect("what was written as JSON can be read again")
+        serde_json::from_slice(&json)
     }
 
     fn learn(&mut self, sample: &[u8]) {
@@ -110,7 +115,7 @@ mod tests {
             "{packed:?}"
         );
         for (object, packed) in objects.iter().zip(&packed) {
-            assert_eq!(packing.unpack::<Value>(packed), *object);
+            assert_eq!(packing.unpack::<Value>(packed).unwrap(), *object);
         }
     }
 
@@ -122,7 +127,21 @@ mod tests {
             .collect();
         assert_eq!(packing.decompressors.len(), SAMPLES);
         for (size, packed) in packed.iter().enumerate() {
-            assert_eq!(packing.unpack::<String>(packed).len(), 1 << size);
+            assert_eq!(packing.unpack::<String>(packed).unwrap().len(), 1 << size);
         }
+    }
+
+    #[test]
+    fn what_cannot_be_read_again_is_an_error_of_that_object_alone() {
+        let mut packing = Packing::default();
+        let odd = packing.pack(&json!({"time": "9999-12-31T23:59:59Z"}));
+        let good = packing.pack(&json!({"time": "2026-11-23T10:00:00Z"}));
+        let unpacked = |packing: &mut Packing, packed: &Packed| {
+            let read =
+                packing.unpack::<std::collections::BTreeMap<String, jiff::Timestamp>>(packed);
+            read.is_ok()
+        };
+        assert!(!unpacked(&mut packing, &odd));
+        assert!(unpacked(&mut packing, &good));
     }
 }

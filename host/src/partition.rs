@@ -1,6 +1,7 @@
 //! Reconciles IPUPartition objects: the request, the write-ahead record and the thing to watch in one.
 
 pub mod cache;
+pub mod capacity;
 pub mod conditions;
 mod context;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -14,7 +15,6 @@ mod execute;
 pub mod fleet;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod honest;
-mod inheritance;
 pub mod knowledge;
 mod leftovers;
 pub mod line;
@@ -24,13 +24,16 @@ pub mod node_labels;
 mod nonsense;
 pub mod orphans;
 mod pace;
+pub mod placement;
 pub mod placing;
 mod recent;
 mod reconcile;
 pub mod record;
 mod release;
 mod seek;
+pub mod state_unknown;
 pub mod step;
+mod steps;
 pub mod surroundings;
 pub mod sweep;
 pub mod tracker;
@@ -76,14 +79,16 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     work_queue::run(names, CONCURRENCY, reconcile, stop).await;
 }
 
-/// The IPUPartitions that wait for room, oldest first, and those that are to leave their controller,
-/// each time that IPUs were given back or the list of controllers changed.
+/// The IPUPartitions that wait for room, oldest first, and those on controllers that are drained, gone or
+/// renamed, each time that IPUs were given back or the list of controllers changed.
 fn those_who_wait(context: Arc<Context>) -> impl Stream<Item = Arc<str>> {
     let changes = context.fleet.registry().subscribe();
-    let state = (context.clone(), changes);
-    let occasions = stream::unfold(state, |(context, mut changes)| async move {
+    let held = context.watched.given_back();
+    let state = (context.clone(), changes, held);
+    let occasions = stream::unfold(state, |(context, mut changes, mut held)| async move {
         tokio::select! {
             () = context.given_back.notified() => {}
+            Ok(()) = held.changed() => {}
             changed = changes.changed() => if changed.is_err() {
                 // Nobody changes the list any more.
                 context.given_back.notified().await;
@@ -91,25 +96,40 @@ fn those_who_wait(context: Arc<Context>) -> impl Stream<Item = Arc<str>> {
         }
         context.turns.room_was_made();
         tokio::time::sleep(GATHERING).await;
-        Some(((), (context, changes)))
+        Some(((), (context, changes, held)))
     });
     occasions.flat_map(move |()| {
         let line = context.turns.line(&context.watched, clock::now());
         let waiting: Vec<Arc<str>> = line.iter().map(|one| one.name.as_str().into()).collect();
-        stream::iter(waiting).chain(stream::iter(those_to_leave(&context)))
+        stream::iter(waiting).chain(stream::iter(those_of_others(&context)))
     })
 }
 
-/// The IPUPartitions on controllers that are being drained.
-fn those_to_leave(context: &Context) -> Vec<Arc<str>> {
-    let closed = context.fleet.closed();
-    if closed.is_empty() {
+/// The IPUPartitions that hold something on controllers that are drained, gone or renamed.
+fn those_of_others(context: &Context) -> Vec<Arc<str>> {
+    let known = context.fleet.registry().known();
+    let (closed, departed) = (&known.closed, &known.departed);
+    let is_other = |name: &str| {
+        surroundings::is_draining(name, closed)
+            || departed.gone.contains(name)
+            || departed.renamed.contains_key(name)
+    };
+    let others: Vec<Arc<str>> = context.watched.read(|cache| {
+        let held = cache.allocations().controllers();
+        held.filter(|name| is_other(name)).map(Into::into).collect()
+    });
+    if others.is_empty() {
         return Vec::new();
     }
-    let is_draining = |name: &str| surroundings::is_draining(name, &closed);
-    let is_drained = |one: &Brief| one.controller.as_deref().is_some_and(is_draining);
-    context.watched.read(|cache| cache.names_of(is_drained))
+    let is_there = |one: &Brief| {
+        one.held
+            .iter()
+            .any(|held| others.contains(&held.controller))
+    };
+    context.watched.read(|cache| cache.names_of(is_there))
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod simulation;

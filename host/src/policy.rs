@@ -4,14 +4,17 @@
 //! Every replica has ready what it is to ask and says so (`replica`, `shelf`, `board`); one of them sees
 //! that all are ready and puts the new version in force in the policy's status (`coordinator`,
 //! `commit`); every replica follows that status (`lineup`, `guests`), so that all change at nearly the
-//! same moment. `admission` and `placement` ask the guests.
+//! same moment. `admission` and `placement` ask the guests, and `callers` knows whose questions count.
 
 pub mod admission;
 pub mod board;
+pub mod callers;
 pub mod commit;
 pub mod compare;
 pub mod coordinator;
 pub mod guests;
+mod judging;
+mod large_stack;
 pub mod lineup;
 pub mod matching;
 pub mod meter;
@@ -23,12 +26,15 @@ pub mod shelf;
 pub mod source;
 pub mod watch;
 
+pub use judging::AT_ONCE as JUDGED_AT_ONCE;
+
 use std::sync::Arc;
 
 use kube::Client;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use self::source::folder::{FOLDER_LIMIT, Folder};
 use crate::api::ipupolicy::Hook;
 use crate::lease::{Elector, Leading, TTL};
 use crate::release::ReleaseOptions;
@@ -77,15 +83,16 @@ pub async fn follow(
         process: process.name(),
         name: name.clone(),
     };
-    let kept_dir = release.compile_cache_dir.as_ref();
+    let folder = release.compile_cache_dir.clone();
+    let folder = folder.map(|folder| Arc::new(Folder::new(folder, FOLDER_LIMIT)));
     let sources = source::Sources {
         client: client.clone(),
         namespace: release.namespace.clone(),
         guests_dir: release.guests_dir.clone(),
-        kept_dir: kept_dir.map(|folder| folder.join("modules")),
+        folder,
         registries: Arc::new(Semaphore::new(source::REGISTRIES)),
     };
-    let policies = guests.policies().clone();
+    let (policies, callers) = (guests.policies().clone(), guests.callers().clone());
     let recording = async {
         if let Some(folder) = &release.compile_cache_dir {
             recording::serve(&policies, folder, stop.clone()).await;
@@ -114,6 +121,7 @@ pub async fn follow(
         watch.follow(client.clone(), release, stop.clone()),
         following,
         coordinating,
-        recording
+        recording,
+        callers.follow(client.clone(), stop.clone())
     );
 }

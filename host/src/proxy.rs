@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lease::{self, Elector, Leading};
 use crate::metrics::{self, Exposed, Metrics};
+use crate::names::Identity;
 use crate::namespaces::namespaces;
 use crate::partition::fleet::Fleet;
 use crate::partition::node_labels::node_labels;
@@ -25,8 +26,9 @@ use crate::partition::watched::watched;
 use crate::partition::{self, Context, Shared, sweep};
 use crate::policy::guests::Guests;
 use crate::policy::{self, Process};
+use crate::port::serve::{PROBES, Port, REST, SECURE_REST, ServeError};
 use crate::release::ReleaseOptions;
-use crate::rest::{self, Port, ServeError, Sources};
+use crate::rest::{self, Sources};
 use crate::scope::Conflicts;
 use crate::telemetry::level::LogLevel;
 use crate::vipu::access::AccessError;
@@ -48,6 +50,9 @@ pub struct ProxyOptions {
     /// Port of the REST for people.
     #[arg(long, env = "IPU_OPERATOR_PORT", default_value_t = 8080)]
     pub port: u16,
+    /// Port of the kubelet's probes, which serves nothing else.
+    #[arg(long, env = "IPU_OPERATOR_PROBE_PORT", default_value_t = 8081)]
+    pub probe_port: u16,
     /// The port with TLS.
     #[command(flatten)]
     pub secure: SecureOptions,
@@ -86,6 +91,14 @@ pub struct ProxyOptions {
     pub times: Times,
 }
 
+impl ProxyOptions {
+    /// Name of the ConfigMap that lists the V-IPU controllers.
+    pub(crate) fn controllers_configmap(&self) -> String {
+        let named = || format!("{}-vipu-controllers", self.release.fullname);
+        self.controllers_configmap.clone().unwrap_or_else(named)
+    }
+}
+
 /// Times that no admin sets; tests make them short.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
@@ -118,8 +131,8 @@ pub enum ProxyError {
     #[error("failed to find the API server")]
     Client(#[source] kube::Error),
     /// The identity of the cluster is not known.
-    #[error("failed to read the namespace kube-system, whose UID is part of every partition's id")]
-    Installation(#[source] kube::Error),
+    #[error("failed to read the namespace kube-system, whose UID marks the ids of partitions")]
+    Identity(#[source] kube::Error),
     /// The placement policy could not be loaded.
     #[error("failed to load the policies")]
     Policies(#[from] OpenError),
@@ -157,7 +170,7 @@ pub async fn run(options: ProxyOptions, log: LogLevel) -> Result<(), ProxyError>
     });
     tokio::spawn(conflict_watch.follow(client.clone(), stop.clone()));
     let policies = Policies::open(options.release.policies(&[Slot::Placement], json!({}))).await?;
-    run_with(options, client, policies, metrics, stop).await
+    Box::pin(run_with(options, client, policies, metrics, stop)).await
 }
 
 /// Runs until `stop`. Dropped before, it ends at once, as if it was killed.
@@ -178,7 +191,7 @@ pub async fn run_with(
     let (watched, watch) = watched(namespaces.clone(), scope.clone());
     let shared = Shared {
         client: client.clone(),
-        fleet: Arc::new(Fleet::new(registry.clone(), nodes)),
+        fleet: Arc::new(Fleet::new(registry.clone(), nodes, watched.clone())),
         guests: Guests::new(policies.clone()),
         settings: settings(&options, &client).await?,
         watched,
@@ -187,7 +200,7 @@ pub async fn run_with(
         instance: options.release.pod_name.clone(),
         reconciles: metrics.reconciles.clone(),
     };
-    tracing::info!(installation = shared.settings.installation, "starting");
+    tracing::info!(identity = shared.settings.identity.tag(), "starting");
 
     let mut tasks = JoinSet::new();
     tasks.spawn(node_watch.follow(client.clone(), stop.clone()));
@@ -200,7 +213,7 @@ pub async fn run_with(
     let behind = behind(&shared, &metrics);
     let turn = (metrics.leading.clone(), metrics.conflicts.clone());
     tasks.spawn(lead_in_turn(shared, options.clone(), turn, stop.clone()));
-    let served = serve(&options, client, behind, &stop).await;
+    let served = serve(&options, client, behind, &metrics, &stop).await;
     stop.cancel();
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended {
@@ -213,7 +226,7 @@ pub async fn run_with(
 /// What the decisions depend on.
 async fn settings(options: &ProxyOptions, client: &Client) -> Result<Settings, ProxyError> {
     Ok(Settings {
-        installation: installation(client, &options.release.namespace).await?,
+        identity: identity(client, &options.release.namespace).await?,
         forming: Duration::from_secs(options.vipu_timeout_seconds),
         grace: options.times.in_error,
         gang_patience: options.times.gang_patience,
@@ -246,7 +259,7 @@ fn follow_policies(
 }
 
 /// What the two ports answer from.
-fn behind(shared: &Shared, metrics: &Metrics) -> (Sources, Exposed, Conflicts) {
+fn behind(shared: &Shared, metrics: &Metrics) -> (Sources, Exposed) {
     let sources = Sources {
         partitions: shared.watched.clone(),
         fleet: shared.fleet.clone(),
@@ -259,26 +272,31 @@ fn behind(shared: &Shared, metrics: &Metrics) -> (Sources, Exposed, Conflicts) {
         namespaces: shared.namespaces.clone(),
     };
     let exposed = metrics.of_proxy(shared.guests.clone(), standing);
-    (sources, exposed, metrics.conflicts.clone())
+    (sources, exposed)
 }
 
-/// Serves both REST ports; where one cannot be served, neither is.
+/// Serves both REST ports and the probes; where one cannot be served, none is.
 async fn serve(
     options: &ProxyOptions,
     client: Client,
-    (sources, exposed, conflicts): (Sources, Exposed, Conflicts),
+    (sources, exposed): (Sources, Exposed),
+    metrics: &Metrics,
     stop: &CancellationToken,
 ) -> Result<(), ServeError> {
-    let plain = Port::listen(options.port)?;
-    let secure = Port::listen(options.secure.secure_port)?;
+    let refused = &metrics.refused;
+    let plain = Port::listen(options.port, REST, refused)?;
+    let secure = Port::listen(options.secure.secure_port, SECURE_REST, refused)?;
+    let probes = Port::listen(options.probe_port, PROBES, refused)?;
+    let probed = rest::probes(sources.clone());
     let (release, secured) = (&options.release, &options.secure);
-    let routes = rest::plain(sources.clone());
-    let behind = (sources, exposed, conflicts);
+    let routes = rest::plain(sources.clone(), refused.clone());
+    let behind = (sources, exposed, metrics);
     futures::try_join!(
         plain.serve(routes, stop.clone()),
         secure::serve(secure, client, release, secured, behind, stop.clone()),
+        probes.serve(probed, stop.clone()),
     )
-    .map(|((), ())| ())
+    .map(|((), (), ())| ())
 }
 
 /// Follows the ConfigMap with the controllers.
@@ -288,8 +306,7 @@ async fn follow_controllers(
     registry: Arc<Registry>,
     stop: CancellationToken,
 ) {
-    let fallback = format!("{}-vipu-controllers", options.release.fullname);
-    let name = options.controllers_configmap.unwrap_or(fallback);
+    let name = options.controllers_configmap();
     let events = registry::watch_config_map(client, &options.release.namespace, &name);
     tokio::select! {
         () = registry.follow(events) => {}
@@ -351,10 +368,6 @@ async fn lead(context: Arc<Context>, options: &ProxyOptions, stop: CancellationT
         namespace: options.release.namespace.clone(),
         name: options.tracker_configmap.clone(),
     };
-    tokio::select! {
-        inheritance = tracker.inheritance(&context.client) => context.inherit(inheritance),
-        () = stop.cancelled() => return,
-    }
     let summary = tracker.run(
         context.client.clone(),
         context.watched.clone(),
@@ -364,18 +377,19 @@ async fn lead(context: Arc<Context>, options: &ProxyOptions, stop: CancellationT
     futures::join!(partition::run(context, stop), sweep, summary);
 }
 
-/// The identity of this installation: the UID of the namespace `kube-system` (two clusters may
-/// share a V-IPU controller) and the release's namespace (two releases may share a cluster). It
-/// stays the same over reinstalls, so that the next release finds what the last one left.
-async fn installation(client: &Client, namespace: &str) -> Result<String, ProxyError> {
+/// What marks the ids of this cluster, on V-IPU controllers that several clusters may use: the UID of the
+/// namespace `kube-system`. The release has no part in it, so that the next one finds what it left.
+async fn identity(client: &Client, namespace: &str) -> Result<Identity, ProxyError> {
     let system = Api::<Namespace>::all(client.clone())
         .get("kube-system")
         .await
-        .map_err(ProxyError::Installation)?;
-    Ok(format!("{}/{namespace}", system.uid().unwrap_or_default()))
+        .map_err(ProxyError::Identity)?;
+    let cluster = system.uid().unwrap_or_default();
+    Ok(Identity::new(&cluster, namespace))
 }
 
-fn deadlines(options: &ProxyOptions) -> Deadlines {
+/// How long the V-IPU controllers may take.
+pub(crate) fn deadlines(options: &ProxyOptions) -> Deadlines {
     Deadlines {
         connect: Duration::from_secs(3),
         read: Duration::from_secs(10),

@@ -4,11 +4,12 @@
 mod about;
 pub mod answers;
 mod bearer;
+mod caller;
 mod controllers;
 pub mod gate;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod invariants;
-mod limits;
+pub(crate) mod limits;
 mod openapi;
 mod operation;
 mod page;
@@ -17,8 +18,8 @@ pub mod problem;
 pub mod question;
 mod reads;
 mod refusal;
+mod remembered;
 mod representation;
-mod serve;
 mod strict;
 pub mod wanted;
 pub mod what_if;
@@ -36,23 +37,42 @@ use openapi::Manner;
 use operation::Operation;
 use problem::{Kind, Problem};
 
+use crate::metrics::connections::Refused;
+use crate::panics;
+use crate::port::serve;
+
+pub use caller::Caller;
 pub use partitions::Door;
 pub use reads::Sources;
-pub use serve::{Port, ServeError};
 
 /// What port 8080 serves.
-pub fn plain(sources: Sources) -> Router {
-    router(sources, reads::operations(), Manner::Plain)
+pub fn plain(sources: Sources, refused: Refused) -> Router {
+    let mut operations = reads::operations();
+    operations.push(reads::summaries());
+    let limits = (serve::REST.port, refused);
+    router(sources, operations, Manner::Plain, limits)
+}
+
+/// What the port of the probes serves.
+pub fn probes(sources: Sources) -> Router {
+    reads::probes().with_state(sources)
 }
 
 /// What port 8443 serves.
-pub fn secure(door: Door) -> Router {
+pub fn secure(door: Door, refused: Refused) -> Router {
     let mut operations = reads::operations();
     operations.extend(partitions::operations());
-    router(door, operations, Manner::Problem)
+    operations.push(partitions::controllers());
+    let limits = (serve::SECURE_REST.port, refused);
+    router(door, operations, Manner::Problem, limits)
 }
 
-fn router<S>(state: S, operations: Vec<Operation<S>>, manner: Manner) -> Router
+fn router<S>(
+    state: S,
+    operations: Vec<Operation<S>>,
+    manner: Manner,
+    limits: (&'static str, Refused),
+) -> Router
 where
     S: Clone + Send + Sync + 'static,
     Sources: FromRef<S>,
@@ -60,19 +80,23 @@ where
     let operations = reads::with_document(operations, manner);
     let paths: Vec<_> = operations.iter().map(|one| one.description.path).collect();
     let known = known(paths);
-    operation::routes(operations, limits::bounded)
-        .method_not_allowed_fallback(wrong_method)
-        .fallback(move |uri: Uri| async move {
-            Problem::of_field(Kind::Absent, "path", uri.path(), &known)
-        })
-        .with_state(state)
-        .layer(middleware::from_fn_with_state(manner, tell))
+    operation::routes(operations, |router, bodies| {
+        limits::bounded(router, bodies, limits)
+    })
+    .method_not_allowed_fallback(wrong_method)
+    .fallback(
+        move |uri: Uri| async move { Problem::of_field(Kind::Absent, "path", uri.path(), &known) },
+    )
+    .with_state(state)
+    .layer(middleware::from_fn_with_state(manner, tell))
+    .layer(middleware::from_fn(panics::answered))
 }
 
 /// Other routes than the REST's own, within its limits, and with what went wrong told as on port 8443.
-pub fn beside(routes: Router) -> Router {
-    limits::bounded(routes, limits::BodyMax::new())
+pub fn beside(routes: Router, limits: (&'static str, Refused)) -> Router {
+    limits::bounded(routes, limits::BodyMax::new(), limits)
         .layer(middleware::from_fn_with_state(Manner::Problem, tell))
+        .layer(middleware::from_fn(panics::answered))
 }
 
 /// The paths in words: `one of /a, /b and /c`.

@@ -13,4 +13,9 @@ impl Uid {
         let digest = Sha256::digest(text);
         Self(std::array::from_fn(|index| digest[index]))
     }
+
+    /// One of so many places, evenly over all UIDs.
+    pub fn spread(self, places: usize) -> usize {
+        usize::from(self.0[0]) % places.max(1)
+    }
 }

@@ -4,6 +4,7 @@ pub mod access;
 pub mod client;
 pub mod closed;
 pub mod controllers;
+pub mod departed;
 pub mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod invariants;

@@ -5,7 +5,6 @@
 //! of its answer, and runs off the async threads. A call that goes wrong ends in a typed error.
 
 mod bindings;
-mod budget;
 mod call;
 mod capabilities;
 mod compile;
@@ -16,16 +15,18 @@ pub mod facts;
 mod guest;
 mod inspect;
 mod library;
-mod limits;
+pub mod limits;
 mod load;
 pub mod model;
 mod native;
+mod precompiled;
 pub mod question;
 pub mod record;
 mod samples;
 mod slot_state;
 mod store;
 mod tap;
+pub mod texts;
 mod trial;
 mod wasi;
 mod watch;

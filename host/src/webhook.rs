@@ -1,15 +1,16 @@
 //! The admission webhooks of IPUJobs: defaults are set and rules are checked by the policies.
 //!
-//! `request` reads what the API server sends, `mutate` and `validate` decide what to make of a
-//! policy's answer, `answer` is what goes back; all of these are pure. `server` does the I/O
-//! between them.
+//! `request` reads what the API server sends, `mutate`, `patch` and `validate` decide what to make of a
+//! policy's answer, `answer` is what goes back; all of these are pure. `intake` lets calls in within
+//! limits, and `server` does the I/O between them.
 
 pub mod answer;
 pub mod failure;
+pub mod intake;
 pub mod mutate;
+pub mod patch;
 pub mod request;
 pub mod server;
-
 pub mod validate;
 
 /// Path of the mutating webhook.

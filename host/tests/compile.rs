@@ -10,9 +10,7 @@ use std::time::Duration;
 
 use ipu_operator::wasm::facts::Admission;
 use ipu_operator::wasm::model::{Operation, Slot};
-use ipu_operator::wasm::{
-    BUILT_IN, Limits, LoadError, Policies, PolicyOptions, Terms, componentize,
-};
+use ipu_operator::wasm::{BUILT_IN, Limits, Policies, PolicyOptions, componentize};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -91,23 +89,13 @@ impl Scene {
         problem.reason
     }
 
-    /// The files in the folder for compiled modules: compiled ones, and what is of use only while
-    /// one is compiled. The library's own book-keeping counts as neither.
+    /// The files in the folder for compiled modules: compiled ones, and others.
     fn cached(&self) -> (Vec<PathBuf>, Vec<PathBuf>) {
         let mut found = Vec::new();
         list(&self.folders.path().join("cache"), &mut found);
         found.sort();
-        found.retain(|path| {
-            let name = path.file_name().unwrap().to_string_lossy();
-            let is_kept_by_the_library = path.extension().is_some_and(|extension| {
-                let extension = extension.to_string_lossy();
-                extension == "stats" || extension.ends_with("-stats")
-            });
-            !name.starts_with('.') && !is_kept_by_the_library
-        });
-        found
-            .into_iter()
-            .partition(|path| path.extension().is_none())
+        let is_compiled = |path: &PathBuf| path.extension().is_some_and(|end| end == "cwasm");
+        found.into_iter().partition(is_compiled)
     }
 }
 
@@ -187,36 +175,65 @@ async fn a_policy_that_is_compiled_by_the_child_takes_over() {
 }
 
 #[tokio::test]
-async fn a_policy_that_takes_more_fuel_than_it_may_is_refused_and_says_how_much_it_takes() {
+async fn a_policy_whose_code_is_too_large_is_refused() {
     let scene = Scene::open(Limits::default()).await;
-    let prepared = async |fuel| {
-        let terms = Terms {
-            name: "thrifty".to_owned(),
-            settings: "{}".to_owned(),
-            fuel: Some(fuel),
-            ..Terms::default()
-        };
-        let bytes = policy("(func (nop) (nop))");
-        let prepared = scene.policies.prepare(Slot::Validation, bytes, terms);
-        prepared.await.map(drop)
+    let own = std::fs::metadata(&scene.cached().0[0]).unwrap().len();
+    let limits = Limits {
+        compiled: own,
+        ..Limits::default()
     };
-    let Err(LoadError::Fuel { taken, budget: 1 }) = prepared(1).await else {
-        panic!("one unit is too little");
-    };
-    // Compiled for calls and for counting, each once, by the child.
-    let (compiled, begun) = scene.cached();
-    assert_eq!((compiled.len(), begun), (3, Vec::new()));
-    prepared(taken).await.unwrap();
-    let error = prepared(taken - 1).await.unwrap_err();
-    assert!(matches!(error, LoadError::Fuel { .. }), "{error}");
-    assert_eq!(scene.cached().0, compiled);
+    let scene = Scene::open(limits).await;
+    let reason = scene.refused(&policy(&"(func (nop))".repeat(4_000))).await;
+    let expected = format!("more than the {own} that it may have; make it smaller or simpler");
+    assert!(reason.ends_with(&expected), "{reason}");
+}
+
+#[tokio::test]
+async fn what_was_compiled_before_is_loaded_without_the_child() {
+    let scene = Scene::open(Limits::default()).await;
+    let missing = scene.folders.path().join("missing");
+    let options = options(scene.folders.path(), Limits::default(), &missing);
+    let again = Policies::open(options).await.unwrap();
+    assert_eq!(
+        again.modules()[0].digest,
+        scene.policies.modules()[0].digest
+    );
+}
+
+#[tokio::test]
+async fn what_lies_in_the_folder_and_is_no_code_is_compiled_anew() {
+    let scene = Scene::open(Limits::default()).await;
+    let (compiled, _) = scene.cached();
+    let good = std::fs::read(&compiled[0]).unwrap();
+    let too_large = vec![0; usize::try_from(Limits::default().compiled).unwrap() + 1];
+    for bad in [Vec::new(), b"no code".to_vec(), vec![0x7f; 4096], too_large] {
+        // As the operator does: what another process has loaded is not changed.
+        std::fs::remove_file(&compiled[0]).unwrap();
+        std::fs::write(&compiled[0], bad).unwrap();
+        let options = options(scene.folders.path(), Limits::default(), Path::new(OPERATOR));
+        let policies = Policies::open(options).await.unwrap();
+        assert_eq!(policies.problems(), []);
+        assert!(std::fs::read(&compiled[0]).unwrap() == good, "it is mended");
+    }
+}
+
+#[tokio::test]
+async fn without_a_folder_the_child_compiles_all_the_same() {
+    let scene = Scene::open(Limits::default()).await;
+    let mut options = options(scene.folders.path(), Limits::default(), Path::new(OPERATOR));
+    for folder in [None, Some(PathBuf::from("/proc/no-folder"))] {
+        options.compile_cache_dir = folder;
+        let policies = Policies::open(options.clone()).await.unwrap();
+        assert_eq!(policies.modules().len(), 1);
+    }
 }
 
 #[tokio::test]
 async fn without_the_child_nothing_is_compiled() {
     let scene = Scene::open(Limits::default()).await;
     let missing = scene.folders.path().join("missing");
-    let options = options(scene.folders.path(), Limits::default(), &missing);
+    let mut options = options(scene.folders.path(), Limits::default(), &missing);
+    options.compile_cache_dir = None;
     let error = Policies::open(options).await.map(drop).unwrap_err();
     let error = format!("{:?}", anyhow::Error::from(error));
     assert!(

@@ -3,6 +3,10 @@
     clippy::unwrap_used,
     reason = "what a test's helper cannot do fails the test"
 )]
+#![allow(
+    clippy::too_many_lines,
+    reason = "a test here is one story, from a new cluster to what is left of it, and reads best in one piece"
+)]
 
 #[cfg(test)]
 mod again;
@@ -14,21 +18,29 @@ mod control_plane;
 mod definitions;
 #[cfg(test)]
 mod job;
+#[cfg(test)]
+mod large_job;
 mod late_watch;
 #[cfg(test)]
 mod leader;
+#[cfg(test)]
+mod limits;
 #[cfg(test)]
 mod lost_node;
 #[cfg(test)]
 mod metrics;
 #[cfg(test)]
 mod no_room;
+#[cfg(test)]
+mod odd_objects;
 mod partition;
 #[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod processes;
 mod rest;
+#[cfg(test)]
+mod restored;
 #[cfg(test)]
 mod stage;
 #[cfg(test)]

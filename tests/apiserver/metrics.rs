@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 
 use ipu_operator::metrics::serve;
 use ipu_operator::policy::guests::Guests;
+use ipu_operator::port::serve::{METRICS, Port};
 use ipu_operator::release::ReleaseOptions;
-use ipu_operator::rest::Port;
 use ipu_operator::wasm::{Policies, PolicyOptions};
 use serde_json::{Value, json};
 use tests::http::request;
@@ -29,14 +29,17 @@ async fn serve_metrics(stage: &Stage, port: u16) {
     let policies = Policies::open(PolicyOptions::default());
     let guests = Guests::new(policies.await.unwrap());
     let exposed = stage.metrics.of_controller(guests);
-    let (client, port) = (stage.client.clone(), Port::listen(port).unwrap());
+    let client = stage.client.clone();
+    let refused = stage.metrics.refused.clone();
+    let port = Port::listen(port, METRICS, &refused).unwrap();
     let release = ReleaseOptions {
         namespace: stage.namespace.clone(),
         ..release(PathBuf::new(), "ipu-operator-controller-manager-0")
     };
     tokio::spawn(async move {
         let (keeper, stop) = (serve::keeper(client, &release), CancellationToken::new());
-        let serving = serve::of_controller(port, keeper, exposed, stop);
+        let limits = (METRICS.port, refused);
+        let serving = serve::of_controller(port, keeper, exposed, limits, stop);
         serving.await.unwrap();
     });
 }

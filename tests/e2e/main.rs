@@ -3,19 +3,28 @@
 //!
 //! The cluster is brought up once for all trials and taken down after them, also when they fail.
 
+mod api_outage;
 mod autoscaled;
 mod broken_list;
 mod crowd;
+mod disturbed;
+mod documents;
 mod down;
+mod failing_pods;
+mod flooded;
 mod killed;
 mod life;
+mod long_names;
 mod lost_node;
+mod namespaces;
 mod parallel;
+mod pods;
 mod policies;
 mod release;
 mod scene;
 mod service;
 mod session;
+mod streams;
 mod undisturbed;
 
 use std::process::ExitCode;
@@ -27,7 +36,7 @@ use tests::lab::interrupt::{self, First};
 
 /// The trials, in the order in which they run.
 type Check = fn(&Scene) -> Result<(), Failed>;
-const TRIALS: [(&str, Check); 22] = [
+const TRIALS: [(&str, Check); 38] = [
     ("three_jobs_from_apply_to_completed", scene::demo),
     (
         "proxy_killed_after_the_partition_was_formed_and_before_it_was_recorded",
@@ -90,6 +99,47 @@ const TRIALS: [(&str, Check); 22] = [
         "session_ends_as_completed_when_its_time_is_over",
         session::ends_by_itself,
     ),
+    ("pods_that_do_not_start_say_why", failing_pods::do_not_start),
+    (
+        "init_container_that_fails_is_named",
+        failing_pods::init_container_fails,
+    ),
+    (
+        "worker_killed_for_memory_is_told_as_that",
+        failing_pods::killed_for_memory,
+    ),
+    (
+        "worker_evicted_for_its_storage_fails_the_job",
+        failing_pods::evicted_for_storage,
+    ),
+    ("preempted_worker_comes_back", disturbed::is_preempted),
+    ("drained_worker_comes_back", disturbed::worker_is_drained),
+    (
+        "drain_under_mpirun_is_named",
+        disturbed::parallel_job_is_drained,
+    ),
+    (
+        "quota_holds_a_job_up_and_is_told",
+        namespaces::quota_is_told,
+    ),
+    (
+        "limit_range_holds_for_all_containers",
+        namespaces::limit_range_is_kept,
+    ),
+    (
+        "pod_security_baseline_takes_a_parallel_job",
+        namespaces::baseline_takes_a_parallel_job,
+    ),
+    (
+        "pod_security_restricted_takes_a_job_that_says_so",
+        namespaces::restricted_takes_a_job_that_says_so,
+    ),
+    (
+        "stdout_of_a_worker_that_floods_arrives_whole",
+        streams::nothing_of_a_flood_is_lost,
+    ),
+    ("longest_names_run_mpirun", long_names::run_mpirun),
+    ("flood_from_a_pod_disturbs_nobody", flooded::nobody_notices),
     ("guests_of_policies_decide_and_go", policies::decide_and_go),
     (
         "live_requests_are_recorded_and_replayed",
@@ -104,11 +154,22 @@ const TRIALS: [(&str, Check); 22] = [
         "release_is_upgraded_rolled_back_and_installed_again_under_jobs",
         release::lives_under_jobs,
     ),
+    ("users_type_what_the_documents_say", documents::for_users),
+    ("admins_type_what_the_documents_say", documents::for_admins),
 ];
 
-/// Trials of `make test-full`: they need more tools, or minutes of patience.
-const LONG: [(&str, Check); 3] = [
+/// Trials of `make test-full` alone: they need more tools, or minutes of patience.
+const LONG: [(&str, Check); 6] = [
     ("autoscaler_counts_instances", autoscaled::counts_instances),
+    (
+        "api_server_away_for_a_minute_is_survived",
+        api_outage::is_survived,
+    ),
+    (
+        "silent_stream_is_waited_for",
+        streams::silence_is_waited_for,
+    ),
+    ("stream_that_is_cut_is_noticed", streams::a_cut_is_noticed),
     ("silent_node_lets_its_pods_go", lost_node::lets_its_pods_go),
     (
         "upgrade_disturbs_none_of_two_hundred_jobs",
@@ -116,7 +177,7 @@ const LONG: [(&str, Check); 3] = [
     ),
 ];
 
-/// Where this variable is `full`, the long trials run as well.
+/// Where this variable is `long`, the long trials run in the place of the others; `full` means both.
 const EXTENT: &str = "IPU_OPERATOR_E2E";
 
 fn main() -> ExitCode {
@@ -133,11 +194,28 @@ fn main() -> ExitCode {
             }
         };
     }
+    // The load of a trial runs in the network of a Pod: this program, in a process of its own.
+    if let [_, word, targets] = words.as_slice()
+        && word == "flood"
+    {
+        return match flooded::load(targets) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let mut arguments = Arguments::from_args();
     // They share one cluster, and its kills and faults.
     arguments.test_threads = Some(1);
+    let extent = std::env::var(EXTENT).unwrap_or_default();
+    let Some(chosen) = chosen(&extent) else {
+        eprintln!("{EXTENT} is {extent:?}; it can be `long` or `full`, or not set");
+        return ExitCode::FAILURE;
+    };
     if arguments.list {
-        return libtest_mimic::run(&arguments, trials(None)).exit_code();
+        return libtest_mimic::run(&arguments, trials(&chosen, None)).exit_code();
     }
     if let Err(error) = interrupt::watch(First::EndCluster) {
         eprintln!("failed to watch for Ctrl-C: {error}");
@@ -150,7 +228,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let conclusion = libtest_mimic::run(&arguments, trials(Some(&scene)));
+    let conclusion = libtest_mimic::run(&arguments, trials(&chosen, Some(&scene)));
     if let Err(error) = scene.strike() {
         eprintln!("the cluster left something behind: {error:#}");
         return ExitCode::FAILURE;
@@ -158,24 +236,33 @@ fn main() -> ExitCode {
     if interrupt::came() {
         return ExitCode::from(interrupt::STATUS);
     }
+    if conclusion.num_passed + conclusion.num_failed == 0 {
+        eprintln!("no trial matches what was asked for");
+        return ExitCode::FAILURE;
+    }
     conclusion.exit_code()
 }
 
-fn trials(scene: Option<&std::sync::Arc<Scene>>) -> Vec<Trial> {
-    let is_full = std::env::var_os(EXTENT).is_some_and(|extent| extent == "full");
-    let long = LONG.into_iter().filter(|_| is_full);
-    TRIALS
-        .into_iter()
-        .chain(long)
-        .map(|(name, check)| {
-            let scene = scene.cloned();
-            Trial::test(name, move || {
-                check(
-                    scene
-                        .as_deref()
-                        .expect("a trial runs only once the scene is set"),
-                )
-            })
+/// A trial's name and what it does.
+type Named = (&'static str, Check);
+
+/// The trials of an extent, if there is one of this name.
+fn chosen(extent: &str) -> Option<Vec<Named>> {
+    match extent {
+        "" => Some(TRIALS.to_vec()),
+        "long" => Some(LONG.to_vec()),
+        "full" => Some([&TRIALS[..], &LONG].concat()),
+        _ => None,
+    }
+}
+
+fn trials(chosen: &[Named], scene: Option<&std::sync::Arc<Scene>>) -> Vec<Trial> {
+    let trial = |&(name, check): &Named| {
+        let scene = scene.cloned();
+        Trial::test(name, move || {
+            let scene = scene.as_deref();
+            check(scene.expect("a trial runs only once the scene is set"))
         })
-        .collect()
+    };
+    chosen.iter().map(trial).collect()
 }

@@ -56,25 +56,7 @@ pub(crate) fn decide_and_go(scene: &Scene) -> Result<(), Failed> {
             .delete_and_leave_nothing("01-single-worker.yaml")
             .await?;
 
-        let limit = scene
-            .operated
-            .repository
-            .join("examples/policies/limit.yaml");
-        scene.operated.kubectl.apply(&limit).await?;
-        once_active(scene, "trial-limit").await?;
-        let label = |change| ["label", "--overwrite", "namespace", "default", change];
-        scene.kubectl(&label("tier=trial")).await?;
-        let mut large = scene.example("01-single-worker.yaml")?;
-        large.spec.ipus_per_job_instance = 32.to_string();
-        let refused = until("the limit to hold", PATIENCE, || async {
-            Ok::<_, kube::Error>(match scene.create(&large).await {
-                Err(kube::Error::Api(status)) if status.code == 422 => Seen::Yes(status.message),
-                other => Seen::NotYet(format!("{other:?}")),
-            })
-        });
-        let refused = refused.await?;
-        assert!(refused.contains("spec.ipusPerJobInstance"), "{refused}");
-        scene.kubectl(&label("tier-")).await?;
+        holds_a_limit(scene).await?;
         scene
             .kubectl(&["delete", "ipupolicy", "walk", "trial-limit"])
             .await?;
@@ -87,6 +69,30 @@ pub(crate) fn decide_and_go(scene: &Scene) -> Result<(), Failed> {
             .delete_and_leave_nothing("01-single-worker.yaml")
             .await
     })
+}
+
+/// The limit of the example is for the namespaces with its label alone.
+async fn holds_a_limit(scene: &Scene) -> Result<(), Failed> {
+    let limit = scene
+        .operated
+        .repository
+        .join("examples/policies/limit.yaml");
+    scene.operated.kubectl.apply(&limit).await?;
+    once_active(scene, "trial-limit").await?;
+    let label = |change| ["label", "--overwrite", "namespace", "default", change];
+    scene.kubectl(&label("tier=trial")).await?;
+    let mut large = scene.example("01-single-worker.yaml")?;
+    large.spec.ipus_per_job_instance = 32.to_string();
+    let refused = until("the limit to hold", PATIENCE, || async {
+        Ok::<_, kube::Error>(match scene.create(&large).await {
+            Err(kube::Error::Api(status)) if status.code == 422 => Seen::Yes(status.message),
+            other => Seen::NotYet(format!("{other:?}")),
+        })
+    });
+    let refused = refused.await?;
+    assert!(refused.contains("spec.ipusPerJobInstance"), "{refused}");
+    scene.kubectl(&label("tier-")).await?;
+    Ok(())
 }
 
 /// What the live operator asks is written down in its container, without the values of environment
@@ -117,6 +123,7 @@ pub(crate) fn are_recorded_and_replayed(scene: &Scene) -> Result<(), Failed> {
         let recorded = tokio::select! {
             recorded = scene.kubectl(&record) => recorded?,
             stopped = jobs => return stopped,
+            () = tokio::time::sleep(PATIENCE) => return Err("nothing was recorded".into()),
         };
         assert_eq!(recorded.lines().count(), 2, "{recorded}");
         assert!(!recorded.contains("a-long-secret"), "{recorded}");
@@ -146,7 +153,8 @@ fn policies(scene: &Scene) -> Api<IPUPolicy> {
     Api::all(scene.operated.client.clone())
 }
 
-async fn apply(scene: &Scene, name: &str, spec: Value) -> Result<(), kube::Error> {
+/// Applies a policy as an admin does.
+pub(crate) async fn apply(scene: &Scene, name: &str, spec: Value) -> Result<(), kube::Error> {
     let policy = json!({
         "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPolicy",
         "metadata": {"name": name}, "spec": spec,
@@ -158,7 +166,7 @@ async fn apply(scene: &Scene, name: &str, spec: Value) -> Result<(), kube::Error
 }
 
 /// The policy once every replica asks what it wishes.
-async fn once_active(scene: &Scene, name: &str) -> Result<IPUPolicy, Failed> {
+pub(crate) async fn once_active(scene: &Scene, name: &str) -> Result<IPUPolicy, Failed> {
     let what = format!("the IPUPolicy {name} to be in force everywhere");
     let found = until(what, PATIENCE, || async {
         let policy = policies(scene).get(name).await?;

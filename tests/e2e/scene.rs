@@ -37,9 +37,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
 /// The cluster with the operator installed.
 pub(crate) struct Scene {
     runtime: Runtime,
-    settings: Settings,
+    /// The folders that the cluster uses.
+    pub(crate) settings: Settings,
     progress: Progress,
-    tools: Tools,
+    /// The programs that the cluster is made of.
+    pub(crate) tools: Tools,
     /// What the demo runs on.
     pub(crate) operated: Operated,
     /// The operator's Helm release.
@@ -113,8 +115,16 @@ impl Scene {
         for controller in &self.operated.controllers {
             self.clear_orders(controller).await?;
         }
-        self.kubectl(&["delete", "ipujobs", "--all", "--timeout=120s"])
+        self.kubectl(&["uncordon", "--selector=kubernetes.io/os=linux"])
             .await?;
+        let delete = [
+            "delete",
+            "ipujobs",
+            "--all",
+            "--all-namespaces",
+            "--timeout=120s",
+        ];
+        self.kubectl(&delete).await?;
         Ok(())
     }
 
@@ -180,6 +190,43 @@ impl Scene {
         Ok(())
     }
 
+    /// Waits until `kubectl describe` of a job says all of this.
+    pub(crate) async fn described(&self, name: &str, words: &[&str]) -> Result<String, Failed> {
+        self.described_in("default", name, words).await
+    }
+
+    /// As [`Self::described`], of a job in another namespace.
+    pub(crate) async fn described_in(
+        &self,
+        namespace: &str,
+        name: &str,
+        words: &[&str],
+    ) -> Result<String, Failed> {
+        let describe = ["describe", "ipujob", name, "--namespace", namespace];
+        let what = format!("kubectl describe ipujob {name} to say {words:?}");
+        let said = until(what, PATIENCE, || async {
+            let said = self.kubectl(&describe).await?;
+            Ok::<_, KubectlError>(Seen::when(said, |said| {
+                words.iter().all(|word| said.contains(word))
+            }))
+        });
+        Ok(said.await?)
+    }
+
+    /// Deletes all jobs of a namespace, and waits until nothing of any job is left anywhere.
+    pub(crate) async fn clear(&self, namespace: &str) -> Result<(), Failed> {
+        let delete = [
+            "delete",
+            "ipujobs",
+            "--all",
+            "--timeout=120s",
+            "--namespace",
+            namespace,
+        ];
+        self.kubectl(&delete).await?;
+        self.nothing_left().await
+    }
+
     /// A job of the default namespace.
     pub(crate) async fn job(&self, name: &str) -> Result<IPUJob, kube::Error> {
         self.jobs().get(name).await
@@ -227,6 +274,10 @@ impl Scene {
     pub(crate) async fn delete_and_leave_nothing(&self, file: &str) -> Result<(), Failed> {
         let path = self.path(file);
         self.operated.kubectl.delete(&path).await?;
+        self.nothing_left().await
+    }
+
+    async fn nothing_left(&self) -> Result<(), Failed> {
         self.facts().nothing_in_the_api(PATIENCE).await?;
         for controller in &self.operated.controllers {
             demo::none_left(controller).await?;

@@ -25,11 +25,11 @@ pub fn program() -> Result<PathBuf, DebugOperatorError> {
     static BUILDING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut build = cargo();
-    // Programs are built for a package's tests. So it has the features of all suites, and nothing that it
-    // depends on is compiled again.
+    // Programs are built for a package's tests. So it has the features of all suites. With a suite of this package,
+    // which most callers are, nothing that it depends on is compiled again.
     build
         .args(["test", "--locked", "--quiet", "--workspace", "--no-run"])
-        .args(["--test", "policy_cli"])
+        .args(["--test", "policy_cli", "--test", "apiserver"])
         .current_dir(checkout());
     command::run(&mut build)?;
     // `target/debug/deps/apiserver-…`

@@ -50,7 +50,7 @@ pub async fn measure(client: &Client) -> Result<Vec<Figures>, FiguresError> {
     let mut figures = Vec::new();
     for (process, component, port, path) in [
         ("controller", "controller-manager", 8081, "/readyz"),
-        ("vipu-proxy", "vipu-proxy", 8080, "/readyz"),
+        ("vipu-proxy", "vipu-proxy", 8081, "/readyz"),
     ] {
         let (pod, ip) = pod_of(client, component).await?;
         let running = OperatorProcess::find(process, Some(&pod))?;

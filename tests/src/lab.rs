@@ -11,6 +11,7 @@ pub mod command;
 pub mod control_plane;
 pub mod demo;
 pub mod dist;
+pub mod fault;
 pub mod files;
 pub mod images;
 pub mod interrupt;

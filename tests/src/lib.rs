@@ -4,6 +4,7 @@ pub mod debian;
 pub mod debug_operator;
 pub mod demo;
 pub mod figures;
+pub mod flood;
 pub mod guests;
 pub mod http;
 pub mod lab;

@@ -19,10 +19,10 @@ pub struct OperatorProcess {
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// There is none, or more than one.
-    #[error("found {found} processes `ipu-operator {subcommand}`, not one")]
+    #[error("found {found} processes `{program}`, not one")]
     NotOne {
-        /// `controller` or `vipu-proxy`.
-        subcommand: String,
+        /// The program, and `controller` or `vipu-proxy`.
+        program: String,
         /// How many there are.
         found: usize,
     },
@@ -59,6 +59,19 @@ impl OperatorProcess {
     /// named. The operator of the run is the only one on this machine at that path: a container's
     /// `/ipu-operator`.
     pub fn find(subcommand: &str, pod: Option<&str>) -> Result<Self, ProcessError> {
+        Self::of_program("/ipu-operator", Some(subcommand), pod)
+    }
+
+    /// The one process in the Pod of this name that runs a program from its image's own path.
+    pub fn of_pod(program: &str, pod: &str) -> Result<Self, ProcessError> {
+        Self::of_program(program, None, Some(pod))
+    }
+
+    fn of_program(
+        program: &str,
+        subcommand: Option<&str>,
+        pod: Option<&str>,
+    ) -> Result<Self, ProcessError> {
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").map_err(|source| read_error("/proc", source))? {
             let entry = entry.map_err(|source| read_error("/proc", source))?;
@@ -70,8 +83,8 @@ impl OperatorProcess {
                 continue;
             };
             let mut words = command.split(|byte| *byte == 0);
-            let is_ours = words.next() == Some(b"/ipu-operator")
-                && words.next() == Some(subcommand.as_bytes());
+            let is_ours = words.next() == Some(program.as_bytes())
+                && subcommand.is_none_or(|one| words.next() == Some(one.as_bytes()));
             if is_ours && pod.is_none_or(|pod| is_in(pid, pod)) {
                 found.push(pid);
             }
@@ -82,7 +95,11 @@ impl OperatorProcess {
                 started: start_of(*pid)?,
             }),
             _ => Err(ProcessError::NotOne {
-                subcommand: subcommand.to_owned(),
+                program: [Some(program), subcommand]
+                    .into_iter()
+                    .flatten()
+                    .collect::<Vec<_>>()
+                    .join(" "),
                 found: found.len(),
             }),
         }
@@ -101,24 +118,29 @@ impl OperatorProcess {
 
     /// Resident memory in KiB.
     pub fn resident_kib(self) -> Result<u64, ProcessError> {
-        resident_kib_in(&format!("/proc/{}/status", self.pid))
+        kib_of("VmRSS", &format!("/proc/{}/status", self.pid))
+    }
+
+    /// The most resident memory that it has had so far, in KiB.
+    pub fn most_resident_kib(self) -> Result<u64, ProcessError> {
+        kib_of("VmHWM", &format!("/proc/{}/status", self.pid))
     }
 }
 
 /// Resident memory of this process in KiB.
 pub fn own_resident_kib() -> Result<u64, ProcessError> {
-    resident_kib_in("/proc/self/status")
+    kib_of("VmRSS", "/proc/self/status")
 }
 
-fn resident_kib_in(path: &str) -> Result<u64, ProcessError> {
+fn kib_of(field: &'static str, path: &str) -> Result<u64, ProcessError> {
     read(path)?
         .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
         .and_then(|rest| rest.split_whitespace().next())
         .and_then(|figure| figure.parse().ok())
         .ok_or_else(|| ProcessError::Field {
             path: path.to_owned(),
-            field: "VmRSS",
+            field,
         })
 }
 

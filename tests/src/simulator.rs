@@ -15,6 +15,7 @@ mod server;
 mod service;
 mod store;
 pub mod tls;
+pub mod users;
 mod wire;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! What the chart repeats from elsewhere in the repository is the same there.
 
+mod folder;
+mod memory;
 mod readme;
 mod schema;
 mod values;
@@ -97,7 +99,14 @@ const DOCUMENTS: [&str; 2] = ["charts/ipu-operator/docs", "examples/docs"];
 
 #[test]
 fn every_block_of_the_documents_says_what_it_needs() {
-    let known = ["sh", "sh nodes", "sh hardware", "yaml"];
+    let known = [
+        "sh",
+        "sh nodes",
+        "sh refused",
+        "sh hardware",
+        "sh elsewhere",
+        "yaml",
+    ];
     for folder in DOCUMENTS {
         let mut seen = 0;
         for (path, text) in documents(folder) {

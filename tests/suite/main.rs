@@ -8,6 +8,7 @@
 mod chart;
 mod fuzz;
 mod layering;
+mod links;
 mod metrics;
 mod mutations;
 mod oci;

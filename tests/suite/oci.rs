@@ -72,9 +72,9 @@ fn at(
 /// What a lying registry answers.
 type Lie = Box<dyn Fn() -> Response + Send + Sync>;
 
-#[tokio::test]
-async fn a_registry_that_lies_is_caught() {
-    let content = Content::new();
+/// What lying registries do: the version that is asked for, the end of the request that is answered with
+/// a lie, and a part of what is said of it.
+fn lies(content: &Content) -> Vec<(String, String, Lie, String)> {
     let blob = content.blob();
     let mut turned = content.component.clone();
     turned.reverse();
@@ -89,48 +89,51 @@ async fn a_registry_that_lies_is_caught() {
     );
     let size = json!({"schemaVersion": 2, "layers": [{"mediaType": "application/wasm",
         "digest": format!("sha256:{}", "0".repeat(64)), "size": LIMIT + 1}]});
-    let by_digest = format!("@{digest}");
-    let lies: Vec<(&str, &str, Lie, String)> = vec![
+    vec![
         (
-            &by_digest,
-            &digest,
+            format!("@{digest}"),
+            digest.clone(),
             Box::new(|| "{}".into_response()),
             format!("where {digest} was asked for as the manifest {digest}"),
         ),
         (
-            ":1",
-            "manifests/1",
+            ":1".into(),
+            "manifests/1".into(),
             Box::new(move || headed.clone().into_response()),
             format!("answers with {digest} where sha256:0000"),
         ),
         (
-            ":1",
-            &blob,
+            ":1".into(),
+            blob.clone(),
             Box::new(move || turned.clone().into_response()),
             "changes what it keeps".into(),
         ),
         (
-            ":1",
-            &blob,
+            ":1".into(),
+            blob,
             Box::new(move || longer.clone().into_response()),
             format!("more than {} bytes for the blob", content.component.len()),
         ),
         (
-            ":1",
-            "manifests/1",
+            ":1".into(),
+            "manifests/1".into(),
             Box::new(move || Json(size.clone()).into_response()),
             format!("more than {LIMIT} bytes for the blob sha256:0000"),
         ),
         (
-            ":1",
-            "manifests/1",
+            ":1".into(),
+            "manifests/1".into(),
             Box::new(|| "<html>".into_response()),
             "it is no OCI manifest".into(),
         ),
-    ];
-    for (version, end, lie, words) in lies {
+    ]
+}
+
+#[tokio::test]
+async fn a_registry_that_lies_is_caught() {
+    for (version, end, lie, words) in lies(&Content::new()) {
         let fake = Fake::start(at(end, lie)).await;
-        let error = fetched(&fake, version, Access::default())
+        let error = fetched(&fake, &version, Access::default())
             .await
             .unwrap_err();
         assert!(error.contains(&words), "{words}: {error}");

@@ -1,4 +1,4 @@
-//! Finds the source files of the repository for the tests that read them as text.
+//! Finds the source files and documents of the repository for the tests that read them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,18 +13,99 @@ pub(crate) fn repository() -> PathBuf {
 
 /// Every Rust file below a folder of the repository, with its text.
 pub(crate) fn rust_files(folder: &str) -> Vec<(PathBuf, String)> {
+    files(&repository().join(folder), "rs")
+}
+
+/// Every document of the repository, with its text.
+pub(crate) fn documents() -> Vec<(PathBuf, String)> {
+    files(&repository(), "md")
+}
+
+/// Whether a Rust file is written by a program.
+pub(crate) fn is_generated(path: &Path, text: &str) -> bool {
+    text.starts_with("// Generated") || path.ends_with("bindings.rs")
+}
+
+/// A Rust file without what is compiled for tests alone, wherever that stands.
+pub(crate) fn shipped(path: &Path, text: &str) -> syn::File {
+    let parsed = syn::parse_file(text);
+    let mut file = parsed.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    keep_shipped(&mut file.items);
+    file
+}
+
+fn keep_shipped(items: &mut Vec<syn::Item>) {
+    items.retain(|item| !attributes(item).iter().any(is_for_tests));
+    for item in items {
+        match item {
+            syn::Item::Mod(module) => {
+                if let Some((_, inner)) = &mut module.content {
+                    keep_shipped(inner);
+                }
+            }
+            syn::Item::Impl(block) => block.items.retain(|item| {
+                let syn::ImplItem::Fn(function) = item else {
+                    return true;
+                };
+                !function.attrs.iter().any(is_for_tests)
+            }),
+            _ => {}
+        }
+    }
+}
+
+fn attributes(item: &syn::Item) -> &[syn::Attribute] {
+    match item {
+        syn::Item::Const(item) => &item.attrs,
+        syn::Item::Enum(item) => &item.attrs,
+        syn::Item::Fn(item) => &item.attrs,
+        syn::Item::Impl(item) => &item.attrs,
+        syn::Item::Mod(item) => &item.attrs,
+        syn::Item::Static(item) => &item.attrs,
+        syn::Item::Struct(item) => &item.attrs,
+        syn::Item::Trait(item) => &item.attrs,
+        syn::Item::Type(item) => &item.attrs,
+        syn::Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
+/// Whether this is `#[cfg(test)]`, or another condition that only tests meet.
+fn is_for_tests(attribute: &syn::Attribute) -> bool {
+    attribute.path().is_ident("cfg")
+        && attribute
+            .parse_args::<syn::Meta>()
+            .is_ok_and(|condition| needs_test(&condition))
+}
+
+fn needs_test(condition: &syn::Meta) -> bool {
+    let syn::Meta::List(list) = condition else {
+        return condition.path().is_ident("test");
+    };
+    let inner = list.parse_args_with(
+        syn::punctuated::Punctuated::<syn::Meta, syn::Token![,]>::parse_terminated,
+    );
+    list.path.is_ident("all") && inner.is_ok_and(|inner| inner.iter().any(needs_test))
+}
+
+/// Every file below a folder with this extension, with its text. What is built is left out.
+fn files(folder: &Path, extension: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
-    collect(&repository().join(folder), &mut found);
+    collect(folder, extension, &mut found);
     found.sort();
     found
 }
 
-fn collect(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
+fn collect(folder: &Path, extension: &str, found: &mut Vec<(PathBuf, String)>) {
     for entry in fs::read_dir(folder).expect("a source folder can be listed") {
         let path = entry.expect("a folder entry can be read").path();
-        if path.is_dir() {
-            collect(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        let name = path.file_name().unwrap_or_default();
+        let is_built = ["target", "dist", "node_modules", ".git"]
+            .iter()
+            .any(|built| name == *built);
+        if path.is_dir() && !is_built {
+            collect(&path, extension, found);
+        } else if path.is_file() && path.extension().is_some_and(|found| found == extension) {
             let text = fs::read_to_string(&path).expect("a source file is UTF-8");
             found.push((path, text));
         }

@@ -12,9 +12,13 @@ mod inventories;
 mod nonsense;
 mod secure;
 mod simulator;
+mod users;
 
 use std::time::Duration;
 
+use ipu_operator::namespaces::namespaces;
+use ipu_operator::partition::watched::{Watched, watched};
+use ipu_operator::scope::Scope;
 use ipu_operator::vipu::model::CreateRequest;
 use ipu_operator::vipu::{Deadlines, VipuClient};
 use tests::simulator::{Options, Simulator};
@@ -37,6 +41,11 @@ fn hasty_client(simulator: &Simulator) -> VipuClient {
         change: Duration::from_millis(300),
     };
     VipuClient::new(&simulator.controller("pod1"), deadlines).unwrap()
+}
+
+/// A ledger in which nobody holds anything.
+fn no_partitions() -> Watched {
+    watched(namespaces().0, Scope::default()).0
 }
 
 /// A partition of so many IPUs.

@@ -1,13 +1,16 @@
 //! Policies as real components: the same answers as the native code, limits that hold, and swaps that
 //! nobody notices.
 
+mod conditions;
 mod earlier;
 mod examples;
 mod limits;
 mod native;
+mod neighbours;
 mod refused;
 mod shadow;
 mod swap;
+mod texts;
 mod wasi;
 mod what_if;
 

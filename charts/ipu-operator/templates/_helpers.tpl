@@ -83,6 +83,16 @@ true
 {{- ternary (add1 $port) $port (eq $port (int .proxyPort)) -}}
 {{- end -}}
 
+{{/* The proxy's port for probes, of the proxy's values: the first one that is not taken. */}}
+{{- define "ipu-operator.proxyProbePort" -}}
+{{- $taken := list (int .proxyPort) (int (include "ipu-operator.securePort" .)) -}}
+{{- $port := 0 -}}
+{{- range list 8083 8082 8081 -}}
+{{- if not (has . $taken) }}{{ $port = . }}{{ end -}}
+{{- end -}}
+{{- $port -}}
+{{- end -}}
+
 {{/* Made by an admin who wants other logs while the operator runs, not by the chart. */}}
 {{- define "ipu-operator.logLevelConfigMap" -}}
 {{ include "ipu-operator.fullname" . }}-log-level
@@ -179,7 +189,7 @@ app.kubernetes.io/component: vipu-proxy
 {{- define "ipu-operator.volumes" -}}
 - name: cache
   emptyDir:
-    sizeLimit: 256Mi
+    sizeLimit: 512Mi
 - name: policies
   configMap:
     name: {{ include "ipu-operator.policiesConfigMap" . }}

@@ -526,7 +526,9 @@ pub mod exports {
                     /// Make the partition on the controller of this name. It must be one of `controllers`, not yet
                     /// tried, and large enough; otherwise the host overrules the guest.
                     Try(_rt::String),
-                    /// No controller has room now; ask again when something has changed.
+                    /// No controller has room now; ask again when something has changed. Each entry is about one of
+                    /// `controllers`, and none of them comes twice; there is at least one entry, unless there are no
+                    /// controllers. Otherwise the host overrules the guest.
                     Wait(_rt::Vec<PassedOver>),
                     /// No controller could ever serve this request. The text is shown to the user.
                     Reject(_rt::String),

@@ -66,6 +66,9 @@ impl Verdict {
 
 /// Answers every rule that `object`, an IPUJob after defaulting, breaks. `old` is the object as it
 /// was before, on an update. Takes any JSON: what is not an IPUJob at all breaks rules too.
+///
+/// The admin's limit is for the start: a job that became too large by a stricter one can still be
+/// changed, but neither resumed nor scaled up.
 pub fn check(object: &Value, old: Option<&Value>, settings: Settings) -> Verdict {
     let mut verdict = Verdict::default();
     let Some(spec) = at(object, &["spec"]).filter(|spec| spec.is_object()) else {
@@ -74,6 +77,14 @@ pub fn check(object: &Value, old: Option<&Value>, settings: Settings) -> Verdict
             "is missing or is not an object; describe the job there",
         );
         return verdict;
+    };
+    let old_spec = old.and_then(|old| at(old, &["spec"]));
+    let old_spec = old_spec.filter(|spec| spec.is_object());
+    let settings = match old_spec {
+        Some(old_spec) if !update::starts(spec, old_spec) => Settings {
+            max_ipus_per_job: u32::MAX,
+        },
+        _ => settings,
     };
     let sizing = match sizing::read(spec, settings) {
         Ok(sizing) => Some(sizing),
@@ -85,8 +96,7 @@ pub fn check(object: &Value, old: Option<&Value>, settings: Settings) -> Verdict
     names::check(object, sizing, &mut verdict);
     lifecycle::check(spec, &mut verdict);
     template::check(spec, &mut verdict);
-    let old_spec = old.and_then(|old| at(old, &["spec"]));
-    if let Some(old_spec) = old_spec.filter(|spec| spec.is_object()) {
+    if let Some(old_spec) = old_spec {
         update::check(spec, old_spec, &mut verdict);
     }
     verdict

@@ -14,7 +14,7 @@ use kube::{Client, Config, Resource};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::outcome::NoExitCode;
-use self::stream::StreamError;
+use self::stream::{Pace, StreamError};
 use self::target::TargetError;
 
 /// Longest time that one question to the API server may take before the stream is open.
@@ -235,7 +235,7 @@ impl Remote {
         let half_close = connection.supports_stream_close();
         let status = stream::carry(
             connection.into_stream(),
-            half_close,
+            (half_close, Pace::default()),
             tokio::io::stdin(),
             tokio::io::stdout(),
             tokio::io::stderr(),

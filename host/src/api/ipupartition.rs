@@ -229,10 +229,13 @@ pub struct Attempt {
     /// Who chose the controller. Missing: whoever wrote the attempt down, by hand or long ago.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<DecidedBy>,
+    /// A short hash of the V-IPU user id under which the controller was asked. Missing: none was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
 }
 
 /// Who chose where a partition is made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DecidedBy {
     /// Name of the IPUPolicy whose guest chose, or `built-in`.
@@ -258,7 +261,7 @@ pub enum AttemptOutcome {
 }
 
 /// Why one controller does not serve a waiting partition.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct WaitingReason {
     /// `host:port`.
     pub controller: String,

@@ -145,20 +145,14 @@ pub struct PolicyLimits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 10, max = 5000))]
     pub deadline_milliseconds: Option<u32>,
-    /// Most memory of an instance, in MiB; by default 64.
+    /// Most memory of an instance, in MiB; by default 32.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 64))]
+    #[schemars(range(min = 1, max = 32))]
     pub memory_mebibytes: Option<u32>,
     /// Largest answer, in KiB of text; by default 4,096.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 4096))]
     pub output_kibibytes: Option<u32>,
-    /// Most units of fuel (about as many instructions) of a call, measured once on the sample request
-    /// before the guest serves anybody; by default not measured. `ipu-operator policy bench` prints what
-    /// a call takes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 1_000_000_000_000_u64))]
-    pub fuel: Option<u64>,
 }
 
 /// What happens where a guest gives no answer.

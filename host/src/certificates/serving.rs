@@ -9,6 +9,8 @@ use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
+use rustls::server::NoClientAuth;
+use rustls::server::danger::ClientCertVerifier;
 use tracing::{info, warn};
 
 use super::Keys;
@@ -58,20 +60,33 @@ pub enum ServingError {
 pub struct Serving {
     keeper: Keeper,
     keys: Keys,
+    clients: Arc<dyn ClientCertVerifier>,
     tls: RustlsConfig,
 }
 
 impl Serving {
-    /// The first certificate; tried until there is one.
+    /// The first certificate; tried until there is one. Clients need none of their own.
     pub async fn begin(keeper: Keeper) -> Self {
+        Self::begin_for(keeper, Arc::new(NoClientAuth)).await
+    }
+
+    /// As [`Self::begin`], for these clients.
+    pub async fn begin_for(keeper: Keeper, clients: Arc<dyn ClientCertVerifier>) -> Self {
         loop {
             let made = async {
                 let keys = look(&keeper).await?;
-                let tls = RustlsConfig::from_config(config(&keeper.secret, &keys)?);
+                let tls = RustlsConfig::from_config(config(&keeper.secret, &keys, &clients)?);
                 Ok::<_, ServingError>((keys, tls))
             };
             match made.await {
-                Ok((keys, tls)) => return Self { keeper, keys, tls },
+                Ok((keys, tls)) => {
+                    return Self {
+                        keeper,
+                        keys,
+                        clients,
+                        tls,
+                    };
+                }
                 Err(error) => warn!("{}", explain(&error)),
             }
             tokio::time::sleep(AGAIN).await;
@@ -92,7 +107,8 @@ impl Serving {
     pub fn switch(&mut self, found: Keys) -> Result<(), ServingError> {
         if found != self.keys {
             let secret = &self.keeper.secret;
-            self.tls.reload_from_config(config(secret, &found)?);
+            let config = config(secret, &found, &self.clients)?;
+            self.tls.reload_from_config(config);
             info!(secret, "a new certificate is in service");
             self.keys = found;
         }
@@ -125,7 +141,11 @@ async fn look(keeper: &Keeper) -> Result<Keys, ServingError> {
         .map_err(ServingError::Keep)
 }
 
-fn config(secret: &str, keys: &Keys) -> Result<Arc<ServerConfig>, ServingError> {
+fn config(
+    secret: &str,
+    keys: &Keys,
+    clients: &Arc<dyn ClientCertVerifier>,
+) -> Result<Arc<ServerConfig>, ServingError> {
     let unreadable = |source| ServingError::Pem {
         secret: secret.to_owned(),
         source,
@@ -136,7 +156,10 @@ fn config(secret: &str, keys: &Keys) -> Result<Arc<ServerConfig>, ServingError> 
     let key = PrivateKeyDer::from_pem_slice(keys.key.as_bytes()).map_err(unreadable)?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+        .and_then(|builder| {
+            let builder = builder.with_client_cert_verifier(clients.clone());
+            builder.with_single_cert(chain, key)
+        })
         .map_err(|source| ServingError::Rustls {
             secret: secret.to_owned(),
             source,
@@ -144,4 +167,83 @@ fn config(secret: &str, keys: &Keys) -> Result<Arc<ServerConfig>, ServingError> 
     // Without HTTP/2 an API server spreads its calls over the replicas.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{
+        BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    };
+    use rustls::pki_types::ServerName;
+    use rustls::{ClientConfig, RootCertStore};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+    use super::*;
+    use crate::certificates::clients::of_authority;
+    use crate::certificates::issue;
+
+    const NAME: &str = "webhooks.example.com";
+
+    /// An authority for clients, and its certificate.
+    fn authority() -> (Issuer<'static, KeyPair>, String) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&key).unwrap().pem();
+        (Issuer::new(params, key), pem)
+    }
+
+    type Identity = (CertificateDer<'static>, PrivateKeyDer<'static>);
+
+    /// A client's certificate of an authority, and its key.
+    fn client(authority: &Issuer<'static, KeyPair>) -> Identity {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(["kube-apiserver".to_owned()]).unwrap();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let certificate = params.signed_by(&key, authority).unwrap();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        (certificate.der().clone(), key)
+    }
+
+    /// Whether a server that takes clients of this authority answers this one.
+    async fn is_answered(authority: &str, identity: Option<Identity>) -> bool {
+        let keys = issue::start(&[NAME.to_owned()], clock::now()).unwrap();
+        let server = config("a", &keys, &of_authority(authority).unwrap()).unwrap();
+        let mut roots = RootCertStore::empty();
+        let trusted = CertificateDer::from_pem_slice(keys.authorities.as_bytes());
+        roots.add(trusted.unwrap()).unwrap();
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
+        let client = match identity {
+            Some((certificate, key)) => builder.with_client_auth_cert(vec![certificate], key),
+            None => Ok(builder.with_no_client_auth()),
+        };
+        let (ours, theirs) = duplex(1 << 16);
+        let serve = async {
+            let mut stream = TlsAcceptor::from(server).accept(ours).await?;
+            stream.write_all(b"here").await?;
+            stream.shutdown().await
+        };
+        let ask = async {
+            let connector = TlsConnector::from(Arc::new(client.unwrap()));
+            let name = ServerName::try_from(NAME).unwrap();
+            let mut stream = connector.connect(name, theirs).await?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text).await?;
+            Ok::<_, std::io::Error>(text)
+        };
+        let (served, asked) = tokio::join!(serve, ask);
+        served.is_ok() && asked.is_ok_and(|text| text == "here")
+    }
+
+    #[tokio::test]
+    async fn only_a_client_of_the_named_authority_is_answered() {
+        let ((ours, pem), (others, _)) = (authority(), authority());
+        assert!(is_answered(&pem, Some(client(&ours))).await);
+        assert!(!is_answered(&pem, Some(client(&others))).await);
+        assert!(!is_answered(&pem, None).await);
+    }
 }

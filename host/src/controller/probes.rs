@@ -1,6 +1,5 @@
 //! The kubelet's probes: `/healthz` says that the process lives, `/readyz` that it can do its work.
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -55,18 +54,6 @@ impl Readiness {
             .map(|(_, missing)| missing)
             .collect()
     }
-}
-
-/// Serves the probes until `ended`.
-pub async fn serve(
-    listener: TcpListener,
-    probes: Router,
-    ended: CancellationToken,
-) -> std::io::Result<()> {
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    axum::serve(listener, probes)
-        .with_graceful_shutdown(ended.cancelled_owned())
-        .await
 }
 
 /// The probes. From `stop` on, the process lives but is no longer ready.

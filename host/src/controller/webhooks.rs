@@ -1,12 +1,10 @@
 //! Serves the webhooks over TLS, with a certificate that changes while they serve.
 
-use std::io;
-use std::net::TcpListener;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum_server::Handle;
-use hyper_util::rt::TokioTimer;
+use rustls::server::danger::ClientCertVerifier;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -15,17 +13,11 @@ use crate::agent::explain;
 use crate::certificates::keep::Keeper;
 use crate::certificates::register::{RegisterError, Registration};
 use crate::certificates::serving::{AGAIN, LOOK, LOOKING, Serving, ServingError};
+use crate::port::serve::{Port, ServeError};
 
 /// How long new connections are still taken at the end: an API server hears a little late that this
 /// replica is no longer ready.
 const LAME: Duration = Duration::from_millis(500);
-
-/// How long requests that are under way may take at the end.
-const DRAIN: Duration = Duration::from_secs(10);
-
-/// Longest time without a request on one connection. It is longer than the 90 s after which an API
-/// server closes an idle connection itself, so that it never sends into one that is being closed.
-const IDLE: Duration = Duration::from_mins(2);
 
 /// Why a round of keeping the webhooks trusted failed.
 #[derive(Debug, thiserror::Error)]
@@ -38,33 +30,28 @@ enum RoundError {
     Late,
 }
 
-/// Serves these routes on `listener` until `stop`, then answers what is under way.
+/// Serves these routes on `port` to these clients until `stop`, then answers what is under way.
 pub async fn run(
-    listener: TcpListener,
-    keeper: Keeper,
+    port: Port,
+    (keeper, clients): (Keeper, Arc<dyn ClientCertVerifier>),
     registration: Registration,
     routes: Router,
     readiness: &Readiness,
     stop: &CancellationToken,
-) -> io::Result<()> {
-    let Some(mut serving) = stop.run_until_cancelled(Serving::begin(keeper)).await else {
+) -> Result<(), ServeError> {
+    let begun = Serving::begin_for(keeper, clients);
+    let Some(mut serving) = stop.run_until_cancelled(begun).await else {
         return Ok(());
     };
-    let handle = Handle::new();
-    let mut server = axum_server::from_tcp_rustls(listener, serving.tls())?.handle(handle.clone());
-    server
-        .http_builder()
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(IDLE);
+    let closing = CancellationToken::new();
+    let served = port.serve_tls(routes, serving.tls(), closing.clone());
     readiness.reached(Step::WebhooksServing);
     let ending = async {
         let rounds = keep(&mut serving, &registration, readiness);
         let _ = stop.run_until_cancelled(rounds).await;
         tokio::time::sleep(LAME).await;
-        handle.graceful_shutdown(Some(DRAIN));
+        closing.cancel();
     };
-    let served = server.serve(routes.into_make_service());
     let (served, ()) = tokio::join!(served, ending);
     served
 }

@@ -6,9 +6,11 @@ use kube::api::Api;
 
 use super::plan::{Applicable, Plan};
 use super::report::{Applied, Obstacle};
+use super::settled::Versions;
 use super::watches::Views;
-use super::writes::{self, WriteError, Written};
+use super::writes::{self, Brought, WriteError};
 use crate::api::ipupartition::IPUPartition;
+use crate::uid::Uid;
 
 /// Carries out a plan for a job in a namespace; `owner` is the job's UID.
 ///
@@ -25,6 +27,13 @@ pub async fn apply(
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let partitions: Api<IPUPartition> = Api::all(client.clone());
     let mut obstacles = Vec::new();
+    let to_make = || {
+        plan.create_pods
+            .iter()
+            .filter_map(|pod| pod.metadata.name.as_deref())
+    };
+    // Until each is there. The plan makes none again that may have used its partition.
+    to_make().for_each(|pod| views.unmade.insert(Uid::of(owner), pod));
     for deletion in &plan.delete_pods {
         writes::delete(&pods, deletion, owner, &views.pods).await?;
     }
@@ -32,6 +41,10 @@ pub async fn apply(
         writes::end_pod(&pods, pod, &views.pods).await?;
     }
     for reset in &plan.reset_partitions {
+        // The view may be behind, and a Pod that it does not show goes on without a reset.
+        if writes::has_pods(&pods, (owner, reset.instance), &views.pods).await? {
+            continue;
+        }
         writes::reset(&partitions, reset, &views.partitions).await?;
     }
     for binding in &plan.bind_partitions {
@@ -44,23 +57,38 @@ pub async fn apply(
     }
     // They are made with the first Pods.
     let expected = plan.create_pods.is_empty();
-    let mut blocked = false;
+    let (mut blocked, mut versions) = (false, Versions::default());
     for object in objects {
-        let obstacle = bring_about(client, namespace, owner, object, expected).await?;
-        blocked |= obstacle.is_some();
-        obstacles.extend(obstacle);
+        match bring_about(client, namespace, owner, object, expected).await? {
+            Ok(version) => versions[object.file().place()] = version,
+            Err(obstacle) => {
+                blocked = true;
+                obstacles.push(obstacle);
+            }
+        }
     }
     // Pods mount and use these objects: with a stranger's, or an earlier job's, they would do what
     // that one says.
     if !blocked {
         for pod in &plan.create_pods {
-            obstacles.extend(writes::create(&pods, pod, owner, &views.pods).await?);
+            // After an error it is asked for again, and found where it was made; where it has gone by
+            // then, the watch has told of it.
+            let made = writes::create(&pods, pod, owner, &views.pods).await?;
+            if made.as_ref().is_none_or(|obstacle| !obstacle.is_unmade()) {
+                let name = pod.metadata.name.as_deref().unwrap_or_default();
+                views.unmade.remove(Uid::of(owner), name);
+            }
+            obstacles.extend(made);
         }
     }
     for deletion in &plan.delete_partitions {
         writes::delete(&partitions, deletion, owner, &views.partitions).await?;
     }
-    Ok(Applied { obstacles, blocked })
+    Ok(Applied {
+        obstacles,
+        blocked,
+        versions,
+    })
 }
 
 async fn bring_about(
@@ -69,7 +97,7 @@ async fn bring_about(
     owner: &str,
     object: &Applicable,
     expected: bool,
-) -> Written {
+) -> Brought {
     match object {
         Applicable::ConfigMap(object) => {
             writes::apply(client, namespace, object, owner, expected).await

@@ -12,7 +12,8 @@ use kube::{Client, ResourceExt};
 use serde_json::json;
 use tokio_util::task::TaskTracker;
 
-use super::kept::JobRef;
+use super::kept::OfJob;
+use super::lists::Lists;
 use super::notify::Notifier;
 use super::observe::Seen;
 use super::plan::{Applicable, Plan};
@@ -30,17 +31,19 @@ use crate::metrics::jobs::Jobs;
 use crate::metrics::reconcile::Reconciles;
 use crate::names;
 use crate::telemetry::trace;
+use crate::uid::Uid;
 
 /// What every reconcile shares.
 pub(super) struct Context {
     pub(super) client: Client,
     pub(super) settings: JobSettings,
-    notifier: Notifier,
+    pub(super) notifier: Notifier,
     failures: Mutex<Failures>,
-    /// UIDs of jobs whose last reconcile left it to the next one to report.
-    unreported: Mutex<HashSet<String>>,
+    /// Jobs whose last reconcile left it to the next one to report.
+    unreported: Mutex<HashSet<Uid>>,
     settled: Mutex<Settled>,
     pub(super) views: Arc<Views>,
+    pub(super) lists: Lists,
     pub(super) reconciles: Reconciles,
     counts: Jobs,
     /// The reconciles that are under way.
@@ -51,13 +54,18 @@ impl Context {
     /// With nothing remembered yet.
     pub(super) fn new(client: Client, settings: JobSettings, metrics: &Metrics) -> Self {
         Self {
-            notifier: Notifier::new(client.clone(), settings.instance.clone()),
+            notifier: Notifier::new(
+                &client,
+                settings.instance.as_deref(),
+                metrics.jobs.events_lost.clone(),
+            ),
             client,
             settings,
             failures: Mutex::default(),
             unreported: Mutex::default(),
             settled: Mutex::default(),
             views: Arc::default(),
+            lists: Lists::new(metrics.jobs.clone()),
             reconciles: metrics.reconciles.clone(),
             counts: metrics.jobs.clone(),
             running: TaskTracker::new(),
@@ -71,37 +79,53 @@ impl Context {
 
     /// How long to wait before a job is tried again that could not be reconciled.
     pub(super) fn failed(&self, job: &JobMeta) -> Duration {
-        self.failures().failed(&key_of(job))
+        let uid = uid_of(job);
+        let wait = self.failures().failed(uid);
+        self.forget_unless_known(uid);
+        wait
     }
 
     /// Notes that a job could be reconciled.
     pub(super) fn went_well(&self, job: &JobMeta) {
-        self.failures().went_well(&key_of(job));
+        self.failures().went_well(uid_of(job));
     }
 
     /// Forgets a job that is gone.
-    pub(super) fn forget(&self, job: &JobMeta) {
-        self.settled().forget(&key_of(job));
-        self.unreported().remove(&job.uid().unwrap_or_default());
+    pub(super) fn forget(&self, job: Uid) {
+        self.failures().went_well(job);
+        self.settled().forget(job);
+        self.unreported().remove(&job);
+        self.views.unmade.forget(job);
     }
 
-    /// Notes that a job's files or rights are no longer as they were found.
-    pub(super) fn unsettle(&self, job: &JobRef) {
-        self.settled().forget(&key(&job.namespace, &job.name));
+    /// Whether anything is remembered of a job.
+    #[cfg(test)]
+    pub(super) fn remembers(&self, job: Uid) -> bool {
+        self.failures().knows(job)
+            || self.settled().knows(job)
+            || self.unreported().contains(&job)
+            || !self.views.unmade.of(job).is_empty()
     }
 
-    fn settled(&self) -> MutexGuard<'_, Settled> {
+    /// Forgets what was remembered of a job after it was gone.
+    pub(super) fn forget_unless_known(&self, job: Uid) {
+        if !self.views.jobs.knows(job) {
+            self.forget(job);
+        }
+    }
+
+    pub(super) fn settled(&self) -> MutexGuard<'_, Settled> {
         self.settled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn unreported(&self) -> MutexGuard<'_, HashSet<String>> {
+    fn unreported(&self) -> MutexGuard<'_, HashSet<Uid>> {
         let unreported = self.unreported.lock();
         unreported.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the report may be left to the next reconcile, which it may be once in a row.
     pub(super) fn leaves_report(&self, seen: &Seen) -> bool {
-        let uid = seen.job.uid().unwrap_or_default();
+        let uid = Uid::of(&seen.job.uid().unwrap_or_default());
         let mut unreported = self.unreported();
         let is_second = unreported.remove(&uid);
         if !is_second {
@@ -115,8 +139,8 @@ impl Context {
         Api::namespaced(self.client.clone(), &namespace)
     }
 
-    /// Carries out a plan, and tells of it. Objects that were found as they should be a moment ago
-    /// are not read again.
+    /// Carries out a plan, and tells of it. Objects that were found as they should be are not read again
+    /// before a watch tells of a change.
     pub(super) async fn apply(
         &self,
         seen: &Seen,
@@ -124,20 +148,23 @@ impl Context {
     ) -> Result<Vec<Obstacle>, WriteError> {
         let namespace = seen.job.namespace().unwrap_or_default();
         let uid = seen.job.uid().unwrap_or_default();
-        let (key, now) = (key(&namespace, &seen.job.name_any()), Timestamp::now());
-        let holds = self.settled().holds(&key, &plan.apply, now);
+        let job = Uid::of(&uid);
+        let holds = self.settled().holds(job, &plan.apply);
         let objects: &[Applicable] = if holds { &[] } else { &plan.apply };
         if !objects.is_empty() {
-            self.settled().look(&key);
+            seen.job
+                .job()
+                .iter()
+                .for_each(|job| self.settled().look(job));
         }
         let views = &self.views;
         let applied = apply::apply(&self.client, &namespace, &uid, plan, objects, views);
         let applied = applied.await?;
         if !applied.blocked && !objects.is_empty() {
-            self.settled().found(&key, objects, now);
+            self.settled().found(job, objects, applied.versions);
         }
         let events = events::of_writes(plan, &applied);
-        self.notifier.publish(&seen.job, &events).await;
+        self.notifier.publish(&seen.job, &events);
         Ok(applied.obstacles)
     }
 
@@ -155,33 +182,38 @@ impl Context {
             writes::delete_by_force(&pods, &stranded.pod, &uid, &self.views.pods).await?;
         }
         let events: Vec<_> = stranded.iter().map(events::of_stranded).collect();
-        self.notifier.publish(&seen.job, &events).await;
+        self.notifier.publish(&seen.job, &events);
         Ok(())
     }
 
-    /// Writes the status where it changed, and tells what turned.
+    /// Writes the status where it changed, and tells what turned. From then on the job is seen as it was
+    /// written.
     pub(super) async fn report(
         &self,
-        seen: &Seen,
+        seen: &mut Seen,
         status: IPUJobStatus,
         now: Timestamp,
     ) -> Result<(), WriteError> {
         let uid = seen.job.uid().unwrap_or_default();
-        self.unreported().remove(&uid);
+        self.unreported().remove(&Uid::of(&uid));
         let old = &seen.observed.status;
         let Some(new) = report::changed(old, status, now) else {
             return Ok(());
         };
         let object = report::with_status(&seen.object, &new);
         let (name, view) = (seen.job.name_any(), &self.views.jobs);
-        writes::replace_job_status(&self.jobs(seen), &name, &object, view).await?;
+        let written = writes::replace_job_status(&self.jobs(seen), &name, &object, view).await?;
         let runs = self.counts.reported(&seen.job, old, &new, now);
         if let (true, Some(created)) = (runs, seen.job.creation_timestamp()) {
             let name = key(&seen.job.namespace().unwrap_or_default(), &name);
             trace::runs(&uid, name, created.0, now);
         }
         let events = events::of_status(old, &new);
-        self.notifier.publish(&seen.job, &events).await;
+        self.notifier.publish(&seen.job, &events);
+        if let Some(written) = written {
+            (seen.object, seen.job) = (written.as_json(), written);
+        }
+        seen.observed.status = new;
         Ok(())
     }
 
@@ -201,7 +233,12 @@ impl Context {
     }
 }
 
-/// What a job is called in what is remembered of it, and in the log: `namespace/name`.
+/// What a job is known by in what is remembered of it.
+pub(super) fn uid_of(job: &JobMeta) -> Uid {
+    Uid::of(&job.uid().unwrap_or_default())
+}
+
+/// What a job is called in metrics and in the log: `namespace/name`.
 pub(super) fn key_of(job: &JobMeta) -> String {
     key(&job.namespace().unwrap_or_default(), &job.name_any())
 }

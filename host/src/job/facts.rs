@@ -1,23 +1,25 @@
 //! Pure: what a job's Pods and partitions say, reduced to what decisions need.
 
+pub mod disruption;
 pub mod due;
 pub mod partition;
 pub mod pod;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde::Serialize;
 
 use self::due::Due;
-use self::partition::PartitionState;
+use self::partition::{Held, PartitionState};
 use self::pod::{Aftermath, PodState};
-use super::report;
 use super::validate::ValidJob;
+use super::{kept, report};
 use crate::api::ipujob_status::{IPUJobStatus, InstanceEnd, RunStatus};
 use crate::api::ipupartition::IPUPartition;
 use crate::names;
+use crate::partition::surroundings::is_placed;
 
 /// Everything that was read from the cluster for one job.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +30,8 @@ pub struct Observed {
     pub partitions: Vec<IPUPartition>,
     /// Nodes of Pods that should have ended and have not.
     pub nodes: Vec<Node>,
+    /// Names of Pods that were to be made and were not, as far as this process knows.
+    pub unmade: BTreeSet<String>,
     /// The status as it was.
     pub status: IPUJobStatus,
 }
@@ -64,14 +68,20 @@ pub struct Instance {
     pub index: u32,
     /// Its partition.
     pub partition: Owned<PartitionState>,
+    /// Whether it may not start: a partition that it waits for is given up.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub refused: bool,
     /// Its worker Pods, in order of their GCD.
     pub workers: Vec<Member>,
     /// Live workers of it that were made from another template than the job has now.
     pub outdated: Vec<String>,
     /// The end that the status records; a Pod that is gone since does not come back.
     pub end: Option<InstanceEnd>,
-    /// Whether its Pods have begun to use the partition: others use it only after a reset.
+    /// Whether Pods of it may have begun to use the partition: others use it only after a reset.
     pub spent: bool,
+    /// Workers that never used the partition: their Pods could not be made so far.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub unmade: BTreeSet<String>,
     /// Resets that the V-IPU controller made by itself of the partition that it has now.
     pub automatic_resets: u32,
     /// Whether its partition, where it has one, is said to stay where it is.
@@ -174,6 +184,12 @@ impl Instance {
         self.workers.iter().any(|worker| worker.state.missing())
     }
 
+    /// Whether a Pod is gone that may have used the partition: the others start again with it.
+    pub fn has_lost_a_pod(&self) -> bool {
+        let mut missing = self.workers.iter().filter(|found| found.state.missing());
+        missing.any(|found| found.uid.is_some() || !self.unmade.contains(&found.name))
+    }
+
     /// Whether all its Pods are Ready and none is to be replaced.
     pub fn available(&self) -> bool {
         self.workers.iter().all(|worker| worker.state.ready())
@@ -199,6 +215,11 @@ impl Instance {
 }
 
 impl Member {
+    /// Whether there is a Pod that was made for the partition as it is now.
+    fn uses_its_partition(&self) -> bool {
+        self.uid.is_some() && self.state != PodState::Stale
+    }
+
     /// Whether the Pod exists and may still use its partition.
     pub fn live(&self) -> bool {
         self.uid.is_some() && (self.aftermath != Aftermath::None || !self.state.ended())
@@ -210,6 +231,7 @@ struct Reader<'a> {
     job: &'a ValidJob,
     pods: BTreeMap<&'a str, &'a Pod>,
     partitions: BTreeMap<u32, &'a IPUPartition>,
+    unmade: &'a BTreeSet<String>,
     run: RunStatus,
 }
 
@@ -225,6 +247,7 @@ impl<'a> Reader<'a> {
             partitions: partitions
                 .map(|partition| (partition.spec.slot, partition))
                 .collect(),
+            unmade: &observed.unmade,
             run: observed.status.run.clone().unwrap_or_default(),
         }
     }
@@ -241,11 +264,17 @@ impl<'a> Reader<'a> {
                 self.member(name, id.as_deref())
             })
             .collect();
+        let refusal = self.refusal(found, &state, &workers);
+        let refused = refusal.is_some();
+        let state = refusal.unwrap_or(state);
+        let known = |held: &Held| self.run.used.get(&key) == Some(&held.use_key());
+        // A Pod that is there uses it, whether it was written down or not.
+        let in_use = || workers.iter().any(Member::uses_its_partition);
         Instance {
             index,
-            spent: state
-                .held()
-                .is_some_and(|held| self.run.used.get(&key) == Some(&held.use_key())),
+            refused,
+            spent: state.held().is_some_and(|held| known(held) || in_use()),
+            unmade: self.unmade_of(&workers),
             end: self.run.ended.get(&key).cloned(),
             outdated: self.outdated(&workers),
             automatic_resets: found
@@ -261,6 +290,43 @@ impl<'a> Reader<'a> {
             },
             workers,
         }
+    }
+
+    /// The state of the partition of an instance that may not start. To wait in the queue is no start yet; what
+    /// has begun is carried on: instances under one launcher begin together.
+    fn refusal(
+        &self,
+        found: Option<&IPUPartition>,
+        state: &PartitionState,
+        workers: &[Member],
+    ) -> Option<PartitionState> {
+        let error = self.job.start.refusal()?;
+        let is_open = match state {
+            PartitionState::Absent => true,
+            PartitionState::Waiting(_) | PartitionState::Rejected(_) => {
+                self.job.start.unreadable().is_none() && !found.is_some_and(holds)
+            }
+            _ => false,
+        };
+        let begun = if self.job.launcher.is_some() {
+            self.partitions.values().any(|one| holds(one))
+                || !self.pods.is_empty()
+                || !self.run.used.is_empty()
+        } else {
+            workers.iter().any(Member::live) || self.has_used(found)
+        };
+        (is_open && !begun).then(|| PartitionState::Rejected(error.to_string()))
+    }
+
+    /// Whether Pods may have used what this IPUPartition had.
+    fn has_used(&self, found: Option<&IPUPartition>) -> bool {
+        found.is_some_and(|found| self.run.used.contains_key(&found.spec.slot.to_string()))
+    }
+
+    fn unmade_of(&self, workers: &[Member]) -> BTreeSet<String> {
+        let names = workers.iter().map(|worker| &worker.name);
+        let unmade = names.filter(|name| self.unmade.contains(*name));
+        unmade.cloned().collect()
     }
 
     fn member(&self, name: String, partition: Option<&str>) -> Member {
@@ -282,6 +348,9 @@ impl<'a> Reader<'a> {
     }
 
     fn outdated(&self, workers: &[Member]) -> Vec<String> {
+        if self.job.start.unreadable().is_some() {
+            return Vec::new();
+        }
         let other_template = |member: &&Member| {
             let pod = self.pods.get(member.name.as_str());
             let annotations = pod.and_then(|pod| pod.metadata.annotations.as_ref());
@@ -298,12 +367,14 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Whether it has something on a V-IPU controller, or may have.
+fn holds(partition: &IPUPartition) -> bool {
+    partition.status.as_ref().is_some_and(is_placed)
+}
+
 /// Which instances have a Pod or a partition, in order and each once.
 fn existing_instances(observed: &Observed) -> impl Iterator<Item = u32> {
-    let of_pods = observed.pods.iter().filter_map(|pod| {
-        let labels = pod.metadata.labels.as_ref()?;
-        labels.get(names::INSTANCE_LABEL)?.parse().ok()
-    });
+    let of_pods = observed.pods.iter().filter_map(kept::instance);
     let of_partitions = observed.partitions.iter().map(|found| found.spec.slot);
     of_pods
         .chain(of_partitions)

@@ -3,22 +3,23 @@
 //!
 //! What others write may always arrive late: names that can be given once, and preconditions, make
 //! decisions on an old view harmless. What the controller itself has written must be in the view
-//! before it decides again, or it would do the same thing twice.
+//! before it decides again, or it would do the same thing twice. `now` is the time since some moment, by a
+//! clock that nobody sets.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::marker::PhantomData;
+use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::Event;
 
-use super::kept::{JobRef, OfJob};
+use super::kept::{self, JobRef, OfJob};
 use crate::packed::{Packed, Packing};
 use crate::uid::Uid;
 
-/// How long a write is waited for. A watch that is later than that was interrupted, and lists
-/// everything anew.
-const LATE: SignedDuration = SignedDuration::from_secs(30);
+/// How long a write is waited for. A watch that is interrupted begins again within half a minute of the
+/// API server's return, and then tells of everything; this is for what it never tells of.
+const LATE: Duration = Duration::from_mins(2);
 
 /// How many ends are remembered: more than requests can be under way.
 const GONE: usize = 1024;
@@ -29,11 +30,14 @@ pub struct Index<K> {
     listed: bool,
     /// UIDs that the list under way has named so far.
     listing: Option<HashSet<Uid>>,
+    /// How many lists have begun.
+    lists: u64,
     jobs: HashMap<Uid, Objects>,
     /// UIDs of the objects that went last: the watch may tell of an end before the answer to the
     /// request arrives.
     gone: VecDeque<Uid>,
     packing: Packing,
+    unread: Option<(JobRef, serde_json::Error)>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -57,7 +61,9 @@ struct Awaited {
     uid: Uid,
     /// The version that was written; `u64::MAX`: only its end will do.
     version: u64,
-    since: Timestamp,
+    since: Duration,
+    /// How many lists had begun.
+    lists: u64,
 }
 
 impl<K> Default for Index<K> {
@@ -65,9 +71,11 @@ impl<K> Default for Index<K> {
         Self {
             listed: false,
             listing: None,
+            lists: 0,
             jobs: HashMap::new(),
             gone: VecDeque::new(),
             packing: Packing::default(),
+            unread: None,
             kind: PhantomData,
         }
     }
@@ -77,7 +85,10 @@ impl<K: OfJob> Index<K> {
     /// Takes in what a watch tells. Answers the jobs that have to be looked at.
     pub fn hear(&mut self, event: Event<K>) -> Vec<JobRef> {
         match event {
-            Event::Init => self.listing = Some(HashSet::new()),
+            Event::Init => {
+                self.listing = Some(HashSet::new());
+                self.lists += 1;
+            }
             Event::InitDone => return self.complete(),
             Event::Apply(object) | Event::InitApply(object) => return self.keep(object),
             Event::Delete(object) => return self.forget(&object),
@@ -86,14 +97,14 @@ impl<K: OfJob> Index<K> {
     }
 
     /// Notes what was written, or found written: decisions wait until the watch tells of it.
-    pub fn wrote(&mut self, object: &K, now: Timestamp) {
+    pub fn wrote(&mut self, object: &K, now: Duration) {
         let Some(job) = object.job() else { return };
         let (uid, version) = identity(object.meta());
         self.wait_for(job, uid, version, now);
     }
 
     /// Notes that an object was removed at once.
-    pub fn removed(&mut self, job: &str, uid: &str, now: Timestamp) {
+    pub fn removed(&mut self, job: &str, uid: &str, now: Duration) {
         let (job, uid) = (Uid::of(job), Uid::of(uid));
         let Some(objects) = self.jobs.get(&job) else {
             return;
@@ -105,25 +116,40 @@ impl<K: OfJob> Index<K> {
     }
 
     /// The objects of a job, by its UID. None where the watch is behind.
-    pub fn of(&mut self, job: &str, now: Timestamp) -> Option<Vec<K>> {
+    pub fn of(&mut self, job: &str, now: Duration) -> Option<Vec<K>> {
         if !self.listed {
             return None;
         }
         let Some(objects) = self.jobs.get(&Uid::of(job)) else {
             return Some(Vec::new());
         };
-        let is_late = |awaited: &Awaited| now.duration_since(awaited.since) >= LATE;
+        let is_late = |awaited: &Awaited| now.saturating_sub(awaited.since) >= LATE;
         if !objects.awaited.iter().all(is_late) {
             return None;
         }
         let kept = objects.kept.iter();
-        Some(kept.map(|kept| self.packing.unpack(&kept.packed)).collect())
+        let unpacked = kept.map(|kept| self.packing.unpack(&kept.packed));
+        let unpacked = unpacked.collect::<Result<_, _>>();
+        unpacked
+            .map_err(|error| self.unread = Some((objects.job.clone(), error)))
+            .ok()
     }
 
-    fn wait_for(&mut self, job: JobRef, uid: Uid, version: u64, now: Timestamp) {
+    /// The job that could not be looked at last because one of its objects cannot be read again.
+    pub fn take_unread(&mut self) -> Option<(JobRef, serde_json::Error)> {
+        self.unread.take()
+    }
+
+    /// Whether anything of a job is known.
+    pub fn knows(&self, job: Uid) -> bool {
+        self.jobs.contains_key(&job)
+    }
+
+    fn wait_for(&mut self, job: JobRef, uid: Uid, version: u64, now: Duration) {
         if self.gone.contains(&uid) {
             return;
         }
+        let lists = self.lists;
         let objects = self.objects(job);
         let mut kept = objects.kept.iter();
         if kept.any(|kept| kept.uid == uid && kept.version >= version) {
@@ -133,6 +159,7 @@ impl<K: OfJob> Index<K> {
             uid,
             version,
             since: now,
+            lists,
         });
     }
 
@@ -181,21 +208,24 @@ impl<K: OfJob> Index<K> {
         vec![job]
     }
 
-    /// What the complete list did not name is gone, whenever that happened.
+    /// What the complete list did not name is gone, whenever that happened, but for what may be younger: what
+    /// was made since the list began.
     fn complete(&mut self) -> Vec<JobRef> {
         self.listed = true;
         let named = self.listing.take().unwrap_or_default();
-        let mut touched = Vec::new();
+        let (mut touched, lists) = (Vec::new(), self.lists);
         self.jobs.retain(|_, objects| {
-            let before = objects.kept.len();
-            objects.kept.retain(|kept| named.contains(&kept.uid));
-            objects
-                .awaited
-                .retain(|awaited| named.contains(&awaited.uid));
-            if objects.kept.len() < before {
-                touched.push(objects.job.clone());
+            let Objects { job, kept, awaited } = objects;
+            awaited.retain(|one| {
+                let is_new = || kept.iter().all(|kept| kept.uid != one.uid);
+                named.contains(&one.uid) || one.lists == lists && is_new()
+            });
+            let before = kept.len();
+            kept.retain(|kept| named.contains(&kept.uid));
+            if kept.len() < before {
+                touched.push(job.clone());
             }
-            !objects.kept.is_empty()
+            !kept.is_empty() || !awaited.is_empty()
         });
         touched
     }
@@ -209,144 +239,11 @@ impl<K: OfJob> Index<K> {
     }
 }
 
-/// UID and version. Versions of one object can be compared as numbers (Kubernetes 1.35 promises so,
-/// and etcd's revisions always could); one that is no number is waited for by nobody.
+/// UID and version. A version that is no number is waited for by nobody.
 fn identity(metadata: &ObjectMeta) -> (Uid, u64) {
-    let version = metadata.resource_version.as_deref();
-    let version = version.and_then(|version| version.parse().ok());
-    (
-        Uid::of(metadata.uid.as_deref().unwrap_or_default()),
-        version.unwrap_or(0),
-    )
+    let uid = Uid::of(metadata.uid.as_deref().unwrap_or_default());
+    (uid, kept::version(metadata))
 }
 
 #[cfg(test)]
-mod tests {
-    use k8s_openapi::api::core::v1::Pod;
-    use serde_json::json;
-
-    use super::*;
-
-    fn pod(name: &str, version: u64) -> Pod {
-        serde_json::from_value(json!({
-            "metadata": {
-                "name": name, "namespace": "n", "uid": format!("uid-of-{name}"),
-                "resourceVersion": version.to_string(),
-                "labels": {"graphcore.ai/run": "2", "else": "not read"},
-                "ownerReferences": [{
-                    "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob",
-                    "name": "job", "uid": "job-uid",
-                }],
-            },
-            "spec": {"containers": [{"name": "main", "image": "large"}]},
-        }))
-        .unwrap()
-    }
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(1_000_000 + second).unwrap()
-    }
-
-    fn names(index: &mut Index<Pod>, now: Timestamp) -> Option<Vec<String>> {
-        let pods = index.of("job-uid", now)?.into_iter();
-        Some(pods.filter_map(|pod| pod.metadata.name).collect())
-    }
-
-    fn listed(pods: &[Pod]) -> Index<Pod> {
-        let mut index = Index::default();
-        index.hear(Event::Init);
-        for pod in pods {
-            index.hear(Event::InitApply(pod.clone()));
-        }
-        index.hear(Event::InitDone);
-        index
-    }
-
-    #[test]
-    fn nothing_is_known_before_the_first_list_is_complete() {
-        let mut index = Index::default();
-        index.hear(Event::Init);
-        index.hear(Event::InitApply(pod("a", 1)));
-        assert_eq!(names(&mut index, at(0)), None);
-        index.hear(Event::InitDone);
-        assert_eq!(names(&mut index, at(0)).unwrap(), ["a"]);
-        assert_eq!(index.of("another", at(0)).unwrap(), []);
-    }
-
-    #[test]
-    fn a_pod_that_was_made_is_waited_for() {
-        let mut index = listed(&[]);
-        index.wrote(&pod("a", 5), at(0));
-        assert_eq!(names(&mut index, at(1)), None);
-        assert_eq!(index.hear(Event::Apply(pod("a", 5))).len(), 1);
-        assert_eq!(names(&mut index, at(1)).unwrap(), ["a"]);
-    }
-
-    #[test]
-    fn a_watch_that_was_faster_than_the_answer_is_not_waited_for() {
-        let mut index = listed(&[pod("a", 7)]);
-        index.wrote(&pod("a", 5), at(0));
-        assert_eq!(names(&mut index, at(0)).unwrap(), ["a"]);
-    }
-
-    #[test]
-    fn an_older_version_will_not_do() {
-        let mut index = listed(&[pod("a", 1)]);
-        index.wrote(&pod("a", 5), at(0));
-        index.hear(Event::Apply(pod("a", 4)));
-        assert_eq!(names(&mut index, at(1)), None);
-    }
-
-    #[test]
-    fn what_was_removed_at_once_is_waited_for_until_it_is_gone() {
-        let mut index = listed(&[pod("a", 1)]);
-        index.removed("job-uid", "uid-of-a", at(0));
-        index.hear(Event::Apply(pod("a", 2)));
-        assert_eq!(names(&mut index, at(1)), None);
-        index.hear(Event::Delete(pod("a", 3)));
-        assert_eq!(names(&mut index, at(1)).unwrap(), [""; 0]);
-    }
-
-    #[test]
-    fn what_is_gone_before_the_answer_arrives_is_not_waited_for() {
-        let mut index = listed(&[pod("a", 1), pod("b", 1)]);
-        index.hear(Event::Delete(pod("a", 3)));
-        index.wrote(&pod("a", 2), at(0));
-        index.hear(Event::Delete(pod("b", 4)));
-        index.removed("job-uid", "uid-of-b", at(0));
-        assert_eq!(names(&mut index, at(0)).unwrap(), [""; 0]);
-    }
-
-    #[test]
-    fn a_watch_that_never_tells_is_not_waited_for_for_ever() {
-        let mut index = listed(&[]);
-        index.wrote(&pod("a", 5), at(0));
-        assert_eq!(names(&mut index, at(29)), None);
-        assert_eq!(names(&mut index, at(30)).unwrap(), [""; 0]);
-    }
-
-    #[test]
-    fn what_a_new_list_does_not_name_is_gone_and_its_job_is_looked_at() {
-        let mut index = listed(&[pod("a", 1), pod("b", 2)]);
-        index.hear(Event::Init);
-        index.hear(Event::InitApply(pod("b", 2)));
-        assert_eq!(
-            names(&mut index, at(0)).unwrap(),
-            ["a", "b"],
-            "the old view holds"
-        );
-        let touched = index.hear(Event::InitDone);
-        assert_eq!(&*touched[0].name, "job");
-        assert_eq!(names(&mut index, at(0)).unwrap(), ["b"]);
-    }
-
-    #[test]
-    fn only_what_decisions_read_is_kept() {
-        let mut index = listed(&[pod("a", 1)]);
-        let kept = index.of("job-uid", at(0)).unwrap().remove(0);
-        assert_eq!(kept.metadata.labels.unwrap().len(), 1);
-        assert_eq!(kept.metadata.owner_references, None);
-        let container = kept.spec.unwrap().containers.remove(0);
-        assert_eq!((container.name.as_str(), container.image), ("main", None));
-    }
-}
+mod tests;

@@ -23,6 +23,14 @@ const ANNOTATIONS: [&str; 2] = [
     names::TEMPLATE_HASH_ANNOTATION,
 ];
 
+/// The version of an object. Versions of one object can be compared as numbers (Kubernetes 1.35 promises
+/// so, and etcd's revisions always could); one that is no number counts as the oldest.
+pub fn version(metadata: &ObjectMeta) -> u64 {
+    let version = metadata.resource_version.as_deref();
+    let version = version.and_then(|version| version.parse().ok());
+    version.unwrap_or(0)
+}
+
 /// An IPUJob by its names, and by its UID: another job of the same name is another job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct JobRef {
@@ -54,6 +62,12 @@ pub fn owner(metadata: &ObjectMeta) -> Option<JobRef> {
         name: owner.name.as_str().into(),
         uid: Uid::of(&owner.uid),
     })
+}
+
+/// Which instance of its job a worker Pod belongs to.
+pub fn instance(pod: &Pod) -> Option<u32> {
+    let labels = pod.metadata.labels.as_ref()?;
+    labels.get(names::INSTANCE_LABEL)?.parse().ok()
 }
 
 impl OfJob for Pod {

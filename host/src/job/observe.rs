@@ -14,6 +14,7 @@ use super::stranded::overdue_on;
 use super::validate::decode_status;
 use super::watches::Views;
 use crate::clock;
+use crate::uid::Uid;
 
 /// A job as the API server holds it, and what belongs to it.
 #[derive(Clone, Debug)]
@@ -69,6 +70,7 @@ pub async fn observe(
             nodes: nodes(client, &pods).await?,
             pods,
             partitions,
+            unmade: views.unmade.of(Uid::of(uid)),
             status: decode_status(&object),
         },
         job,

@@ -156,7 +156,8 @@ fn launcher_gone(facts: &Facts) -> Outcome {
         return Outcome::failed(format!("{lost}, while the launcher ran"), code);
     }
     let name = &facts.launcher.name;
-    let how = format!("launcher failed: Pod {name} was deleted while it ran");
+    let why = deleted_because(&facts.launcher.state);
+    let how = format!("launcher failed: Pod {name} was deleted while it ran{why}");
     Outcome::failed(how, None)
 }
 
@@ -242,7 +243,8 @@ fn lost_worker(facts: &Facts, until: Option<jiff::Timestamp>) -> Option<(String,
         match &worker.state {
             PodState::Absent => Some((format!("worker {name} is gone"), None)),
             PodState::Going { asked, .. } if before(*asked) => {
-                Some((format!("worker {name} was deleted"), None))
+                let why = deleted_because(&worker.state);
+                Some((format!("worker {name} was deleted{why}"), None))
             }
             PodState::Stale => Some((format!("worker {name} lost its partition"), None)),
             PodState::Lost(failure) if before(failure.at) => {
@@ -260,6 +262,14 @@ fn lost_worker(facts: &Facts, until: Option<jiff::Timestamp>) -> Option<(String,
             | PodState::Running { .. } => None,
         }
     })
+}
+
+/// Who deleted a Pod, where Kubernetes says so: the scheduler for a Pod of higher priority, a drain.
+fn deleted_because(state: &PodState) -> String {
+    match state {
+        PodState::Going { why: Some(why), .. } => format!(" ({why})"),
+        _ => String::new(),
+    }
 }
 
 fn lacks_partition(instance: &Instance) -> bool {

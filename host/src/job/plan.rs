@@ -2,6 +2,7 @@
 
 mod staff;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
@@ -36,6 +37,10 @@ pub struct Plan {
     pub create_partitions: Vec<IPUPartition>,
     /// Objects to bring to this state; Pods mount and use them, so they come first.
     pub apply: Vec<Applicable>,
+    /// By instance: the partition that the first Pods to make begin to use. The status says so before
+    /// they are made, or a reset could be missed once they are gone.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub begins: BTreeMap<String, String>,
     /// Pods to make.
     pub create_pods: Vec<Pod>,
     /// Partitions to give back.
@@ -84,6 +89,8 @@ pub struct Reset {
     pub name: String,
     /// Its UID.
     pub uid: String,
+    /// Which instance of the job it belongs to.
+    pub instance: u32,
     /// The `spec.resetGeneration` that asks for it.
     pub generation: i64,
 }
@@ -113,9 +120,51 @@ pub enum Applicable {
     RoleBinding(RoleBinding),
 }
 
+/// A kind of object that a job's Pods mount or use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum File {
+    /// A ConfigMap.
+    ConfigMap,
+    /// A ServiceAccount.
+    ServiceAccount,
+    /// A Role.
+    Role,
+    /// A RoleBinding.
+    RoleBinding,
+}
+
+impl File {
+    /// How many kinds there are.
+    pub const COUNT: usize = 4;
+
+    /// Its place among all kinds.
+    pub fn place(self) -> usize {
+        self as usize
+    }
+}
+
+impl Applicable {
+    /// Its kind.
+    pub fn file(&self) -> File {
+        match self {
+            Self::ConfigMap(_) => File::ConfigMap,
+            Self::ServiceAccount(_) => File::ServiceAccount,
+            Self::Role(_) => File::Role,
+            Self::RoleBinding(_) => File::RoleBinding,
+        }
+    }
+}
+
 /// What is to be done for a job that is not being deleted.
 pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings) -> Plan {
     let mut plan = match phase {
+        Phase::Waiting | Phase::Starting | Phase::Running if job.start.unreadable().is_some() => {
+            // What there is goes on to its end.
+            return Plan {
+                requeue: Some(wake(facts)),
+                ..Plan::default()
+            };
+        }
         Phase::Waiting | Phase::Starting => run(job, facts, settings),
         Phase::Running => match job.launcher {
             // A worker that is lost from now on ends the run; none comes back.
@@ -139,11 +188,16 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
             Applicable::RoleBinding(access::role_binding(job)),
         ];
     }
-    if !matches!(phase, Phase::Finished(_)) {
+    if !matches!(phase, Phase::Finished(_)) && job.start.unreadable().is_none() {
         plan.bind_partitions = bindings(job, facts);
     }
-    plan.requeue = Some(facts.due.wake.map_or(RESYNC, |wake| wake.min(RESYNC)));
+    plan.requeue = Some(wake(facts));
     plan
+}
+
+/// How soon to look again though nothing has changed.
+fn wake(facts: &Facts) -> Duration {
+    facts.due.wake.map_or(RESYNC, |wake| wake.min(RESYNC))
 }
 
 /// The partitions that were asked for under another restart policy.

@@ -1,4 +1,5 @@
-//! Hears that a job's files or rights were removed, and has the job looked at, which makes them again.
+//! Hears that a job's files or rights were edited or removed, and has the job looked at, which brings them
+//! back.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -13,35 +14,57 @@ use kube::runtime::watcher::{self, Event};
 
 use super::context::Context;
 use super::kept::{self, JobRef};
+use super::plan::File;
+use super::settled::Settled;
 use super::watches::follow_kind;
 use crate::names;
 use crate::scope;
+use crate::trimmed::{Trimmed, untrimmed};
 
-/// Follows all four kinds until it is dropped. Only what is removed is of interest, so nothing is
-/// kept of them, and their content stays where it is.
+/// Follows all four kinds until it is dropped. Only their versions are of interest, so that their content
+/// stays where it is.
 pub(super) async fn follow(context: Arc<Context>, touched: UnboundedSender<JobRef>) {
     tokio::join!(
-        follow_removals::<ConfigMap>(&context, &touched),
-        follow_removals::<ServiceAccount>(&context, &touched),
-        follow_removals::<Role>(&context, &touched),
-        follow_removals::<RoleBinding>(&context, &touched),
+        follow_files::<ConfigMap>(&context, File::ConfigMap, &touched),
+        follow_files::<ServiceAccount>(&context, File::ServiceAccount, &touched),
+        follow_files::<Role>(&context, File::Role, &touched),
+        follow_files::<RoleBinding>(&context, File::RoleBinding, &touched),
     );
 }
 
-async fn follow_removals<K>(context: &Context, touched: &UnboundedSender<JobRef>)
+async fn follow_files<K>(context: &Context, file: File, touched: &UnboundedSender<JobRef>)
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Send + 'static,
 {
     let ours = watcher::Config::default().labels(names::JOB_UID_LABEL);
     let (client, scope) = (&context.client, &context.settings.scope);
-    let events = scope::watch::watch(client, scope, ours);
-    let hear = |event: Event<PartialObjectMeta<K>>| {
-        let Event::Delete(object) = event else {
-            return None;
-        };
-        let job = kept::owner(&object.metadata)?;
-        context.unsettle(&job);
-        Some(job)
+    let events = scope::watch::watch::<Trimmed<PartialObjectMeta<K>>>(client, scope, ours);
+    let hear = |event| hear::<K>(&mut context.settled(), file, untrimmed(event));
+    follow_kind(&context.lists, &K::kind(&()), events, hear, touched).await;
+}
+
+/// Takes in what a watch tells. Answers the jobs that have to be looked at.
+pub(super) fn hear<K>(
+    settled: &mut Settled,
+    file: File,
+    event: Event<PartialObjectMeta<K>>,
+) -> Vec<JobRef> {
+    let (object, is_gone) = match event {
+        Event::Init => {
+            settled.begin_list(file);
+            return Vec::new();
+        }
+        Event::InitDone => return settled.end_list(file),
+        Event::Apply(object) | Event::InitApply(object) => (object, false),
+        Event::Delete(object) => (object, true),
     };
-    follow_kind(&K::kind(&()), events, hear, touched).await;
+    let Some(job) = kept::owner(&object.metadata) else {
+        return Vec::new();
+    };
+    let changed = if is_gone {
+        settled.removed(job.uid)
+    } else {
+        settled.told(file, job.uid, kept::version(&object.metadata))
+    };
+    if changed { vec![job] } else { Vec::new() }
 }

@@ -2,19 +2,24 @@
 
 pub mod conditions;
 pub mod events;
+mod obstacle;
 pub mod refused;
 mod run;
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde::Serialize;
 use serde_json::Value;
+
+pub use self::obstacle::{Applied, Obstacle};
 
 use self::conditions::Conditions;
 use super::facts::partition::PartitionState;
 use super::facts::pod::PodState;
 use super::facts::{Facts, Instance, Recorded};
 use super::phase::{Outcome, Phase};
+use super::plan::Plan;
 use super::restart::Next;
 use super::validate::ValidJob;
 use crate::api::ipujob_status::{IPUJobStatus, JobState, RunStatus, WorkersStatus};
@@ -54,56 +59,6 @@ pub const NOT_READY: &str = "partition not ready yet!";
 /// What the original says of a completed job.
 pub const ALL_DONE: &str = "All instances done";
 
-/// Something that could not be written, though the request reached the API server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub enum Obstacle {
-    /// An object of the name exists and belongs to somebody else.
-    Stranger {
-        /// Kind and name of the object, such as `Pod mnist-worker-0`.
-        object: String,
-        /// Whose it is, as far as it says.
-        owner: String,
-    },
-    /// An object of the name exists, is ours or an earlier job's, and is being deleted.
-    Leaving {
-        /// Kind and name of the object.
-        object: String,
-    },
-    /// The API server refused the object.
-    Refused {
-        /// Kind and name of the object.
-        object: String,
-        /// What the API server said.
-        reason: String,
-    },
-}
-
-/// What became of a plan.
-#[derive(Debug, Default)]
-pub struct Applied {
-    /// What stood in the way, which is for the user to know and no reason to stop.
-    pub obstacles: Vec<Obstacle>,
-    /// Whether files or rights are not the job's own yet, so that no Pod was made.
-    pub blocked: bool,
-}
-
-impl std::fmt::Display for Obstacle {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Stranger { object, owner } => write!(
-                formatter,
-                "{object} exists and belongs to {owner}; delete it, or give the job another name"
-            ),
-            Self::Leaving { object } => {
-                write!(formatter, "waiting for an earlier {object} to be gone")
-            }
-            Self::Refused { object, reason } => {
-                write!(formatter, "the API server refused {object}: {reason}")
-            }
-        }
-    }
-}
-
 /// Where a job stands and what follows from it: what its status is written from.
 pub(super) struct Standing<'a> {
     job: &'a ValidJob,
@@ -111,16 +66,19 @@ pub(super) struct Standing<'a> {
     phase: &'a Phase,
     /// What follows, where a run has just ended.
     next: Option<Next>,
+    /// By instance: the partition that Pods are about to use.
+    begins: &'a BTreeMap<String, String>,
     /// What stood in the way of the last writes.
     obstacles: &'a [Obstacle],
 }
 
-/// The status that the job has now. Times of what did not change stay as they were.
+/// The status that the job has now, with a plan that is carried out or about to be, and what stood in
+/// its way. Times of what did not change stay as they were.
 pub fn status(
     job: &ValidJob,
     facts: &Facts,
     phase: &Phase,
-    obstacles: &[Obstacle],
+    (plan, obstacles): (&Plan, &[Obstacle]),
     old: &IPUJobStatus,
     now: Timestamp,
 ) -> IPUJobStatus {
@@ -133,6 +91,7 @@ pub fn status(
         facts,
         phase,
         next,
+        begins: &plan.begins,
         obstacles,
     };
     let state = standing.state();
@@ -256,6 +215,9 @@ impl Standing<'_> {
         }
         if let Some(reason) = rejection(facts) {
             return reason.to_owned();
+        }
+        if let Some(pod) = conditions::held_up(facts).next() {
+            return pod;
         }
         if run.restarting.is_some() {
             return restarting(run);

@@ -1,49 +1,132 @@
-//! Pure: which jobs' files and rights were found as they should be, so that they are not read again at
-//! every reconcile.
+//! Pure: which jobs' files and rights were found as they should be, so that they are not read again as
+//! long as the watches tell of no change.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use jiff::{SignedDuration, Timestamp};
+use super::kept::JobRef;
+use super::plan::{Applicable, File};
+use crate::uid::Uid;
 
-use super::plan::Applicable;
+/// The version of each kind of file of one job.
+pub type Versions = [u64; File::COUNT];
 
-/// How long what was found holds: somebody may edit a Role by hand, and nothing that is watched
-/// tells.
-const HOLDS: SignedDuration = SignedDuration::from_mins(1);
-
-/// What was found of each job, and when; nothing yet while it is being looked at.
+/// What was found of each job, and what the watches have told since.
 #[derive(Debug, Default)]
-pub struct Settled(HashMap<String, Option<(u64, Timestamp)>>);
+pub struct Settled {
+    jobs: HashMap<Uid, Entry>,
+    lists: [List; File::COUNT],
+}
+
+#[derive(Debug)]
+struct Entry {
+    job: JobRef,
+    /// Whether a look is under way of which nothing was missing so far.
+    looking: bool,
+    /// Fingerprint and versions of the objects as they were found.
+    found: Option<(u64, Versions)>,
+    /// The latest versions that the watches have told of.
+    told: Versions,
+}
+
+/// The list of one kind.
+#[derive(Debug, Default)]
+struct List {
+    /// Whether a first one was complete. Nobody tells of changes before.
+    complete: bool,
+    /// Jobs that the list under way has named so far.
+    named: Option<HashSet<Uid>>,
+}
 
 impl Settled {
-    /// Whether a job's objects were found to be just so a moment ago.
-    pub fn holds(&self, job: &str, objects: &[Applicable], now: Timestamp) -> bool {
-        self.0
-            .get(job)
-            .copied()
-            .flatten()
-            .is_some_and(|(found, at)| {
-                found == fingerprint(objects) && now.duration_since(at) < HOLDS
-            })
+    /// Whether a job's objects were found to be just so, and nobody has changed one since.
+    pub fn holds(&self, job: Uid, objects: &[Applicable]) -> bool {
+        let entry = self.jobs.get(&job);
+        let found = entry.and_then(|entry| Some((entry.found?, entry.told)));
+        found.is_some_and(|((found, versions), told)| {
+            let is_latest = versions
+                .iter()
+                .zip(told)
+                .all(|(found, told)| *found >= told);
+            is_latest
+                && self.lists.iter().all(|list| list.complete)
+                && found == fingerprint(objects)
+        })
     }
 
     /// Notes that a job's objects are about to be looked at.
-    pub fn look(&mut self, job: &str) {
-        self.0.insert(job.to_owned(), None);
+    pub fn look(&mut self, job: &JobRef) {
+        let entry = self.jobs.entry(job.uid).or_insert_with(|| Entry {
+            job: job.clone(),
+            looking: true,
+            found: None,
+            told: Versions::default(),
+        });
+        entry.looking = true;
+        entry.found = None;
     }
 
     /// Notes that a job's objects were found, or made, just so. Where one was removed since the look
     /// began, it may have been found before, and nothing is noted.
-    pub fn found(&mut self, job: &str, objects: &[Applicable], now: Timestamp) {
-        if let Some(entry) = self.0.get_mut(job) {
-            *entry = Some((fingerprint(objects), now));
+    pub fn found(&mut self, job: Uid, objects: &[Applicable], versions: Versions) {
+        if let Some(entry) = self.jobs.get_mut(&job).filter(|entry| entry.looking) {
+            entry.found = Some((fingerprint(objects), versions));
         }
     }
 
-    /// Forgets a job that is gone, or that something of was removed.
-    pub fn forget(&mut self, job: &str) {
-        self.0.remove(job);
+    /// A watch tells of a job's object as it is now. Answers whether it has to be looked at.
+    pub fn told(&mut self, file: File, job: Uid, version: u64) -> bool {
+        let place = file.place();
+        if let Some(named) = &mut self.lists[place].named {
+            named.insert(job);
+        }
+        let Some(entry) = self.jobs.get_mut(&job) else {
+            return false;
+        };
+        entry.told[place] = entry.told[place].max(version);
+        entry.found.is_none_or(|(_, found)| found[place] < version)
+    }
+
+    /// An object of a job was removed. Answers whether the job has to be looked at.
+    pub fn removed(&mut self, job: Uid) -> bool {
+        let Some(entry) = self.jobs.get_mut(&job) else {
+            return false;
+        };
+        (entry.looking, entry.found) = (false, None);
+        true
+    }
+
+    /// The list of one kind begins, at first or anew.
+    pub fn begin_list(&mut self, file: File) {
+        self.lists[file.place()].named = Some(HashSet::new());
+    }
+
+    /// The list of one kind is complete: what it did not name was removed. Answers the jobs that have to
+    /// be looked at.
+    pub fn end_list(&mut self, file: File) -> Vec<JobRef> {
+        let list = &mut self.lists[file.place()];
+        list.complete = true;
+        let named = list.named.take().unwrap_or_default();
+        let mut removed = Vec::new();
+        for (job, entry) in &mut self.jobs {
+            // One that was made while the list was under way is not in it: then it is looked at once more.
+            if entry.found.is_some() && !named.contains(job) {
+                (entry.looking, entry.found) = (false, None);
+                removed.push(entry.job.clone());
+            }
+        }
+        removed
+    }
+
+    /// Whether anything is known of a job.
+    #[cfg(test)]
+    pub(super) fn knows(&self, job: Uid) -> bool {
+        self.jobs.contains_key(&job)
+    }
+
+    /// Forgets a job that is gone.
+    pub fn forget(&mut self, job: Uid) {
+        self.jobs.remove(&job);
     }
 }
 
@@ -62,6 +145,13 @@ mod tests {
 
     use super::*;
 
+    const FILES: [File; File::COUNT] = [
+        File::ConfigMap,
+        File::ServiceAccount,
+        File::Role,
+        File::RoleBinding,
+    ];
+
     fn account(name: &str) -> [Applicable; 1] {
         let metadata = ObjectMeta {
             name: Some(name.to_owned()),
@@ -74,27 +164,92 @@ mod tests {
         [Applicable::ServiceAccount(account)]
     }
 
-    #[test]
-    fn what_was_found_holds_for_a_minute_and_for_the_same_objects() {
-        let at = |second| Timestamp::from_second(second).unwrap();
-        let mut settled = Settled::default();
-        assert!(!settled.holds("a", &account("x"), at(0)));
-        settled.look("a");
-        settled.found("a", &account("x"), at(0));
-        assert!(settled.holds("a", &account("x"), at(59)));
-        assert!(!settled.holds("a", &account("x"), at(60)));
-        assert!(!settled.holds("a", &account("y"), at(1)));
-        assert!(!settled.holds("b", &account("x"), at(1)));
-        settled.forget("a");
-        assert!(!settled.holds("a", &account("x"), at(1)));
+    fn job() -> JobRef {
+        JobRef {
+            namespace: "n".into(),
+            name: "a".into(),
+            uid: Uid::of("a"),
+        }
     }
-    #[test]
-    fn what_is_removed_during_a_look_is_looked_at_again() {
-        let now = Timestamp::UNIX_EPOCH;
+
+    /// All kinds are listed, and the files of a job were found at these versions.
+    fn found(versions: Versions) -> Settled {
         let mut settled = Settled::default();
-        settled.look("a");
-        settled.forget("a");
-        settled.found("a", &account("x"), now);
-        assert!(!settled.holds("a", &account("x"), now));
+        for file in FILES {
+            settled.begin_list(file);
+            settled.end_list(file);
+        }
+        settled.look(&job());
+        settled.found(job().uid, &account("x"), versions);
+        settled
+    }
+
+    #[test]
+    fn what_was_found_holds_for_the_same_objects_of_the_same_job() {
+        let mut settled = found([5; 4]);
+        let uid = job().uid;
+        assert!(settled.holds(uid, &account("x")));
+        assert!(!settled.holds(uid, &account("y")));
+        assert!(!settled.holds(Uid::of("b"), &account("x")));
+        settled.forget(uid);
+        assert!(!settled.holds(uid, &account("x")));
+    }
+
+    #[test]
+    fn it_holds_until_a_watch_tells_of_a_later_version() {
+        let mut settled = found([5; 4]);
+        let uid = job().uid;
+        for version in [3, 5] {
+            assert!(!settled.told(File::Role, uid, version), "our own write");
+        }
+        assert!(settled.holds(uid, &account("x")));
+        assert!(settled.told(File::Role, uid, 6), "somebody edits it");
+        assert!(!settled.holds(uid, &account("x")));
+        settled.look(&job());
+        settled.found(uid, &account("x"), [5, 5, 6, 5]);
+        assert!(settled.holds(uid, &account("x")));
+    }
+
+    #[test]
+    fn an_edit_or_a_removal_during_a_look_is_looked_at_again() {
+        let mut settled = found([5; 4]);
+        let uid = job().uid;
+        settled.look(&job());
+        assert!(settled.told(File::ConfigMap, uid, 7));
+        settled.found(uid, &account("x"), [6; 4]);
+        assert!(!settled.holds(uid, &account("x")));
+        settled.look(&job());
+        assert!(settled.removed(uid));
+        settled.found(uid, &account("x"), [8; 4]);
+        assert!(!settled.holds(uid, &account("x")));
+        assert!(!settled.removed(Uid::of("b")), "nobody's");
+    }
+
+    #[test]
+    fn what_a_new_list_does_not_name_is_looked_at() {
+        let mut settled = found([5; 4]);
+        settled.begin_list(File::Role);
+        assert!(settled.holds(job().uid, &account("x")));
+        assert_eq!(settled.end_list(File::Role), [job()]);
+        assert!(!settled.holds(job().uid, &account("x")));
+        let mut settled = found([5; 4]);
+        settled.begin_list(File::Role);
+        settled.told(File::Role, job().uid, 5);
+        assert_eq!(settled.end_list(File::Role), []);
+        assert!(settled.holds(job().uid, &account("x")));
+    }
+
+    #[test]
+    fn nothing_holds_where_nobody_would_tell_of_a_change() {
+        let mut settled = Settled::default();
+        settled.look(&job());
+        settled.found(job().uid, &account("x"), [5; 4]);
+        for file in FILES {
+            assert!(!settled.holds(job().uid, &account("x")), "{file:?}");
+            settled.begin_list(file);
+            settled.told(file, job().uid, 5);
+            settled.end_list(file);
+        }
+        assert!(settled.holds(job().uid, &account("x")));
     }
 }

@@ -2,14 +2,20 @@
 
 mod broken;
 mod build;
+mod cluster;
 mod deletion;
+mod disruptions;
 mod ends;
 mod examples;
+mod faults;
 mod fixtures;
+mod kubelet;
+mod limits;
 mod restarts;
 mod rollouts;
 mod scale;
 mod sessions;
 mod status;
+mod steps;
 mod validate;
 pub(crate) mod world;

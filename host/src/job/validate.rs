@@ -1,4 +1,5 @@
-//! Pure: reads an IPUJob into a `ValidJob`, a form that cannot be wrong, or says what is wrong with it.
+//! Pure: reads an IPUJob into a `ValidJob`, a form that cannot be wrong, and says what keeps it from being
+//! started.
 
 use std::collections::BTreeMap;
 
@@ -56,6 +57,20 @@ pub struct ValidJob {
     pub reconfigurable: bool,
     /// Whether its partitions may be moved to other IPUs.
     pub relocatable: bool,
+    /// Whether it may be started, or more of it.
+    pub start: Start,
+}
+
+/// Whether a job may be started, or more of it. Rules and limits are for the start: what runs when they
+/// become stricter is carried to its end.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Start {
+    /// It keeps every rule.
+    Allowed,
+    /// It breaks rules: no further partition is asked for.
+    Refused(ValidateError),
+    /// Its spec cannot be read: nothing more is made for it.
+    Unreadable(ValidateError),
 }
 
 /// What each instance of a job consists of.
@@ -145,19 +160,18 @@ pub fn decode_status(object: &Value) -> IPUJobStatus {
         .unwrap_or_default()
 }
 
-/// Reads a job, as the API server holds it, into the form that cannot be wrong. `max_ipus` bounds
-/// the size of one partition. The webhooks ask the same rules; this is for objects that got past
-/// them, and for a validation guest that was swapped for a milder one.
-pub fn validate(object: &Value, max_ipus: u32) -> Result<ValidJob, ValidateError> {
+/// Reads a job, as the API server holds it, into the form that cannot be wrong. An error: it is
+/// missing what even a job that runs needs.
+///
+/// `max_ipus` bounds the size of a partition, of jobs that are yet to start. The webhooks ask the same
+/// rules; this is for objects that got past them, and for a validation guest that was swapped for a
+/// milder one.
+pub fn read(object: &Value, max_ipus: u32) -> Result<ValidJob, ValidateError> {
     let job = decode(object)?;
-    let settings = Settings {
-        max_ipus_per_job: max_ipus,
+    let unlimited = Settings {
+        max_ipus_per_job: u32::MAX,
     };
-    let verdict = rules::check(object, None, settings);
-    if !verdict.violations.is_empty() {
-        return Err(ValidateError::Broken(verdict.violations));
-    }
-    let sizing = rules::sizing(&object["spec"], settings).map_err(ValidateError::Broken)?;
+    let sizing = rules::sizing(&object["spec"], unlimited).map_err(ValidateError::Broken)?;
     let metadata = &job.metadata;
     let clean_pod_policy = job.spec.clean_pod_policy.unwrap_or_default();
     Ok(ValidJob {
@@ -182,14 +196,46 @@ pub fn validate(object: &Value, max_ipus: u32) -> Result<ValidJob, ValidateError
         ttl_seconds_after_finished: job.spec.ttl_seconds_after_finished.map(i64::from),
         reconfigurable: is_set(&job, names::RECONFIGURABLE_ANNOTATION),
         relocatable: is_set(&job, names::RELOCATABLE_ANNOTATION),
-        launcher: launcher(job.spec),
+        launcher: launcher(job.spec)?,
+        start: start(object, max_ipus),
     })
+}
+
+/// Whether an object keeps the rules that a job must keep to be started.
+fn start(object: &Value, max_ipus: u32) -> Start {
+    let settings = Settings {
+        max_ipus_per_job: max_ipus,
+    };
+    let violations = rules::check(object, None, settings).violations;
+    if violations.is_empty() {
+        Start::Allowed
+    } else {
+        Start::Refused(ValidateError::Broken(violations))
+    }
 }
 
 /// Whether an object asks another controller to carry it out.
 pub fn managed_by_another(object: &Value) -> bool {
     let manager = object.pointer("/spec/managedBy").and_then(Value::as_str);
     manager.is_some_and(|manager| manager != names::JOB_CONTROLLER)
+}
+
+impl Start {
+    /// Why nothing more of the job is started, where that is so.
+    pub fn refusal(&self) -> Option<&ValidateError> {
+        match self {
+            Self::Allowed => None,
+            Self::Refused(error) | Self::Unreadable(error) => Some(error),
+        }
+    }
+
+    /// Why nothing more is made for the job, where that is so.
+    pub fn unreadable(&self) -> Option<&ValidateError> {
+        match self {
+            Self::Allowed | Self::Refused(_) => None,
+            Self::Unreadable(error) => Some(error),
+        }
+    }
 }
 
 impl ValidJob {
@@ -260,19 +306,35 @@ fn template(job: &IPUJob) -> Result<Template, ValidateError> {
     })
 }
 
-fn launcher(spec: IPUJobSpec) -> Option<ValidLauncher> {
+fn launcher(spec: IPUJobSpec) -> Result<Option<ValidLauncher>, ValidateError> {
+    let broken = |field: &str, message: &str| {
+        let (field, message) = (field.to_owned(), message.to_owned());
+        ValidateError::Broken(vec![Violation { field, message }])
+    };
     match (spec.launcher, spec.interactive) {
-        (Some(launcher), _) => Some(ValidLauncher {
+        (Some(launcher), _) if launcher.command.is_empty() => Err(broken(
+            "spec.launcher.command",
+            "is empty; write the command that starts the job, such as [mpirun, …]",
+        )),
+        (Some(launcher), _) => Ok(Some(ValidLauncher {
             command: launcher.command,
             env: launcher.env.unwrap_or_default(),
             session: None,
-        }),
-        (None, Some(interactive)) => Some(ValidLauncher {
-            command: Vec::new(),
-            env: Vec::new(),
-            session: u32::try_from(interactive.ttl).ok(),
-        }),
-        (None, None) => None,
+        })),
+        (None, Some(interactive)) => {
+            let session = u32::try_from(interactive.ttl).map_err(|_| {
+                broken(
+                    "spec.interactive.ttl",
+                    "is negative; say how many seconds the session lasts, such as 3600",
+                )
+            })?;
+            Ok(Some(ValidLauncher {
+                command: Vec::new(),
+                env: Vec::new(),
+                session: Some(session),
+            }))
+        }
+        (None, None) => Ok(None),
     }
 }
 

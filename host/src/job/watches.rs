@@ -1,11 +1,12 @@
 //! Follows the Pods and partitions of all jobs, and says which jobs have to be looked at.
 
+use std::collections::{BTreeSet, HashMap};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use futures::channel::mpsc::UnboundedSender;
 use futures::{Stream, StreamExt};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
 use kube::core::DeserializeGuard;
@@ -15,10 +16,17 @@ use kube::runtime::watcher::{self, Event, watcher};
 use super::context::Context;
 use super::index::Index;
 use super::kept::{JobRef, OfJob};
+use super::lists::Lists;
 use super::raw::RawJob;
 use crate::api::ipupartition::IPUPartition;
 use crate::names;
+use crate::panics;
 use crate::scope::{self, Scope};
+use crate::trimmed::{self, readable, untrimmed};
+use crate::uid::Uid;
+
+/// The beginning of the time by which writes are waited for. The machine's clock may be set.
+static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// What is known of all jobs' objects of one kind. It is shared between the watch that tells of
 /// them and the reconciles that write them.
@@ -33,6 +41,56 @@ pub struct Views {
     pub pods: View<Pod>,
     /// Their partitions.
     pub partitions: View<IPUPartition>,
+    /// Their Pods that are not there.
+    pub unmade: Unmade,
+}
+
+/// By job: names of Pods that were to be made and were not, as far as answers and the watch tell. Where
+/// nothing is known of a Pod that is not there, it may have been made, and have used its partition.
+#[derive(Debug, Default)]
+pub struct Unmade(Mutex<HashMap<Uid, BTreeSet<String>>>);
+
+impl Unmade {
+    /// Notes that a Pod is to be made, which has not been there since its partition was reset.
+    pub fn insert(&self, job: Uid, pod: &str) {
+        self.all().entry(job).or_default().insert(pod.to_owned());
+    }
+
+    /// Notes that a Pod is or was there.
+    pub fn remove(&self, job: Uid, pod: &str) {
+        let mut all = self.all();
+        if let Some(pods) = all.get_mut(&job) {
+            pods.remove(pod);
+            if pods.is_empty() {
+                all.remove(&job);
+            }
+        }
+    }
+
+    /// A watch tells of a Pod: it is or was there, also where the answer to its request was lost.
+    pub fn hear(&self, event: &Event<Pod>) {
+        let (Event::Apply(pod) | Event::InitApply(pod) | Event::Delete(pod)) = event else {
+            return;
+        };
+        if let (Some(job), Some(name)) = (pod.job(), &pod.metadata.name) {
+            self.remove(job.uid, name);
+        }
+    }
+
+    /// The Pods of one job.
+    pub fn of(&self, job: Uid) -> BTreeSet<String> {
+        self.all().get(&job).cloned().unwrap_or_default()
+    }
+
+    /// Forgets a job that is gone.
+    pub fn forget(&self, job: Uid) {
+        self.all().remove(&job);
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<Uid, BTreeSet<String>>> {
+        // Every change of it is whole before the next one begins.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl<K> Default for View<K> {
@@ -44,22 +102,34 @@ impl<K> Default for View<K> {
 impl<K: OfJob> View<K> {
     /// The objects of a job, by its UID. None where the watch has yet to tell of what was written.
     pub fn of(&self, job: &str) -> Option<Vec<K>> {
-        self.index().of(job, Timestamp::now())
+        let mut index = self.index();
+        let found = index.of(job, BEGINNING.elapsed());
+        if let Some((job, error)) = index.take_unread() {
+            let error: &dyn std::error::Error = &error;
+            let job = format!("{}/{}", job.namespace, job.name);
+            tracing::error!(error, job, "an object of the job cannot be read again");
+        }
+        found
     }
 
     /// Notes what was written, so that nothing is decided before the watch has told of it.
     pub fn wrote(&self, object: &K) {
-        self.index().wrote(object, Timestamp::now());
+        self.index().wrote(object, BEGINNING.elapsed());
     }
 
     /// Notes that an object of a job was removed at once.
     pub fn removed(&self, job: &str, uid: &str) {
-        self.index().removed(job, uid, Timestamp::now());
+        self.index().removed(job, uid, BEGINNING.elapsed());
     }
 
     /// Takes in what a watch tells. Answers the jobs that have to be looked at.
     pub fn hear(&self, event: Event<K>) -> Vec<JobRef> {
         self.index().hear(event)
+    }
+
+    /// Whether anything of a job is known.
+    pub fn knows(&self, job: Uid) -> bool {
+        self.index().knows(job)
     }
 
     fn index(&self) -> MutexGuard<'_, Index<K>> {
@@ -72,25 +142,32 @@ impl<K: OfJob> View<K> {
 /// views have changed.
 pub(super) async fn follow(context: Arc<Context>, touched: UnboundedSender<JobRef>) {
     let (client, scope) = (&context.client, &context.settings.scope);
-    let views = &context.views;
+    let (views, lists) = (&context.views, &context.lists);
     let ours = watcher::Config::default().labels(names::JOB_UID_LABEL);
-    let pods = scope::watch::watch::<Pod>(client, scope, ours.clone());
-    let partitions = Api::<DeserializeGuard<IPUPartition>>::all(client.clone());
+    let pods = scope::watch::watch::<trimmed::Guarded<Pod>>(client, scope, ours.clone());
+    let partitions = Api::<trimmed::Guarded<IPUPartition>>::all(client.clone());
     let partitions = watcher(partitions, ours).default_backoff();
-    let hear_pods = |event| views.pods.hear(event);
+    let hear_pods = |event| match readable(untrimmed(event)) {
+        Some(event) => {
+            views.unmade.hear(&event);
+            views.pods.hear(event)
+        }
+        None => Vec::new(),
+    };
     // Of one that cannot be read the proxy tells, in the object's own events; what was known stays.
-    let hear_partitions = |event| match of_scope(event, scope) {
+    let hear_partitions = |event| match of_scope(untrimmed(event), scope) {
         Some(event) => views.partitions.hear(event),
         None => Vec::new(),
     };
     tokio::join!(
-        follow_kind("Pod", pods, hear_pods, &touched),
-        follow_kind("IPUPartition", partitions, hear_partitions, &touched),
+        follow_kind(lists, "Pod", pods, hear_pods, &touched),
+        follow_kind(lists, "IPUPartition", partitions, hear_partitions, &touched),
     );
 }
 
 /// Follows one watch until it is dropped. Jobs that `hear` answers go to `touched`.
 pub(super) async fn follow_kind<W, J: IntoIterator<Item = JobRef>>(
+    lists: &Lists,
     kind: &str,
     events: impl Stream<Item = watcher::Result<Event<W>>>,
     mut hear: impl FnMut(Event<W>) -> J,
@@ -100,7 +177,16 @@ pub(super) async fn follow_kind<W, J: IntoIterator<Item = JobRef>>(
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
-                for job in hear(event) {
+                let is_complete = matches!(event, Event::InitDone);
+                let heard = panics::caught_now(|| hear(event));
+                if is_complete {
+                    lists.complete(kind);
+                }
+                let Ok(jobs) = heard else {
+                    tracing::error!(kind, "an object that the watch tells of is left out");
+                    continue;
+                };
+                for job in jobs {
                     // Nobody listens any more where the controller ends.
                     let _ = touched.unbounded_send(job);
                 }

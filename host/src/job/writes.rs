@@ -5,7 +5,7 @@ mod meaning;
 use std::fmt::Debug;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{NamespaceResourceScope, Request, Resource};
 use kube::{Client, ResourceExt};
 use serde::Serialize;
@@ -14,13 +14,14 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use tracing::Instrument;
 
-use super::kept::OfJob;
+use super::kept::{OfJob, version};
 use super::plan::{Binding, Deletion, Reset};
 use super::raw::RawJob;
 use super::report::Obstacle;
 use super::watches::View;
 use crate::api::ipupartition::IPUPartition;
 use crate::names;
+use crate::uid::Uid;
 use meaning::{failed, in_the_way, named, refused_or_failed, says_all_of};
 
 /// A write that did not get through to the API server, or met an error of its own.
@@ -43,6 +44,9 @@ impl WriteError {
 
 /// What became of a write.
 pub type Written = Result<Option<Obstacle>, WriteError>;
+
+/// The version at which an object is as it should be, or what keeps it from that.
+pub type Brought = Result<Result<u64, Obstacle>, WriteError>;
 
 /// Makes an object. Where one of the name exists, its owner's UID decides: it is ours and was made
 /// a moment ago, it is going, or it belongs to a stranger, and is never adopted.
@@ -70,7 +74,7 @@ where
             // Gone again: the next reconcile makes it.
             Ok(found.and_then(|found| in_the_way(&found, object, owner)))
         }
-        Err(error) => refused_or_failed("create", object, error),
+        Err(error) => refused_or_failed("create", object, error).map(Some),
     }
 }
 
@@ -85,7 +89,7 @@ pub async fn apply<K>(
     object: &K,
     owner: &str,
     expected: bool,
-) -> Written
+) -> Brought
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Serialize
@@ -97,9 +101,9 @@ where
     let name = object.name_any();
     if !expected {
         match api.create(&by_us(), object).await {
-            Ok(_) => return Ok(None),
+            Ok(made) => return Ok(Ok(version(made.meta()))),
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-            Err(error) => return refused_or_failed("create", object, error),
+            Err(error) => return refused_or_failed("create", object, error).map(Err),
         }
     }
     let found = api
@@ -109,18 +113,18 @@ where
     let mut wanted = object.clone();
     if let Some(found) = found {
         if let Some(obstacle) = in_the_way(&found, object, owner) {
-            return Ok(Some(obstacle));
+            return Ok(Err(obstacle));
         }
         if says_all_of(&json!(found), &json!(object)) {
-            return Ok(None);
+            return Ok(Ok(version(found.meta())));
         }
         // Another object that takes the name in between is a conflict, and not overwritten.
         wanted.meta_mut().uid = found.uid();
     }
     let parameters = PatchParams::apply(names::FIELD_MANAGER).force();
     match api.patch(&name, &parameters, &Patch::Apply(&wanted)).await {
-        Ok(_) => Ok(None),
-        Err(error) => refused_or_failed("apply", object, error),
+        Ok(written) => Ok(Ok(version(written.meta()))),
+        Err(error) => refused_or_failed("apply", object, error).map(Err),
     }
 }
 
@@ -235,7 +239,8 @@ where
         ..PatchParams::default()
     };
     let sent = api.patch(name, &parameters, &Patch::Merge(patch)).await;
-    unless_gone(action, name, sent.map(Some), view)
+    unless_gone(action, name, sent.map(Some), view)?;
+    Ok(())
 }
 
 /// Deletes an IPUJob whose time after its end is over, as it was when that was decided.
@@ -256,7 +261,8 @@ pub async fn delete_job(
         Ok(deleted) => Ok(deleted.left()),
         Err(error) => Err(error),
     };
-    unless_gone("delete", &name, leaving, view)
+    unless_gone("delete", &name, leaving, view)?;
+    Ok(())
 }
 
 /// Sends a merge patch to an IPUJob: its finalizers.
@@ -277,7 +283,7 @@ pub async fn replace_job_status(
     name: &str,
     object: &Value,
     view: &View<RawJob>,
-) -> Result<(), WriteError> {
+) -> Result<Option<RawJob>, WriteError> {
     let parameters = PostParams {
         field_manager: Some(format!("{}/status", names::FIELD_MANAGER)),
         ..PostParams::default()
@@ -293,25 +299,49 @@ pub async fn replace_job_status(
     unless_gone("write the status of", name, sent.map(Some), view)
 }
 
+/// Whether a Pod of an instance exists that its job's view does not show: the view is told of it.
+pub async fn has_pods(
+    pods: &Api<Pod>,
+    (job, instance): (&str, u32),
+    view: &View<Pod>,
+) -> Result<bool, WriteError> {
+    let labels = format!(
+        "{}={job},{}={instance}",
+        names::JOB_UID_LABEL,
+        names::INSTANCE_LABEL
+    );
+    let found = pods.list(&ListParams::default().labels(&labels)).await;
+    let found = found.map_err(|source| WriteError {
+        action: "list",
+        object: format!("the Pods of instance {instance}"),
+        source,
+    })?;
+    let is_ours = |pod: &&Pod| pod.job().is_some_and(|owner| owner.uid == Uid::of(job));
+    let ours = found.iter().filter(is_ours);
+    Ok(ours.inspect(|pod| view.wrote(pod)).count() > 0)
+}
+
 /// Tells the view what is there now. An object that is gone needs no write any more.
 fn unless_gone<K: OfJob>(
     action: &'static str,
     name: &str,
     sent: Result<Option<K>, kube::Error>,
     view: &View<K>,
-) -> Result<(), WriteError> {
+) -> Result<Option<K>, WriteError> {
     match sent {
-        Ok(written) => written.iter().for_each(|object| view.wrote(object)),
-        Err(kube::Error::Api(status)) if status.is_not_found() => {}
-        Err(source) => {
-            return Err(WriteError {
-                action,
-                object: format!("{} {name}", K::kind(&())),
-                source,
-            });
+        Ok(written) => {
+            if let Some(object) = &written {
+                view.wrote(object);
+            }
+            Ok(written)
         }
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+        Err(source) => Err(WriteError {
+            action,
+            object: format!("{} {name}", K::kind(&())),
+            source,
+        }),
     }
-    Ok(())
 }
 
 fn by_us() -> PostParams {

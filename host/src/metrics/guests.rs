@@ -26,6 +26,8 @@ const BUCKETS: [f64; 12] = [
 #[derive(Clone, Debug)]
 pub struct GuestCalls {
     took: Family<Call, Histogram, fn() -> Histogram>,
+    waited: Family<At, Histogram, fn() -> Histogram>,
+    given_up: Family<GivenUp, Counter>,
     swaps: Family<At, Counter>,
     fallbacks: Family<Passed, Counter>,
     digests: Values,
@@ -45,6 +47,23 @@ struct At {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GivenUp {
+    hook: &'static str,
+    reason: &'static str,
+}
+
+/// Why a guest that was to be asked gave no answer, through no fault of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unasked {
+    /// There was no permit for its call.
+    Busy,
+    /// Others took the time of the request.
+    OutOfTime,
+    /// It cannot be said whether the request concerns it.
+    Unjudged,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Passed {
     policy: String,
 }
@@ -53,6 +72,8 @@ impl Default for GuestCalls {
     fn default() -> Self {
         Self {
             took: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            waited: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            given_up: Family::default(),
             swaps: Family::default(),
             fallbacks: Family::default(),
             digests: Values::default(),
@@ -62,6 +83,25 @@ impl Default for GuestCalls {
 }
 
 impl GuestCalls {
+    /// A call waited so long for its permit.
+    pub fn waited(&self, slot: Slot, waited: Duration) {
+        let at = At { hook: hook(slot) };
+        self.waited.get_or_create(&at).observe(waited.as_secs_f64());
+    }
+
+    /// A guest that was to be asked gave no answer, through no fault of its own.
+    pub fn given_up(&self, slot: Slot, why: Unasked) {
+        let given_up = GivenUp {
+            hook: hook(slot),
+            reason: match why {
+                Unasked::Busy => "busy",
+                Unasked::OutOfTime => "out_of_time",
+                Unasked::Unjudged => "unjudged",
+            },
+        };
+        self.given_up.get_or_create(&given_up).inc();
+    }
+
     /// The guest of this digest was called, where one was found.
     pub fn called(
         &self,
@@ -92,9 +132,20 @@ impl GuestCalls {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register_with_unit(
             "guest_call_duration",
-            "How long a call of a guest took, with the wait for its turn",
+            "How long a call of a guest took, from when it ran",
             Unit::Seconds,
             self.took.clone(),
+        );
+        registry.register_with_unit(
+            "guest_wait_duration",
+            "How long a call of a guest waited for its permit to run",
+            Unit::Seconds,
+            self.waited.clone(),
+        );
+        registry.register(
+            "guest_calls_given_up",
+            "Guests that were to be asked and gave no answer through no fault of their own",
+            self.given_up.clone(),
         );
         registry.register(
             "guest_swaps",
@@ -166,8 +217,11 @@ fn outcome(error: &GuestError) -> &'static str {
     match error {
         GuestError::Missing(_) => "missing",
         GuestError::NotReady(_) => "not_ready",
+        GuestError::Unjudged(_) => "unjudged",
+        GuestError::OutOfTime(_) => "out_of_time",
         GuestError::Busy { .. } => "busy",
         GuestError::Deadline(_) => "deadline",
+        GuestError::Starved { .. } => "starved",
         GuestError::Memory(_) => "memory",
         GuestError::Trap(_) => "trap",
         GuestError::NotThere(_) => "not_there",

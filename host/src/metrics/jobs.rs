@@ -35,6 +35,9 @@ pub struct Jobs {
     to_running: Waited,
     restarts: Counter,
     finished: Family<[(&'static str, &'static str); 1], Counter>,
+    /// Events that were not written, because there were too many at once.
+    pub events_lost: Counter,
+    listed: Family<[(&'static str, String); 1], Gauge>,
 }
 
 type Waited = HistogramWithExemplars<Exemplar>;
@@ -50,6 +53,8 @@ impl Default for Jobs {
             to_running: Waited::new(BUCKETS.into_iter()),
             restarts: Counter::default(),
             finished: Family::default(),
+            events_lost: Counter::default(),
+            listed: Family::default(),
         }
     }
 }
@@ -63,6 +68,12 @@ impl Jobs {
     /// none.
     pub fn following(&self) -> Following {
         Following(self.clone())
+    }
+
+    /// Whether the first list of a kind is complete. No job is reconciled before it is.
+    pub fn listed(&self, kind: &str, complete: bool) {
+        let kind = [("kind", kind.to_owned())];
+        self.listed.get_or_create(&kind).set(complete.into());
     }
 
     /// Takes in what the watch of all jobs tells.
@@ -123,6 +134,16 @@ impl Jobs {
             "Jobs that have ended for good, by how",
             self.finished.clone(),
         );
+        registry.register(
+            "job_events_lost",
+            "Kubernetes events about jobs that were not written, because there were too many at once",
+            self.events_lost.clone(),
+        );
+        registry.register(
+            "watch_listed",
+            "Whether the first list of a kind is complete, where this replica reconciles jobs: before, none is",
+            self.listed.clone(),
+        );
     }
 
     pub(super) fn expose(&self, now: &mut Registry) {
@@ -138,6 +159,7 @@ impl Jobs {
 impl Drop for Following {
     fn drop(&mut self) {
         *self.0.standing() = Standing::default();
+        self.0.listed.clear();
     }
 }
 

@@ -46,6 +46,7 @@ impl Sources {
     async fn expose_controllers(&self, now: &mut Registry) {
         let (up, open, failed) = (By::default(), By::default(), By::default());
         let (ipus, used, largest) = (By::default(), By::default(), By::default());
+        let withheld = By::default();
         let closed = self.fleet.closed();
         for (controller, look) in self.fleet.looks_within(LOOKING).await {
             let is_open = !closed.contains_key(&controller.name);
@@ -57,7 +58,10 @@ impl Sources {
                 .set(troubles.failed_partitions.into());
             let answered = look.filter(|look| look.view.unreachable.is_none());
             up.get_or_create(&name).set(i64::from(answered.is_some()));
-            if let Some(Look { view, .. }) = answered {
+            if let Some(look) = answered {
+                let held = look.withheld.as_ref().map_or(0, |held| held.ipus);
+                withheld.get_or_create(&name).set(held.into());
+                let Look { view, .. } = look;
                 ipus.get_or_create(&name).set(view.total_ipus.into());
                 used.get_or_create(&name).set(view.used_ipus.into());
                 largest.get_or_create(&name).set(view.largest_free.into());
@@ -82,8 +86,13 @@ impl Sources {
         controllers.register("ipus", "IPUs that the V-IPU controller has", ipus);
         controllers.register(
             "ipus_used",
-            "IPUs of the V-IPU controller that are in partitions, whoever made these",
+            "IPUs of the V-IPU controller that are in partitions, whoever made these, or given to nobody",
             used,
+        );
+        controllers.register(
+            "ipus_withheld",
+            "IPUs that the V-IPU controller shows as free and that IPUPartitions still hold: it has lost its state",
+            withheld,
         );
         controllers.register(
             "ipus_largest_free",
@@ -125,6 +134,16 @@ fn expose_partitions(now: &mut Registry, summary: &Summary) {
         "partitions",
         "IPUPartitions that are there, by phase and V-IPU controller (none: they have no place)",
         partitions,
+    );
+    let unknown = By::default();
+    for (reason, count) in &summary.state_unknown {
+        let label = [("reason", (*reason).to_owned())];
+        unknown.get_or_create(&label).set(super::count(*count));
+    }
+    now.register(
+        "partitions_state_unknown",
+        "IPUPartitions of which a V-IPU controller cannot be asked what it has, by the reason of their condition StateUnknown",
+        unknown,
     );
     let longest: Gauge<f64, std::sync::atomic::AtomicU64> = Gauge::default();
     longest.set(summary.longest_wait);

@@ -11,13 +11,15 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use super::Exposed;
+use super::connections::Refused;
 use super::exposition::Format;
 use crate::certificates::keep::Keeper;
 use crate::certificates::{Source, service_names};
+use crate::port::serve::{Port, ServeError};
 use crate::release::ReleaseOptions;
 use crate::rest::gate::{Gate, Wish};
 use crate::rest::problem::{Kind, Problem};
-use crate::rest::{self, Port, ServeError};
+use crate::rest::{self, Caller};
 
 /// Where they are.
 pub const PATH: &str = "/metrics";
@@ -41,24 +43,26 @@ pub async fn of_controller(
     port: Port,
     keeper: Keeper,
     exposed: Exposed,
+    limits: (&'static str, Refused),
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
-    let routes = router(exposed, keeper.client.clone());
+    let routes = router(exposed, keeper.client.clone(), limits);
     port.serve_kept(routes, keeper, stop).await
 }
 
 /// The route of the metrics, within the limits of the REST.
-pub fn router(exposed: Exposed, client: Client) -> Router {
+pub fn router(exposed: Exposed, client: Client, limits: (&'static str, Refused)) -> Router {
     let gate = Arc::new(Gate::of_pods(client));
     let routes = Router::new().route(PATH, get(read));
-    rest::beside(routes.with_state((exposed, gate)))
+    rest::beside(routes.with_state((exposed, gate)), limits)
 }
 
 async fn read(
     State((exposed, gate)): State<(Exposed, Arc<Gate>)>,
+    caller: Caller,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    gate.admit(&headers, Wish::Read(PATH)).await?;
+    gate.admit(&caller, Wish::Read(PATH)).await?;
     let accept = headers.get(header::ACCEPT);
     let format = Format::wanted(accept.and_then(|accept| accept.to_str().ok()));
     let text = exposed.text().await.map_err(|_| {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use tower::{BoxError, ServiceExt, service_fn};
 
+use super::connections::Refused;
 use super::serve::router;
 use super::{Exposed, Metrics};
 use crate::policy::guests::Guests;
@@ -30,6 +31,10 @@ fn review(mut review: Value) -> Value {
         }
     };
     review
+}
+
+fn serve(exposed: Exposed, client: Client) -> Router {
+    router(exposed, client, ("metrics", Refused::default()))
 }
 
 fn api_server(asked: &Asked) -> Client {
@@ -67,7 +72,7 @@ async fn ask(router: &Router, token: Option<&str>, accept: &str) -> (u16, Header
 #[tokio::test]
 async fn only_who_has_a_token_and_the_right_reads_metrics() {
     let asked = Asked::default();
-    let router = router(exposed(&Metrics::default()).await, api_server(&asked));
+    let router = serve(exposed(&Metrics::default()).await, api_server(&asked));
     let (status, headers, _) = ask(&router, None, "*/*").await;
     assert_eq!(status, 401);
     assert!(headers.contains_key("www-authenticate"));
@@ -114,7 +119,7 @@ async fn exemplars_go_to_those_who_know_them() {
     metrics
         .admission
         .answered("validation", "refused", Some("a-uid"), took);
-    let router = router(exposed(&metrics).await, api_server(&Asked::default()));
+    let router = serve(exposed(&metrics).await, api_server(&Asked::default()));
     let sample = "ipu_operator_admission_duration_seconds_bucket{le=\"0.005\",webhook=\"validation\",\
         verdict=\"refused\"} 1";
     let open = "application/openmetrics-text; version=1.0.0";

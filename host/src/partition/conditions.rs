@@ -18,12 +18,20 @@ pub const LEAVING: &str = "Leaving";
 /// Condition: the controller is at work on the partition, which cannot be used meanwhile.
 pub const BUSY: &str = "Busy";
 
+/// Condition: the controller says that it has nothing of the partition, which is to be there.
+pub const MISSING: &str = "Missing";
+
 /// Reason of `Ready` while a controller makes the partition and nothing is in the way.
 pub const CREATING: &str = "Creating";
 
 /// Since when the controller has been seen at work on the partition, where it is.
 pub(super) fn busy_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
     time_of(status, |one| one.type_ == BUSY && one.status == "True")
+}
+
+/// Since when the controller has said that it has nothing of the partition, where it does.
+pub(super) fn missing_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
+    time_of(status, |one| one.type_ == MISSING && one.status == "True")
 }
 
 /// Since when the owner is asked to end the Pods that use the partition, where it is.
@@ -53,7 +61,7 @@ fn time_of(status: &IPUPartitionStatus, is_so: impl Fn(&Condition) -> bool) -> O
 }
 
 /// Sets message and condition. Whatever the partition turns into, it is not the operation that was
-/// noted before.
+/// noted before, nor missing any more.
 pub(super) fn ready(
     mut status: IPUPartitionStatus,
     is_ready: bool,
@@ -63,11 +71,25 @@ pub(super) fn ready(
 ) -> IPUPartitionStatus {
     let said = (reason, message.clone());
     let renewed = condition::renewed(&status.conditions, READY, is_ready, said, now);
-    let is_stale = |one: &Condition| one.type_ == READY || one.type_ == BUSY;
+    let is_stale = |one: &Condition| [READY, BUSY, MISSING].contains(&one.type_.as_str());
     status.conditions.retain(|other| !is_stale(other));
     status.conditions.push(renewed);
     status.message = Some(message);
     status
+}
+
+/// Makes a condition true with what is said now.
+pub(super) fn renew(
+    status: &mut IPUPartitionStatus,
+    type_: &str,
+    said: (&str, String),
+    now: Timestamp,
+) {
+    let renewed = condition::renewed(&status.conditions, type_, true, said, now);
+    match status.conditions.iter_mut().find(|one| one.type_ == type_) {
+        Some(one) => *one = renewed,
+        None => status.conditions.push(renewed),
+    }
 }
 
 /// Makes a condition true from `now` on, where it is not yet.

@@ -1,13 +1,12 @@
 //! What every reconcile of an IPUPartition works with.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::Client;
 use tokio::sync::Notify;
 
 use super::fleet::Fleet;
-use super::inheritance::Inheritance;
 use super::step::Settings;
 use super::turns::Turns;
 use super::watched::Watched;
@@ -71,8 +70,6 @@ pub struct Context {
     pub(super) turns: Turns,
     /// What was written last, so that nothing is decided on a copy from before.
     pub(super) written: Written,
-    /// What Graphcore's operator has left.
-    inheritance: OnceLock<Inheritance>,
     rests: Mutex<HashMap<Uid, u32>>,
     /// What was told of an object last, by its UID.
     told: Mutex<HashMap<String, String>>,
@@ -106,21 +103,9 @@ impl Context {
             given_back: Arc::default(),
             turns: Turns::new(),
             written: Written::default(),
-            inheritance: OnceLock::new(),
             rests: Mutex::default(),
             told: Mutex::default(),
         }
-    }
-
-    /// Notes what Graphcore's operator has left, before anything is reconciled.
-    pub fn inherit(&self, inheritance: Inheritance) {
-        // Told once, by whoever begins to lead.
-        let _ = self.inheritance.set(inheritance);
-    }
-
-    /// What Graphcore's operator has left, where that is known.
-    pub(super) fn inheritance(&self) -> Option<&Inheritance> {
-        self.inheritance.get()
     }
 
     /// How often in a row the object of this UID rested with nothing done before, counting up.

@@ -1,70 +1,87 @@
-//! The one file by which the simulation and the nonsense call the core: what it decides, learns, and
-//! is asked.
+//! The one file by which the simulation, the model check and the nonsense call the core: what it decides,
+//! learns, and is asked.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::ipupartition::{Attempt, ControllerRef, DecidedBy, IPUPartition, WaitingReason};
+use crate::api::ipupartition::{
+    Attempt, ControllerRef, DecidedBy, IPUPartition, IPUPartitionStatus,
+};
 use crate::api::ipupolicy::BUILT_IN;
-use crate::names;
-use crate::partition::knowledge::{Answer, Fact, Knowledge, Truth};
+use crate::names::{self, Identity};
+use crate::partition::capacity::{self, Allocations};
+use crate::partition::knowledge::{Answer, Fact, Truth};
 use crate::partition::line::{self, Waiter};
 use crate::partition::orphans::{self, Orphans, Place};
-use crate::partition::reconcile::STEPS_MAX;
-use crate::partition::step::{self, Pace, Settings, Step};
-use crate::partition::surroundings::{self, Surroundings};
+use crate::partition::placement::{self, Divided, Placement, Queue};
+use crate::partition::step::{Pace, Settings, Step};
+use crate::partition::steps::Steps;
+use crate::partition::surroundings::{self, Needed, Surroundings};
 use crate::partition::{look, pace, placing, record};
 use crate::vipu::closed::Closed;
-use crate::vipu::model::PartitionState;
+use crate::vipu::model::{Inventory, PartitionState};
 use crate::wasm;
 use crate::wasm::model::ControllerView;
 
-/// Name of the installation that is simulated.
-pub(super) const INSTALLATION: &str = "here";
+/// Marks the ids that the release in this namespace of a cluster gives.
+pub(super) fn identity(cluster: u64, namespace: &str) -> Identity {
+    Identity::new(&format!("cluster-{cluster}"), namespace)
+}
 
 /// How long the sweep leaves a partition without an owner alone.
 pub(super) const GRACE: SignedDuration = SignedDuration::from_secs(30);
 
 /// One reconcile of one object.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Reconcile {
-    pub object: Rc<IPUPartition>,
+    pub object: Arc<IPUPartition>,
     pub version: u64,
-    knowledge: Knowledge,
-    steps: u32,
+    steps: Steps,
+}
+
+// The version stands for the object.
+impl Hash for Reconcile {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.version, &self.steps).hash(state);
+    }
 }
 
 impl Reconcile {
-    pub(super) fn begin(version: u64, object: Rc<IPUPartition>) -> Self {
+    pub(super) fn begin(version: u64, object: Arc<IPUPartition>) -> Self {
         Reconcile {
             object,
             version,
-            knowledge: Knowledge::default(),
-            steps: 0,
+            steps: Steps::default(),
         }
     }
 
     pub(super) fn decide(&mut self, settings: &Settings, now: Timestamp) -> Step {
-        self.steps += 1;
-        assert!(
-            self.steps <= STEPS_MAX,
-            "broken invariant: every reconcile comes to rest: {:?}",
-            self.object.status
-        );
-        step::next(&self.object, &self.knowledge, settings, now)
+        let step = self.steps.next(&self.object, settings, now);
+        step.expect("broken invariant: every reconcile comes to rest")
     }
 
     pub(super) fn learn(&mut self, fact: Fact) {
-        self.knowledge.learn(fact);
+        self.steps.learn(fact);
+    }
+
+    /// The object was written, and is this now.
+    pub(super) fn wrote(&mut self, version: u64, object: Arc<IPUPartition>, fact: Fact) {
+        (self.version, self.object) = (version, object);
+        self.steps.wrote(fact);
+    }
+
+    pub(super) fn has_worked(&self) -> bool {
+        self.steps.has_worked()
     }
 }
 
 pub(super) fn settings() -> Settings {
     Settings {
-        installation: INSTALLATION.to_owned(),
+        identity: identity(0, "release"),
         forming: Duration::from_mins(5),
         grace: Duration::from_secs(30),
         gang_patience: Duration::from_mins(2),
@@ -76,15 +93,20 @@ pub(super) fn settings() -> Settings {
 pub(super) fn surroundings<'a>(
     object: &IPUPartition,
     others: impl Iterator<Item = &'a IPUPartition> + Clone,
-    views: &[ControllerView],
+    views: Vec<ControllerView>,
     closed: &Closed,
     now: Timestamp,
 ) -> Surroundings {
-    let open = views.iter().filter(|view| !closed.contains_key(&view.name));
-    let asked = others.clone().flat_map(surroundings::asked_for);
-    let line = line(others.clone(), |_| {}, now);
-    let open = line::spared(&line, asked, open.cloned().collect());
-    surroundings::of(object, others, closed, &open, now)
+    match surroundings::needed(object, closed) {
+        Needed::Nothing => Surroundings::default(),
+        Needed::Siblings => surroundings::of(object, others, closed, &[], now),
+        Needed::Everything(_) => {
+            let open = Divided::of(views, closed.clone()).open;
+            let line = line(others.clone(), |_| {}, now);
+            let open = surroundings::spared(&line, others.clone(), open);
+            surroundings::of(object, others, closed, &open, now)
+        }
+    }
 }
 
 /// Those who wait, in order; `stand` says of each how it stands.
@@ -103,66 +125,26 @@ pub(super) fn truth(state: Option<&PartitionState>) -> Truth {
     state.map_or(Truth::Absent, |state| Truth::Present(look::seen(state)))
 }
 
-/// What is known where an object looks for a controller.
-pub(super) struct Offer<'a> {
-    /// The controllers, open and closed, as they were read.
-    pub views: Vec<ControllerView>,
-    pub closed: &'a Closed,
-    pub line: &'a [Waiter],
-    /// What others were told to take of each controller, and is not made yet.
-    pub taken: &'a [(String, u32)],
-    /// How many partitions the object's owner has.
-    pub held: u32,
-    pub controllers: &'a [ControllerRef],
-}
-
-/// The answer of the line and of the built-in placement policy.
+/// The answer of the queue and of the built-in placement policy.
 pub(super) fn place(
     object: &IPUPartition,
-    offer: Offer<'_>,
-    settings: &Settings,
+    found: Divided,
+    queue: Queue<'_>,
+    controllers: &[ControllerRef],
     now: Timestamp,
 ) -> Answer {
-    let me = line::me(object, offer.line, now);
-    if let Some(why) = line::never_fits(&me, offer.views.iter()) {
-        return Answer::Reject(why);
-    }
-    let is_shut = |view: &ControllerView| offer.closed.contains_key(&view.name);
-    let (shut, open): (Vec<_>, Vec<_>) = offer.views.into_iter().partition(is_shut);
-    let limit = SignedDuration::try_from(settings.overtaking_limit).expect("a limit is short");
-    let room = line::room(&me, offer.line, offer.taken, offer.held, open, limit, now);
-    let later = |reasons| {
-        if room.is_promised {
-            Answer::Later(reasons)
-        } else {
-            Answer::Wait(reasons)
-        }
+    let held = queue.held;
+    let asked = match placement::prepare(object, found, queue, now) {
+        Placement::Decided(answer) => return answer,
+        Placement::Ask(asked) => asked,
     };
-    if let Some(why) = &room.too_small {
-        let (controller, reason) = ("every controller".to_owned(), why.clone());
-        return later(vec![WaitingReason { controller, reason }]);
-    }
-    let status = object.status.clone().unwrap_or_default();
-    let request = placing::request(object, Default::default(), offer.held, now);
-    let decision = wasm::serial_walk(&request, &room.views, &placing::tried(&status));
-    let shut_out = shut
-        .iter()
-        .map(|view| placing::shut_out(view, offer.closed));
+    let request = placing::request(object, Default::default(), held, now);
+    let decision = wasm::serial_walk(&request, asked.views(), &asked.tried);
     let by = DecidedBy {
         policy: BUILT_IN.to_owned(),
         digest: None,
     };
-    match placing::answer(decision, by, offer.controllers) {
-        Answer::Wait(reasons) => {
-            let mut reasons = line::explained(reasons, &room);
-            reasons.extend(shut_out);
-            later(reasons)
-        }
-        Answer::Reject(_) if shut.iter().any(|view| view.total_ipus >= request.ipus) => {
-            Answer::Wait(shut_out.collect())
-        }
-        answer => answer,
-    }
+    asked.conclude(decision, by, controllers)
 }
 
 /// How many partitions the owner of `object` has, or is getting.
@@ -184,6 +166,7 @@ pub(super) fn orphans(
     found: &[Place],
     held: &BTreeSet<String>,
     suspects: &BTreeMap<Place, Timestamp>,
+    identity: &Identity,
     now: Timestamp,
 ) -> Orphans {
     let found = found.iter().map(|(name, id)| (name.as_str(), id.as_str()));
@@ -191,7 +174,7 @@ pub(super) fn orphans(
         found,
         |id| held.contains(id),
         suspects,
-        INSTALLATION,
+        identity,
         GRACE,
         now,
     )
@@ -211,18 +194,37 @@ pub(super) fn is_held(attempt: &Attempt) -> bool {
     record::is_held(attempt)
 }
 
-pub(super) fn is_ours(id: &str) -> bool {
-    names::is_of_installation(id, INSTALLATION)
-}
-
 /// Whether the operator can have given this id to this object, or taken it over for it.
 pub(super) fn is_of(id: &str, object: &IPUPartition) -> bool {
     let spec = &object.spec;
-    names::is_of_owner(id, INSTALLATION, &spec.owner)
-        || id == names::inherited_partition(&spec.owner, spec.slot)
+    names::is_of_owner(id, &spec.owner) || id == names::inherited_partition(&spec.owner, spec.slot)
 }
 
-/// Whether this truth says that the room of what was made is free.
-pub(super) fn gives_room(attempt: &Attempt, truth: &Truth) -> bool {
-    look::gives_room(attempt, truth)
+/// Whether IPUs that the one status holds are no longer held in the next one.
+pub(super) fn gives_back(before: &IPUPartitionStatus, after: &IPUPartitionStatus) -> bool {
+    capacity::gives_back(before, after)
+}
+
+/// What these objects hold.
+pub(super) fn allocations<'a>(objects: impl Iterator<Item = &'a IPUPartition>) -> Allocations {
+    let mut all = Allocations::default();
+    for object in objects {
+        let name = object.metadata.name.as_deref().unwrap_or_default().into();
+        all.replace(
+            &name,
+            &[],
+            &capacity::allocations(object, |word| word.into()),
+        );
+    }
+    all
+}
+
+/// A controller as placement sees it, which says that it has this, and on which others hold something.
+pub(super) fn withheld(
+    (inventory, mut view): (Inventory, ControllerView),
+    held: &Allocations,
+) -> ControllerView {
+    let unlisted = held.unlisted(&view.name, &inventory, None);
+    capacity::withhold(&mut view, &unlisted);
+    view
 }

@@ -3,6 +3,8 @@
 use crate::api::ipupartition::{Attempt, IPUPartitionStatus, PartitionPhase};
 use crate::api::ipupolicy::BUILT_IN;
 
+use super::state_unknown;
+
 /// An event on an IPUPartition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Note {
@@ -14,9 +16,25 @@ pub(super) struct Note {
     pub message: String,
 }
 
+/// Whether the sweep removes a partition that was given up by force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sweep {
+    /// Once its controller answers.
+    Later,
+    /// Its controller is not in the admin's list, and not looked at.
+    OnceListed,
+    /// Its id carries no mark of this cluster.
+    Never,
+}
+
 /// The event that the step from one status to the next is worth, if any. Waiting is told once, not
 /// each time that the numbers of free IPUs change.
 pub(super) fn of_change(before: &IPUPartitionStatus, after: &IPUPartitionStatus) -> Option<Note> {
+    if let Some((reason, message)) = state_unknown::to_mend(after)
+        && state_unknown::of(before) != Some(reason)
+    {
+        return Some(warning(reason, message.to_owned()));
+    }
     let is_new = before.phase != after.phase;
     let message = || after.message.clone().unwrap_or_default();
     match after.phase {
@@ -56,18 +74,37 @@ fn chosen(status: &IPUPartitionStatus) -> Option<Note> {
     Some(normal("Placed", message))
 }
 
-/// The event of an object that goes, with what was given up by force.
-pub(super) fn of_release(status: &IPUPartitionStatus, abandoned: &[Attempt]) -> Option<Note> {
-    if !abandoned.is_empty() {
-        let each: Vec<String> = abandoned
-            .iter()
-            .map(|attempt| format!("{} on {}", attempt.id, attempt.controller.name))
-            .collect();
-        let message = format!(
-            "given up by force, to be swept once its controller answers and no Pod uses it: {}",
-            each.join(", ")
-        );
-        return Some(warning("Abandoned", message));
+/// The event of an object that goes, with what was given up by force: what the sweep recognises later, and
+/// what only a hand can remove, since another cluster or Graphcore's operator gave its id.
+pub(super) fn of_release(
+    status: &IPUPartitionStatus,
+    abandoned: &[Attempt],
+    sweep: impl Fn(&Attempt) -> Sweep,
+) -> Option<Note> {
+    let told = |(fate, what): (Sweep, &str)| {
+        let each = abandoned.iter().filter(|attempt| sweep(attempt) == fate);
+        let each = each.map(|attempt| format!("{} on {}", attempt.id, attempt.controller.name));
+        let each: Vec<String> = each.collect();
+        (!each.is_empty()).then(|| format!("given up by force, {what}: {}", each.join(", ")))
+    };
+    let fates = [
+        (
+            Sweep::Later,
+            "to be swept once its controller answers and no Pod uses it",
+        ),
+        (
+            Sweep::OnceListed,
+            "on a controller that is not in the admin's list: list it again, and it is swept; or remove it by \
+             hand once no Pod uses it",
+        ),
+        (
+            Sweep::Never,
+            "and not recognised by the sweep; remove it by hand once no Pod uses it",
+        ),
+    ];
+    let told: Vec<String> = fates.into_iter().filter_map(told).collect();
+    if !told.is_empty() {
+        return Some(warning("Abandoned", told.join("; ")));
     }
     let id = status.attempts.last().map(|attempt| attempt.id.as_str())?;
     let message = format!("nothing is left of partition {id} on any controller");
@@ -145,6 +182,7 @@ mod tests {
                     policy: policy.to_owned(),
                     digest: Some("sha256:ab".to_owned()),
                 }),
+                account: None,
             }],
             ..status(PartitionPhase::Creating)
         };
@@ -168,6 +206,43 @@ mod tests {
         let reset = status(PartitionPhase::Resetting);
         let again = of_change(&reset, &status(PartitionPhase::Ready));
         assert_eq!(again.map(|note| note.reason), Some("Ready"));
+    }
+
+    #[test]
+    fn what_is_given_up_by_force_says_who_removes_it() {
+        let attempt = |id: &str| Attempt {
+            controller: world::controller(),
+            id: id.to_owned(),
+            outcome: AttemptOutcome::Created,
+            reason: None,
+            started: None,
+            decided_by: None,
+            account: None,
+        };
+        let (marked, other) = (attempt("p-mnist-1"), attempt("p-mnist-default-0"));
+        let unlisted = attempt("p-mnist-2");
+        let of = |abandoned: &[&Attempt]| {
+            let abandoned: Vec<Attempt> = abandoned.iter().copied().cloned().collect();
+            let sweep = |one: &Attempt| match one {
+                one if *one == marked => Sweep::Later,
+                one if *one == unlisted => Sweep::OnceListed,
+                _ => Sweep::Never,
+            };
+            let note = of_release(&status(PartitionPhase::Releasing), &abandoned, sweep);
+            note.map(|note| note.message)
+        };
+        assert_eq!(of(&[]), None);
+        let swept = "given up by force, to be swept once its controller answers and no Pod uses it: \
+                     p-mnist-1 on pod1:8090";
+        assert_eq!(of(&[&marked]).as_deref(), Some(swept));
+        let listed = "given up by force, on a controller that is not in the admin's list: list it again, and \
+                      it is swept; or remove it by hand once no Pod uses it: p-mnist-2 on pod1:8090";
+        assert_eq!(of(&[&unlisted]).as_deref(), Some(listed));
+        let left = "given up by force, and not recognised by the sweep; remove it by hand once no Pod \
+                    uses it: p-mnist-default-0 on pod1:8090";
+        assert_eq!(of(&[&other]).as_deref(), Some(left));
+        let all = of(&[&other, &unlisted, &marked]);
+        assert_eq!(all, Some(format!("{swept}; {listed}; {left}")));
     }
 
     #[test]

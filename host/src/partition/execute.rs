@@ -3,10 +3,12 @@
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::runtime::events::{Event, EventType};
 use kube::{Resource, ResourceExt};
+use ring::rand::SystemRandom;
 use serde_json::json;
 
+use super::capacity;
 use super::context::Context;
-use super::events::{self, Note};
+use super::events::{self, Note, Sweep};
 use super::knowledge::{Fact, Intent, Reply, SeenState, Truth};
 use super::look;
 use super::placing::shortened;
@@ -19,6 +21,10 @@ use crate::api::ipupartition::{
 use crate::names;
 use crate::vipu::model::CreateRequest;
 use crate::vipu::{self, VipuClient, VipuError};
+
+/// What to do about a controller that does not answer and is not in the admin's list.
+const NOT_LISTED: &str = "it is not in the admin's list of controllers any more: list it again or, in the \
+    ConfigMap with the list, name it under `renamed` (old=new) or, if it is gone for good, under `gone`";
 
 /// What a step led to.
 #[derive(Debug)]
@@ -60,6 +66,9 @@ pub enum ExecuteError {
         #[source]
         source: kube::Error,
     },
+    /// The kernel gave no random number for the id of the next attempt.
+    #[error("failed to draw a random number for the id of a partition")]
+    Nonce,
 }
 
 /// Carries out `step` for `partition`.
@@ -86,7 +95,8 @@ pub(super) async fn execute(
         Step::Write(status) => {
             return write(context, partition, *status, Fact::Written).await;
         }
-        Step::Record(status, intent) => {
+        Step::Record(mut status, intent) => {
+            context.fleet.sign(&mut status, &intent);
             return write(context, partition, *status, Fact::Recorded(intent)).await;
         }
         Step::Create(attempt) => Fact::Created {
@@ -109,10 +119,17 @@ pub(super) async fn execute(
             error: reset(context, partition, &attempt).await.err(),
             id: attempt.id,
         },
-        Step::Place => Fact::Placed(seek::place(context, partition).await),
+        Step::Place => Fact::Placed(seek::place(context, partition).await, nonce()?),
         Step::LookAround => Fact::Surroundings(seek::look_around(context, partition).await),
     };
     Ok(Outcome::Learned(fact))
+}
+
+/// What makes an id one that was never given before, whatever the API server has forgotten.
+fn nonce() -> Result<u64, ExecuteError> {
+    let random = ring::rand::generate::<[u8; 8]>(&SystemRandom::new());
+    let random = random.map_err(|_| ExecuteError::Nonce)?;
+    Ok(u64::from_be_bytes(random.expose()))
 }
 
 async fn write(
@@ -132,6 +149,16 @@ async fn write(
         .replace_status(&partition.name_any(), &PostParams::default(), &wished)
         .await
         .map_err(|error| unless_conflict(error, ExecuteError::WriteStatus))?;
+    if capacity::gives_back(
+        &before,
+        written
+            .status
+            .as_ref()
+            .unwrap_or(&IPUPartitionStatus::default()),
+    ) {
+        // Before this reconcile can ask for anything itself: who has waited longer goes first.
+        context.turns.room_was_made();
+    }
     log_change(&before, &written, &fact);
     if let Some(note) = note {
         publish(context, &written, note).await;
@@ -143,7 +170,7 @@ fn log_change(before: &IPUPartitionStatus, written: &IPUPartition, fact: &Fact) 
     let status = written.status.clone().unwrap_or_default();
     let message = status.message.as_deref().unwrap_or_default();
     match fact {
-        Fact::Recorded(Intent::Create(id) | Intent::Reset(id) | Intent::TakeOver(id)) => {
+        Fact::Recorded(Intent::Create(id) | Intent::Reset(id)) => {
             tracing::info!(partition = %written.name_any(), id, message, "wrote down what comes next");
         }
         _ if before.phase != status.phase || before.message != status.message => {
@@ -159,14 +186,23 @@ async fn release(
     abandoned: &[Attempt],
 ) -> Result<(), ExecuteError> {
     let status = partition.status.clone().unwrap_or_default();
-    let note = events::of_release(&status, abandoned);
+    let sweep = |attempt: &Attempt| {
+        if !context.settings.identity.marks(&attempt.id) {
+            Sweep::Never
+        } else if context.fleet.is_listed(&attempt.controller) {
+            Sweep::Later
+        } else {
+            Sweep::OnceListed
+        }
+    };
+    let note = events::of_release(&status, abandoned, sweep);
     set_finalizer(context, partition, false)
         .await
         .map_err(|error| unless_conflict(error, ExecuteError::RemoveFinalizer))?;
     for attempt in abandoned {
         tracing::warn!(
             partition = %partition.name_any(), id = attempt.id, controller = attempt.controller.name,
-            "gave up a partition by force; it is swept once its controller answers"
+            is_swept_later = sweep(attempt) == Sweep::Later, "gave up a partition by force"
         );
     }
     context.given_back.notify_one();
@@ -218,7 +254,8 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
     };
     let uid = partition.uid().unwrap_or_default();
     let Err(error) = result else {
-        context.fleet.took(&attempt.controller, spec.ipus);
+        let Attempt { controller, id, .. } = attempt;
+        context.fleet.took(controller, id, spec.ipus);
         context.turns.has_asked(&uid);
         return Reply::Done;
     };
@@ -239,21 +276,27 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
         VipuError::OutcomeUnknown { .. }
         | VipuError::Refused { .. }
         | VipuError::Denied { .. }
+        | VipuError::OtherAccount { .. }
         | VipuError::OtherPartition { .. }
         | VipuError::Incomplete { .. } => Reply::Failed(reason),
     }
 }
 
 async fn truth(context: &Context, partition: &IPUPartition, attempt: &Attempt) -> Truth {
+    if context.fleet.is_gone(&attempt.controller) {
+        return Truth::Absent;
+    }
     let truth = match ask_truth(context, partition, attempt).await {
         Ok(truth) => truth,
+        Err(error) if error.is_denial() => Truth::Denied(shortened(&error.reason())),
+        Err(error) if !context.fleet.is_listed(&attempt.controller) => {
+            let reason = format!("{}; {NOT_LISTED}", shortened(&error.reason()));
+            Truth::NotListed(reason)
+        }
         Err(error) => Truth::Unreachable(shortened(&error.reason())),
     };
-    if look::gives_room(attempt, &truth) {
-        // Before this reconcile can ask for anything itself: who has waited longer goes first.
+    if look::is_gone(attempt, &truth) {
         context.fleet.changed(&attempt.controller);
-        context.turns.room_was_made();
-        context.given_back.notify_one();
     }
     truth
 }
@@ -266,7 +309,8 @@ async fn ask_truth(
 ) -> Result<Truth, VipuError> {
     let IPUPartitionSpec { ipus, gcds, .. } = partition.spec;
     let client = context.fleet.client(&attempt.controller)?;
-    let truth = client.truth(&attempt.id).await?;
+    let account = attempt.account.as_deref();
+    let truth = client.truth_of(&attempt.id, account).await?;
     context.fleet.note(&client, &attempt.id, gcds, &truth).await;
     let vipu::Truth::Present(state) = truth else {
         return Ok(Truth::Absent);
@@ -286,7 +330,10 @@ async fn ask_truth(
 async fn remove(context: &Context, attempt: &Attempt, force: bool) -> Result<(), String> {
     let client = client(context, attempt)?;
     let result = client.remove(&attempt.id, force).await;
-    context.fleet.changed(&attempt.controller);
+    match &result {
+        Ok(()) => context.fleet.removed(&attempt.controller, &attempt.id),
+        Err(_) => context.fleet.changed(&attempt.controller),
+    }
     context.given_back.notify_one();
     result.map_err(|error| shortened(&error.reason()))
 }

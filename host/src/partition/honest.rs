@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::driver::{self, Reconcile};
 use super::knowledge::{Answer, Fact, Reply, Seen, SeenState, Truth};
+use super::placement::{Divided, Queue};
 use super::step::Step;
 use super::surroundings::Surroundings;
 use crate::api::ipupartition::{ControllerRef, IPUPartition};
@@ -157,7 +158,7 @@ impl Honest {
                 Fact::Reset { id, error: refusal }
             }
             Step::LookAround => Fact::Surroundings(Surroundings::default()),
-            Step::Place => Fact::Placed(placed(object)),
+            Step::Place => Fact::Placed(placed(object), 0),
         })
     }
 }
@@ -186,15 +187,14 @@ pub(super) fn come_to_rest(
 /// The answer of placement where three controllers are free.
 fn placed(object: &IPUPartition) -> Answer {
     let references: Vec<_> = (0..3).map(controller).collect();
-    let offer = driver::Offer {
-        views: references.iter().map(free).collect(),
-        closed: &Closed::new(),
+    let found = Divided::of(references.iter().map(free).collect(), Closed::new());
+    let queue = Queue {
         line: &[],
         taken: &[],
         held: 0,
-        controllers: &references,
+        overtaking_limit: driver::settings().overtaking_limit,
     };
-    driver::place(object, offer, &driver::settings(), Timestamp::UNIX_EPOCH)
+    driver::place(object, found, queue, &references, Timestamp::UNIX_EPOCH)
 }
 
 /// One of the controllers there are.

@@ -3,6 +3,7 @@
 //! Knowledge lives as long as one reconcile. What must outlive a crash stands in the status.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
 use super::surroundings::Surroundings;
 use crate::api::ipupartition::{AutoResets, ControllerRef, DecidedBy, WaitingReason};
@@ -49,14 +50,14 @@ pub enum Fact {
         /// What the controller said against it.
         error: Option<String>,
     },
-    /// Where the partition is to be made next.
-    Placed(Answer),
+    /// Where the partition is to be made next, and a random number for the id of the attempt.
+    Placed(Answer, u64),
     /// What surrounds the partition was looked at.
     Surroundings(Surroundings),
 }
 
 /// What came back when a partition was asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reply {
     /// The controller says that it is made.
     Done,
@@ -67,18 +68,16 @@ pub enum Reply {
 }
 
 /// What is about to be asked of a controller, written down before it is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Intent {
     /// To make the partition of this id.
     Create(String),
     /// To reset the partition of this id.
     Reset(String),
-    /// To use the partition of this id, which Graphcore's operator made.
-    TakeOver(String),
 }
 
 /// What a controller has of one id.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Truth {
     /// Nothing.
     Absent,
@@ -86,10 +85,26 @@ pub enum Truth {
     Present(Seen),
     /// It could not be asked, for this reason.
     Unreachable(String),
+    /// It does not let the operator see the partition, for this reason: the partition may be there.
+    Denied(String),
+    /// It could not be asked, for this reason, and is not in the admin's list any more.
+    NotListed(String),
+}
+
+impl Truth {
+    /// Why it is not known what the controller has, where it is not.
+    pub(super) fn unknown(&self) -> Option<&str> {
+        match self {
+            Truth::Absent | Truth::Present(_) => None,
+            Truth::Unreachable(reason) | Truth::Denied(reason) | Truth::NotListed(reason) => {
+                Some(reason)
+            }
+        }
+    }
 }
 
 /// The state of a partition on its controller.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// Whether it can be used.
     pub state: SeenState,
@@ -99,8 +114,15 @@ pub struct Seen {
     pub auto_resets: Option<AutoResets>,
 }
 
+// A time of Kubernetes has no hash; what is equal has the same one without it.
+impl Hash for Seen {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.state, &self.errors).hash(state);
+    }
+}
+
 /// Whether a partition can be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SeenState {
     /// Active, and nothing is being done to it.
     Active,
@@ -113,12 +135,10 @@ pub enum SeenState {
 }
 
 /// Where a partition is to be made, once the placement policy's answer was found sound.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// On this controller, which was chosen by that one.
     Try(ControllerRef, DecidedBy),
-    /// Nowhere: Graphcore's operator made it on this controller, by this id.
-    TakeOver(ControllerRef, String),
     /// Nowhere now.
     Wait(Vec<WaitingReason>),
     /// Nowhere yet: whoever has waited longer is served first, within seconds.
@@ -128,7 +148,7 @@ pub enum Answer {
 }
 
 /// All that one reconcile has learned.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Knowledge {
     recorded: Option<Intent>,
     created: BTreeMap<String, Reply>,
@@ -137,6 +157,7 @@ pub struct Knowledge {
     removed: BTreeMap<String, Option<String>>,
     reset: BTreeMap<String, Option<String>>,
     answer: Option<Answer>,
+    nonce: u64,
     surroundings: Option<Surroundings>,
 }
 
@@ -172,7 +193,7 @@ impl Knowledge {
                 self.truths.remove(&id);
                 self.reset.insert(id, error);
             }
-            Fact::Placed(answer) => self.answer = Some(answer),
+            Fact::Placed(answer, nonce) => (self.answer, self.nonce) = (Some(answer), nonce),
             Fact::Surroundings(found) => self.surroundings = Some(found),
         }
     }
@@ -213,8 +234,18 @@ impl Knowledge {
         self.surroundings.as_ref()
     }
 
+    /// Has what surrounds the partition looked at again, after the partition changed.
+    pub(super) fn forget_surroundings(&mut self) {
+        self.surroundings = None;
+    }
+
     /// Where the partition is to be made, where that was asked since the last attempt.
     pub(super) fn answer(&self) -> Option<&Answer> {
         self.answer.as_ref()
+    }
+
+    /// The random number that came with the answer.
+    pub(super) fn nonce(&self) -> u64 {
+        self.nonce
     }
 }

@@ -4,7 +4,7 @@ use super::knowledge::{Intent, Knowledge, Reply, SeenState, Truth};
 use super::record;
 use super::step::Step;
 use crate::api::ipupartition::{
-    Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase,
+    Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase, WaitingReason,
 };
 use crate::names;
 
@@ -22,15 +22,26 @@ pub(super) enum Settling {
 pub(super) enum Obstacle {
     /// Its controller does not answer.
     Unreachable { controller: String, reason: String },
+    /// Its controller does not let the operator see it.
+    Denied {
+        id: String,
+        controller: String,
+        reason: String,
+    },
     /// Live Pods use it.
-    InUse { id: String, pods: Vec<String> },
-    /// Its controller does not remove it.
+    InUse {
+        id: String,
+        pods: Vec<String>,
+        /// The controller that has nothing of it any more, where that is so.
+        missing_on: Option<String>,
+    },
+    /// Its controller does not remove it, and no Pod uses it.
     Refusing {
         id: String,
         controller: String,
         reason: String,
     },
-    /// Its controller is at work on it.
+    /// Its controller is at work on it, and no Pod uses it.
     Busy { id: String, controller: String },
 }
 
@@ -38,11 +49,15 @@ pub(super) enum Obstacle {
 /// wants one; everything else that may be on a controller is settled, in the order in which it was
 /// begun. What was made and not noted yet is taken last: Pods may still use what was given up.
 pub(super) fn settle(
-    status: &IPUPartitionStatus,
+    partition: &IPUPartition,
     knowledge: &Knowledge,
     is_wanted: bool,
     now: jiff::Timestamp,
 ) -> Settling {
+    let nothing = IPUPartitionStatus::default();
+    let status = partition.status.as_ref().unwrap_or(&nothing);
+    let spec = &partition.spec;
+    let inherited = names::inherited_partition(&spec.owner, spec.slot);
     let keep = if is_wanted {
         status.partition_id.as_deref()
     } else {
@@ -61,6 +76,12 @@ pub(super) fn settle(
                 made = Some(attempt.id.as_str());
                 continue;
             }
+            // Its Pods were told of it by Graphcore's operator.
+            AttemptOutcome::Unknown
+                if attempt.id == inherited && is_lacking(attempt, knowledge) =>
+            {
+                remove(status, attempt, knowledge)
+            }
             AttemptOutcome::Unknown => find_out(status, attempt, knowledge, is_wanted),
         };
         match settled {
@@ -76,11 +97,13 @@ pub(super) fn settle(
     }
 }
 
-/// The status without claims on ids that the operator can neither have given this object nor taken over
-/// for it, where it makes any: somebody wrote them by hand, and what they name is not ours to reset or to remove.
+/// The status without claims on ids of a form that no release gives this object, where it makes any:
+/// somebody wrote them by hand, and what they name is not ours to reset or to remove.
+///
+/// Whatever else the status lists is this object's, whichever release gave the id: a release that takes
+/// over from another one, or a cluster that was restored elsewhere, goes on with it.
 pub(super) fn disowned(
     partition: &IPUPartition,
-    installation: &str,
     now: jiff::Timestamp,
 ) -> Option<IPUPartitionStatus> {
     let status = partition.status.as_ref()?;
@@ -90,8 +113,7 @@ pub(super) fn disowned(
     let spec = &partition.spec;
     let inherited = names::inherited_partition(&spec.owner, spec.slot);
     let is_strange = |attempt: &&Attempt| {
-        let is_ours =
-            attempt.id == inherited || names::is_of_owner(&attempt.id, installation, &spec.owner);
+        let is_ours = attempt.id == inherited || names::is_of_owner(&attempt.id, &spec.owner);
         is_claimed(attempt) && !is_ours
     };
     let strange: Vec<&Attempt> = status.attempts.iter().filter(is_strange).collect();
@@ -105,11 +127,25 @@ pub(super) fn disowned(
 
 impl Obstacle {
     /// Whether another partition may be made for the slot meanwhile: only where what is left can
-    /// certainly not be in use by its Pods.
+    /// certainly not be in use by its Pods. It is never offered again, so that none begins to use it.
     pub(super) fn allows_another(&self) -> bool {
         match self {
-            Obstacle::Unreachable { .. } => true,
-            Obstacle::InUse { .. } | Obstacle::Refusing { .. } | Obstacle::Busy { .. } => false,
+            Obstacle::Unreachable { .. }
+            | Obstacle::Denied { .. }
+            | Obstacle::Refusing { .. }
+            | Obstacle::Busy { .. } => true,
+            Obstacle::InUse { .. } => false,
+        }
+    }
+
+    /// The controller that still holds something, where that is what is in the way.
+    fn controller(&self) -> Option<&str> {
+        match self {
+            Obstacle::Unreachable { controller, .. }
+            | Obstacle::Denied { controller, .. }
+            | Obstacle::Refusing { controller, .. }
+            | Obstacle::Busy { controller, .. } => Some(controller),
+            Obstacle::InUse { .. } => None,
         }
     }
 
@@ -117,7 +153,9 @@ impl Obstacle {
     pub(super) fn is_short(&self) -> bool {
         match self {
             Obstacle::InUse { .. } | Obstacle::Busy { .. } => true,
-            Obstacle::Unreachable { .. } | Obstacle::Refusing { .. } => false,
+            Obstacle::Unreachable { .. } | Obstacle::Denied { .. } | Obstacle::Refusing { .. } => {
+                false
+            }
         }
     }
 
@@ -127,11 +165,26 @@ impl Obstacle {
             Obstacle::Unreachable { controller, reason } => {
                 format!("{controller} does not answer ({reason}); retrying")
             }
-            Obstacle::InUse { id, pods } => {
+            Obstacle::Denied {
+                id,
+                controller,
+                reason,
+            } => format!("whether {controller} has partition {id} is not known: {reason}"),
+            Obstacle::InUse {
+                id,
+                pods,
+                missing_on,
+            } => {
                 let some: Vec<&str> = pods.iter().take(4).map(String::as_str).collect();
                 let more = if pods.len() > some.len() { ", …" } else { "" };
+                let until = match missing_on {
+                    Some(controller) => format!(
+                        "{controller} has lost it, and nothing is made there until they are gone"
+                    ),
+                    None => "it is removed once they are gone".to_owned(),
+                };
                 format!(
-                    "{} live Pods use partition {id} ({}{more}); it is removed once they are gone",
+                    "{} live Pods use partition {id} ({}{more}); {until}",
                     pods.len(),
                     some.join(", ")
                 )
@@ -148,11 +201,29 @@ impl Obstacle {
     }
 }
 
+/// The reasons of a policy, which knows no more of these obstacles than that a controller was tried.
+pub(super) fn explained(reasons: &[WaitingReason], obstacles: &[Obstacle]) -> Vec<WaitingReason> {
+    let mut reasons = reasons.to_vec();
+    for reason in &mut reasons {
+        let is_of_it = |one: &&Obstacle| one.controller() == Some(reason.controller.as_str());
+        if let Some(obstacle) = obstacles.iter().find(is_of_it) {
+            reason.reason = obstacle.describe();
+        }
+    }
+    reasons
+}
+
 /// Whether the slot has nothing, and this is there for it.
 fn is_to_take(status: &IPUPartitionStatus, attempt: &Attempt, knowledge: &Knowledge) -> bool {
     let id = attempt.id.as_str();
     let is_there = matches!(knowledge.truth(id), Some(Truth::Present(_)));
     is_vacant(status) && is_there && !knowledge.may(&Intent::Create(id.to_owned()))
+}
+
+/// Whether its controller was asked, and does not show it.
+fn is_lacking(attempt: &Attempt, knowledge: &Knowledge) -> bool {
+    let truth = knowledge.truth(&attempt.id);
+    truth.is_some_and(|truth| !matches!(truth, Truth::Present(_)))
 }
 
 /// An attempt that was written down: act on it, or ask what became of it.
@@ -171,7 +242,9 @@ fn find_out(
             Ok(write(not_made(status, attempt, knowledge)))
         }
         None => Ok(Step::AskTruth(attempt.clone())),
-        Some(Truth::Unreachable(reason)) => Err(unreachable(attempt, reason)),
+        Some(
+            truth @ (Truth::Unreachable(reason) | Truth::Denied(reason) | Truth::NotListed(reason)),
+        ) => Err(unknown(attempt, truth, reason)),
         Some(Truth::Absent) => Ok(write(not_made(status, attempt, knowledge))),
         Some(Truth::Present(_)) => Ok(write(record::with_outcome(
             status,
@@ -212,13 +285,11 @@ fn remove(
     knowledge: &Knowledge,
 ) -> Result<Step, Obstacle> {
     let (id, controller) = (attempt.id.as_str(), &attempt.controller.name);
-    let seen = match knowledge.truth(id) {
-        None => return Ok(Step::AskTruth(attempt.clone())),
-        Some(Truth::Absent) => return Ok(write(gone(status, attempt))),
-        Some(Truth::Unreachable(reason)) => Err(reason),
-        Some(Truth::Present(seen)) => Ok(seen),
+    let Some(truth) = knowledge.truth(id) else {
+        return Ok(Step::AskTruth(attempt.clone()));
     };
-    // Counted also where the controller is down: Pods go on using a partition that cannot be seen.
+    // Counted also where the controller is down or has lost it: Pods go on using a partition that cannot
+    // be seen, and as long as they do, the attempt keeps others from its IPUs.
     match knowledge.users(id) {
         None => return Ok(Step::CountUsers(id.to_owned())),
         Some([]) => {}
@@ -226,10 +297,17 @@ fn remove(
             return Err(Obstacle::InUse {
                 id: id.to_owned(),
                 pods: pods.to_vec(),
+                missing_on: (*truth == Truth::Absent).then(|| controller.clone()),
             });
         }
     }
-    let seen = seen.map_err(|reason| unreachable(attempt, reason))?;
+    let seen = match truth {
+        Truth::Absent => return Ok(write(gone(status, attempt))),
+        Truth::Unreachable(reason) | Truth::Denied(reason) | Truth::NotListed(reason) => {
+            return Err(unknown(attempt, truth, reason));
+        }
+        Truth::Present(seen) => seen,
+    };
     let busy = Obstacle::Busy {
         id: id.to_owned(),
         controller: controller.clone(),
@@ -269,13 +347,24 @@ fn is_vacant(status: &IPUPartitionStatus) -> bool {
         }
 }
 
-fn unreachable(attempt: &Attempt, reason: &str) -> Obstacle {
-    Obstacle::Unreachable {
-        controller: attempt.controller.name.clone(),
-        reason: reason.to_owned(),
+/// Why nothing can be done about an attempt of which the controller's truth is not known.
+pub(super) fn unknown(attempt: &Attempt, truth: &Truth, reason: &str) -> Obstacle {
+    let (controller, reason) = (attempt.controller.name.clone(), reason.to_owned());
+    match truth {
+        Truth::Denied(_) => Obstacle::Denied {
+            id: attempt.id.clone(),
+            controller,
+            reason,
+        },
+        Truth::Absent | Truth::Present(_) | Truth::Unreachable(_) | Truth::NotListed(_) => {
+            Obstacle::Unreachable { controller, reason }
+        }
     }
 }
 
 fn write(status: IPUPartitionStatus) -> Step {
     Step::Write(Box::new(status))
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,9 +22,9 @@ pub(super) fn seen(state: &PartitionState) -> Seen {
     }
 }
 
-/// Whether this truth says that what was made is gone, so that its room is free. A removal that was
-/// accepted takes its time: only now do those who wait find anything.
-pub(super) fn gives_room(attempt: &Attempt, truth: &Truth) -> bool {
+/// Whether this truth says that what was made is gone, so that the controller has more free than it said
+/// before.
+pub(super) fn is_gone(attempt: &Attempt, truth: &Truth) -> bool {
     attempt.outcome == AttemptOutcome::Created && *truth == Truth::Absent
 }
 

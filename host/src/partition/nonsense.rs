@@ -12,7 +12,7 @@ use crate::api::ipupartition::{
 };
 use crate::names;
 
-/// Ids of this installation, of others, and none at all.
+/// Ids of this owner, of others, and none at all.
 const IDS: [&str; 8] = [
     "p-other-lj2j-0000000004",
     "p-mnist-lj2j-0000000001",
@@ -64,6 +64,7 @@ fn attempt() -> impl Strategy<Value = Attempt> {
             reason,
             started,
             decided_by: None,
+            account: None,
         },
     )
 }
@@ -199,8 +200,6 @@ fn fact() -> impl Strategy<Value = Fact> {
             };
             Answer::Try(controller, by)
         }),
-        controller()
-            .prop_map(|controller| Answer::TakeOver(controller, "p-mnist-default-0".to_owned())),
         Just(Answer::Wait(Vec::new())),
         Just(Answer::Reject("never".to_owned())),
     ];
@@ -212,7 +211,7 @@ fn fact() -> impl Strategy<Value = Fact> {
         (id(), truth).prop_map(|(id, truth)| Fact::Truth { id, truth }),
         (id(), error()).prop_map(|(id, error)| Fact::Removed { id, error }),
         (id(), error()).prop_map(|(id, error)| Fact::Reset { id, error }),
-        answer.prop_map(Fact::Placed),
+        answer.prop_map(|answer| Fact::Placed(answer, 0)),
     ]
 }
 

@@ -1,4 +1,4 @@
-//! Pure: which partitions on the controllers belong to this installation and to nobody.
+//! Pure: which partitions on the controllers were given by a release of this cluster and belong to nobody.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::record;
 use crate::api::ipupartition::IPUPartition;
-use crate::names;
+use crate::names::Identity;
 
 /// A partition on a controller: the controller's name and the id.
 pub type Place = (String, String);
@@ -29,13 +29,13 @@ pub fn tell<'a>(
     found: impl IntoIterator<Item = (&'a str, &'a str)>,
     is_held: impl Fn(&str) -> bool,
     suspects: &BTreeMap<Place, Timestamp>,
-    installation: &str,
+    identity: &Identity,
     grace: SignedDuration,
     now: Timestamp,
 ) -> Orphans {
     let mut orphans = Orphans::default();
     for (controller, id) in found {
-        if is_held(id) || !names::is_of_installation(id, installation) {
+        if is_held(id) || !identity.marks(id) {
             continue;
         }
         let place = (controller.to_owned(), id.to_owned());
@@ -78,12 +78,13 @@ mod tests {
 
     #[test]
     fn what_was_owned_between_two_sweeps_has_a_new_grace() {
-        let id = format!("p-mnist-{}-0123456789", names::installation_tag("here"));
+        let identity = Identity::new("cluster", "here");
+        let id = format!("p-mnist-{}-0123456789", identity.tag());
         let found = [("pod1:8090".to_owned(), id.clone())];
         let at = |second| Timestamp::from_second(second).unwrap();
         let sweep = |suspects: &BTreeMap<Place, Timestamp>, second| {
             let found = found.iter().map(|(name, id)| (name.as_str(), id.as_str()));
-            tell(found, |_| false, suspects, "here", GRACE, at(second))
+            tell(found, |_| false, suspects, &identity, GRACE, at(second))
         };
         let mut suspects = sweep(&BTreeMap::new(), 0).suspects;
         assert_eq!(sweep(&suspects, 30).due, found, "nobody has owned it since");

@@ -9,6 +9,7 @@ use crate::api::ipupartition::{
     IPUPartitionStatus, PartitionOptions, WaitingReason,
 };
 use crate::api::ipupolicy::BUILT_IN;
+use crate::sanitize::sanitize;
 use crate::vipu::closed::{Closed, Closure};
 use crate::wasm::facts::{self, Gang, NamespaceFacts, Options, Owner, PlaceFacts, Progress, Usage};
 use crate::wasm::model::{
@@ -18,7 +19,7 @@ use crate::wasm::model::{
 use super::conditions;
 use super::knowledge::Answer;
 
-/// Longest reason that a status keeps, in characters.
+/// Longest reason that a status keeps, in bytes.
 const REASON_MAX: usize = 512;
 
 /// What the policy is asked. `known` is what is known of the owner's namespace without this
@@ -84,15 +85,15 @@ fn progress(partition: &IPUPartition, now: Timestamp) -> Progress {
     }
 }
 
-/// The tries of this round: controllers that refused, and those that do not answer while they may
-/// hold an attempt whose end is not known.
+/// The tries of this round: controllers that refused, and those that may still hold an attempt, since they
+/// do not answer or have not removed it.
 pub fn tried(status: &IPUPartitionStatus) -> Vec<PlaceAttempt> {
     let attempts = status.attempts.iter().filter_map(|attempt| {
         let (outcome, fallback) = match attempt.outcome {
             AttemptOutcome::Refused => (PlaceOutcome::Refused, "it refused"),
             AttemptOutcome::Unknown | AttemptOutcome::Created => (
                 PlaceOutcome::Unreachable,
-                "it does not answer, and may hold an earlier attempt",
+                "it may still hold an earlier partition of this slot",
             ),
             AttemptOutcome::Removed => return None,
         };
@@ -156,10 +157,7 @@ pub fn shut_out(view: &ControllerView, closed: &Closed) -> WaitingReason {
     }
 }
 
-/// Text from outside, cut to what a status may hold.
+/// Text from outside, made fit for a status.
 pub fn shortened(text: &str) -> String {
-    match text.char_indices().nth(REASON_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+    sanitize(text, REASON_MAX)
 }

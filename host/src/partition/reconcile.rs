@@ -9,16 +9,14 @@ use tracing::Instrument;
 
 use super::context::Context;
 use super::execute::{self, ExecuteError, Outcome};
-use super::knowledge::Knowledge;
 use super::pace;
-use super::step;
+use super::step::{Pace, Step};
+use super::steps::{Circle, Steps};
 use super::unreadable;
 use crate::api::ipupartition::IPUPartition;
 use crate::clock;
+use crate::panics::{self, Panicked};
 use crate::telemetry::trace;
-
-/// Steps of one reconcile. No way through the state machine is longer; this bounds a mistake in it.
-pub(super) const STEPS_MAX: u32 = 256;
 
 /// An object as the watch delivers it: one that cannot be read does not stop the others.
 pub type Guarded = DeserializeGuard<IPUPartition>;
@@ -30,8 +28,11 @@ pub(super) enum ReconcileError {
     #[error("failed to carry out a step")]
     Execute(#[from] ExecuteError),
     /// The steps went round in a circle.
-    #[error("failed to come to rest within {STEPS_MAX} steps")]
-    Circle,
+    #[error(transparent)]
+    Circle(#[from] Circle),
+    /// It met an object that it cannot cope with.
+    #[error("failed to reconcile the partition")]
+    Panicked(#[source] Panicked),
 }
 
 impl ReconcileError {
@@ -44,7 +45,9 @@ impl ReconcileError {
             Self::Execute(ExecuteError::RemoveFinalizer(_)) => "RemoveFinalizer",
             Self::Execute(ExecuteError::WriteStatus(_)) => "WriteStatus",
             Self::Execute(ExecuteError::ListPods { .. }) => "ListPods",
-            Self::Circle => "Circle",
+            Self::Execute(ExecuteError::Nonce) => "Nonce",
+            Self::Circle(Circle) => "Circle",
+            Self::Panicked(_) => "Panic",
         }
     }
 }
@@ -64,7 +67,8 @@ pub(super) async fn reconcile(name: Arc<str>, context: Arc<Context>) -> Option<D
     let (job, trace_id) = (job.unwrap_or_default(), trace::id(uid));
     let span = tracing::error_span!("reconcile", partition = &*name, job, trace_id);
     trace::of_job(&span, uid);
-    let outcome = advance(&object, &context).instrument(span).await;
+    let advancing = panics::caught(advance(&object, &context)).instrument(span);
+    let outcome = advancing.await.map_err(ReconcileError::Panicked).flatten();
     running.end(outcome.as_ref().err().map(ReconcileError::category));
     outcome.unwrap_or_else(|error| after_error(&object, &error, &context))
 }
@@ -86,33 +90,40 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
         // The watch brings what was written, and the object is looked at again then.
         return Ok(Some(left));
     }
-    let mut knowledge = Knowledge::default();
-    let mut has_worked = false;
-    for _ in 0..STEPS_MAX {
-        let step = step::next(&partition, &knowledge, &context.settings, clock::now());
+    let mut steps = Steps::default();
+    let mut shown = None;
+    loop {
+        let status = partition.status.as_ref();
+        let renamed = status.and_then(|status| context.fleet.renamed(status));
+        let step = match renamed.or(shown.take()) {
+            Some(status) => Step::Write(Box::new(status)),
+            None => steps.next(&partition, &context.settings, clock::now())?,
+        };
         tracing::trace!(partition = %partition.name_any(), ?step);
         match execute::execute(context, &partition, step).await? {
-            Outcome::Learned(fact) => knowledge.learn(fact),
+            Outcome::Learned(fact) => {
+                let status = partition.status.as_ref();
+                shown = status.and_then(|status| context.fleet.shown(status, &fact));
+                steps.learn(fact);
+            }
             Outcome::Wrote(written, fact) => {
                 partition = *written;
                 let version = partition.resource_version();
                 context
                     .written
                     .note(&uid, version.as_deref(), Instant::now());
-                knowledge.learn(fact);
-                has_worked = true;
+                steps.wrote(fact);
             }
             Outcome::Released => {
                 context.forget(&uid);
                 return Ok(None);
             }
             Outcome::Rest(pace) => {
-                let rests = context.count_rest(&uid, has_worked);
+                let rests = context.count_rest(&uid, steps.has_worked());
                 return Ok(pace::rest(pace, rests));
             }
         }
     }
-    Err(ReconcileError::Circle)
 }
 
 /// When to try again after an error: at once where the object was only changed meanwhile, so that
@@ -129,12 +140,14 @@ fn after_error(object: &Guarded, error: &ReconcileError, context: &Context) -> O
             | ExecuteError::AddFinalizer(_)
             | ExecuteError::RemoveFinalizer(_)
             | ExecuteError::WriteStatus(_)
-            | ExecuteError::ListPods { .. },
+            | ExecuteError::ListPods { .. }
+            | ExecuteError::Nonce,
         )
-        | ReconcileError::Circle => {
+        | ReconcileError::Circle(Circle)
+        | ReconcileError::Panicked(_) => {
             let rests = context.count_rest(&object.uid().unwrap_or_default(), false);
             tracing::warn!(partition = name, error = chain(error), "trying again");
-            pace::rest(step::Pace::Blocked, rests)
+            pace::rest(Pace::Blocked, rests)
         }
     }
 }

@@ -1,14 +1,19 @@
 //! Pure: every change that is ever made to the status of an IPUPartition.
 
-use jiff::{SignedDuration, Timestamp};
+mod waiting;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::conditions::{self, BUSY, CREATING, DISTURBED, LEAVING, ready};
+use super::conditions::{self, BUSY, CREATING, DISTURBED, LEAVING, MISSING, ready};
 use super::knowledge::{Seen, SeenState};
 use crate::api::ipupartition::{
     Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartitionStatus, PartitionPhase,
-    WaitingReason,
 };
+
+pub(super) use waiting::{rejected, waiting};
 
 /// Removed attempts that stay listed for people to read.
 const HISTORY: usize = 8;
@@ -43,11 +48,11 @@ pub(super) fn begun(
     tried(status, attempt, generation, message, now)
 }
 
-/// The status that is written before the partition of Graphcore's operator is taken over: as of one that
-/// was asked for, and whose end is not known.
-pub(super) fn taken_over(
+/// The status by which an admin has a partition of Graphcore's operator taken over: as of one that was asked
+/// for, and whose end is not known.
+pub(crate) fn taken_over(
     status: &IPUPartitionStatus,
-    controller: ControllerRef,
+    (controller, account): (ControllerRef, Option<String>),
     id: String,
     now: Timestamp,
 ) -> IPUPartitionStatus {
@@ -55,7 +60,10 @@ pub(super) fn taken_over(
         "taking over partition {id} on {}, which Graphcore's operator made",
         controller.name
     );
-    let attempt = unsettled(controller, id, now);
+    let attempt = Attempt {
+        account,
+        ..unsettled(controller, id, now)
+    };
     tried(status, attempt, status.generation + 1, message, now)
 }
 
@@ -67,6 +75,7 @@ fn unsettled(controller: ControllerRef, id: String, now: Timestamp) -> Attempt {
         reason: None,
         started: Some(Time(now)),
         decided_by: None,
+        account: None,
     }
 }
 
@@ -154,11 +163,15 @@ pub(super) fn busy(status: &IPUPartitionStatus, now: Timestamp) -> IPUPartitionS
     next
 }
 
-/// The partition is in use, and its controller has nothing of it at this moment.
+/// The partition is in use or was reset, and its controller has nothing of it at this moment. Since when
+/// is noted apart from `Ready`, which a reset has made false long before.
 pub(super) fn missed(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> IPUPartitionStatus {
     let (_, on) = usable(status);
     let message = format!("{on} says that it has no partition {id}; looking again");
-    ready(status.clone(), false, DISTURBED, message, now)
+    let since = conditions::missing_since(status).unwrap_or(now);
+    let mut next = ready(status.clone(), false, DISTURBED, message.clone(), now);
+    conditions::set(&mut next, MISSING, "NotOnController", message, since);
+    next
 }
 
 /// The partition is wanted, and cannot be used any more.
@@ -173,7 +186,13 @@ pub(super) fn failed(
     ready(next, false, reason, message, now)
 }
 
-/// The partition is gone although it was wanted.
+/// The controller has the partition, or does not say so: that it was missing before counts no more.
+pub(super) fn found(status: &IPUPartitionStatus) -> IPUPartitionStatus {
+    without(status, MISSING)
+}
+
+/// The partition is gone although it was wanted. The attempt stays held until no Pod uses it: what they
+/// use is nobody else's, whatever the controller knows of it.
 pub(super) fn vanished(
     status: &IPUPartitionStatus,
     id: &str,
@@ -184,7 +203,7 @@ pub(super) fn vanished(
         "partition {id} vanished from {on} while it was wanted; somebody removed it there, or the \
          controller lost its state"
     );
-    let mut next = with_outcome(status, id, AttemptOutcome::Removed, Some("vanished"));
+    let mut next = status.clone();
     next.partition_id = None;
     next.controller = None;
     end_round(&mut next);
@@ -264,8 +283,12 @@ pub fn asked_to_leave(
 
 /// The partition may stay after all.
 pub(super) fn may_stay(status: &IPUPartitionStatus) -> IPUPartitionStatus {
+    without(status, LEAVING)
+}
+
+fn without(status: &IPUPartitionStatus, condition: &str) -> IPUPartitionStatus {
     let mut next = status.clone();
-    next.conditions.retain(|one| one.type_ != LEAVING);
+    next.conditions.retain(|one| one.type_ != condition);
     next
 }
 
@@ -276,52 +299,41 @@ pub(super) fn reset_put_off(status: &IPUPartitionStatus, message: String) -> IPU
     next
 }
 
+/// The status in which `account` is that under which a controller is asked for partition `id`, since it has
+/// shown the partition to that; none where it says so already.
+pub(super) fn shown_to(
+    status: &IPUPartitionStatus,
+    id: &str,
+    account: Option<&str>,
+) -> Option<IPUPartitionStatus> {
+    let mut next = status.clone();
+    for attempt in next.attempts.iter_mut().filter(|one| one.id == id) {
+        attempt.account = account.map(str::to_owned);
+    }
+    (next != *status).then_some(next)
+}
+
+/// The status in which each controller of `renamed` has its new name and address; none where it names none
+/// of them.
+pub(super) fn moved(
+    status: &IPUPartitionStatus,
+    renamed: &BTreeMap<String, ControllerRef>,
+) -> Option<IPUPartitionStatus> {
+    let mut next = status.clone();
+    let attempts = next.attempts.iter_mut().map(|one| &mut one.controller);
+    for controller in attempts.chain(next.controller.as_mut()) {
+        if let Some(new) = renamed.get(&controller.name) {
+            controller.clone_from(new);
+        }
+    }
+    (next != *status).then_some(next)
+}
+
 /// The reset of this generation was carried out, or made needless by a fresh partition.
 pub(super) fn reset_observed(status: &IPUPartitionStatus, generation: i64) -> IPUPartitionStatus {
     let mut next = status.clone();
     next.observed_reset_generation = generation;
     next
-}
-
-/// How long a controller that refused is not asked again for the same slot: it may have refused for
-/// another reason than room, and would be asked again and again.
-const REFUSAL_RESTS: SignedDuration = SignedDuration::from_secs(10);
-
-/// No controller has room now. The round of attempts ends here, and the next one begins afresh, but
-/// for what was refused just now.
-pub(super) fn waiting(
-    status: &IPUPartitionStatus,
-    reasons: &[WaitingReason],
-    now: Timestamp,
-) -> IPUPartitionStatus {
-    let mut next = status.clone();
-    next.phase = PartitionPhase::Pending;
-    next.waiting = reasons.to_vec();
-    next.attempts
-        .retain(|attempt| is_held(attempt) || is_fresh_refusal(attempt, now));
-    let message = if reasons.is_empty() {
-        "no V-IPU controller is configured; the admin's list of controllers is empty".to_owned()
-    } else {
-        let each: Vec<String> = reasons
-            .iter()
-            .map(|reason| format!("{}: {}", reason.controller, reason.reason))
-            .collect();
-        format!("no V-IPU controller has room now; {}", each.join("; "))
-    };
-    ready(next, false, "Waiting", message, now)
-}
-
-/// No controller can ever make it.
-pub(super) fn rejected(
-    status: &IPUPartitionStatus,
-    why: &str,
-    now: Timestamp,
-) -> IPUPartitionStatus {
-    let mut next = status.clone();
-    next.phase = PartitionPhase::Rejected;
-    next.waiting.clear();
-    next.attempts.retain(is_held);
-    ready(next, false, "Rejected", why.to_owned(), now)
 }
 
 /// The partition is on its way out, or held up on it for the reason given.
@@ -363,12 +375,6 @@ pub(super) fn usable(status: &IPUPartitionStatus) -> (&str, &str) {
     )
 }
 
-fn is_fresh_refusal(attempt: &Attempt, now: Timestamp) -> bool {
-    let started = attempt.started.as_ref();
-    attempt.outcome == AttemptOutcome::Refused
-        && started.is_some_and(|started| now.duration_since(started.0) < REFUSAL_RESTS)
-}
-
 /// Refused attempts stay, since they say which controllers this round has tried already.
 fn forget_old(attempts: &mut Vec<Attempt>) {
     let is_removed = |attempt: &Attempt| attempt.outcome == AttemptOutcome::Removed;
@@ -387,3 +393,6 @@ fn end_round(status: &mut IPUPartitionStatus) {
         .attempts
         .retain(|attempt| attempt.outcome != AttemptOutcome::Refused);
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,7 @@ pub(super) fn next(partition: &IPUPartition, knowledge: &Knowledge, now: Timesta
         let message = "the partition is being removed".to_owned();
         return Step::Write(Box::new(record::releasing(&status, message, now)));
     }
-    let obstacles = match leftovers::settle(&status, knowledge, false, now) {
+    let obstacles = match leftovers::settle(partition, knowledge, false, now) {
         Settling::Do(step) => return *step,
         Settling::Done(obstacles) => obstacles,
     };

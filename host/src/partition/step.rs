@@ -13,9 +13,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::knowledge::{Intent, Knowledge};
-use super::{leftovers, release, wanted};
+use super::{leftovers, release, state_unknown, wanted};
 use crate::api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
-use crate::names;
+use crate::names::{self, Identity};
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,8 +72,8 @@ pub enum Pace {
 /// What the decisions need to know of this installation.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Identity of this installation, part of every id.
-    pub installation: String,
+    /// Marks the ids that are given.
+    pub identity: Identity,
     /// How long a partition may take to become active.
     pub forming: Duration,
     /// How long a partition in use may be in error before it counts as lost.
@@ -97,10 +97,26 @@ pub fn next(
         .iter()
         .flatten()
         .any(|name| name == names::PARTITION_FINALIZER);
-    if is_ours && let Some(status) = leftovers::disowned(partition, &settings.installation, now) {
+    let step = wished(partition, is_ours, knowledge, settings, now);
+    let marked = |status| state_unknown::marked(status, knowledge, now);
+    match (step, &partition.status) {
+        (Step::Write(status), _) => Step::Write(Box::new(marked(&status))),
+        (Step::Rest(pace), Some(status)) => write_or_rest(partition, marked(status), pace),
+        (step, _) => step,
+    }
+}
+
+fn wished(
+    partition: &IPUPartition,
+    is_ours: bool,
+    knowledge: &Knowledge,
+    settings: &Settings,
+    now: Timestamp,
+) -> Step {
+    if is_ours && let Some(status) = leftovers::disowned(partition, now) {
         return Step::Write(Box::new(status));
     }
-    match (metadata.deletion_timestamp.is_some(), is_ours) {
+    match (partition.metadata.deletion_timestamp.is_some(), is_ours) {
         (false, false) => Step::AddFinalizer,
         (false, true) => wanted::next(partition, knowledge, settings, now),
         (true, true) => release::next(partition, knowledge, now),

@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::line::Waiter;
 use super::{conditions, line, record};
 use crate::api::ipupartition::{Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus};
 use crate::vipu::closed::{Closed, Closure};
@@ -11,7 +12,7 @@ use crate::wasm::model::ControllerView;
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 
 /// What surrounds one IPUPartition.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Surroundings {
     /// How many partitions its owner has, or is getting; this one counts.
     pub held: u32,
@@ -22,7 +23,7 @@ pub struct Surroundings {
 }
 
 /// Whether a partition is to leave its controller.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Leave {
     /// It may stay.
     #[default]
@@ -31,6 +32,36 @@ pub enum Leave {
     Later(String),
     /// Now.
     Now,
+}
+
+/// What has to be read to tell what surrounds one IPUPartition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needed<'a> {
+    /// Nothing: its controller stays, and it is of use by itself.
+    Nothing,
+    /// The partitions of its owner.
+    Siblings,
+    /// These, all that is on the controller of this name, which is being drained, and what is free elsewhere.
+    Everything(&'a str),
+}
+
+/// What has to be read to tell what surrounds `me`.
+pub fn needed<'a>(me: &'a IPUPartition, closed: &Closed) -> Needed<'a> {
+    match drained(me, closed) {
+        Some(name) => Needed::Everything(name),
+        None if me.spec.options.gang_size.is_some() => Needed::Siblings,
+        None => Needed::Nothing,
+    }
+}
+
+/// What those who wait, in order, and those who are just asking for something leave of the open controllers.
+/// `asking` are at least those IPUPartitions that are being asked for.
+pub fn spared<'a>(
+    line: &[Waiter],
+    asking: impl Iterator<Item = &'a IPUPartition>,
+    open: Vec<ControllerView>,
+) -> Vec<ControllerView> {
+    line::spared(line, asking.flat_map(asked_for), open)
 }
 
 /// What surrounds `me`. Of all IPUPartitions, `others` are at least those of its owner, and those on its
@@ -59,7 +90,7 @@ pub fn held<'a>(me: &IPUPartition, others: impl Iterator<Item = &'a IPUPartition
 }
 
 /// Name of the controller that has this partition, where that is being drained.
-pub(super) fn drained<'a>(one: &'a IPUPartition, closed: &Closed) -> Option<&'a str> {
+fn drained<'a>(one: &'a IPUPartition, closed: &Closed) -> Option<&'a str> {
     controller(one).filter(|name| is_draining(name, closed))
 }
 
@@ -100,7 +131,7 @@ fn has_place(one: &IPUPartition) -> bool {
 }
 
 /// Whether this partition is there or being made.
-pub(super) fn is_placed(status: &IPUPartitionStatus) -> bool {
+pub fn is_placed(status: &IPUPartitionStatus) -> bool {
     status.partition_id.is_some() || status.attempts.iter().any(record::is_held)
 }
 
@@ -183,12 +214,6 @@ fn all_have_room(
     std::iter::once(one)
         .chain(siblings)
         .all(|one| line::take(&mut open, one.spec.ipus, &one.spec.options.node_selector).is_some())
-}
-
-/// IPUs that this object holds on any controllers, as far as is known.
-pub(super) fn held_ipus(partition: &IPUPartition) -> u64 {
-    let made = attempts(partition, AttemptOutcome::Created);
-    made.map(|_| u64::from(partition.spec.ipus)).sum()
 }
 
 /// Name of the controller that has it.

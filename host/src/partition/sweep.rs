@@ -1,6 +1,9 @@
 //! Finds what has no owner: IPUPartitions of owners that are gone, and partitions of nobody.
 
-use std::collections::{BTreeMap, HashSet};
+mod lists;
+mod ownerless;
+
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,9 +11,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Preconditions};
-use kube::core::{ApiResource, DeserializeGuard};
+use kube::core::DeserializeGuard;
 use tokio::task::coop;
 use tokio_util::sync::CancellationToken;
 
@@ -20,14 +21,13 @@ use super::orphans::{self, Place};
 use super::reconcile::chain;
 use super::users;
 use super::watched::Watched;
-use crate::api::ipujob::IPUJob;
 use crate::api::ipupartition::{ControllerRef, IPUPartition};
-use crate::object_names;
+use crate::panics;
 use crate::uid::Uid;
 use crate::vipu::model::ReadyState;
 
-/// IPUPartitions that are read at once. A page takes some ten KiB of memory for each.
-const PAGE: u32 = 200;
+/// Errors of one sweep that are told one by one.
+const ERRORS_TOLD: usize = 3;
 
 /// When is swept.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +53,9 @@ pub enum SweepError {
     /// The IPUPartitions could not be listed.
     #[error("failed to list the IPUPartitions")]
     ListPartitions(#[source] kube::Error),
+    /// The IPUJobs could not be listed.
+    #[error("failed to list the IPUJobs")]
+    ListJobs(#[source] kube::Error),
     /// Whether an owner still lives could not be asked.
     #[error("failed to look for the owner of IPUPartition {partition}")]
     GetOwner {
@@ -81,9 +84,14 @@ pub enum SweepError {
 pub async fn run(context: Arc<Context>, times: Times, stop: CancellationToken) {
     let mut suspects = BTreeMap::new();
     loop {
-        match sweep(&context, &suspects, times.grace).await {
-            Ok(found) => suspects = found,
-            Err(error) => tracing::warn!(error = chain(&error), "the sweep was not complete"),
+        // After a panic nobody is a suspect: each of them has its whole grace again.
+        let known = std::mem::take(&mut suspects);
+        match panics::caught(sweep(&context, known, times.grace)).await {
+            Ok(swept) => {
+                tell(&swept.errors);
+                suspects = swept.suspects;
+            }
+            Err(error) => tracing::error!(error = chain(&error), "the sweep was not complete"),
         }
         let pause = if suspects.is_empty() {
             times.period
@@ -114,28 +122,53 @@ async fn spare(watched: &Watched, suspects: &mut BTreeMap<Place, Timestamp>) {
     }
 }
 
-/// One sweep. `suspects` is what the last one found, and the answer is what this one did.
-async fn sweep(
-    context: &Context,
-    suspects: &BTreeMap<Place, Timestamp>,
-    grace: Duration,
-) -> Result<BTreeMap<Place, Timestamp>, SweepError> {
+/// What came of a sweep.
+struct Swept {
+    /// What was found without an owner, and since when.
+    suspects: BTreeMap<Place, Timestamp>,
+    errors: Vec<SweepError>,
+}
+
+fn tell(errors: &[SweepError]) {
+    let first = errors.iter().take(ERRORS_TOLD);
+    let first: Vec<String> = first.map(|error| chain(error)).collect();
+    if !first.is_empty() {
+        let count = errors.len();
+        tracing::warn!(count, ?first, "the sweep was not complete");
+    }
+}
+
+/// One sweep. `suspects` is what the last one found.
+async fn sweep(context: &Context, suspects: BTreeMap<Place, Timestamp>, grace: Duration) -> Swept {
     let began = Instant::now();
     // Listed before the IPUPartitions are: `orphans::tell` says why.
     let found = partitions_on_controllers(context).await;
-    let held = go_through(context).await?;
+    let is_to_judge = |one: &IPUPartition| ownerless::is_to_judge(one, &context.scope);
+    let mut held = match lists::holdings(&context.client, is_to_judge).await {
+        Ok(held) => held,
+        // What is nobody's is not known without that list.
+        Err(error) => {
+            let errors = vec![error];
+            return Swept { suspects, errors };
+        }
+    };
+    let judged = std::mem::take(&mut held.suspects);
+    let mut errors = ownerless::delete(&context.client, judged).await;
     let told = orphans::tell(
         found.iter().map(Found::place),
         |id| held.ids.contains(&Uid::of(id)),
-        suspects,
-        &context.settings.installation,
+        &suspects,
+        &context.settings.identity,
         SignedDuration::try_from(grace).unwrap_or(SignedDuration::ZERO),
         Timestamp::now(),
     );
     for (name, id) in &told.due {
         let mut found = found.iter();
-        if let Some(found) = found.find(|one| one.place() == (name.as_str(), id.as_str())) {
-            remove(context, found).await?;
+        let it = found.find(|one| one.place() == (name.as_str(), id.as_str()));
+        if let Some(it) = it
+            && let Err(error) = remove(context, it).await
+        {
+            errors.push(error);
         }
     }
     let (objects, partitions) = (held.objects, found.len());
@@ -146,7 +179,10 @@ async fn sweep(
     } else {
         tracing::info!(objects, partitions, suspects, due, seconds, "swept");
     }
-    Ok(told.suspects)
+    Swept {
+        suspects: told.suspects,
+        errors,
+    }
 }
 
 /// A partition on a controller.
@@ -164,9 +200,11 @@ impl Found {
     }
 }
 
-/// Every partition on every controller that answers. One that does not is swept when it is back.
+/// Every partition on every controller that answers, in the admin's list or not as long as an IPUPartition
+/// holds something on it. One that does not answer is swept when it is back.
 async fn partitions_on_controllers(context: &Context) -> Vec<Found> {
-    let controllers = context.fleet.controllers();
+    let mut controllers = context.fleet.controllers();
+    controllers.extend(context.fleet.left_behind());
     let lists = controllers.iter().map(|controller| async move {
         let list = match context.fleet.client(controller) {
             Ok(client) => client.list().await,
@@ -193,116 +231,7 @@ async fn partitions_on_controllers(context: &Context) -> Vec<Found> {
     found
 }
 
-/// What all IPUPartitions hold.
-#[derive(Default)]
-struct Holdings {
-    objects: usize,
-    /// Ids of their attempts, and every text in objects that cannot be read: whatever id such a text may
-    /// be is left alone. There are thousands, so that only their digests are kept.
-    ids: HashSet<Uid>,
-}
-
-/// Goes through all IPUPartitions as they are at one moment, and deletes those whose owners are gone. Page
-/// by page, since there may be thousands.
-async fn go_through(context: &Context) -> Result<Holdings, SweepError> {
-    let kind = ApiResource::erase::<IPUPartition>(&());
-    let api = Api::<DynamicObject>::all_with(context.client.clone(), &kind);
-    let (mut holdings, mut params) = (Holdings::default(), ListParams::default().limit(PAGE));
-    loop {
-        let page = api.list(&params).await;
-        let page = page.map_err(SweepError::ListPartitions)?;
-        for object in page.items {
-            match object.clone().try_parse::<IPUPartition>() {
-                Ok(partition) => {
-                    delete_if_owner_is_gone(context, &partition).await?;
-                    holdings.objects += 1;
-                    let ids = orphans::held([&partition]);
-                    holdings.ids.extend(ids.iter().map(|id| Uid::of(id)));
-                }
-                Err(_) => collect_texts(&object.data, &mut holdings.ids),
-            }
-        }
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params.continue_token = Some(token),
-            None => return Ok(holdings),
-        }
-    }
-}
-
-fn collect_texts(value: &serde_json::Value, texts: &mut HashSet<Uid>) {
-    match value {
-        serde_json::Value::String(text) => {
-            texts.insert(Uid::of(text));
-        }
-        serde_json::Value::Array(items) => {
-            for item in items {
-                collect_texts(item, texts);
-            }
-        }
-        serde_json::Value::Object(fields) => {
-            for field in fields.values() {
-                collect_texts(field, texts);
-            }
-        }
-        serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => {}
-    }
-}
-
-/// Deletes an IPUPartition whose owner is an IPUJob that is gone. Owners of other kinds are never
-/// judged: who made them knows when they end.
-async fn delete_if_owner_is_gone(
-    context: &Context,
-    partition: &IPUPartition,
-) -> Result<(), SweepError> {
-    let owner = &partition.spec.owner;
-    let is_known = owner.kind == "IPUJob" && owner.api_version == crate::api::API_VERSION;
-    if !is_known
-        || !context.scope.contains(&owner.namespace)
-        || partition.metadata.deletion_timestamp.is_some()
-    {
-        return Ok(());
-    }
-    let name = partition.name_any();
-    // What was written by hand may hold anything: an owner that cannot exist is not looked for.
-    if object_names::can_exist(owner) {
-        let found = Api::<IPUJob>::namespaced(context.client.clone(), &owner.namespace)
-            .get_metadata_opt(&owner.name)
-            .await
-            .map_err(|source| SweepError::GetOwner {
-                partition: name.clone(),
-                source,
-            })?;
-        if found.is_some_and(|job| job.metadata.uid.as_ref() == Some(&owner.uid)) {
-            return Ok(());
-        }
-    }
-    tracing::info!(
-        partition = name,
-        owner = owner.name,
-        "deleting it, since its owner is gone"
-    );
-    let exactly = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: partition.uid(),
-            resource_version: partition.resource_version(),
-        }),
-        ..DeleteParams::default()
-    };
-    match Api::<IPUPartition>::all(context.client.clone())
-        .delete(&name, &exactly)
-        .await
-    {
-        Ok(_) => Ok(()),
-        // Changed or gone meanwhile: the next sweep looks again.
-        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
-        Err(source) => Err(SweepError::Delete {
-            partition: name,
-            source,
-        }),
-    }
-}
-
-/// Removes a partition of this installation that no IPUPartition answers for, unless a Pod uses it.
+/// Removes a partition of this cluster's releases that no IPUPartition answers for, unless a Pod uses it.
 async fn remove(context: &Context, found: &Found) -> Result<(), SweepError> {
     let (name, id) = found.place();
     let users = users::users(&context.client, id)
@@ -339,3 +268,6 @@ async fn remove(context: &Context, found: &Found) -> Result<(), SweepError> {
     context.given_back.notify_one();
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

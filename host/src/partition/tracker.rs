@@ -11,15 +11,11 @@ use kube::api::{Api, ObjectMeta, Patch, PatchParams};
 use tokio_util::sync::CancellationToken;
 
 use self::summary::Lines;
-use super::inheritance::Inheritance;
 use super::watched::Watched;
 use crate::names;
 
 /// How often it is looked whether the summary has changed.
 const PERIOD: Duration = Duration::from_secs(5);
-
-/// How long an API server is left alone that did not answer.
-const AGAIN: Duration = Duration::from_secs(1);
 
 /// Where the summary is kept.
 #[derive(Clone, Debug)]
@@ -61,26 +57,6 @@ impl Tracker {
         }
     }
 
-    /// What another operator has left in it. Asked until there is an answer, since nothing may be made
-    /// anew that is there already; one that may not be read holds nothing up.
-    pub async fn inheritance(&self, client: &Client) -> Inheritance {
-        let maps = Api::<ConfigMap>::namespaced(client.clone(), &self.namespace);
-        loop {
-            match maps.get_opt(&self.name).await {
-                Ok(map) => return map.as_ref().map(Inheritance::of).unwrap_or_default(),
-                Err(kube::Error::Api(status)) if status.code < 500 => {
-                    let name = &self.name;
-                    tracing::warn!(name, %status, "no partition of another operator is taken over, since its tracker cannot be read");
-                    return Inheritance::default();
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "failed to read the tracker of partitions; trying again");
-                    tokio::time::sleep(AGAIN).await;
-                }
-            }
-        }
-    }
-
     /// Server-side apply: keys that somebody else put there stay, and those that were ours and are
     /// no longer wanted go.
     async fn write(
@@ -92,7 +68,7 @@ impl Tracker {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
                 labels: Some(BTreeMap::from([(
-                    "app.kubernetes.io/managed-by".to_owned(),
+                    names::MANAGED_BY_LABEL.to_owned(),
                     names::MANAGED_BY.to_owned(),
                 )])),
                 ..ObjectMeta::default()

@@ -37,10 +37,19 @@ pub(super) async fn users_of_mine(
     Ok(found)
 }
 
-/// `namespace/name` of every live Pod that carries this id, of which no IPUPartition says whose it is.
+/// `namespace/name` of every live Pod that may use this id, of which no IPUPartition says whose it is any
+/// more. It may be in any namespace: the partition may be what another release has left. Whoever may label a
+/// Pod can pin what is nobody's, but only with a Pod that takes a place on a node: one that waits for a node
+/// uses nothing, and nobody tells it of a partition without an IPUPartition.
 pub(super) async fn users(client: &Client, id: &str) -> Result<Vec<String>, ExecuteError> {
     let live = live_pods(Api::all(client.clone()), &with_id(id), id).await?;
-    Ok(live.iter().map(named).collect())
+    let pods = live.iter().filter(|pod| is_on_a_node(pod));
+    Ok(pods.map(named).collect())
+}
+
+fn is_on_a_node(pod: &Pod) -> bool {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+    node.is_some_and(|name| !name.is_empty())
 }
 
 fn with_id(id: &str) -> String {
@@ -68,4 +77,21 @@ fn is_live(pod: &Pod) -> bool {
 
 fn named(pod: &Pod) -> String {
     format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_nobodys_is_pinned_only_by_pods_on_nodes() {
+        for (node, expected) in [(Some("node-1"), true), (Some(""), false), (None, false)] {
+            let pod: Pod = serde_json::from_value(serde_json::json!({
+                "metadata": {"name": "a", "namespace": "default"},
+                "spec": {"nodeName": node, "containers": []},
+            }))
+            .unwrap();
+            assert_eq!(is_on_a_node(&pod), expected, "{node:?}");
+        }
+    }
 }

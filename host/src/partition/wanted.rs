@@ -14,7 +14,6 @@ use super::{conditions, record};
 use crate::api::ipupartition::{
     Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
 };
-use crate::names;
 
 /// How long a controller may be at work on a partition that was active once. A reset takes minutes at
 /// most, and the call for one is given up after five: what takes twice that does not end any more.
@@ -28,13 +27,26 @@ pub(super) fn next(
     now: Timestamp,
 ) -> Step {
     let status = partition.status.clone().unwrap_or_default();
-    let obstacles = match leftovers::settle(&status, knowledge, true, now) {
+    let obstacles = match leftovers::settle(partition, knowledge, true, now) {
         Settling::Do(step) => return *step,
         Settling::Done(obstacles) => obstacles,
     };
-    match record::current(&status) {
+    let step = match record::current(&status) {
         Some(attempt) => hold(partition, &status, attempt, knowledge, settings, now),
         None => seek(partition, &status, &obstacles, knowledge, settings, now),
+    };
+    match step {
+        Step::Rest(pace) => Step::Rest(with_leftovers(pace, &obstacles)),
+        step => step,
+    }
+}
+
+/// How soon to look again where something is left besides: its room is free only once it was seen to go.
+fn with_leftovers(pace: Pace, obstacles: &[Obstacle]) -> Pace {
+    match pace {
+        _ if obstacles.iter().any(Obstacle::is_short) => Pace::Soon,
+        Pace::Never if !obstacles.is_empty() => Pace::Blocked,
+        pace => pace,
     }
 }
 
@@ -55,13 +67,17 @@ fn hold(
     }
     let seen = match knowledge.truth(id) {
         None => return Step::AskTruth(attempt.clone()),
-        Some(Truth::Unreachable(reason)) => {
-            let message = format!("{} does not answer: {reason}", attempt.controller.name);
-            return write_or_rest(partition, record::noted(status, message), Pace::Blocked);
+        Some(
+            truth @ (Truth::Unreachable(reason) | Truth::Denied(reason) | Truth::NotListed(reason)),
+        ) => {
+            let message = leftovers::unknown(attempt, truth, reason).describe();
+            let unsure = record::noted(&record::found(status), message);
+            return write_or_rest(partition, unsure, Pace::Blocked);
         }
         Some(Truth::Absent) => return lost(partition, status, id, settings, now),
         Some(Truth::Present(seen)) => seen,
     };
+    let status = &record::found(status);
     match status.phase {
         PartitionPhase::Pending
         | PartitionPhase::Creating
@@ -74,7 +90,9 @@ fn hold(
         }
         PartitionPhase::Error => match seen.state {
             SeenState::Active => write(record::as_seen(status, seen, now)),
-            SeenState::Busy | SeenState::Failed | SeenState::Removing => Step::Rest(Pace::Steady),
+            SeenState::Busy | SeenState::Failed | SeenState::Removing => {
+                write_or_rest(partition, status.clone(), Pace::Steady)
+            }
         },
     }
 }
@@ -99,11 +117,13 @@ fn lost(
             "it vanished before it was active",
             now,
         )),
-        PartitionPhase::Ready if !is_disturbed_for_long(status, settings, now) => {
-            write_or_rest(partition, record::missed(status, id, now), Pace::Soon)
+        PartitionPhase::Ready | PartitionPhase::Resetting | PartitionPhase::Error
+            if is_missing_for_long(status, settings, now) =>
+        {
+            write(record::vanished(status, id, now))
         }
         PartitionPhase::Ready | PartitionPhase::Resetting | PartitionPhase::Error => {
-            write(record::vanished(status, id, now))
+            write_or_rest(partition, record::missed(status, id, now), Pace::Soon)
         }
     }
 }
@@ -273,41 +293,35 @@ fn seek(
         );
     }
     if let Some(first) = obstacles.iter().find(|obstacle| !obstacle.allows_another()) {
-        let pace = if first.is_short() {
-            Pace::Soon
-        } else {
-            Pace::Blocked
-        };
-        return write_or_rest(partition, record::noted(status, first.describe()), pace);
+        let noted = record::noted(status, first.describe());
+        return write_or_rest(partition, noted, Pace::Blocked);
     }
     match knowledge.answer() {
         None => Step::Place,
         Some(Answer::Try(controller, by)) => {
             let generation = status.generation + 1;
-            let id = names::partition_id(
-                &settings.installation,
+            let id = settings.identity.partition_id(
                 &partition.spec.owner,
                 partition.spec.slot,
                 partition.metadata.uid.as_deref().unwrap_or_default(),
                 generation,
+                knowledge.nonce(),
             );
             let place = (controller.clone(), by.clone());
             let begun = record::begun(status, place, id.clone(), generation, now);
             Step::Record(Box::new(begun), Intent::Create(id))
         }
-        Some(Answer::TakeOver(controller, id)) => {
-            let begun = record::taken_over(status, controller.clone(), id.clone(), now);
-            Step::Record(Box::new(begun), Intent::TakeOver(id.clone()))
+        Some(Answer::Wait(reasons)) => {
+            let reasons = leftovers::explained(reasons, obstacles);
+            let waiting = record::waiting(status, &reasons, now);
+            write_or_rest(partition, waiting, Pace::ForRoom)
         }
-        Some(Answer::Wait(reasons)) => write_or_rest(
-            partition,
-            record::waiting(status, reasons, now),
-            Pace::ForRoom,
-        ),
         // What it waits for is told already, and an answer comes within seconds.
         Some(Answer::Later(_)) if !status.waiting.is_empty() => Step::Rest(Pace::Soon),
         Some(Answer::Later(reasons)) => {
-            write_or_rest(partition, record::waiting(status, reasons, now), Pace::Soon)
+            let reasons = leftovers::explained(reasons, obstacles);
+            let waiting = record::waiting(status, &reasons, now);
+            write_or_rest(partition, waiting, Pace::Soon)
         }
         Some(Answer::Reject(why)) => {
             write_or_rest(partition, record::rejected(status, why, now), Pace::ForRoom)
@@ -347,6 +361,11 @@ fn exhausted(status: &IPUPartitionStatus) -> Option<String> {
 
 fn is_disturbed_for_long(status: &IPUPartitionStatus, settings: &Settings, now: Timestamp) -> bool {
     let since = conditions::since(status, conditions::DISTURBED);
+    since.is_some_and(|since| has_passed(since, settings.grace, now))
+}
+
+fn is_missing_for_long(status: &IPUPartitionStatus, settings: &Settings, now: Timestamp) -> bool {
+    let since = conditions::missing_since(status);
     since.is_some_and(|since| has_passed(since, settings.grace, now))
 }
 

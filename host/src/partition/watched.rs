@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::{Stream, StreamExt, stream};
 use kube::api::Api;
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Client, Resource, ResourceExt};
+use kube::{Client, ResourceExt};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +16,9 @@ use super::reconcile::Guarded;
 use crate::api::ipupartition::IPUPartition;
 use crate::clock;
 use crate::namespaces::Namespaces;
+use crate::panics;
 use crate::scope::Scope;
+use crate::trimmed::{Trimmed, untrimmed};
 
 /// Changes that a slow listener may be behind before it is shown everything again.
 const BEHIND: usize = 4_096;
@@ -30,6 +32,7 @@ pub struct Watched {
     cache: Arc<Mutex<Cache>>,
     changes: broadcast::Sender<Change>,
     listed: watch::Receiver<bool>,
+    given_back: watch::Receiver<u64>,
     walking: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -38,25 +41,29 @@ pub struct PartitionWatch {
     cache: Arc<Mutex<Cache>>,
     changes: broadcast::Sender<Change>,
     listed: watch::Sender<bool>,
+    given_back: watch::Sender<u64>,
     namespaces: Namespaces,
     scope: Scope,
 }
 
 /// The IPUPartitions of owners that a release serves, of which nothing is known until the watch is
-/// followed. Those of all owners are counted in `namespaces`.
+/// followed. Of those of other owners it is known what they hold; all are counted in `namespaces`.
 pub fn watched(namespaces: Namespaces, scope: Scope) -> (Watched, PartitionWatch) {
     let changes = broadcast::Sender::new(BEHIND);
     let (tell_listed, listed) = watch::channel(false);
+    let (tell_given_back, given_back) = watch::channel(0);
     let watched = Watched {
         cache: Arc::default(),
         changes,
         listed,
+        given_back,
         walking: Arc::default(),
     };
     let watch = PartitionWatch {
         cache: Arc::clone(&watched.cache),
         changes: watched.changes.clone(),
         listed: tell_listed,
+        given_back: tell_given_back,
         namespaces,
         scope,
     };
@@ -76,6 +83,11 @@ impl Watched {
             // Nobody lists them any more, and the process ends.
             std::future::pending::<()>().await;
         }
+    }
+
+    /// A number that changes each time that one of them holds something no longer on a controller.
+    pub(super) fn given_back(&self) -> watch::Receiver<u64> {
+        self.given_back.clone()
     }
 
     /// All of them at one moment. Nothing is heard meanwhile, so that it has to be short.
@@ -144,26 +156,44 @@ fn lock(cache: &Mutex<Cache>) -> MutexGuard<'_, Cache> {
 impl PartitionWatch {
     /// Follows the IPUPartitions until `stop`.
     pub async fn follow(self, client: Client, stop: CancellationToken) {
-        watcher(Api::<Guarded>::all(client), watcher::Config::default())
-            .default_backoff()
-            .modify(|object| object.meta_mut().managed_fields = None)
-            .take_until(stop.cancelled_owned())
-            .for_each(async |event| match event {
-                Ok(event) => self.hear(event),
-                Err(error) => {
-                    tracing::warn!(%error, "failed to watch IPUPartitions; trying again");
+        watcher(
+            Api::<Trimmed<Guarded>>::all(client),
+            watcher::Config::default(),
+        )
+        .default_backoff()
+        .take_until(stop.cancelled_owned())
+        .for_each(async |event| match event {
+            Ok(event) => {
+                if panics::caught_now(|| self.hear(untrimmed(event))).is_err() {
+                    tracing::error!("an IPUPartition that the watch tells of is left out");
                 }
-            })
-            .await;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "failed to watch IPUPartitions; trying again");
+            }
+        })
+        .await;
     }
 
     /// Takes in what the watch tells.
     pub fn hear(&self, event: watcher::Event<Guarded>) {
         self.namespaces.hear(&event);
-        let Some(event) = of_scope(event, &self.scope) else {
-            return;
+        let (change, given_back) = {
+            let mut cache = lock(&self.cache);
+            let change = match of_other(&event, &self.scope) {
+                Some(partition) => {
+                    cache.hear_of_other(partition);
+                    None
+                }
+                None => cache.hear(event, clock::now()),
+            };
+            (change, cache.given_back())
         };
-        let Some(change) = lock(&self.cache).hear(event, clock::now()) else {
+        self.given_back.send_if_modified(|known| {
+            let before = std::mem::replace(known, given_back);
+            before != given_back
+        });
+        let Some(change) = change else {
             return;
         };
         if change == Change::All {
@@ -174,20 +204,16 @@ impl PartitionWatch {
     }
 }
 
-/// What an event says to a release with this scope. Whom one belongs to that cannot be read is not known:
-/// everybody may tell of it, until it is seen to be somebody else's.
-fn of_scope(event: watcher::Event<Guarded>, scope: &Scope) -> Option<watcher::Event<Guarded>> {
-    let is_mine = |object: &Guarded| {
-        let partition = object.0.as_ref();
-        partition.map_or(true, |partition| {
-            scope.contains(&partition.spec.owner.namespace)
-        })
+/// The object that an event tells of, where another release than that of this scope serves its owner. Whom
+/// one belongs to that cannot be read is not known: everybody may tell of it, until it is seen to be somebody
+/// else's.
+fn of_other<'a>(event: &'a watcher::Event<Guarded>, scope: &Scope) -> Option<&'a IPUPartition> {
+    let (watcher::Event::InitApply(object) | watcher::Event::Apply(object)) = event else {
+        return None;
     };
-    match event {
-        watcher::Event::InitApply(object) if !is_mine(&object) => None,
-        watcher::Event::Apply(object) if !is_mine(&object) => Some(watcher::Event::Delete(object)),
-        event => Some(event),
-    }
+    let partition = object.0.as_ref().ok()?;
+    let is_mine = scope.contains(&partition.spec.owner.namespace);
+    (!is_mine).then_some(partition)
 }
 
 #[cfg(test)]
@@ -244,6 +270,49 @@ mod tests {
             Some(()),
             "it was listed"
         );
+    }
+
+    fn holding(namespace: &str) -> Guarded {
+        let controller = json!({
+            "name": "pod1:8090", "host": "pod1", "port": 8090, "labelKey": "a", "labelValue": "b",
+        });
+        let mut object = object("theirs");
+        let partition = object.0.as_mut().unwrap();
+        partition.spec.owner.namespace = namespace.to_owned();
+        let attempts = json!([{"controller": controller, "id": "p-1", "outcome": "created"}]);
+        let status = json!({"attempts": attempts});
+        partition.status = Some(serde_json::from_value(status).unwrap());
+        object
+    }
+
+    /// Its IPUs are given to nobody by this release either, until they are given back.
+    #[test]
+    fn what_other_releases_hold_is_known_and_nothing_else_of_them() {
+        let theirs = || holding("other");
+        let gone: [&dyn Fn() -> Vec<Event<Guarded>>; 3] = [
+            &|| vec![Event::Delete(theirs())],
+            &|| vec![Event::Init, Event::InitDone],
+            &|| {
+                let mut released = theirs();
+                released.0.as_mut().unwrap().status = None;
+                vec![Event::Apply(released)]
+            },
+        ];
+        for gone in gone {
+            let (watched, watch) = watched(namespaces().0, "team".parse().unwrap());
+            let held = || watched.read(|cache| cache.allocations().controllers().count());
+            for event in [Event::Init, Event::InitApply(theirs()), Event::InitDone] {
+                watch.hear(event);
+            }
+            assert_eq!(held(), 1);
+            watch.hear(Event::Apply(theirs()));
+            assert_eq!((held(), *watched.given_back().borrow()), (1, 0));
+            assert_eq!(watched.read(|cache| cache.names()).len(), 0);
+            for event in gone() {
+                watch.hear(event);
+            }
+            assert_eq!((held(), *watched.given_back().borrow()), (0, 1));
+        }
     }
 
     #[test]

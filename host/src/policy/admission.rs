@@ -1,19 +1,23 @@
 //! Asks the guests of a webhook one after the other, and makes one answer of theirs.
 
-use std::sync::Arc;
+mod trials;
+
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::compare;
-use super::guests::{Entry, Guests, Roster, Tried, concerned, is_in_share};
-use super::matching::{JudgeError, Subject};
-use super::meter::Compared;
+use self::trials::{Outcome, Step};
+use super::guests::{Entry, Guests};
+use super::judging::Purpose;
+use super::matching::{JudgeError, Seen, Subject};
 use crate::api::ipupolicy::{BUILT_IN, Hook, OnError};
-use crate::wasm::GuestError;
+use crate::fair_semaphore::Asker;
+use crate::metrics::guests::Unasked;
 use crate::wasm::facts::Admission;
 use crate::wasm::model::{Defaulted, Operation, Served, Slot, Verdict};
+use crate::wasm::{GuestError, Policies};
 use crate::webhook::answer::{Answer, Decision};
 use crate::webhook::request::AdmissionRequest;
 use crate::webhook::{failure, mutate, validate};
@@ -25,25 +29,17 @@ const ALL: Duration = Duration::from_secs(8);
 /// The guests of one request.
 pub struct Chain<'a> {
     guests: &'a Guests,
+    policies: Policies,
+    asker: Asker,
     request: &'a AdmissionRequest,
     told: Admission,
-    about: Value,
+    about: Arc<Value>,
+    /// A copy of the object as it was, once a condition may want to see it.
+    old: OnceLock<Option<Arc<Value>>>,
     end: Instant,
-}
-
-/// What happened in one seat.
-struct Step {
-    /// The object as it was before.
-    before: Arc<Value>,
-    /// What became of it; none where nobody was asked, or nobody gave an answer.
-    after: Option<Outcome>,
-}
-
-#[derive(Clone)]
-enum Outcome {
-    Object(Arc<Value>),
-    Verdict(Verdict),
-    Refused,
+    all: Duration,
+    /// Whether policies are rolled back and promoted by what comes of it.
+    counts: bool,
 }
 
 /// A request that does not go on without the guest that was asked.
@@ -61,8 +57,10 @@ impl<'a> Chain<'a> {
         };
         Self {
             guests,
+            policies: guests.policies().clone(),
+            asker: None,
             request,
-            about: json!({
+            about: Arc::new(json!({
                 "uid": request.uid,
                 "operation": operation,
                 "namespace": request.namespace,
@@ -70,9 +68,38 @@ impl<'a> Chain<'a> {
                 "dryRun": told.dry_run,
                 "subResource": told.sub_resource,
                 "userInfo": {"username": told.user.name, "groups": told.user.groups},
-            }),
+            })),
+            old: OnceLock::new(),
             told,
             end: Instant::now() + ALL,
+            all: ALL,
+            counts: true,
+        }
+    }
+
+    /// The same request, which comes from an address: addresses have their turns where requests wait.
+    #[must_use]
+    pub fn asked_by(self, asker: Asker) -> Self {
+        Self {
+            policies: self.policies.asked_by(asker),
+            asker,
+            ..self
+        }
+    }
+
+    /// The same request, by which policies are rolled back and promoted only where it `counts`.
+    #[must_use]
+    pub fn counting(self, counts: bool) -> Self {
+        Self { counts, ..self }
+    }
+
+    /// The same request, for which all guests together have this time from now on.
+    #[must_use]
+    pub fn within(self, time: Duration) -> Self {
+        Self {
+            end: Instant::now() + time,
+            all: time,
+            ..self
         }
     }
 
@@ -90,7 +117,7 @@ impl<'a> Chain<'a> {
                 &mut answer,
                 Slot::Defaulting,
                 async |entry| {
-                    default_object(self.guests, entry, self.request, &self.told, &before).await
+                    default_object(&self.policies, entry, self.request, &self.told, &before).await
                 },
             );
             let after = match asked.await {
@@ -136,7 +163,7 @@ impl<'a> Chain<'a> {
                 Slot::Validation,
                 async |entry| {
                     let (object, old) = (&*object, self.request.old_object.as_ref());
-                    let policies = self.guests.policies();
+                    let policies = &self.policies;
                     policies
                         .validate(&entry.guest, &self.told, object, old)
                         .await
@@ -175,30 +202,43 @@ impl<'a> Chain<'a> {
     async fn ask<T>(
         &self,
         seat: &[Entry],
-        object: &Value,
+        object: &Arc<Value>,
         answer: &mut Answer,
         slot: Slot,
         ask: impl AsyncFnOnce(&Entry) -> Result<Served<T>, GuestError>,
     ) -> Result<Option<T>, Stop> {
-        let subject = self.subject(object);
-        let Some((entry, judged)) = concerned(seat, &subject) else {
-            return Ok(None);
+        let seen = self.seen(object, seat);
+        let subject = self.subject(&seen);
+        let judges = self.guests.judges();
+        let judging = judges.concerned(seat, &subject, Purpose::Review(self.asker));
+        let judged = timeout_at(self.end, judging).await;
+        let (entry, judged) = match judged.map_err(|_| seat.first()) {
+            Ok(None) | Err(None) => return Ok(None),
+            Ok(Some((entry, judged))) => (entry, judged.map_err(GuestError::from)),
+            Err(Some(first)) => (first, Err(GuestError::OutOfTime(self.all))),
         };
-        if let Err(error) = judged {
-            return self.failed(entry, answer, slot, &GuestError::from(error));
-        }
-        let asked = timeout_at(self.end, ask(entry)).await;
-        match asked.unwrap_or(Err(GuestError::Deadline(ALL))) {
+        let asked = match judged {
+            Ok(()) => timeout_at(self.end, ask(entry)).await,
+            Err(error) => Ok(Err(error)),
+        };
+        // Whether others were slow or this one is, nobody can say: it has a deadline of its own.
+        match asked.unwrap_or(Err(GuestError::OutOfTime(self.all))) {
             Ok(served) => {
-                entry.meter.called(false);
+                entry.meter.called(false, self.counts);
                 answer.asked.push((entry.name.to_string(), served.digest));
                 Ok(Some(served.answer))
             }
             Err(error) => {
                 if error.is_answer() {
-                    entry.meter.called(false);
+                    entry.meter.called(false, self.counts);
                 } else if error.is_failure() {
-                    entry.meter.called(true);
+                    entry.meter.called(true, self.counts);
+                }
+                let calls = self.policies.calls();
+                match error {
+                    GuestError::OutOfTime(_) => calls.given_up(slot, Unasked::OutOfTime),
+                    GuestError::Unjudged(_) => calls.given_up(slot, Unasked::Unjudged),
+                    _ => {}
                 }
                 self.failed(entry, answer, slot, &error)
             }
@@ -236,79 +276,35 @@ impl<'a> Chain<'a> {
         Ok(None)
     }
 
-    fn subject<'s>(&'s self, object: &'s Value) -> Subject<'s> {
+    fn subject<'s>(&'s self, seen: &'s Seen) -> Subject<'s> {
         Subject {
             namespace_labels: self.told.facts.labels.as_ref(),
-            object: Some(object),
-            old_object: self.request.old_object.as_ref(),
-            request: &self.about,
+            seen,
         }
     }
 
-    /// Begins the comparisons, which nobody waits for.
-    fn compare(&self, roster: &Roster, steps: &[Step]) {
-        for tried in &roster.trials {
-            if !is_in_share(tried.share, &self.request.uid) {
-                continue;
-            }
-            let Some((before, counts)) = compared_with(tried, steps) else {
-                continue;
-            };
-            match tried.entry.matching.concerns(&self.subject(&before)) {
-                Ok(true) => self.compare_one(tried, before, counts),
-                Ok(false) => {}
-                Err(_) => tried.entry.meter.compared(Compared::Failed),
-            }
+    /// What the conditions of these guests see.
+    fn seen(&self, object: &Arc<Value>, entries: &[Entry]) -> Seen {
+        let old = || self.request.old_object.clone().map(Arc::new);
+        let mut entries = entries.iter();
+        let is_seen = entries.any(|entry| entry.matching.has_conditions());
+        Seen {
+            object: Some(Arc::clone(object)),
+            old_object: is_seen.then(|| self.old.get_or_init(old).clone()).flatten(),
+            request: Arc::clone(&self.about),
         }
-    }
-
-    fn compare_one(&self, tried: &Tried, before: Arc<Value>, counts: Outcome) {
-        let entry = tried.entry.clone();
-        let Ok(turn) = self.guests.comparing().clone().try_acquire_owned() else {
-            entry.meter.compared(Compared::Skipped);
-            return;
-        };
-        let (guests, request, told) =
-            (self.guests.clone(), self.request.clone(), self.told.clone());
-        tokio::spawn(async move {
-            let compared = if let Outcome::Verdict(verdict) = counts {
-                let old = request.old_object.as_ref();
-                let policies = guests.policies();
-                let tried = policies.validate(&entry.guest, &told, &before, old).await;
-                tried.map_or(Compared::Failed, |tried| {
-                    compare::verdicts(&verdict, &tried.answer)
-                })
-            } else {
-                let tried = default_object(&guests, &entry, &request, &told, &before).await;
-                let tried = match tried {
-                    Ok(tried) => Some(Some(tried.answer.object)),
-                    Err(GuestError::Refused(_)) => Some(None),
-                    Err(_) => None,
-                };
-                let counts = match &counts {
-                    Outcome::Object(object) => Some(&**object),
-                    Outcome::Verdict(_) | Outcome::Refused => None,
-                };
-                tried.map_or(Compared::Failed, |tried| {
-                    compare::defaulted(counts, tried.as_ref())
-                })
-            };
-            entry.meter.compared(compared);
-            drop(turn);
-        });
     }
 }
 
 /// Asks a defaulting guest, and holds it to what such a guest may change.
 async fn default_object(
-    guests: &Guests,
+    policies: &Policies,
     entry: &Entry,
     request: &AdmissionRequest,
     told: &Admission,
     object: &Value,
 ) -> Result<Served<Defaulted>, GuestError> {
     let old = request.old_object.as_ref();
-    let policies = guests.policies();
     let asked = policies.default_object(&entry.guest, told, object, old);
     let served = asked.await?;
     mutate::checked(request, object, &served.answer.object)
@@ -316,32 +312,8 @@ async fn default_object(
     Ok(served)
 }
 
-/// The object that a tried guest is asked about, and the answer that its own is compared with. None
-/// where nobody was asked in the seat that it would take.
-fn compared_with(tried: &Tried, steps: &[Step]) -> Option<(Arc<Value>, Outcome)> {
-    match tried.seat {
-        Ok(seat) => {
-            let step = steps.get(seat)?;
-            Some((step.before.clone(), step.after.clone()?))
-        }
-        // In a seat of its own: what counts is the object as it is without it.
-        Err(after) => {
-            let before = steps.get(after)?.before.clone();
-            let is_validation = steps
-                .iter()
-                .any(|step| matches!(step.after, Some(Outcome::Verdict(_))));
-            let counts = if is_validation {
-                Outcome::Verdict(Verdict::default())
-            } else {
-                Outcome::Object(before.clone())
-            };
-            Some((before, counts))
-        }
-    }
-}
-
 impl From<JudgeError> for GuestError {
     fn from(error: JudgeError) -> Self {
-        Self::NotReady(error.to_string())
+        Self::Unjudged(error.to_string())
     }
 }

@@ -1,14 +1,20 @@
 //! Pure: how the answer of a tried guest compares with the one that counts, told without what users
 //! wrote.
 
-use json_patch::{PatchOperation, diff};
+use std::ops::ControlFlow;
+
 use serde_json::Value;
 
 use super::meter::Compared;
+use crate::json_difference::{self, Change, Path};
+use crate::sanitize::sanitize;
 use crate::wasm::model::{Decision, Verdict};
 
 /// Differences of two objects that one sample names.
 const PATHS: usize = 8;
+
+/// Longest difference that is shown, in bytes: its path may hold any key.
+const DIFFERENCE: usize = 512;
 
 /// Longest word of an answer that is shown, in bytes.
 const WORD: usize = 64;
@@ -31,13 +37,20 @@ pub fn defaulted(counts: Option<&Value>, tried: Option<&Value>) -> Compared {
 }
 
 fn objects(counts: &Value, tried: &Value) -> Compared {
-    let patch = diff(counts, tried);
-    if patch.is_empty() {
+    let (mut told, mut more) = (Vec::new(), 0_usize);
+    let _ = json_difference::each(counts, tried, |path, change| {
+        if told.len() < PATHS {
+            told.push(shown_change(path, change));
+        } else {
+            more += 1;
+        }
+        ControlFlow::Continue(())
+    });
+    if told.is_empty() {
         return Compared::Equal;
     }
-    let mut told: Vec<String> = patch.iter().take(PATHS).map(told).collect();
-    if patch.len() > PATHS {
-        told.push(format!("and {} more", patch.len() - PATHS));
+    if more > 0 {
+        told.push(format!("and {more} more"));
     }
     Compared::Different(format!("it would have {}", told.join(", ")))
 }
@@ -84,24 +97,17 @@ pub fn decisions(counts: &Decision, tried: &Decision) -> Compared {
     ))
 }
 
-fn told(operation: &PatchOperation) -> String {
-    let path = operation.path().to_string();
-    let value = match operation {
-        PatchOperation::Add(add) => format!("set {path} to {}", shown(&path, &add.value)),
-        PatchOperation::Replace(replace) => {
-            format!("set {path} to {}", shown(&path, &replace.value))
-        }
-        PatchOperation::Remove(_) => format!("left out {path}"),
-        PatchOperation::Move(_) | PatchOperation::Copy(_) | PatchOperation::Test(_) => {
-            format!("changed {path}")
-        }
+fn shown_change(path: &Path<'_>, change: Change<'_>) -> String {
+    let change = match change {
+        Change::Set(value) => format!("set {path} to {}", shown(path, value)),
+        Change::Removed => format!("left out {path}"),
     };
-    value.chars().filter(|c| !c.is_control()).collect()
+    sanitize(&change, DIFFERENCE)
 }
 
 /// A value, where it is one of ours: a number, a yes or no, or a word.
-fn shown(path: &str, value: &Value) -> String {
-    if path.split('/').any(|part| THEIRS.contains(&part)) {
+fn shown(path: &Path<'_>, value: &Value) -> String {
+    if path.has_any(&THEIRS) {
         return "(not shown)".to_owned();
     }
     match value {
@@ -113,10 +119,7 @@ fn shown(path: &str, value: &Value) -> String {
 }
 
 fn word(text: &str) -> String {
-    text[..text.floor_char_boundary(WORD)]
-        .chars()
-        .filter(|c| !c.is_control())
-        .collect()
+    sanitize(text, WORD)
 }
 
 #[cfg(test)]
@@ -150,6 +153,14 @@ mod tests {
         let many = json!({"spec": (0..100).map(|n| (n.to_string(), n)).collect::<std::collections::BTreeMap<_, _>>()});
         let sample = different(objects(&json!({"spec": {}}), &many));
         assert!(sample.ends_with("and 92 more"), "{sample}");
+    }
+
+    #[test]
+    fn a_difference_in_many_places_below_a_long_key_is_told_without_repeating_the_key() {
+        let object = |number| json!({"spec": {"k".repeat(1 << 20): vec![number; 100_000]}});
+        let sample = different(objects(&object(1), &object(2)));
+        assert!(sample.len() < (PATHS + 1) * DIFFERENCE, "{}", sample.len());
+        assert!(sample.ends_with("and 99992 more"), "{sample}");
     }
 
     #[test]

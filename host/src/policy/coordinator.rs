@@ -23,6 +23,7 @@ use crate::agent::explain;
 use crate::api::ipupolicy::{Hook, IPUPolicy, IPUPolicyStatus};
 use crate::clock;
 use crate::lease::{Elector, Held};
+use crate::panics;
 
 /// How often everything is looked at without a sign of change: replicas die in silence.
 const LOOK: Duration = Duration::from_secs(1);
@@ -95,7 +96,10 @@ impl Coordinator {
                 let _ = timeout(WRITE, self.leases.delete(&name, &params)).await;
             }
             if leases_are_known(leases).await {
-                self.commit(&reports).await;
+                let committed = panics::caught(self.commit(&reports)).await;
+                if let Err(panicked) = committed {
+                    tracing::error!("failed to put IPUPolicies in force; trying again: {panicked}");
+                }
             }
             tokio::select! {
                 () = stop.cancelled() => {}

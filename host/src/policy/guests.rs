@@ -6,14 +6,16 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::sync::Semaphore;
 
-use super::matching::{JudgeError, Matching, Subject};
+use super::callers::Callers;
+use super::judging::Judges;
+use super::matching::Matching;
 use super::meter::Meter;
 use crate::api::ipupolicy::{BUILT_IN, Hook, OnError};
 use crate::wasm::model::{ModuleDigest, Slot};
 use crate::wasm::{self, Guest, Policies};
 
 /// Comparisons that are under way at once: they must not take the turns of answers that count.
-const COMPARED_AT_ONCE: usize = 2;
+pub const COMPARED_AT_ONCE: usize = 2;
 
 /// The guests that this process asks now. Cheap to clone; all clones ask the same.
 #[derive(Clone)]
@@ -21,6 +23,8 @@ pub struct Guests {
     policies: Policies,
     rosters: Arc<RwLock<HashMap<Hook, Arc<Roster>>>>,
     comparing: Arc<Semaphore>,
+    judges: Judges,
+    callers: Callers,
 }
 
 /// Who is asked at one hook.
@@ -66,7 +70,15 @@ impl Guests {
             policies,
             rosters: Arc::default(),
             comparing: Arc::new(Semaphore::new(COMPARED_AT_ONCE)),
+            judges: Judges::default(),
+            callers: Callers::certified(),
         }
+    }
+
+    /// The same guests, of whose callers only these count.
+    #[must_use]
+    pub fn called_by(self, callers: Callers) -> Self {
+        Self { callers, ..self }
     }
 
     /// Puts another line-up in the place of the one before; requests under way keep theirs.
@@ -97,6 +109,16 @@ impl Guests {
     /// Where modules are loaded and called.
     pub fn policies(&self) -> &Policies {
         &self.policies
+    }
+
+    /// Whose questions roll policies back and promote them.
+    pub fn callers(&self) -> &Callers {
+        &self.callers
+    }
+
+    /// Who judges which requests concern a policy.
+    pub(super) fn judges(&self) -> &Judges {
+        &self.judges
     }
 
     /// Room for comparisons.
@@ -130,20 +152,6 @@ impl Entry {
     }
 }
 
-/// The first of a seat's guests that the request concerns. Where that cannot be said of one, that one
-/// is named: what then happens is its `onError`.
-pub fn concerned<'a>(
-    seat: &'a [Entry],
-    subject: &Subject<'_>,
-) -> Option<(&'a Entry, Result<(), JudgeError>)> {
-    seat.iter()
-        .find_map(|entry| match entry.matching.concerns(subject) {
-            Ok(true) => Some((entry, Ok(()))),
-            Ok(false) => None,
-            Err(error) => Some((entry, Err(error))),
-        })
-}
-
 /// Whether a request is in the share that is compared: chosen by what it is called, so that it is the
 /// same in every replica.
 pub fn is_in_share(share: u32, request: &str) -> bool {
@@ -165,38 +173,7 @@ impl From<Hook> for Slot {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
-
-    fn entry(name: &str, expression: Option<&str>) -> Entry {
-        let conditions = expression.map(|text| json!([{"name": "c", "expression": text}]));
-        let wanted = json!({"matchConditions": conditions.unwrap_or(json!([]))});
-        let matching = Matching::new(Some(&serde_json::from_value(wanted).unwrap()));
-        Entry {
-            name: name.into(),
-            matching: Arc::new(matching.unwrap()),
-            ..Entry::built_in(Hook::Validation)
-        }
-    }
-
-    #[test]
-    fn what_does_not_concern_a_guest_is_left_to_the_one_whose_place_it_has() {
-        let subject = Subject {
-            namespace_labels: None,
-            object: None,
-            old_object: None,
-            request: &Value::Null,
-        };
-        let seat = [entry("new", Some("false")), entry("old", None)];
-        let (found, judged) = concerned(&seat, &subject).unwrap();
-        assert_eq!((&*found.name, judged), ("old", Ok(())));
-        let seat = [entry("broken", Some("object.x.y")), entry("old", None)];
-        let (found, judged) = concerned(&seat, &subject).unwrap();
-        assert_eq!(&*found.name, "broken");
-        assert!(judged.is_err());
-        assert!(concerned(&[entry("new", Some("false"))], &subject).is_none());
-    }
 
     #[test]
     fn a_share_is_about_as_large_as_it_says() {

@@ -1,11 +1,31 @@
 //! Pure: whether a request concerns a policy.
 
+mod cost;
+mod shape;
+
+use std::sync::Arc;
+
 use cel::{Context, Program, Value as CelValue};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{ParseExpressionError, Selector, SelectorExt};
 use serde_json::Value;
 
+use self::cost::Variables;
+use self::shape::Size;
+use super::large_stack;
 use crate::api::ipupolicy::{Labels, Match, MatchCondition};
+use crate::sanitize::sanitize;
+
+/// Most steps of one expression, and of all expressions of a policy for one request. The API server
+/// holds the `matchConditions` of webhooks to the same numbers (`PerCallLimit` and
+/// `RuntimeCELCostBudgetMatchConditions`).
+pub const EXPRESSION_LIMIT: u64 = 1_000_000;
+/// See [`EXPRESSION_LIMIT`].
+pub const POLICY_LIMIT: u64 = 2_500_000;
+
+/// Steps of handing a value of a request to the library, which makes a copy of it in some hundred bytes: no
+/// more than 50,000 values are copied.
+const READING: u64 = 50;
 
 /// Brackets in one another, `!` and `-` in a row, and operators of all kinds that an expression may
 /// have: the library reads and evaluates what is in one another on the stack, and a stack that
@@ -14,8 +34,14 @@ const BRACKETS: usize = 16;
 const SIGNS: usize = 4;
 const OPERATORS: usize = 150;
 
-/// Bytes of the stack on which an expression is read and judged; only what is used of it is ever there.
-const LARGE_STACK: usize = 256 << 20;
+/// Most bytes of a reason: the library quotes whole objects.
+const REASON: usize = 256;
+
+/// Most bytes of an expression in a message.
+const QUOTED: usize = 200;
+
+/// The variables of an expression.
+const VARIABLES: [&str; 3] = ["object", "oldObject", "request"];
 
 /// Why `spec.match` means nothing.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +63,30 @@ pub enum MatchError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A condition may take too long.
+    #[error(
+        "spec.match.matchConditions: {name} may take {cost} steps, and the limit for an expression is \
+         {EXPRESSION_LIMIT}, where each list of the request counts as 100 elements; put fewer loops in \
+         one another. It is: {expression}"
+    )]
+    Cost {
+        /// Name of the condition.
+        name: String,
+        /// The expression.
+        expression: String,
+        /// Most steps that it may take.
+        cost: u64,
+    },
+    /// All conditions together may take too long.
+    #[error(
+        "spec.match.matchConditions may take {cost} steps together, and the limit for a policy is \
+         {POLICY_LIMIT}, where each list of the request counts as 100 elements; use fewer conditions \
+         or fewer loops"
+    )]
+    Costs {
+        /// Most steps that they may take.
+        cost: u64,
+    },
 }
 
 /// Why it cannot be said whether a request concerns a policy.
@@ -50,16 +100,23 @@ pub struct JudgeError {
 }
 
 /// What a request is judged by.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     /// Labels of its namespace, where they are known.
     pub namespace_labels: Option<&'a Labels>,
+    /// What the conditions see.
+    pub seen: &'a Seen,
+}
+
+/// What the conditions see of a request.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
     /// `object`: the IPUJob; none for Placement.
-    pub object: Option<&'a Value>,
+    pub object: Option<Arc<Value>>,
     /// `oldObject`: the IPUJob as it was; only on update.
-    pub old_object: Option<&'a Value>,
+    pub old_object: Option<Arc<Value>>,
     /// `request`: what is known of the request itself.
-    pub request: &'a Value,
+    pub request: Arc<Value>,
 }
 
 /// `spec.match`, understood.
@@ -67,26 +124,43 @@ pub struct Subject<'a> {
 pub struct Matching {
     namespace: Option<Selector>,
     object: Option<Selector>,
-    conditions: Vec<(String, Program)>,
+    conditions: Vec<Condition>,
+}
+
+#[derive(Debug)]
+struct Condition {
+    name: String,
+    program: Program,
+    /// The variables that it reads.
+    reads: Vec<&'static str>,
 }
 
 impl Matching {
-    /// Understands `spec.match`.
+    /// Understands `spec.match`. Blocks while expressions are parsed.
     pub fn new(wanted: Option<&Match>) -> Result<Self, MatchError> {
         let Some(wanted) = wanted else {
             return Ok(Self::default());
         };
-        let conditions = wanted.match_conditions.iter().map(compiled);
-        Ok(Self {
+        let conditions = wanted.match_conditions.iter();
+        let mut costs = 0_u64;
+        let conditions = conditions.map(|condition| {
+            let (compiled, cost) = compiled(condition)?;
+            costs = costs.saturating_add(cost);
+            Ok(compiled)
+        });
+        let matching = Self {
             namespace: selector("namespaceSelector", wanted.namespace_selector.as_ref())?,
             object: selector("objectSelector", wanted.object_selector.as_ref())?,
             conditions: conditions.collect::<Result<_, _>>()?,
-        })
+        };
+        if costs > POLICY_LIMIT {
+            return Err(MatchError::Costs { cost: costs });
+        }
+        Ok(matching)
     }
 
-    /// Whether this request concerns the policy. As in Kubernetes' own webhooks, one condition that is
-    /// false settles it, whatever becomes of the others.
-    pub fn concerns(&self, subject: &Subject<'_>) -> Result<bool, JudgeError> {
+    /// Whether the label selectors select the request.
+    pub fn selects(&self, subject: &Subject<'_>) -> Result<bool, JudgeError> {
         let of_namespace = match (&self.namespace, subject.namespace_labels) {
             (None, _) => true,
             (Some(selector), Some(labels)) => selector.matches(labels),
@@ -97,39 +171,94 @@ impl Matching {
                 });
             }
         };
-        let labels = || subject.object.map(labels_of).unwrap_or_default();
-        let is_selected = of_namespace
-            && self
-                .object
-                .as_ref()
-                .is_none_or(|selector| selector.matches(&labels()));
-        if !is_selected || self.conditions.is_empty() {
-            return Ok(is_selected);
-        }
-        on_a_large_stack(|| self.judged(subject)).unwrap_or_else(|reason| {
-            let name = self.conditions[0].0.clone();
-            Err(JudgeError { name, reason })
-        })
+        let object = subject.seen.object.as_deref();
+        let labels = || object.map(labels_of).unwrap_or_default();
+        let selector = self.object.as_ref();
+        Ok(of_namespace && selector.is_none_or(|selector| selector.matches(&labels())))
     }
 
-    fn judged(&self, subject: &Subject<'_>) -> Result<bool, JudgeError> {
-        let mut failed = None;
-        let context = context(subject).map_err(|reason| JudgeError {
-            name: self.conditions[0].0.clone(),
-            reason,
+    /// Whether there are conditions to judge by, beside the label selectors.
+    pub fn has_conditions(&self) -> bool {
+        !self.conditions.is_empty()
+    }
+
+    /// Whether the conditions hold: one that is false settles it, whatever becomes of the others, as in
+    /// Kubernetes' own webhooks. What would take too many steps is not evaluated. Takes up to some tenths
+    /// of a second, and more stack than other threads have.
+    pub fn judge(&self, seen: &Seen) -> Result<bool, JudgeError> {
+        let read = |name: &str| {
+            let mut conditions = self.conditions.iter();
+            conditions.any(|condition| condition.reads.contains(&name))
+        };
+        let values: Vec<_> = seen
+            .values()
+            .into_iter()
+            .filter(|(name, _)| read(name))
+            .collect();
+        let costs = values.iter().map(|(_, value)| reading(value));
+        let cost = costs.fold(0, u64::saturating_add);
+        let mut rest = POLICY_LIMIT.checked_sub(cost).ok_or_else(|| JudgeError {
+            name: self.name(),
+            reason: format!(
+                "the request is too large for it: reading it takes {cost} steps, and the limit is \
+                 {POLICY_LIMIT}"
+            ),
         })?;
-        for (name, program) in &self.conditions {
-            let reason = match program.execute(&context) {
-                Ok(CelValue::Bool(true)) => continue,
-                Ok(CelValue::Bool(false)) => return Ok(false),
-                Ok(other) => format!("it is {:?}, and not true or false", other.type_of()),
-                Err(error) => error.to_string(),
+        let context = context(&values).map_err(|reason| JudgeError {
+            name: self.name(),
+            reason: sanitize(&reason, REASON),
+        })?;
+        let variables = Variables::given(values);
+        let mut failed = None;
+        for Condition { name, program, .. } in &self.conditions {
+            let cost = cost::of(program.expression(), &variables);
+            let limit = EXPRESSION_LIMIT.min(rest);
+            let reason = if cost > limit {
+                format!(
+                    "it may take {cost} steps for this request, and {limit} of the {EXPRESSION_LIMIT} \
+                     for an expression and {POLICY_LIMIT} for a policy are left"
+                )
+            } else {
+                rest -= cost;
+                match program.execute(&context) {
+                    Ok(CelValue::Bool(true)) => continue,
+                    Ok(CelValue::Bool(false)) => return Ok(false),
+                    Ok(other) => format!("it is {:?}, and not true or false", other.type_of()),
+                    Err(error) => sanitize(&error.to_string(), REASON),
+                }
             };
             let name = name.clone();
             failed.get_or_insert(JudgeError { name, reason });
         }
         failed.map_or(Ok(true), Err)
     }
+
+    /// Name of the first condition.
+    pub fn name(&self) -> String {
+        let first = self.conditions.first();
+        first.map_or_else(String::new, |condition| condition.name.clone())
+    }
+}
+
+impl Seen {
+    fn values(&self) -> [(&'static str, &Value); 3] {
+        [
+            ("object", self.object.as_deref().unwrap_or(&Value::Null)),
+            (
+                "oldObject",
+                self.old_object.as_deref().unwrap_or(&Value::Null),
+            ),
+            ("request", &*self.request),
+        ]
+    }
+}
+
+/// Steps of handing a value to the library.
+fn reading(value: &Value) -> u64 {
+    let size = Size::of(value);
+    size.values
+        .saturating_mul(READING)
+        .saturating_add(size.weight())
 }
 
 fn selector(
@@ -140,7 +269,8 @@ fn selector(
     selector.map_err(|source| MatchError::Selector { field, source })
 }
 
-fn compiled(condition: &MatchCondition) -> Result<(String, Program), MatchError> {
+/// A condition, and the steps that it may take where nothing is known of the request.
+fn compiled(condition: &MatchCondition) -> Result<(Condition, u64), MatchError> {
     let name = condition.name.clone();
     if nests_too_deep(&condition.expression) {
         let reason = format!(
@@ -149,25 +279,34 @@ fn compiled(condition: &MatchCondition) -> Result<(String, Program), MatchError>
         );
         return Err(MatchError::Condition { name, reason });
     }
-    match read(&condition.expression) {
-        Ok(program) => Ok((name, program)),
-        Err(reason) => Err(MatchError::Condition { name, reason }),
+    let (program, cost) = match read(&condition.expression) {
+        Ok(read) => read,
+        Err(reason) => return Err(MatchError::Condition { name, reason }),
+    };
+    if cost > EXPRESSION_LIMIT {
+        return Err(MatchError::Cost {
+            name,
+            expression: sanitize(&condition.expression, QUOTED),
+            cost,
+        });
     }
+    let references = program.references();
+    let read = VARIABLES.into_iter();
+    let reads = read.filter(|name| references.has_variable(*name)).collect();
+    let condition = Condition {
+        name,
+        program,
+        reads,
+    };
+    Ok((condition, cost))
 }
 
-fn read(expression: &str) -> Result<Program, String> {
-    on_a_large_stack(|| Program::compile(expression))?.map_err(|error| error.to_string())
-}
-
-/// Runs the library where what nests in an expression cannot overflow the stack.
-fn on_a_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
-    std::thread::scope(|scope| {
-        let working = std::thread::Builder::new()
-            .stack_size(LARGE_STACK)
-            .spawn_scoped(scope, work);
-        let worked = working.map_err(|error| error.to_string())?.join();
-        worked.map_err(|_| "the library that reads and judges it panicked".to_owned())
-    })
+fn read(expression: &str) -> Result<(Program, u64), String> {
+    large_stack::run(|| {
+        let program = Program::compile(expression).map_err(|error| error.to_string())?;
+        let cost = cost::of(program.expression(), &Variables::assumed(VARIABLES));
+        Ok((program, cost))
+    })?
 }
 
 /// Judged by the characters alone, those in texts counted as well: an expression that is refused for
@@ -194,16 +333,11 @@ fn nests_too_deep(expression: &str) -> bool {
     deepest > BRACKETS || most > SIGNS || operators > OPERATORS
 }
 
-fn context<'a>(subject: &Subject<'_>) -> Result<Context<'a, 'a>, String> {
+fn context<'a>(values: &[(&'static str, &Value)]) -> Result<Context<'a, 'a>, String> {
     let mut context = Context::default();
-    let null = Value::Null;
-    for (name, value) in [
-        ("object", subject.object.unwrap_or(&null)),
-        ("oldObject", subject.old_object.unwrap_or(&null)),
-        ("request", subject.request),
-    ] {
+    for (name, value) in values {
         let value = cel::to_value(value).map_err(|error| error.to_string())?;
-        context.add_variable_from_value(name, value);
+        context.add_variable_from_value(*name, value);
     }
     Ok(context)
 }
@@ -217,115 +351,4 @@ fn labels_of(object: &Value) -> Labels {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn matching(wanted: Value) -> Result<Matching, MatchError> {
-        Matching::new(Some(&serde_json::from_value(wanted).unwrap()))
-    }
-
-    fn concerns(wanted: Value) -> Result<bool, JudgeError> {
-        let labels = Labels::from([("team".to_owned(), "vision".to_owned())]);
-        let object =
-            json!({"metadata": {"labels": {"size": "large"}}, "spec": {"jobInstances": 3}});
-        let request = json!({"operation": "CREATE", "namespace": "research"});
-        matching(wanted).unwrap().concerns(&Subject {
-            namespace_labels: Some(&labels),
-            object: Some(&object),
-            old_object: None,
-            request: &request,
-        })
-    }
-
-    fn condition(expression: &str) -> Value {
-        json!({"matchConditions": [{"name": "c", "expression": expression}]})
-    }
-
-    #[test]
-    fn everything_must_agree() {
-        let team = |team: &str| json!({"namespaceSelector": {"matchLabels": {"team": team}}});
-        let size = |operator: &str| {
-            json!({"objectSelector": {"matchExpressions": [
-                {"key": "size", "operator": operator, "values": ["large"]},
-            ]}})
-        };
-        for (wanted, expected) in [
-            (json!({}), true),
-            (team("vision"), true),
-            (team("speech"), false),
-            (size("In"), true),
-            (size("NotIn"), false),
-            (condition("object.spec.jobInstances > 2"), true),
-            (condition("request.namespace == 'other'"), false),
-            (condition("oldObject == null"), true),
-            (condition("!has(object.spec.launcher)"), true),
-            (condition("request.operation in ['CREATE', 'UPDATE']"), true),
-        ] {
-            assert_eq!(concerns(wanted.clone()), Ok(expected), "{wanted}");
-        }
-    }
-
-    #[test]
-    fn one_condition_that_is_false_settles_it_whatever_becomes_of_the_others() {
-        let both = |second: &str| {
-            json!({"matchConditions": [
-                {"name": "broken", "expression": "object.spec.nothing.at.all"},
-                {"name": "other", "expression": second},
-            ]})
-        };
-        assert_eq!(concerns(both("false")), Ok(false));
-        assert_eq!(concerns(both("true")).unwrap_err().name, "broken");
-        assert!(concerns(condition("'yes'")).is_err());
-    }
-
-    #[test]
-    fn what_is_no_expression_is_told() {
-        let error = matching(condition("object.spec ==")).unwrap_err();
-        assert!(
-            error.to_string().contains("c is no CEL expression"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn an_expression_as_deep_as_it_may_be_ends_nothing_but_itself() {
-        let nested = |open: &str, close: &str, times: usize| {
-            format!("{}true{}", open.repeat(times), close.repeat(times))
-        };
-        for (deep, is_read) in [
-            (nested("(", ")", 510), false),
-            (nested("!", "", 1_020), false),
-            (nested("[", "]", 510), false),
-            ("1+".repeat(500) + "1 > 0", false),
-            ("object".to_owned() + &".a".repeat(500), false),
-            (nested("(", ")", BRACKETS), true),
-            (nested("!", "", SIGNS), true),
-            ("1+".repeat(OPERATORS - 1) + "1 > 0", true),
-            ("object".to_owned() + &".a".repeat(OPERATORS), true),
-            ("true ? true : ".repeat(OPERATORS / 3) + "true", true),
-            (
-                "[1].all(x, ".repeat(BRACKETS) + "true" + &")".repeat(BRACKETS),
-                true,
-            ),
-        ] {
-            assert!(deep.len() <= 1_024);
-            // In a thread whose stack is as small as those of the operator.
-            let judged = std::thread::Builder::new()
-                .stack_size(2 << 20)
-                .spawn(move || {
-                    let matching = matching(condition(&deep)).ok()?;
-                    let subject = Subject {
-                        namespace_labels: None,
-                        object: Some(&Value::Null),
-                        old_object: None,
-                        request: &Value::Null,
-                    };
-                    Some(matching.concerns(&subject).is_ok())
-                });
-            let judged = judged.unwrap().join().expect("it is judged");
-            assert_eq!(judged.is_some(), is_read);
-        }
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! Counts what becomes of the calls of one version of a policy.
+//! Counts what becomes of the calls of one version of a policy, and which of them may roll it back.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,15 +38,18 @@ pub enum Compared {
 }
 
 impl Meter {
-    /// A call that counts gave an answer, or none that could be used.
-    pub fn called(&self, failed: bool) {
+    /// A call whose answer is used gave one, or none that could be used. It rolls the version back only where `counts`: not
+    /// where anybody may have made it.
+    pub fn called(&self, failed: bool, counts: bool) {
         let mut state = self.state();
         if failed {
             state.calls.failed += 1;
         } else {
             state.calls.answered += 1;
         }
-        state.recent.push_back(failed);
+        if counts {
+            state.recent.push_back(failed);
+        }
         if state.recent.len() > RECENT {
             state.recent.pop_front();
         }
@@ -97,12 +100,24 @@ mod tests {
     fn the_share_of_failures_is_that_of_the_last_hundred_calls() {
         let meter = Meter::default();
         for call in 0..250 {
-            meter.called(call >= 240);
+            meter.called(call >= 240, true);
         }
         let counts = meter.counts();
         let calls = |answered, failed| CallCounts { answered, failed };
         assert_eq!(counts.calls, calls(240, 10));
         assert_eq!(counts.recent, calls(90, 10));
+    }
+
+    #[test]
+    fn what_anybody_may_have_called_is_told_and_rolls_nothing_back() {
+        let meter = Meter::default();
+        for call in 0..300 {
+            meter.called(call % 3 > 0, call % 3 == 0);
+        }
+        let counts = meter.counts();
+        let calls = |answered, failed| CallCounts { answered, failed };
+        assert_eq!(counts.calls, calls(100, 200));
+        assert_eq!(counts.recent, calls(100, 0));
     }
 
     #[test]

@@ -1,18 +1,22 @@
 //! Asks the placement guest in force, and has the built-in serial walk decide where it gives no answer
 //! that can be carried out.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::compare;
-use super::guests::{Entry, Guests, Tried, concerned, is_in_share};
-use super::matching::Subject;
+use super::guests::{Entry, Guests, Tried, is_in_share};
+use super::judging::Purpose;
+use super::matching::{Seen, Subject};
 use super::meter::Compared;
 use crate::agent::explain;
 use crate::api::ipupolicy::{BUILT_IN, Hook};
+use crate::panics::caught;
 use crate::wasm::model::{
     ControllerView, Decision, ModuleDigest, PlaceAttempt, PlaceRequest, Placed,
 };
-use crate::wasm::{checked_decision, serial_walk};
+use crate::wasm::{GuestError, checked_decision, serial_walk};
 
 impl Guests {
     /// Decides what to do next for a wanted partition. There always is a decision.
@@ -23,15 +27,16 @@ impl Guests {
         attempts: &[PlaceAttempt],
     ) -> Placed {
         let roster = self.roster(Hook::Placement);
-        let about = about(request);
-        let subject = Subject {
-            namespace_labels: request.facts.namespace.labels.as_ref(),
-            object: None,
-            old_object: None,
-            request: &about,
-        };
+        let seen = seen(request);
+        let subject = subject(request, &seen);
         let seat = roster.seats.first().map(Vec::as_slice).unwrap_or_default();
-        let (policy, digest, checked) = match concerned(seat, &subject) {
+        let purpose = if request.facts.progress.is_question {
+            Purpose::Question
+        } else {
+            Purpose::Decision
+        };
+        let concerned = self.judges().concerned(seat, &subject, purpose).await;
+        let (policy, digest, checked) = match concerned {
             Some((entry, Ok(()))) => {
                 let (digest, checked) = self.ask(entry, request, controllers, attempts).await;
                 (entry.name.to_string(), digest, checked)
@@ -51,13 +56,13 @@ impl Guests {
                 overruled: None,
             },
             Err(reason) => {
-                tracing::warn!(
-                    policy,
-                    owner = request.owner,
-                    namespace = request.namespace,
-                    "the built-in serial walk decides instead of the policy: {reason}"
-                );
                 if !request.facts.progress.is_question {
+                    tracing::warn!(
+                        policy,
+                        owner = request.owner,
+                        namespace = request.namespace,
+                        "the built-in serial walk decides instead of the policy: {reason}"
+                    );
                     self.policies().calls().fell_back(&policy);
                 }
                 Placed {
@@ -72,10 +77,10 @@ impl Guests {
         let trials = roster.trials.iter();
         for tried in trials.filter(|_| !request.facts.progress.is_question) {
             let name = format!("{}/{}/{}", request.namespace, request.owner, request.slot);
-            if is_in_share(tried.share, &name)
-                && tried.entry.matching.concerns(&subject) == Ok(true)
+            if is_in_share(tried.share, &name) && tried.entry.matching.selects(&subject) == Ok(true)
             {
-                self.compare_decision(tried, request, controllers, attempts, &placed.decision);
+                let asked = (request, controllers, attempts);
+                self.compare_decision(tried, &seen, asked, &placed.decision);
             }
         }
         placed
@@ -90,16 +95,32 @@ impl Guests {
         attempts: &[PlaceAttempt],
     ) -> (Option<ModuleDigest>, Result<Decision, String>) {
         let policies = self.policies();
-        let asked = policies.place(&entry.guest, request, controllers, attempts);
+        let is_question = request.facts.progress.is_question;
+        let asked = async {
+            loop {
+                let asked = policies.place(&entry.guest, request, controllers, attempts);
+                match asked.await {
+                    // A decision waits: nobody else decides because a queue is long.
+                    Err(GuestError::Busy { .. }) if !is_question => {}
+                    answered => return answered,
+                }
+            }
+        };
+        // Anybody may ask questions, and nobody's questions roll a policy back.
+        let count = |failed| {
+            if !is_question {
+                entry.meter.called(failed, true);
+            }
+        };
         match asked.await {
             Ok(served) => {
                 let checked = checked_decision(served.answer, request, controllers, attempts);
-                entry.meter.called(checked.is_err());
+                count(checked.is_err());
                 (Some(served.digest), checked)
             }
             Err(error) => {
                 if error.is_failure() {
-                    entry.meter.called(true);
+                    count(true);
                 }
                 (entry.guest.digest().cloned(), Err(explain(&error)))
             }
@@ -109,9 +130,8 @@ impl Guests {
     fn compare_decision(
         &self,
         tried: &Tried,
-        request: &PlaceRequest,
-        controllers: &[ControllerView],
-        attempts: &[PlaceAttempt],
+        seen: &Seen,
+        (request, controllers, attempts): (&PlaceRequest, &[ControllerView], &[PlaceAttempt]),
         counts: &Decision,
     ) {
         let meter = tried.entry.meter.clone();
@@ -119,10 +139,20 @@ impl Guests {
             meter.compared(Compared::Skipped);
             return;
         };
-        let (guests, guest) = (self.clone(), tried.entry.guest.clone());
+        let (guests, seen) = (self.clone(), seen.clone());
+        let (guest, matching) = (tried.entry.guest.clone(), tried.entry.matching.clone());
         let (request, controllers) = (request.clone(), controllers.to_vec());
         let (attempts, counts) = (attempts.to_vec(), counts.clone());
-        tokio::spawn(async move {
+        tokio::spawn(caught(async move {
+            let subject = subject(&request, &seen);
+            if guests
+                .judges()
+                .concerns(&matching, &subject, Purpose::Decision)
+                .await
+                != Ok(true)
+            {
+                return;
+            }
             let policies = guests.policies();
             let answer = policies
                 .place(&guest, &request, &controllers, &attempts)
@@ -138,18 +168,29 @@ impl Guests {
                 None => Compared::Failed,
             });
             drop(turn);
-        });
+        }));
     }
 }
 
-/// `request` in the conditions of a placement policy.
-fn about(request: &PlaceRequest) -> Value {
-    json!({
+/// What the conditions of a placement policy see.
+fn seen(request: &PlaceRequest) -> Seen {
+    let about: Value = json!({
         "namespace": request.namespace,
         "owner": request.owner,
         "slot": request.slot,
         "ipus": request.ipus,
         "gcds": request.gcds,
         "nodeSelector": request.node_selector,
-    })
+    });
+    Seen {
+        request: Arc::new(about),
+        ..Seen::default()
+    }
+}
+
+fn subject<'a>(request: &'a PlaceRequest, seen: &'a Seen) -> Subject<'a> {
+    Subject {
+        namespace_labels: request.facts.namespace.labels.as_ref(),
+        seen,
+    }
 }

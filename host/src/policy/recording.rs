@@ -15,10 +15,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::panics::caught_blocking;
 use crate::wasm::{Heard, Policies};
 
 /// Name of the socket, in the folder for compiled guests.
@@ -107,7 +108,10 @@ async fn tell(stream: UnixStream, mut heard: Receiver<Arc<Heard>>) -> io::Result
             },
             heard = heard.recv() => match heard {
                 // A large object takes a while.
-                Ok(heard) => spawn_blocking(move || heard.record().line()).await?,
+                Ok(heard) => {
+                    let line = caught_blocking(move || heard.record().line()).await;
+                    line.map_err(io::Error::other)?
+                }
                 Err(RecvError::Lagged(missed)) => line(Notice::Missed(missed)),
                 Err(RecvError::Closed) => return Ok(()),
             },

@@ -1,14 +1,12 @@
 //! Has ready what this process is to ask, asks what is in force, and says both.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
 use kube::Client;
 use serde_json::Value;
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -17,12 +15,13 @@ use super::guests::Guests;
 use super::lineup::{lineup, members};
 use super::matching::Matching;
 use super::report::{Report, Wanted, wanted};
-use super::shelf::{Failure, Ready, Shelf, Version};
-use super::source::Sources;
+use super::shelf::{Failure, Read, Ready, Shelf, Version};
+use super::source::{REGISTRIES, Sources};
 use super::watch::PolicyStore;
 use crate::agent::explain;
-use crate::api::ipupolicy::{Hook, IPUPolicy, ModuleSource};
+use crate::api::ipupolicy::{Hook, IPUPolicy, Match, ModuleSource};
 use crate::clock;
+use crate::panics;
 use crate::wasm::{LoadError, Terms};
 
 /// How often the counts are looked at.
@@ -30,6 +29,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Longest time to fetch a module.
 const FETCH: Duration = Duration::from_mins(1);
+
+/// Modules from registries that are in memory before their turn. A slow registry holds up few others.
+pub const FETCHED: usize = REGISTRIES;
 
 /// Follows the policies until `stop`.
 pub async fn run(
@@ -52,7 +54,7 @@ pub async fn run(
         guests,
         sources,
         policies,
-        one_at_a_time: Arc::new(Semaphore::new(1)),
+        turns: Turns::default(),
         told,
     };
     let writing = board::write(client, replica, reports, stop.clone());
@@ -68,8 +70,7 @@ struct Follower<'a> {
     guests: Guests,
     sources: Sources,
     policies: PolicyStore,
-    /// Modules are made ready one after the other: each takes a core for seconds.
-    one_at_a_time: Arc<Semaphore>,
+    turns: Turns,
     told: watch::Sender<Report>,
 }
 
@@ -104,31 +105,41 @@ impl Follower<'_> {
             };
             if is_due {
                 policies = self.policies.all();
-                self.look(&policies, &mut shelf, &mut preparing);
+                let looking = self.look(&policies, &mut shelf, &mut preparing);
+                if let Err(panicked) = panics::caught(looking).await {
+                    tracing::error!(
+                        "failed to follow the IPUPolicies; what is asked goes on: {panicked}"
+                    );
+                }
             }
             self.tell(shelf.report(&self.name, self.hooks, &policies));
         }
     }
 
     /// One look at all policies: begins what is to be made ready, and asks what is in force.
-    fn look(&self, policies: &[IPUPolicy], shelf: &mut Shelf, preparing: &mut Preparing) {
+    async fn look(&self, policies: &[IPUPolicy], shelf: &mut Shelf, preparing: &mut Preparing) {
         let wanted = wanted(policies.iter(), self.hooks);
+        let members = members(policies.iter());
+        for (version, wanted) in shelf.unread(&wanted, &members) {
+            shelf.read(version, read(wanted).await);
+        }
         let named: Vec<_> = wanted.iter().map(|one| one.spec.module.clone()).collect();
+        let in_force: Vec<_> = members.iter().map(|one| one.spec.module.clone()).collect();
         let due = shelf.begin(wanted, Instant::now());
         if !due.is_empty() {
             let sources = self.sources.clone();
-            tokio::spawn(async move { sources.prune(named.iter()).await });
+            tokio::spawn(async move { sources.prune(&named, &in_force).await });
         }
         for wanted in due {
             let (guests, sources) = (self.guests.clone(), self.sources.clone());
-            let turn = self.one_at_a_time.clone();
+            let turns = self.turns.clone();
+            let version = (wanted.uid.clone(), wanted.generation);
+            let matching = shelf.matching(&version);
             preparing.spawn(async move {
-                let version = (wanted.uid.clone(), wanted.generation);
-                let prepared = caught(prepare(&guests, &sources, &turn, wanted));
-                (version, prepared.await)
+                let prepared = prepare((&guests, &sources), &turns, matching, wanted);
+                (version, Box::pin(caught(prepared)).await)
             });
         }
-        let members = members(policies.iter());
         shelf.asked_are(&members);
         for hook in self.hooks {
             let lineup = lineup(&members, *hook);
@@ -146,10 +157,70 @@ impl Follower<'_> {
     }
 }
 
+/// Modules are made ready one after the other: each takes a core for seconds, and memory.
+#[derive(Clone)]
+struct Turns {
+    making: Arc<Semaphore>,
+    fetched: Arc<Semaphore>,
+}
+
+/// The turn of a module, until this is dropped.
+struct Turn {
+    _permits: [Option<OwnedSemaphorePermit>; 2],
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            making: Arc::new(Semaphore::new(1)),
+            fetched: Arc::new(Semaphore::new(FETCHED)),
+        }
+    }
+}
+
+impl Turns {
+    /// Waits for the turn of a module, and fetches it then. One from a registry, which may be slow, is fetched before.
+    async fn take<T, E>(
+        &self,
+        is_remote: bool,
+        fetch: impl Future<Output = Result<T, E>>,
+    ) -> Result<(T, Turn), E> {
+        // Neither is ever closed.
+        let permit =
+            async |semaphore: &Arc<Semaphore>| semaphore.clone().acquire_owned().await.ok();
+        if is_remote {
+            let place = permit(&self.fetched).await;
+            let fetched = fetch.await?;
+            let turn = Turn {
+                _permits: [permit(&self.making).await, place],
+            };
+            return Ok((fetched, turn));
+        }
+        let turn = Turn {
+            _permits: [permit(&self.making).await, None],
+        };
+        Ok((fetch.await?, turn))
+    }
+}
+
+/// What `spec.match` means. Expressions are parsed off the async threads.
+async fn read(wanted: Option<Match>) -> Read {
+    let read = move || panics::caught_now(|| Matching::new(wanted.as_ref()));
+    match spawn_blocking(read)
+        .await
+        .map_err(panics::Panicked::from)
+        .flatten()
+    {
+        Ok(Ok(matching)) => Ok(Arc::new(matching)),
+        Ok(Err(error)) => Err(explain(&error)),
+        Err(panicked) => Err(format!("failed to read spec.match: {panicked}")),
+    }
+}
+
 /// A panic while a version is made ready is a fault of ours, which must not leave that version loading
 /// for ever.
 async fn caught(preparing: impl Future<Output = Result<Ready, Failure>>) -> Result<Ready, Failure> {
-    let ended = AssertUnwindSafe(preparing).catch_unwind().await;
+    let ended = panics::caught(preparing).await;
     ended.unwrap_or_else(|_| {
         Err(Failure {
             reason: "making it ready ended in a panic, which the operator's log tells; \
@@ -163,19 +234,19 @@ async fn caught(preparing: impl Future<Output = Result<Ready, Failure>>) -> Resu
 
 /// Fetches, checks, compiles and tries one version.
 async fn prepare(
-    guests: &Guests,
-    sources: &Sources,
-    turn: &Semaphore,
+    (guests, sources): (&Guests, &Sources),
+    turns: &Turns,
+    matching: Read,
     wanted: Wanted,
 ) -> Result<Ready, Failure> {
     let spec = wanted.spec;
-    let matching = Matching::new(spec.match_.as_ref()).map_err(|error| Failure {
-        reason: explain(&error),
+    let matching = matching.map_err(|reason| Failure {
+        reason,
         is_final: true,
         mends: false,
     })?;
-    let bytes = fetch(sources, &spec.module).await?;
-    let _turn = turn.acquire().await;
+    let is_remote = spec.module.oci.is_some();
+    let (bytes, _turn) = turns.take(is_remote, fetch(sources, &spec.module)).await?;
     let limits = spec.limits.unwrap_or_default();
     let settings = spec.settings.clone().map_or_else(
         || "{}".to_owned(),
@@ -189,10 +260,10 @@ async fn prepare(
             .map(|time| Duration::from_millis(time.into())),
         memory: limits.memory_mebibytes.map(|size| (size as usize) << 20),
         output: limits.output_kibibytes.map(|size| (size as usize) << 10),
-        fuel: limits.fuel,
     };
     let slot = spec.hook.into();
     let prepared = guests.policies().prepare(slot, bytes, terms).await;
+    sources.trim().await;
     let guest = prepared.map_err(|error| {
         let mends = matches!(error, LoadError::Panicked(_));
         Failure {
@@ -204,7 +275,7 @@ async fn prepare(
     Ok(Ready {
         digest: guest.digest().map(ToString::to_string).unwrap_or_default(),
         guest,
-        matching: Arc::new(matching),
+        matching,
         on_error: spec.on_error(),
         meter: Arc::default(),
         asked_since: None,
@@ -229,7 +300,40 @@ async fn fetch(sources: &Sources, module: &ModuleSource) -> Result<Vec<u8>, Fail
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::future::join_all;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_module_is_in_memory_once_it_has_its_turn_and_few_from_registries_are_before() {
+        for (is_remote, most) in [(false, 1), (true, FETCHED)] {
+            let (turns, held, seen) = (Turns::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+            let prepared = (0..50).map(async |_| {
+                let fetch = async {
+                    tokio::task::yield_now().await;
+                    seen.fetch_max(held.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    Ok::<(), ()>(())
+                };
+                let _turn = turns.take(is_remote, fetch).await.unwrap();
+                tokio::task::yield_now().await;
+                held.fetch_sub(1, Ordering::SeqCst);
+            });
+            join_all(prepared).await;
+            assert_eq!(seen.load(Ordering::SeqCst), most);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_registry_that_never_answers_holds_up_no_module_that_is_here() {
+        let turns = Turns::default();
+        let never = std::future::pending::<Result<(), ()>>();
+        let mut waiting = Box::pin(turns.take(true, never));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        let here = turns.take(false, async { Ok::<_, ()>(1) }).await;
+        assert_eq!(here.map(|(module, _)| module).ok(), Some(1));
+    }
 
     #[tokio::test]
     async fn a_version_whose_preparation_panics_has_failed_and_is_tried_again() {

@@ -13,7 +13,8 @@ use super::lineup::{Lineup, Member};
 use super::matching::Matching;
 use super::meter::Meter;
 use super::report::{Asked, Problem, Report, Said, Wanted};
-use crate::api::ipupolicy::{BUILT_IN, Hook, IPUPolicy, OnError};
+use crate::api::ipupolicy::{BUILT_IN, Hook, IPUPolicy, Match, OnError};
+use crate::sanitize::sanitize;
 use crate::wasm::Guest;
 
 /// How long until a source that failed is asked again; twice as long after each failure.
@@ -29,7 +30,12 @@ pub type Version = (String, i64);
 #[derive(Debug, Default)]
 pub struct Shelf {
     versions: BTreeMap<Version, Slot>,
+    /// What `spec.match` of each version means, or why it means nothing.
+    matchings: BTreeMap<Version, Read>,
 }
+
+/// What `spec.match` of a version means, or why it means nothing.
+pub type Read = Result<Arc<Matching>, String>;
 
 #[derive(Debug)]
 enum Slot {
@@ -74,15 +80,40 @@ pub struct Failure {
 /// Kubernetes takes would seem to be gone.
 const REASON: usize = 1_024;
 
-fn bounded(mut reason: String) -> String {
-    if reason.len() > REASON {
-        reason.truncate(reason.floor_char_boundary(REASON));
-        reason.push('…');
-    }
-    reason
-}
-
 impl Shelf {
+    /// The versions whose `spec.match` was not read yet. Forgets what was read of all others.
+    pub fn unread(
+        &mut self,
+        wanted: &[Wanted],
+        members: &[Member],
+    ) -> Vec<(Version, Option<Match>)> {
+        let wanted = wanted
+            .iter()
+            .map(|one| (&one.uid, one.generation, &one.spec));
+        let members = members
+            .iter()
+            .map(|one| (&one.uid, one.generation, &one.spec));
+        let mut all: BTreeMap<Version, _> = wanted
+            .chain(members)
+            .map(|(uid, generation, spec)| ((uid.clone(), generation), spec.match_.clone()))
+            .collect();
+        self.matchings
+            .retain(|version, _| all.contains_key(version));
+        all.retain(|version, _| !self.matchings.contains_key(version));
+        all.into_iter().collect()
+    }
+
+    /// Takes in what `spec.match` of a version means.
+    pub fn read(&mut self, version: Version, read: Read) {
+        self.matchings.insert(version, read);
+    }
+
+    /// What `spec.match` of a version means.
+    pub fn matching(&self, version: &Version) -> Read {
+        let read = self.matchings.get(version).cloned();
+        read.unwrap_or_else(|| Err("spec.match was not read yet".to_owned()))
+    }
+
     /// Forgets all but these, and answers those that are to be made ready now; from then on they are
     /// being made ready.
     pub fn begin(&mut self, wanted: Vec<Wanted>, now: Instant) -> Vec<Wanted> {
@@ -122,7 +153,7 @@ impl Shelf {
                     tries: before + 1,
                     again: failure.mends.then(|| now + pause),
                     problem: Problem {
-                        reason: bounded(failure.reason),
+                        reason: sanitize(&failure.reason, REASON),
                         is_final: failure.is_final,
                     },
                 }
@@ -190,6 +221,7 @@ impl Shelf {
 
     fn entry(&mut self, member: &Member, now: Timestamp) -> Entry {
         let version = (member.uid.clone(), member.generation);
+        let matching = self.matching(&version);
         match self.versions.get_mut(&version) {
             Some(Slot::Ready(ready)) => {
                 ready.asked_since.get_or_insert(now);
@@ -210,9 +242,7 @@ impl Shelf {
                     name: member.name.as_str().into(),
                     guest: Guest::missing(&reason),
                     // What it concerns is known before its module is: nobody else is held up.
-                    matching: Arc::new(
-                        Matching::new(member.spec.match_.as_ref()).unwrap_or_default(),
-                    ),
+                    matching: matching.unwrap_or_default(),
                     on_error: member.spec.on_error(),
                     meter: Arc::default(),
                 }
@@ -305,7 +335,7 @@ mod tests {
         let Some(Slot::Failed { problem, .. }) = shelf.versions.get(&key) else {
             panic!("it has failed");
         };
-        assert!(problem.reason.len() < REASON + 8 && problem.reason.ends_with('…'));
+        assert!(problem.reason.len() <= REASON && problem.reason.ends_with('…'));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Fetches the module that a policy asks for, and nothing else: its digest says which one it is.
 
 mod cluster;
+pub mod folder;
 mod kept;
 mod registry;
 
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use kube::Client;
 use tokio::sync::Semaphore;
 
+use self::folder::Folder;
 use crate::api::ipupolicy::{ImageModule, ModuleSource};
 use crate::oci::cosign::KeyError;
 use crate::oci::cosign::PublicKey;
@@ -141,7 +143,7 @@ pub enum SourceError {
 }
 
 /// Modules that are fetched from registries at once.
-pub const REGISTRIES: usize = 4;
+pub const REGISTRIES: usize = 3;
 
 /// Where modules are fetched from.
 #[derive(Clone)]
@@ -154,7 +156,7 @@ pub struct Sources {
     pub guests_dir: PathBuf,
     /// Folder where modules are kept that were fetched once, so that a process that is started again
     /// need not wait for their source.
-    pub kept_dir: Option<PathBuf>,
+    pub folder: Option<Arc<Folder>>,
     /// Room for modules that are fetched from registries at once: a slow one holds up few others, and
     /// nobody else.
     pub registries: Arc<Semaphore>,

@@ -1,7 +1,6 @@
-//! `policy compile`: the process that the operator has a component compiled in, which it is told by the
-//! standard input.
+//! `policy compile`: the process that the operator has a component compiled in. It is told the component by the
+//! standard input, and tells the code by the standard output.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -11,18 +10,15 @@ use crate::wasm::{Limits, compile_as_child};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct CompileArgs {
-    /// The folder.
-    #[arg(long)]
-    compile_cache_dir: PathBuf,
     /// Most processor time that it may take, in seconds.
     #[arg(long)]
     seconds: u64,
     /// Most memory that it may take, in bytes.
     #[arg(long)]
     memory: u64,
-    /// Compile it for an engine that counts instructions.
+    /// Bytes of the component.
     #[arg(long)]
-    metered: bool,
+    module_bytes: usize,
 }
 
 pub(super) fn run(args: &CompileArgs) -> Result<(), PolicyCliError> {
@@ -33,8 +29,8 @@ pub(super) fn run(args: &CompileArgs) -> Result<(), PolicyCliError> {
     };
     Ok(compile_as_child(
         std::io::stdin().lock(),
-        &args.compile_cache_dir,
+        args.module_bytes,
+        std::io::stdout().lock(),
         limits,
-        args.metered,
     )?)
 }

@@ -8,11 +8,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::certificates::keep::Keeper;
 use crate::certificates::{Source, service_names};
-use crate::metrics::{self, Exposed};
+use crate::metrics::{self, Exposed, Metrics};
+use crate::port::serve::{Port, SECURE_REST, ServeError};
 use crate::release::ReleaseOptions;
 use crate::rest::gate::Gate;
-use crate::rest::{self, Door, Port, ServeError, Sources};
-use crate::scope::Conflicts;
+use crate::rest::{self, Door, Sources};
 
 /// What the process is told of the port with TLS.
 #[derive(Args, Clone, Debug)]
@@ -48,7 +48,7 @@ pub(super) async fn serve(
     client: Client,
     release: &ReleaseOptions,
     options: &SecureOptions,
-    (sources, exposed, conflicts): (Sources, Exposed, Conflicts),
+    (sources, exposed, metrics): (Sources, Exposed, &Metrics),
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
     // The Service and the proxy have one name.
@@ -65,9 +65,12 @@ pub(super) async fn serve(
         sources,
         gate: Arc::new(Gate::new(client.clone(), &options.audience)),
         scope: release.scope.clone(),
-        conflicts,
+        conflicts: metrics.conflicts.clone(),
         client: client.clone(),
     };
-    let routes = rest::secure(door).merge(metrics::serve::router(exposed, client));
+    let refused = &metrics.refused;
+    let limits = (SECURE_REST.port, refused.clone());
+    let measured = metrics::serve::router(exposed, client, limits);
+    let routes = rest::secure(door, refused.clone()).merge(measured);
     port.serve_kept(routes, keeper, stop).await
 }

@@ -38,9 +38,12 @@ pub fn stats<'a>(
 ) -> BTreeMap<String, Stats> {
     let available = controllers.iter().map(free).sum();
     let mut used: BTreeMap<&str, u64> = BTreeMap::new();
-    for one in partitions.filter(|one| one.held_ipus > 0) {
-        let namespace = one.namespace.as_deref().unwrap_or_default();
-        *used.entry(namespace).or_default() += one.held_ipus;
+    for one in partitions.filter(|one| one.held_ipus() > 0) {
+        // Whose it is that cannot be read is not known.
+        let Some(namespace) = one.namespace.as_deref() else {
+            continue;
+        };
+        *used.entry(namespace).or_default() += one.held_ipus();
     }
     let total = ("total", used.values().sum());
     let all = used.into_iter().chain([total]);

@@ -1,4 +1,5 @@
-//! Pure: what `/controllers` answers: what each V-IPU controller has, and whose it is.
+//! Pure: what `/controllers` answers: to anybody what each V-IPU controller has, and to whoever may list IPUPartitions
+//! whose it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::api::ipupartition::{AttemptOutcome, IPUPartition, PartitionOwner, PartitionPhase};
+use crate::partition::cache::Brief;
 use crate::partition::fleet::Look;
 use crate::partition::surroundings::attempts;
 use crate::vipu::closed::Closure;
@@ -14,10 +16,10 @@ use crate::vipu::troubles::Troubles;
 /// Partitions of others that are told of one controller.
 const OTHERS_MAX: usize = 256;
 
-/// One V-IPU controller of the admin's list.
+/// One V-IPU controller of the admin's list, without what only its users should know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Controller {
+pub(super) struct Summary {
     /// `host:port`.
     pub name: String,
     /// Key of the label of the nodes that reach it.
@@ -42,13 +44,26 @@ pub(super) struct Controller {
     pub server_version: Option<String>,
     /// Whether the admin lets nothing new be made on it, or has it emptied.
     pub closure: Option<Closure>,
+    /// How many partitions of the operator it has.
+    pub partition_count: usize,
+    /// How many other partitions it has.
+    pub other_count: usize,
+    /// What has gone wrong on it within the last day, as the replica that answers has seen it: the one
+    /// that leads sees most.
+    pub troubles: Troubles,
+}
+
+/// One V-IPU controller of the admin's list, and what it has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Controller {
+    /// What anybody may know.
+    #[serde(flatten)]
+    pub summary: Summary,
     /// The operator's partitions on it.
     pub partitions: Vec<Held>,
     /// The other partitions on it, 256 at most.
     pub others: Vec<Other>,
-    /// What has gone wrong on it within the last day, as the replica that answers has seen it: the one
-    /// that leads sees most.
-    pub troubles: Troubles,
 }
 
 /// A partition on a controller that the operator knows nothing of.
@@ -100,37 +115,84 @@ impl Holdings {
     }
 }
 
-/// The answer of `/controllers`, in the admin's order.
+/// How many partitions of the operator a controller has, and their IPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ours {
+    partitions: usize,
+    ipus: u32,
+}
+
+impl Ours {
+    fn add(&mut self, ipus: u32) {
+        self.partitions += 1;
+        self.ipus = self.ipus.saturating_add(ipus);
+    }
+}
+
+/// What anybody may know, in the admin's order. Nothing is unpacked for it.
+pub(super) fn summaries<'a>(
+    looks: Vec<Look>,
+    briefs: impl Iterator<Item = &'a Brief>,
+) -> Vec<Summary> {
+    let mut ours: BTreeMap<&str, Ours> = BTreeMap::new();
+    for brief in briefs {
+        for one in &brief.held {
+            ours.entry(&one.controller).or_default().add(one.ipus);
+        }
+    }
+    let summaries = looks.into_iter().map(|look| {
+        let ours = ours.get(look.view.name.as_str()).copied();
+        let ours = ours.unwrap_or_default();
+        let others = look.listed.len().saturating_sub(ours.partitions);
+        summary(look, ours, others)
+    });
+    summaries.collect()
+}
+
+/// All that is known, in the admin's order.
 pub(super) fn controllers(looks: Vec<Look>, Holdings(mut held): Holdings) -> Vec<Controller> {
     let controllers = looks.into_iter().map(|look| {
-        let view = look.view;
-        let partitions = held.remove(&view.name).unwrap_or_default();
-        let ours = partitions.iter().map(|one| one.ipus);
-        let ours = ours.fold(0, u32::saturating_add);
+        let partitions = held.remove(&look.view.name).unwrap_or_default();
+        let mut ours = Ours::default();
+        for one in &partitions {
+            ours.add(one.ipus);
+        }
         let ids: BTreeSet<&str> = partitions.iter().map(|one| one.id.as_str()).collect();
         let others = look.listed.iter();
-        let others = others.filter(|one| !ids.contains(one.id.as_str()));
-        let others = others.take(OTHERS_MAX).map(|one| Other {
-            id: one.id.clone(),
-            ipus: one.ipus,
-        });
+        let others: Vec<_> = others
+            .filter(|one| !ids.contains(one.id.as_str()))
+            .map(|one| Other {
+                id: one.id.clone(),
+                ipus: one.ipus,
+            })
+            .collect();
         Controller {
-            used_by_others: view.used_ipus.saturating_sub(ours),
-            name: view.name,
-            label_key: view.label_key,
-            label_value: view.label_value,
-            has_nodes: view.has_nodes,
-            reachable: view.unreachable.is_none(),
-            reason: view.unreachable,
-            total_ipus: view.total_ipus,
-            used_ipus: view.used_ipus,
-            largest_free: view.largest_free,
-            server_version: look.version,
-            closure: look.closure,
-            others: others.collect(),
-            troubles: look.troubles,
+            summary: summary(look, ours, others.len()),
+            others: others.into_iter().take(OTHERS_MAX).collect(),
             partitions,
         }
     });
     controllers.collect()
+}
+
+fn summary(look: Look, ours: Ours, other_count: usize) -> Summary {
+    let view = look.view;
+    let besides = look.withheld.map_or(0, |withheld| withheld.besides);
+    Summary {
+        used_by_others: view.used_ipus.saturating_sub(besides + ours.ipus),
+        name: view.name,
+        label_key: view.label_key,
+        label_value: view.label_value,
+        has_nodes: view.has_nodes,
+        reachable: view.unreachable.is_none(),
+        reason: view.unreachable,
+        total_ipus: view.total_ipus,
+        used_ipus: view.used_ipus,
+        largest_free: view.largest_free,
+        server_version: look.version,
+        closure: look.closure,
+        partition_count: ours.partitions,
+        other_count,
+        troubles: look.troubles,
+    }
 }

@@ -1,10 +1,9 @@
 //! Asks the API server who a token belongs to, and whether its holder may do what was asked.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::http::{HeaderMap, header};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
@@ -12,25 +11,25 @@ use k8s_openapi::api::authorization::v1::{
 use kube::Client;
 use kube::api::{Api, PostParams};
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
 
 use super::bearer;
+use super::caller::Caller;
 use super::limits::UserRate;
 use super::problem::{Kind, Problem, shown};
 use super::refusal;
+use super::remembered::{Key, Remembered, Said};
+use crate::port::places::{Full, Places, Share};
 
 /// Longest time that one answer of the API server is waited for.
 const ASKING: Duration = Duration::from_secs(10);
 
-/// How long a good token is not asked about again. A token that is revoked works for so long.
-const REMEMBERED: Duration = Duration::from_secs(10);
-
-/// Most tokens that are remembered.
-const REMEMBERED_MAX: usize = 256;
-
-/// Tokens that the API server is asked about at the same time. So many made-up ones cannot take all
-/// places of the port, nor more than a small part of what the API server does.
-const REVIEWS: usize = 16;
+/// Tokens that the API server is asked about at the same time. So many made-up ones are no more than a small part of
+/// what the API server does, and those of one address take no place from the tokens of others.
+const REVIEWS: Share = Share {
+    total: 16,
+    each: 4,
+    queue: 64,
+};
 
 /// How long somebody waits for a place among those.
 const TURN: Duration = Duration::from_secs(1);
@@ -75,12 +74,9 @@ pub struct Gate {
     /// Whom tokens must be meant for; none: the API server itself.
     audience: Option<String>,
     remembered: Mutex<Remembered>,
-    reviews: Semaphore,
+    reviews: Places,
     rate: UserRate,
 }
-
-/// Users by the hash of their token, and when the API server vouched for them.
-type Remembered = HashMap<[u8; 32], (UserInfo, Instant)>;
 
 impl Gate {
     /// A gate for tokens of this audience.
@@ -100,35 +96,49 @@ impl Gate {
             client,
             audience: audience.map(str::to_owned),
             remembered: Mutex::default(),
-            reviews: Semaphore::new(REVIEWS),
+            reviews: Places::new(REVIEWS),
             rate,
         }
     }
 
-    /// The name of the user who sent these headers, where it may do as it wishes.
-    pub async fn admit(&self, headers: &HeaderMap, wish: Wish<'_>) -> Result<String, Problem> {
-        let lines = headers.get_all(header::AUTHORIZATION).into_iter();
-        let token = bearer::token(lines.map(axum::http::HeaderValue::as_bytes))?;
-        let user = self.user(token).await?;
+    /// The name of the user who asks, where it may do as it wishes.
+    pub async fn admit(&self, caller: &Caller, wish: Wish<'_>) -> Result<String, Problem> {
+        let user = self.user(caller.token()?, caller.address()).await?;
         let username = user.username.clone().unwrap_or_default();
         self.rate.check(&username)?;
         self.authorize(user, wish).await?;
         Ok(username)
     }
 
-    /// Whose token it is.
-    async fn user(&self, token: &str) -> Result<UserInfo, Problem> {
-        let key: [u8; 32] = Sha256::digest(token.as_bytes()).into();
-        if let Some(user) = recall(&self.remembered(), &key, Instant::now()) {
-            return Ok(user);
+    /// Whose token it is. What the API server said lately needs no place.
+    async fn user(&self, token: &str, address: IpAddr) -> Result<UserInfo, Problem> {
+        let key: Key = Sha256::digest(token.as_bytes()).into();
+        let recalled = || self.remembered().recall(&key, Instant::now());
+        let mut said = recalled();
+        let mut place = None;
+        if said.is_none() {
+            let taken = self.reviews.take_within(address, 1, TURN).await;
+            place = Some(taken.map_err(busy)?);
+            // Somebody else may have come with it meanwhile.
+            said = recalled();
         }
-        let Ok(_place) = tokio::time::timeout(TURN, self.reviews.acquire()).await else {
-            return Err(busy());
+        let said = if let Some(said) = said {
+            said
+        } else {
+            let said = self.review(token).await?;
+            let mut remembered = self.remembered();
+            remembered.remember(key, said.clone(), Instant::now());
+            said
         };
-        // Somebody else may have come with it meanwhile.
-        if let Some(user) = recall(&self.remembered(), &key, Instant::now()) {
-            return Ok(user);
+        drop(place);
+        match said {
+            Said::Good(user) => Ok(user),
+            Said::Bad(why) => Err(self.unknown(&why)),
         }
+    }
+
+    /// What the API server says of a token.
+    async fn review(&self, token: &str) -> Result<Said, Problem> {
         let review = TokenReview {
             spec: TokenReviewSpec {
                 audiences: self.audience.clone().map(|audience| vec![audience]),
@@ -148,11 +158,11 @@ impl Gate {
             audiences.is_some_and(|all| all.contains(audience))
         });
         match status.user {
-            Some(user) if status.authenticated == Some(true) && ours => {
-                remember(&mut self.remembered(), key, user.clone(), Instant::now());
-                Ok(user)
+            Some(user) if status.authenticated == Some(true) && ours => Ok(Said::Good(user)),
+            _ => {
+                let why = status.error.filter(|why| !why.is_empty());
+                Ok(Said::Bad(why.as_deref().map(shown).unwrap_or_default()))
             }
-            _ => Err(self.unknown(status.error.as_deref().unwrap_or_default())),
         }
     }
 
@@ -167,7 +177,7 @@ impl Gate {
         let said = if why.is_empty() {
             String::new()
         } else {
-            format!(" ({})", shown(why))
+            format!(" ({why})")
         };
         let detail = format!(
             "the API server does not know the token, it has expired, or it is not for \
@@ -204,7 +214,7 @@ impl Gate {
         }
     }
 
-    fn remembered(&self) -> std::sync::MutexGuard<'_, Remembered> {
+    fn remembered(&self) -> MutexGuard<'_, Remembered> {
         // Every change of it is whole before the next one begins.
         self.remembered
             .lock()
@@ -221,8 +231,13 @@ fn asked_in_vain(action: &str, error: &kube::Error) -> Problem {
     }
 }
 
-fn busy() -> Problem {
-    let detail = format!("{REVIEWS} tokens are being checked already; try again");
+fn busy(full: Full) -> Problem {
+    let detail = match full {
+        Full::Address(each) => {
+            format!("{each} tokens of this address are being checked already; try again")
+        }
+        Full::Total(total) => format!("{total} tokens are being checked already; try again"),
+    };
     Problem::new(Kind::Unavailable, detail).with_header("retry-after", "1")
 }
 
@@ -271,59 +286,4 @@ fn forbidden(user: &str, wish: Wish<'_>) -> Problem {
         ),
     };
     Problem::new(Kind::Forbidden, detail)
-}
-
-fn recall(remembered: &Remembered, key: &[u8; 32], now: Instant) -> Option<UserInfo> {
-    let (user, since) = remembered.get(key)?;
-    (now.duration_since(*since) < REMEMBERED).then(|| user.clone())
-}
-
-fn remember(remembered: &mut Remembered, key: [u8; 32], user: UserInfo, now: Instant) {
-    if remembered.len() >= REMEMBERED_MAX {
-        remembered.retain(|_, (_, since)| now.duration_since(*since) < REMEMBERED);
-    }
-    // So many good tokens within so short a time: the next one is asked about again.
-    if remembered.len() < REMEMBERED_MAX {
-        remembered.insert(key, (user, now));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn user(name: &str) -> UserInfo {
-        UserInfo {
-            username: Some(name.to_owned()),
-            ..UserInfo::default()
-        }
-    }
-
-    #[test]
-    fn a_token_is_remembered_for_ten_seconds() {
-        let (mut remembered, now) = (Remembered::default(), Instant::now());
-        remember(&mut remembered, [1; 32], user("a"), now);
-        let late = now + REMEMBERED;
-        assert_eq!(recall(&remembered, &[1; 32], now), Some(user("a")));
-        assert_eq!(recall(&remembered, &[2; 32], now), None);
-        assert_eq!(recall(&remembered, &[1; 32], late), None);
-    }
-
-    #[test]
-    fn many_tokens_do_not_fill_the_memory() {
-        let (mut remembered, now) = (Remembered::default(), Instant::now());
-        let key = |number: usize| {
-            let mut key = [0; 32];
-            key[..8].copy_from_slice(&number.to_be_bytes());
-            key
-        };
-        for number in 0..2 * REMEMBERED_MAX {
-            remember(&mut remembered, key(number), user("a"), now);
-        }
-        assert_eq!(remembered.len(), REMEMBERED_MAX);
-        let late = now + REMEMBERED;
-        remember(&mut remembered, key(9_999), user("b"), late);
-        assert_eq!(remembered.len(), 1);
-        assert!(recall(&remembered, &key(9_999), late).is_some());
-    }
 }

@@ -1,4 +1,5 @@
-//! `/partitions`: a thin door onto IPUPartitions, for whoever has a token and the right in RBAC.
+//! `/partitions`: a thin door onto IPUPartitions, for whoever has a token and the right in RBAC; and `/controllers`
+//! for the same, with whose each partition is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,8 @@ use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
 use serde_json::Value;
 
+use super::caller::Caller;
+use super::controllers::{self, Controller, Holdings};
 use super::gate::{Gate, Verb, Wish};
 use super::operation::{self, Operation, Parameter, schema_of};
 use super::page::{self, List, Page, Question};
@@ -25,13 +28,16 @@ use super::wanted::{self, Wanted};
 use super::{limits, refusal};
 use crate::api::ipujob::IPUJob;
 use crate::api::ipupartition::{IPUPartition, PartitionOwner};
-use crate::names::FIELD_MANAGER;
+use crate::names::{FIELD_MANAGER, REQUESTED_BY_ANNOTATION};
 use crate::object_names;
 use crate::partition::cache::Brief;
 use crate::scope::{Conflicts, Scope};
 
 /// Longest time that one answer of the API server is waited for.
 const ASKING: Duration = Duration::from_secs(10);
+
+/// Most characters of a user's name that are written down.
+const USER_MAX: usize = 253;
 
 /// What port 8443 answers from.
 #[derive(Clone)]
@@ -117,6 +123,17 @@ pub(super) fn operations() -> Vec<Operation<Door>> {
     ]
 }
 
+/// The read of the V-IPU controllers for whoever may see all IPUPartitions.
+pub(super) fn controllers() -> Operation<Door> {
+    Operation::get::<Vec<Controller>>(
+        "/controllers",
+        "controllers",
+        "What each V-IPU controller has, and whose it is.",
+        get(all_controllers),
+    )
+    .guarded()
+}
+
 /// The name in the path.
 const NAME: Parameter = Parameter {
     name: "name",
@@ -127,12 +144,12 @@ const NAME: Parameter = Parameter {
 
 async fn list(
     State(door): State<Door>,
-    headers: HeaderMap,
+    caller: Caller,
     uri: Uri,
     asked: Result<Query<Question>, QueryRejection>,
 ) -> Result<Json<List>, Problem> {
     let wish = Wish::Partitions(Verb::List, None);
-    door.gate.admit(&headers, wish).await?;
+    door.gate.admit(&caller, wish).await?;
     let query = uri.query().unwrap_or_default();
     let Query(question) = asked.map_err(|error| {
         let rule = format!("{}, but it is not: {}", page::RULE, error.body_text());
@@ -158,27 +175,45 @@ async fn list(
     Ok(Json(page.list()))
 }
 
+async fn all_controllers(
+    State(door): State<Door>,
+    caller: Caller,
+) -> Result<Json<Vec<Controller>>, Problem> {
+    let wish = Wish::Partitions(Verb::List, None);
+    door.gate.admit(&caller, wish).await?;
+    let looks = door.sources.fleet.looks().await;
+    let mut held = Holdings::default();
+    let partitions = &door.sources.partitions;
+    partitions.each_readable(|one| held.add(&one)).await;
+    Ok(Json(controllers::controllers(looks, held)))
+}
+
 async fn read(
     State(door): State<Door>,
-    headers: HeaderMap,
+    caller: Caller,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Value>, Problem> {
     let name = name(path)?;
     let wish = Wish::Partitions(Verb::Get, Some(&name));
-    door.gate.admit(&headers, wish).await?;
+    door.gate.admit(&caller, wish).await?;
     let found = door.get(&name).await?;
     Ok(Json(represent(found)))
 }
 
 async fn create(
     State(door): State<Door>,
+    caller: Caller,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Problem> {
     let wish = Wish::Partitions(Verb::Create, None);
-    let user = door.gate.admit(&headers, wish).await?;
+    let user = door.gate.admit(&caller, wish).await?;
     is_json(&headers)?;
-    let wanted = wanted::object(wanted::read(&body)?);
+    let mut wanted = wanted::object(wanted::read(&body)?);
+    // Whoever reads the object or the audit log sees the proxy's account only.
+    let requested_by = user.chars().take(USER_MAX).collect();
+    let annotations = wanted.annotations_mut();
+    annotations.insert(REQUESTED_BY_ANNOTATION.to_owned(), requested_by);
     door.serves(&wanted.spec.owner)?;
     let name = wanted.name_any();
     let made = door.create(wanted).await?;
@@ -189,12 +224,12 @@ async fn create(
 
 async fn give_back(
     State(door): State<Door>,
-    headers: HeaderMap,
+    caller: Caller,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
     let name = name(path)?;
     let wish = Wish::Partitions(Verb::Delete, Some(&name));
-    let user = door.gate.admit(&headers, wish).await?;
+    let user = door.gate.admit(&caller, wish).await?;
     let found = door.get(&name).await?;
     let leaving = door.delete(&name, found).await?;
     tracing::info!(partition = name, user, "deleted an IPUPartition over REST");

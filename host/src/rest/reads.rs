@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{FromRef, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Json, Router};
 use serde_json::{Map, Value};
 
 use super::answers::{self, Health, Stats};
-use super::controllers::{self, Controller, Holdings};
+use super::controllers::{self, Summary};
 use super::openapi::{Manner, document};
 use super::operation::{self, Answer, Operation, schema_of};
 use super::problem::{Kind, Problem};
@@ -90,13 +90,28 @@ where
             what.problems
                 .extend([Kind::Malformed, Kind::Slow, Kind::TooLarge]);
         }),
-        Operation::get::<Vec<Controller>>(
-            "/controllers",
-            "controllers",
-            "What each V-IPU controller has, and whose it is.",
-            get(all_controllers),
-        ),
     ]
+}
+
+/// The kubelet's probes, on a port that serves nothing else. Users have `/health` and `/readyz` on the others.
+pub(super) fn probes() -> Router<Sources> {
+    Router::new()
+        .route("/healthz", get(health))
+        .route("/readyz", get(ready))
+}
+
+/// The read of the V-IPU controllers for anybody.
+pub(super) fn summaries() -> Operation<Sources> {
+    Operation::get::<Vec<Summary>>(
+        "/controllers",
+        "controllers",
+        "What each V-IPU controller has.",
+        get(controller_summaries),
+    )
+    .with(|what| {
+        what.details = "Whose the partitions are is told on the port with TLS, to whoever may list \
+            IPUPartitions.";
+    })
 }
 
 /// The operations, and one more that tells of all of them.
@@ -160,14 +175,17 @@ async fn query(
     };
     let found = sources.fleet.divided().await;
     let mut answer = what_if::answer(&sources.guests, &question, facts, &found.open).await;
+    let passed_over = std::mem::take(&mut answer.placement.passed_over);
+    answer.placement.passed_over = found.explained(passed_over);
     answer.placement.passed_over.extend(found.shut_out());
     Ok(Json(answer))
 }
 
-async fn all_controllers(State(sources): State<Sources>) -> Json<Vec<Controller>> {
+async fn controller_summaries(State(sources): State<Sources>) -> Json<Vec<Summary>> {
     let looks = sources.fleet.looks().await;
-    let mut held = Holdings::default();
     let partitions = &sources.partitions;
-    partitions.each_readable(|one| held.add(&one)).await;
-    Json(controllers::controllers(looks, held))
+    Json(partitions.read(|cache| {
+        let briefs = cache.briefs().map(|(one, _)| one);
+        controllers::summaries(looks, briefs)
+    }))
 }

@@ -50,6 +50,7 @@ fn partition(namespace: &str, ipus: u32, outcome: AttemptOutcome) -> IPUPartitio
             reason: None,
             started: None,
             decided_by: None,
+            account: None,
         }],
         ..IPUPartitionStatus::default()
     });

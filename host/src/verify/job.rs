@@ -41,6 +41,11 @@ pub(super) fn manifest(options: &VerifyOptions) -> IPUJob {
                     "image": options.image,
                     "imagePullPolicy": options.image_pull_policy,
                     "command": ["/ipu-operator", "--version"],
+                    // A namespace with a ResourceQuota of them refuses a Pod without.
+                    "resources": {
+                        "requests": { "cpu": "50m", "memory": "32Mi" },
+                        "limits": { "cpu": "500m", "memory": "128Mi" },
+                    },
                     "securityContext": {
                         "allowPrivilegeEscalation": false,
                         "readOnlyRootFilesystem": true,
@@ -104,6 +109,15 @@ mod tests {
             []
         );
         assert_eq!(job["spec"]["ipusPerJobInstance"], "2");
+        let container = &job["spec"]["workers"]["template"]["spec"]["containers"][0];
+        for bound in ["requests", "limits"] {
+            for resource in ["cpu", "memory"] {
+                assert!(
+                    container["resources"][bound][resource].is_string(),
+                    "{bound} {resource}"
+                );
+            }
+        }
     }
 
     #[test]

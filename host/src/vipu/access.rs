@@ -19,6 +19,8 @@ use tonic::Request;
 use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
+use crate::names;
+
 /// Names that gRPC and HTTP/2 have taken for themselves.
 const RESERVED: [&str; 4] = ["content-type", "host", "te", "user-agent"];
 
@@ -73,6 +75,7 @@ pub struct Access {
     tls: Option<ClientTlsConfig>,
     server_name: Option<String>,
     metadata: Vec<(AsciiMetadataKey, AsciiMetadataValue)>,
+    account: Option<String>,
 }
 
 /// A file of the admin's, as it was read.
@@ -201,7 +204,13 @@ impl Access {
             tls,
             server_name: options.vipu_tls_server_name.clone(),
             metadata,
+            account: material.user_id.as_ref().map(account).transpose()?,
         })
+    }
+
+    /// A short hash of the user id that is sent; missing where none is.
+    pub(super) fn account(&self) -> Option<&str> {
+        self.account.as_deref()
     }
 
     /// TLS towards a controller at `host`; missing where it is spoken to in plain text.
@@ -235,6 +244,7 @@ impl fmt::Debug for Access {
             .field("tls", &self.tls.is_some())
             .field("server_name", &self.server_name)
             .field("metadata", &names)
+            .field("account", &self.account)
             .finish()
     }
 }
@@ -270,6 +280,11 @@ fn metadata_name(name: &str) -> Result<AsciiMetadataKey, AccessError> {
     key.ok_or_else(|| AccessError::MetadataName {
         name: name.to_owned(),
     })
+}
+
+fn account(user_id: &Content) -> Result<String, AccessError> {
+    let value = credential(user_id)?;
+    Ok(names::account(&String::from_utf8_lossy(value.as_bytes())))
 }
 
 /// A credential without the line end that editors add.

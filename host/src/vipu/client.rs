@@ -97,7 +97,7 @@ impl VipuClient {
                 line.version().get_version(request).await
             })
             .await?;
-        Ok(model::shortened(reply.version))
+        Ok(model::named(&reply.version))
     }
 
     /// Makes a partition and waits until it is formed. Sent at most once.
@@ -109,7 +109,7 @@ impl VipuClient {
         let reply = self
             .change(METHOD, line.users().create_partition(message))
             .await?;
-        self.is_about(METHOD, &request.id, reply.partition_id)
+        self.is_about(METHOD, &request.id, &reply.partition_id)
     }
 
     /// Removes whatever partition has this id now. With `force` the controller ignores errors while
@@ -149,10 +149,10 @@ impl VipuClient {
                 line.users().get_partition_status(request).await
             })
             .await?;
-        let mut status = reply
+        let status = reply
             .status
             .ok_or_else(|| self.incomplete(METHOD, "status"))?;
-        self.is_about(METHOD, id, std::mem::take(&mut status.partition_id))?;
+        self.is_about(METHOD, id, &status.partition_id)?;
         Ok(status.into())
     }
 
@@ -214,23 +214,43 @@ impl VipuClient {
         }
     }
 
-    /// What the controller has of `id`.
-    ///
-    /// Flow: a status answers at once. Where the status is refused, for whatever reason, the list of
-    /// partitions decides, since the code for "there is none" is not published. An error means that
-    /// the truth is not known.
+    /// A short hash of the V-IPU user id under which the controller is asked now; missing where none is sent.
+    pub fn account(&self) -> Option<String> {
+        let line = self.inner.lines.now().ok()?;
+        line.account().map(str::to_owned)
+    }
+
+    /// What the controller has of `id`, which was asked for under the account of now.
     pub async fn truth(&self, id: &str) -> Result<Truth, VipuError> {
-        let state = match self.status(id).await {
-            Ok(state) => Some(state),
-            Err(error @ (VipuError::Unreachable { .. } | VipuError::Access { .. })) => {
-                return Err(error);
-            }
-            Err(_) => self.listed_state(id).await?,
-        };
-        Ok(match state {
-            Some(state) if state.ready_state != ReadyState::Removed => Truth::Present(state),
-            _ => Truth::Absent,
-        })
+        self.truth_of(id, self.account().as_deref()).await
+    }
+
+    /// What the controller has of `id`, which was asked for under `account`.
+    ///
+    /// Flow: a status answers at once. Where the status is refused, the list of partitions decides, since
+    /// the code for "there is none" is not published. A list may show no more than what its caller may see, and
+    /// NotFound may hide what is another's: neither says anything to another account than that which asked for
+    /// the partition.
+    /// An error means that the truth is not known; a caller who is denied anything learns nothing.
+    pub async fn truth_of(&self, id: &str, account: Option<&str>) -> Result<Truth, VipuError> {
+        match self.status(id).await {
+            Ok(state) if state.ready_state == ReadyState::Removed => return Ok(Truth::Absent),
+            Ok(state) => return Ok(Truth::Present(state)),
+            Err(
+                error @ (VipuError::Unreachable { .. }
+                | VipuError::Access { .. }
+                | VipuError::Denied { .. }),
+            ) => return Err(error),
+            Err(_) => {}
+        }
+        match self.listed_state(id).await? {
+            Some(state) if state.ready_state != ReadyState::Removed => Ok(Truth::Present(state)),
+            None if self.account().as_deref() != account => Err(VipuError::OtherAccount {
+                controller: self.name().to_owned(),
+                id: id.to_owned(),
+            }),
+            Some(_) | None => Ok(Truth::Absent),
+        }
     }
 
     /// The state of `id` where the list shows it, although its status was refused: the status once
@@ -310,12 +330,7 @@ impl VipuClient {
 
     /// Makes sure that an answer is about the partition that was asked for. One without an id says
     /// nothing against it.
-    fn is_about(
-        &self,
-        method: &'static str,
-        asked: &str,
-        answered: String,
-    ) -> Result<(), VipuError> {
+    fn is_about(&self, method: &'static str, asked: &str, answered: &str) -> Result<(), VipuError> {
         if answered.is_empty() || answered == asked {
             return Ok(());
         }
@@ -323,7 +338,7 @@ impl VipuClient {
             controller: self.name().to_owned(),
             method,
             asked: asked.to_owned(),
-            answered: model::shortened(answered),
+            answered: model::named(answered),
         })
     }
 

@@ -99,6 +99,19 @@ pub(super) fn address(text: &str) -> Result<String, String> {
     Ok(name(&host_name(host)?, port))
 }
 
+/// The controller of this name, of whose nodes nothing is known.
+pub fn unlisted(name: &str) -> Option<ControllerRef> {
+    let (host, port) = split_port(name).ok()?;
+    let host = host_name(host).ok()?;
+    Some(ControllerRef {
+        name: name.to_owned(),
+        host,
+        port,
+        label_key: String::new(),
+        label_value: String::new(),
+    })
+}
+
 /// Reads one entry, or names the rule that it breaks.
 fn controller(entry: &str) -> Result<ControllerRef, String> {
     if entry.ends_with('\\') {

@@ -7,6 +7,10 @@ use std::sync::Arc;
 use tonic::{Code, ConnectError, Status};
 
 use super::access::AccessError;
+use crate::sanitize::sanitize;
+
+/// Longest text of a server, or of whoever answers in its place, that is kept, in bytes.
+const MESSAGE_MAX: usize = 512;
 
 /// Why a call to a V-IPU controller gave no answer to use.
 ///
@@ -91,6 +95,18 @@ pub enum VipuError {
         /// The server's words.
         message: String,
     },
+    /// The controller shows no partition of this id, which was asked for under another user id: it may be
+    /// hidden from the one of now.
+    #[error(
+        "failed to learn whether V-IPU controller {controller} has partition {id}, which was asked for \
+         under another user id"
+    )]
+    OtherAccount {
+        /// `host:port`.
+        controller: String,
+        /// The id that was asked for.
+        id: String,
+    },
     /// The controller answered about another partition than the one that it was asked for. Ask for
     /// the truth; whose the other id is, is not known.
     #[error(
@@ -120,6 +136,14 @@ pub enum VipuError {
 }
 
 impl VipuError {
+    /// Whether the operator is not let know, so that nothing follows from not seeing something.
+    pub fn is_denial(&self) -> bool {
+        matches!(
+            self,
+            VipuError::Denied { .. } | VipuError::OtherAccount { .. }
+        )
+    }
+
     /// The error that `status` stands for.
     ///
     /// A status with a source was made on this side: by a connection that failed, or by a call that
@@ -127,6 +151,7 @@ impl VipuError {
     /// proxy before it) uses when a call went wrong half-way leave the outcome open.
     pub(super) fn from_status(controller: &str, method: &'static str, status: Status) -> Self {
         let controller = controller.to_owned();
+        let status = sanitized(status);
         if is_caused_by::<ConnectError>(&status) {
             let source = Box::new(status);
             return VipuError::Unreachable { controller, source };
@@ -188,6 +213,12 @@ impl VipuError {
                 "it does not let the operator do {method}; the admin has to mend the operator's \
                  credentials, and it is no lack of room: {message} ({code:?})"
             ),
+            VipuError::OtherAccount { .. } => {
+                "it shows none, but the partition was asked for under another V-IPU user id, from which it \
+                 may be hidden; give the operator the former user id again, or remove the partition with \
+                 it and set graphcore.ai/force-release"
+                    .to_owned()
+            }
             VipuError::OtherPartition {
                 method,
                 asked,
@@ -205,6 +236,15 @@ impl VipuError {
             } => format!("its answer to {method} has no {missing}"),
         }
     }
+}
+
+/// A status whose words fit for people. Of one that the server sent, code and words are kept alone: its metadata
+/// may hold anything. One that was made on this side is told by its innermost cause.
+fn sanitized(status: Status) -> Status {
+    if status.source().is_some() {
+        return status;
+    }
+    Status::new(status.code(), sanitize(status.message(), MESSAGE_MAX))
 }
 
 /// Whether a server that sends `code` may still have done, or may yet do, what it was asked.
@@ -242,7 +282,7 @@ fn tls_failure(error: &(dyn Error + 'static)) -> Option<String> {
             .downcast_ref::<io::Error>()
             .and_then(io::Error::get_ref);
         let failure = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        failure.map(ToString::to_string)
+        failure.map(|failure| sanitize(&failure.to_string(), MESSAGE_MAX))
     })
 }
 
@@ -252,13 +292,15 @@ pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
     texts.join(": ")
 }
 
-/// The words of the innermost cause: "connection refused" says more than "transport error".
+/// The words of the innermost cause: "connection refused" says more than "transport error". Some hold what the
+/// peer sent as it closed the connection.
 fn root(error: &(dyn Error + 'static)) -> String {
     let innermost = causes(error).last().unwrap_or(error);
-    match innermost.downcast_ref::<Status>() {
+    let words = match innermost.downcast_ref::<Status>() {
         Some(status) => format!("{} ({:?})", status.message(), status.code()),
         None => innermost.to_string(),
-    }
+    };
+    sanitize(&words, MESSAGE_MAX)
 }
 
 /// The error itself and everything that it was caused by, outermost first.
@@ -295,6 +337,31 @@ mod tests {
             "it does not let the operator do CreatePartition; the admin has to mend the operator's \
              credentials, and it is no lack of room: unknown API key (Unauthenticated)"
         );
+    }
+
+    #[test]
+    fn whatever_a_server_says_its_words_fit() {
+        let words = format!("\u{1b}[31m\u{7}\r\n\0\u{202e}{}", "é".repeat(1 << 20));
+        let mut errors: Vec<_> = (1..=16)
+            .map(|number| {
+                let mut status = Status::new(Code::from_i32(number), &words);
+                let header = "x".repeat(1 << 16).parse().unwrap();
+                status.metadata_mut().insert("x-words", header);
+                VipuError::from_status("pod1:8090", "CreatePartition", status)
+            })
+            .collect();
+        let mut status = Status::new(Code::Unknown, "h2 protocol error");
+        status.set_source(Arc::new(io::Error::other(words)));
+        errors.push(VipuError::from_status(
+            "pod1:8090",
+            "CreatePartition",
+            status,
+        ));
+        for error in errors {
+            let reason = error.reason();
+            assert!(reason.len() < 2 * MESSAGE_MAX, "{}", reason.len());
+            assert!(reason.chars().all(crate::sanitize::is_plain), "{reason}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 
-use super::invariants::{check_bytes, check_closed, check_devices, check_list};
+use super::invariants::{check_bytes, check_closed, check_departed, check_devices, check_list};
 use super::nonsense::{answers, number};
 use super::proto;
 
@@ -47,6 +47,15 @@ proptest! {
         drain in prop::option::of(list()),
     ) {
         check_closed(&text, cordon.as_deref(), drain.as_deref());
+    }
+
+    #[test]
+    fn only_controllers_that_left_the_list_are_gone_or_renamed(
+        text in list(),
+        gone in prop::option::of(list()),
+        renamed in prop::option::of(list()),
+    ) {
+        check_departed(&text, gone.as_deref(), renamed.as_deref());
     }
 
     #[test]

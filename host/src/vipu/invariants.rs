@@ -7,6 +7,7 @@ use prost::Message;
 
 use super::closed;
 use super::controllers::{self, EntryProblem};
+use super::departed;
 use super::model::{
     GcdConfig, Inventory, ListedPartition, PARTITIONS_MAX, PartitionState, ReadyState, Truth,
 };
@@ -14,8 +15,9 @@ use super::model::{listed, misfit, total_ipus};
 use super::proto;
 use super::proto::list_ipu_attributes_reply::Entry;
 use super::troubles::Ledger;
+use crate::sanitize::is_plain;
 
-/// Longest text that is kept of a controller, in characters.
+/// Longest text that is kept of a controller, in bytes.
 const TEXT_MAX: usize = 256;
 
 /// Longest sentence about an entry, in bytes: the entry and its parts are cut to 80 characters before,
@@ -50,6 +52,26 @@ pub(crate) fn check_closed(list: &str, cordon: Option<&str>, drain: Option<&str>
         pieces += check_problems(text.unwrap_or_default(), &of_key);
     }
     assert!(closed.len() + problems.len() <= pieces);
+}
+
+/// No controller of the list is gone or has been renamed, each renamed one is one of the list now, and every
+/// entry that says something else is told.
+pub(crate) fn check_departed(list: &str, gone: Option<&str>, renamed: Option<&str>) {
+    let entries = controllers::parse(list).entries;
+    let (departed, problems) = departed::parse(gone, renamed, &entries);
+    for name in departed.gone.iter().chain(departed.renamed.keys()) {
+        assert!(entries.iter().all(|entry| entry.name != *name), "{name}");
+    }
+    for new in departed.renamed.values() {
+        assert!(entries.contains(new), "{new:?}");
+    }
+    let mut pieces = 0;
+    for (key, text) in [(departed::GONE, gone), (departed::RENAMED, renamed)] {
+        let of_key = problems.iter().filter(|problem| problem.key == key);
+        let of_key: Vec<_> = of_key.cloned().collect();
+        pieces += check_problems(text.unwrap_or_default(), &of_key);
+    }
+    assert!(departed.gone.len() + departed.renamed.len() + problems.len() <= pieces);
 }
 
 /// Problems stand in the order of the text and each on its line. Answers how many entries there are.
@@ -105,11 +127,12 @@ fn check_inventory(inventory: &Inventory, told: &[ListedPartition]) {
     assert!(inventory.partitions.len() <= PARTITIONS_MAX);
     let mut ids = BTreeSet::new();
     for one in inventory.partitions.iter() {
-        let length = one.id.chars().count();
-        assert!(length <= TEXT_MAX);
-        // Ids that were cut may be alike.
+        assert!(one.id.len() <= TEXT_MAX);
+        assert!(one.id.chars().all(is_plain), "{:?}", one.id);
+        // Ids that were cut or cleaned may be alike.
         let is_new = ids.insert(&one.id);
-        assert!(is_new || length == TEXT_MAX, "{:?} twice", one.id);
+        let was_changed = one.id.contains([' ', '…', char::REPLACEMENT_CHARACTER]);
+        assert!(is_new || was_changed, "{:?} twice", one.id);
         assert!(one.ready_state != ReadyState::Removed);
     }
 }
@@ -138,8 +161,9 @@ pub(crate) fn check_devices(gcd: proto::partition_config::Gcd, ipus: u32, gcds: 
     let config = GcdConfig::from(gcd);
     assert_eq!(config.devices.len(), devices);
     for device in &config.devices {
-        assert!(device.ip.chars().count() <= TEXT_MAX);
-        assert!(device.chip_id.chars().count() <= TEXT_MAX);
+        for text in [&device.ip, &device.chip_id] {
+            assert!(text.len() <= TEXT_MAX && text.chars().all(is_plain));
+        }
     }
     let asked = ipus.checked_div(gcds).map(usize::try_from);
     let told = misfit(&config, ipus, gcds);

@@ -13,6 +13,7 @@ use super::error::VipuError;
 use super::model::Inventory;
 use super::registry::{Known, Registry};
 use crate::api::ipupartition::ControllerRef;
+use crate::uid::Uid;
 
 /// How long a controller that did not answer is left alone.
 const FAILURE_AGE: Duration = Duration::from_secs(10);
@@ -23,13 +24,16 @@ const VERSION_AGE: Duration = Duration::from_mins(10);
 /// How long an inventory waits for the version that is read beside it.
 const VERSION_WAIT: Duration = Duration::from_secs(2);
 
+/// For how long it is remembered that a controller has agreed to remove a partition. It goes on listing that
+/// for a time, and then it takes a moment until the IPUPartition says so too.
+const REMOVED_AGE: Duration = Duration::from_mins(10);
+
 /// What was found out about one controller.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The controller.
     pub controller: ControllerRef,
-    /// Its inventory, or why it is not known. IPUs that were taken since it was read are in `used`,
-    /// and their partitions are not listed yet.
+    /// Its inventory, or why it is not known. What was taken since it was read is in it, and not listed yet.
     pub inventory: Result<Inventory, Arc<VipuError>>,
     /// The version of its server, as it was last read. Missing: it was never told.
     pub version: Option<String>,
@@ -54,8 +58,10 @@ struct Slot {
 struct Changes {
     /// The last change whose effect is not known.
     unknown: Option<Instant>,
-    /// IPUs that were taken, and when.
-    taken: Vec<(Instant, u32)>,
+    /// Partitions that were made, how many IPUs they took, and when.
+    taken: Vec<(Instant, Uid, u32)>,
+    /// Partitions that the controller has agreed to remove, and when.
+    removed: Vec<(Instant, Uid)>,
 }
 
 /// The version of a server, and when it was asked for.
@@ -107,23 +113,31 @@ impl Inventories {
         };
         Report {
             controller: controller.clone(),
-            inventory: reading.inventory.clone().map(|read| Inventory {
-                used: read.used.saturating_add(slot.taken_since(reading.began)),
-                ..read
-            }),
+            inventory: reading
+                .inventory
+                .clone()
+                .map(|read| slot.changes().since(reading.began, read)),
             version: slot.version().told.clone(),
         }
     }
 
-    /// So many IPUs were taken on this controller just now. To read its list of partitions after
-    /// each one that is made would take the longer the more it has. A read that is under way may
-    /// have counted them already: until the next one they are then counted twice, and somebody who
-    /// asks meanwhile may wait for another turn.
-    pub fn took(&self, controller: &str, ipus: u32) {
-        self.slot(controller)
-            .changes()
-            .taken
-            .push((Instant::now(), ipus));
+    /// Partition `id` of so many IPUs was made on this controller just now. To read its list of partitions
+    /// after each one that is made would take the longer the more it has.
+    pub fn took(&self, controller: &str, id: &str, ipus: u32) {
+        let slot = self.slot(controller);
+        let taken = (Instant::now(), Uid::of(id), ipus);
+        slot.changes().taken.push(taken);
+    }
+
+    /// This controller has agreed to remove partition `id`, which nobody uses.
+    pub fn removed(&self, controller: &str, id: &str) {
+        let slot = self.slot(controller);
+        let mut changes = slot.changes();
+        changes
+            .removed
+            .retain(|(when, _)| when.elapsed() < REMOVED_AGE);
+        changes.removed.push((Instant::now(), Uid::of(id)));
+        changes.unknown = Some(Instant::now());
     }
 
     /// Something was removed from or asked of this controller: what was read before says nothing any
@@ -183,14 +197,6 @@ impl Slot {
         is_young && unknown.is_none_or(|changed| reading.began > changed)
     }
 
-    /// IPUs that were taken since a reading, which is the oldest that anybody is told of from now on.
-    fn taken_since(&self, reading: Instant) -> u32 {
-        let mut changes = self.changes();
-        changes.taken.retain(|(when, _)| *when >= reading);
-        let taken = changes.taken.iter().map(|(_, ipus)| ipus);
-        taken.fold(0, |sum, ipus| sum.saturating_add(*ipus))
-    }
-
     /// Takes over the version that a server told, and tells it where it is news. A server that does
     /// not tell it now is believed to be what it was.
     fn learn_version(&self, controller: &str, told: Option<String>) {
@@ -209,6 +215,17 @@ impl Slot {
     fn changes(&self) -> MutexGuard<'_, Changes> {
         // Every change of it is whole before the next one begins.
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Changes {
+    /// What was read, with what has changed since. No older reading is told of from now on.
+    fn since(&mut self, reading: Instant, read: Inventory) -> Inventory {
+        self.taken.retain(|(when, ..)| *when >= reading);
+        let taken = self.taken.iter();
+        let read = taken.fold(read, |read, (_, id, ipus)| read.with(*id, *ipus));
+        let removed = self.removed.iter();
+        removed.fold(read, |read, (_, id)| read.without(*id))
     }
 }
 

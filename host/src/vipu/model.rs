@@ -9,9 +9,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::proto;
 use crate::api::ipupartition::AutoResets;
+use crate::sanitize::sanitize;
+use crate::uid::Uid;
 
-/// Longest text from a controller that is kept, in characters. A real id has some forty.
+/// Longest name, id or version from a controller that is kept, in bytes. A real id has some forty.
 const TEXT_MAX: usize = 256;
+
+/// Longest error of a partition that is kept, in bytes.
+const ERROR_MAX: usize = 512;
+
+/// Errors of one partition that are kept.
+const ERRORS_MAX: usize = 8;
 
 /// Partitions that an inventory keeps of one controller; beyond that their IPUs are only counted.
 pub const PARTITIONS_MAX: usize = 16_384;
@@ -60,7 +68,7 @@ pub struct PartitionState {
 }
 
 /// Whether a partition can be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReadyState {
     /// Not said, or a state that this client does not know.
     Undefined,
@@ -75,7 +83,7 @@ pub enum ReadyState {
 }
 
 /// What is being done to a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OperationState {
     /// Not said, or a state that this client does not know.
     Undefined,
@@ -105,8 +113,12 @@ pub enum Truth {
 pub struct Inventory {
     /// IPUs that the controller knows of.
     pub total: u32,
-    /// IPUs in partitions, whoever made them.
+    /// IPUs in partitions, whoever made them, and what was taken since they were listed.
     pub used: u32,
+    /// The ids of all that it listed.
+    pub ids: Arc<HashSet<Uid>>,
+    /// The ids of what was made since it was listed, or removed.
+    pub changed: HashSet<Uid>,
     /// The partitions that hold them, in the controller's order; at most `PARTITIONS_MAX`.
     pub partitions: Arc<[ListedPartition]>,
 }
@@ -117,12 +129,39 @@ impl Inventory {
         partitions.retain(|partition| partition.ready_state != ReadyState::Removed);
         let ipus = partitions.iter().map(|partition| partition.ipus);
         let used = ipus.fold(0, u32::saturating_add);
+        let ids = partitions.iter().map(|partition| Uid::of(&partition.id));
+        let ids = Arc::new(ids.collect());
         partitions.truncate(PARTITIONS_MAX);
         Inventory {
             total,
             used,
+            ids,
+            changed: HashSet::new(),
             partitions: partitions.into(),
         }
+    }
+
+    /// Whether it is known why a partition is listed, or is not.
+    pub fn accounts_for(&self, id: &Uid) -> bool {
+        self.ids.contains(id) || self.changed.contains(id)
+    }
+
+    /// The same where this partition was made since it was listed.
+    #[must_use]
+    pub fn with(mut self, id: Uid, ipus: u32) -> Self {
+        if !self.accounts_for(&id) {
+            self.changed.insert(id);
+            self.used = self.used.saturating_add(ipus);
+        }
+        self
+    }
+
+    /// The same where the controller has agreed to remove this partition: no Pod uses it, whether it is still
+    /// listed or not.
+    #[must_use]
+    pub fn without(mut self, id: Uid) -> Self {
+        self.changed.insert(id);
+        self
     }
 
     /// IPUs in no partition.
@@ -189,7 +228,7 @@ impl From<proto::Partition> for ListedPartition {
         let ready_state = partition.ready_state().into();
         let spec = partition.spec.unwrap_or_default();
         ListedPartition {
-            id: shortened(partition.id),
+            id: named(&partition.id),
             ipus: u32::try_from(spec.ipus.len()).unwrap_or(u32::MAX),
             gcds: spec.num_gcds,
             ready_state,
@@ -208,7 +247,7 @@ impl From<proto::PartitionStatus> for PartitionState {
             ready_state: status.ready_state().into(),
             operation_state: status.operation_state().into(),
             auto_resets: (resets != AutoResets::default()).then_some(resets),
-            errors: status.errors,
+            errors: errors(&status.errors),
         }
     }
 }
@@ -261,12 +300,12 @@ impl From<proto::partition_config::Gcd> for GcdConfig {
 impl From<proto::IpuofDevice> for Device {
     fn from(device: proto::IpuofDevice) -> Self {
         Device {
-            ip: shortened(device.ip),
+            ip: named(&device.ip),
             server_port: device.server_port,
             rdma_port: device.rdma_port,
             device_id: device.device_id,
             routing_id: device.routing_id,
-            chip_id: shortened(device.chip_id),
+            chip_id: named(&device.chip_id),
         }
     }
 }
@@ -293,7 +332,7 @@ pub(super) fn listed(reply: proto::ListPartitionsReply) -> Vec<ListedPartition> 
                 }
             }
             Entry::Vacant(place) => {
-                listed.id = shortened(place.key().clone());
+                listed.id = named(place.key());
                 place.insert(partitions.len());
                 partitions.push(listed);
             }
@@ -324,13 +363,15 @@ pub(super) fn misfit(config: &GcdConfig, ipus: u32, gcds: u32) -> Option<String>
         .then(|| format!("made with {made} IPUs for GCD 0, {asked} were asked"))
 }
 
-/// Text from a controller, cut to what is kept of it.
-pub(super) fn shortened(mut text: String) -> String {
-    if let Some((end, _)) = text.char_indices().nth(TEXT_MAX) {
-        text.truncate(end);
-        text.shrink_to_fit();
-    }
-    text
+/// A name, id or version from a controller, made fit for people. One that has to be changed for that is no id of
+/// the operator's, and afterwards neither.
+pub(super) fn named(text: &str) -> String {
+    sanitize(text, TEXT_MAX)
+}
+
+fn errors(errors: &[String]) -> Vec<String> {
+    let kept = errors.iter().take(ERRORS_MAX);
+    kept.map(|error| sanitize(error, ERROR_MAX)).collect()
 }
 
 /// A time of the wire, where it is one that there can have been: the API server takes no year before 0.

@@ -14,6 +14,7 @@ use super::access::{self, Standing};
 use super::client::{Deadlines, VipuClient};
 use super::closed::{self, Closed};
 use super::controllers::{self, EntryProblem};
+use super::departed::{self, Departed};
 use super::error::VipuError;
 use crate::api::ipupartition::ControllerRef;
 
@@ -27,6 +28,8 @@ pub struct Known {
     pub entries: Vec<ControllerRef>,
     /// Those of them that take nothing new.
     pub closed: Closed,
+    /// Those that have left the list, where an admin says what became of them.
+    pub departed: Departed,
     /// Entries that name no controller.
     pub problems: Vec<EntryProblem>,
     /// Where the list comes from.
@@ -177,9 +180,14 @@ fn read(before: &Known, object: Option<&ConfigMap>) -> Known {
             let (closed, problems) =
                 closed::parse(cordon.flatten(), drain.flatten(), &list.entries);
             list.problems.extend(problems);
+            let (gone, renamed) = (value(departed::GONE), value(departed::RENAMED));
+            let (departed, problems) =
+                departed::parse(gone.flatten(), renamed.flatten(), &list.entries);
+            list.problems.extend(problems);
             Known {
                 entries: list.entries,
                 closed,
+                departed,
                 problems: list.problems,
                 source: Source::Current,
             }
@@ -204,7 +212,8 @@ fn report(known: &Known) {
             "the list of controllers under {KEY} names none; every job waits until there is one"
         ),
         Source::Current => tracing::info!(
-            controllers = ?names, closed = ?known.closed, "the list of controllers was read"
+            controllers = ?names, closed = ?known.closed, gone = ?known.departed.gone,
+            renamed = ?known.departed.renamed.keys(), "the list of controllers was read"
         ),
         Source::ConfigMapGone => tracing::warn!(
             controllers = ?names,

@@ -9,8 +9,10 @@ use super::limits::Limits;
 use super::model::{
     ControllerView, Decision, Defaulted, PlaceAttempt, PlaceRequest, Slot, Verdict,
 };
-use super::store::{CallState, OverLimit};
+use super::store::{CallState, OverLimit, Starved};
+use super::texts::{self, FromGuest};
 use super::wasi::NotThere;
+use crate::bounded_json::{self, Budget};
 
 /// Why a policy gave no answer that can be used.
 #[derive(Debug, thiserror::Error)]
@@ -21,8 +23,20 @@ pub enum GuestError {
     /// The guest is to be asked, and is not ready.
     #[error("the policy is not ready: {0}")]
     NotReady(String),
-    /// All turns were taken for too long.
-    #[error("the {slot} policy is busy: no turn came up within {waited:?}")]
+    /// It cannot be said whether the guest is to be asked.
+    #[error("it cannot be said whether the policy is to be asked: {0}")]
+    Unjudged(String),
+    /// Others took the time of the request.
+    #[error(
+        "the {0:?} that all policies of a request have together were over before this one answered, \
+         though it may not have been slow itself"
+    )]
+    OutOfTime(std::time::Duration),
+    /// As many calls were under way as may be, for too long.
+    #[error(
+        "the {slot} policy is busy: as many of its calls as may run at once did not end within \
+         {waited:?}"
+    )]
     Busy {
         /// Which policy.
         slot: Slot,
@@ -32,6 +46,18 @@ pub enum GuestError {
     /// The call ran past its deadline.
     #[error("the policy did not answer within its deadline of {0:?}")]
     Deadline(std::time::Duration),
+    /// Others had the processor for so long that nobody waited any longer.
+    #[error(
+        "the policy did not answer in time, and ran for much less than its deadline of {deadline:?}, since others had the \
+         processor"
+    )]
+    Starved {
+        /// The deadline of its own time.
+        deadline: std::time::Duration,
+        /// What it had.
+        #[source]
+        source: Starved,
+    },
     /// The call asked for more memory than it may have.
     #[error("the policy asked for more than it may have")]
     Memory(#[source] OverLimit),
@@ -80,7 +106,13 @@ impl GuestError {
             | Self::Settings(_)
             | Self::BadAnswer(_)
             | Self::Call(_) => true,
-            Self::Missing(_) | Self::NotReady(_) | Self::Busy { .. } | Self::Refused(_) => false,
+            Self::Missing(_)
+            | Self::NotReady(_)
+            | Self::Unjudged(_)
+            | Self::OutOfTime(_)
+            | Self::Busy { .. }
+            | Self::Starved { .. }
+            | Self::Refused(_) => false,
         }
     }
 }
@@ -128,10 +160,10 @@ impl Call<'_> {
         let answer = self.run(|linked, store, settings| {
             linked.default_object(store, settings, admission, object, old)
         })?;
-        let warnings = answer.warnings.iter().map(String::len).sum::<usize>();
-        self.check_size(answer.object.len() + warnings)?;
-        let object = serde_json::from_str(&answer.object)
-            .map_err(|error| GuestError::BadAnswer(format!("the object is not JSON: {error}")))?;
+        let limit = self.callable.engine.limits.tree;
+        let object = bounded_json::parse(answer.object.as_bytes(), Budget::of_memory(limit))
+            .map_err(|why| GuestError::BadAnswer(format!("the object {why}")))
+            .map_err(texts::sanitized)?;
         Ok(Defaulted {
             object,
             warnings: answer.warnings,
@@ -145,16 +177,7 @@ impl Call<'_> {
         object: String,
         old: Option<String>,
     ) -> Result<Verdict, GuestError> {
-        let verdict = self.run(|linked, store, settings| {
-            linked.validate(store, settings, admission, object, old)
-        })?;
-        let violations = verdict.violations.iter();
-        let size = violations
-            .map(|v| v.field.len() + v.message.len())
-            .sum::<usize>()
-            + verdict.warnings.iter().map(String::len).sum::<usize>();
-        self.check_size(size)?;
-        Ok(verdict)
+        self.run(|linked, store, settings| linked.validate(store, settings, admission, object, old))
     }
 
     /// Asks a placement policy.
@@ -164,17 +187,9 @@ impl Call<'_> {
         controllers: &[ControllerView],
         attempts: &[PlaceAttempt],
     ) -> Result<Decision, GuestError> {
-        let decision = self.run(|linked, store, settings| {
+        self.run(|linked, store, settings| {
             linked.place(store, settings, request, controllers, attempts)
-        })?;
-        self.check_size(match &decision {
-            Decision::Try(text) | Decision::Reject(text) => text.len(),
-            Decision::Wait(reasons) => reasons
-                .iter()
-                .map(|passed| passed.controller.len() + passed.reason.len())
-                .sum(),
-        })?;
-        Ok(decision)
+        })
     }
 
     /// Most memory that the instance has had so far, in bytes.
@@ -188,8 +203,9 @@ impl Call<'_> {
         Some(budget.saturating_sub(self.store.get_fuel().ok()?))
     }
 
-    /// Runs the guest, and tells by type why it ended badly.
-    fn run<T>(
+    /// Runs the guest, and tells by type why it ended badly. Whatever text of the guest's is in the answer or
+    /// the error fits where it is shown.
+    fn run<T: FromGuest>(
         &mut self,
         call: impl FnOnce(&Linked, &mut Store<CallState>, &str) -> Answered<T>,
     ) -> Result<T, GuestError> {
@@ -199,22 +215,26 @@ impl Call<'_> {
             settings,
         } = self.callable;
         let limits = &engine.limits;
-        call(linked, &mut self.store, settings)
+        let answer = call(linked, &mut self.store, settings)
             .unwrap_or_else(|error| Err(classified(error, limits)))
-    }
-
-    fn check_size(&self, size: usize) -> Result<(), GuestError> {
-        let limit = self.callable.engine.limits.output;
+            .map_err(texts::sanitized)?;
+        let (size, limit) = (answer.size(), limits.output);
         if size > limit {
             return Err(GuestError::OutputTooLarge { size, limit });
         }
-        Ok(())
+        Ok(answer.sanitized())
     }
 }
 
 fn classified(error: wasmtime::Error, limits: &Limits) -> GuestError {
     if let Some(over) = error.downcast_ref::<OverLimit>() {
         return GuestError::Memory(*over);
+    }
+    if let Some(starved) = error.downcast_ref::<Starved>() {
+        return GuestError::Starved {
+            deadline: limits.deadline,
+            source: *starved,
+        };
     }
     if let Some(nothing) = error.downcast_ref::<NotThere>() {
         return GuestError::NotThere(nothing.clone());

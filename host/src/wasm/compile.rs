@@ -12,14 +12,16 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 use wasmtime::component::Component;
 
-use super::engine::{EngineError, GuestEngine};
+use super::engine::{self, EngineError, GuestEngine};
 use super::limits::Limits;
+use super::precompiled;
+use crate::sanitize::sanitize;
 
 /// How often the child is asked whether it has ended.
 const POLL: Duration = Duration::from_millis(5);
 
 /// Most bytes of the child's complaint that are passed on.
-const COMPLAINT: u64 = 4096;
+const COMPLAINT: usize = 4096;
 
 /// How a child complains that it gets no more memory, by Rust's words and by the system's.
 const NO_MEMORY: [&str; 2] = ["memory allocation of ", "Cannot allocate memory"];
@@ -47,6 +49,19 @@ pub enum CompileError {
     /// The compiling process took too long.
     #[error("compiling it took longer than {0:?}; make it smaller or simpler")]
     Late(Duration),
+    /// Its code is too large.
+    #[error(
+        "its compiled form has {size} bytes, more than the {limit} that it may have; make it smaller or simpler"
+    )]
+    Size {
+        /// Size of the code, in bytes.
+        size: u64,
+        /// Largest allowed size, in bytes.
+        limit: u64,
+    },
+    /// The code that was made cannot be loaded.
+    #[error("failed to load what the compiling process made of it")]
+    Load(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The compiling process met its memory limit.
     #[error("compiling it took more than {limit} bytes of memory; make it smaller or simpler")]
     Memory {
@@ -58,26 +73,35 @@ pub enum CompileError {
 /// Where modules are compiled.
 #[derive(Clone, Debug)]
 pub(super) enum Compiler {
-    /// In this process.
+    /// In this process, without limits: for the tools of authors and for tests.
     Here,
-    /// In a child, which leaves its result in the folder for compiled modules.
-    Child {
-        /// The operator's program.
-        program: PathBuf,
-        /// The folder.
-        cache_dir: PathBuf,
-    },
+    /// In a child.
+    Child(Separate),
+}
+
+/// A process of its own for each module, and where its code is kept.
+#[derive(Clone, Debug)]
+pub(super) struct Separate {
+    program: PathBuf,
+    folder: Option<PathBuf>,
 }
 
 impl Compiler {
-    /// A child where there is a program to run and a folder to hand over the result; otherwise here.
-    pub(super) fn choose(program: Option<&Path>, cache_dir: Option<&Path>) -> Self {
-        match (program, cache_dir) {
-            (Some(program), Some(cache_dir)) => Self::Child {
+    /// A child where there is a program to run; otherwise here. What a child has compiled is kept in `folder`.
+    pub(super) fn choose(program: Option<&Path>, folder: Option<&Path>) -> Self {
+        program.map_or(Self::Here, |program| {
+            Self::Child(Separate {
                 program: program.to_owned(),
-                cache_dir: cache_dir.to_owned(),
-            },
-            _ => Self::Here,
+                folder: folder.map(Path::to_owned),
+            })
+        })
+    }
+
+    /// An engine for the modules that are compiled there. Beside a child it cannot compile at all.
+    pub(super) fn engine(&self, limits: Limits) -> Result<GuestEngine, EngineError> {
+        match self {
+            Self::Here => GuestEngine::compiling(limits),
+            Self::Child(_) => GuestEngine::loading(limits),
         }
     }
 
@@ -85,30 +109,95 @@ impl Compiler {
     pub(super) fn compile(
         &self,
         engine: &GuestEngine,
-        bytes: &[u8],
+        module: &[u8],
     ) -> Result<Component, CompileError> {
-        let hits = engine.cache_hits();
-        if let Self::Child { program, cache_dir } = self {
-            compile_in_child(program, cache_dir, bytes, engine)?;
+        match self {
+            Self::Here => Component::new(&engine.engine, module)
+                .map_err(|error| CompileError::Invalid(error.into())),
+            Self::Child(child) => child.component(engine, module),
         }
-        let component = Component::new(&engine.engine, bytes)
-            .map_err(|error| CompileError::Invalid(error.into()))?;
-        if matches!(self, Self::Child { .. }) && engine.cache_hits() == hits {
-            tracing::warn!(
-                "a module was compiled twice: its compiled form was not kept on disk; is the folder for compiled modules full?"
-            );
-        }
-        Ok(component)
     }
 }
 
-/// The child's work: limits itself, compiles the module that it is told, and leaves the result in
-/// `cache_dir`, for an engine that counts instructions where it is `metered`.
+impl Separate {
+    fn component(&self, engine: &GuestEngine, module: &[u8]) -> Result<Component, CompileError> {
+        let GuestEngine { engine, limits, .. } = engine;
+        let folder = self.folder.as_deref();
+        let path = folder.map(|folder| precompiled::path(folder, engine, module));
+        let kept = path.as_deref();
+        if let Some(component) =
+            kept.and_then(|kept| precompiled::open(engine, kept, limits.compiled))
+        {
+            return Ok(component);
+        }
+        let code = self.run(module, limits)?;
+        precompiled::take(engine, &code, kept).map_err(|error| CompileError::Load(error.into()))
+    }
+
+    /// Has a child compile, and answers the code. It is told the module by its standard input and tells the code by
+    /// its standard output: a disk that is full keeps nobody from compiling.
+    fn run(&self, module: &[u8], limits: &Limits) -> Result<Vec<u8>, CompileError> {
+        let mut child = Command::new(&self.program)
+            .args(["policy", "compile"])
+            .arg("--seconds")
+            .arg(seconds(limits.compile_time).to_string())
+            .arg("--memory")
+            .arg(limits.compile_memory.to_string())
+            .arg("--module-bytes")
+            .arg(module.len().to_string())
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(CompileError::Process)?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let (ended, code) = thread::scope(|scope| {
+            // One that ends before it has heard everything says itself why.
+            scope.spawn(|| input.map(|mut input| input.write_all(module)));
+            let reading = scope.spawn(|| output.map(|output| code(output, limits.compiled)));
+            let ended = wait(&mut child, limits.compile_time);
+            (ended, reading.join().ok().flatten())
+        });
+        match (ended.map_err(CompileError::Process)?, code) {
+            (Some(status), Some(Ok(code))) if status.success() => Ok(code),
+            (_, Some(Err(error @ CompileError::Size { .. }))) => Err(error),
+            (Some(status), code) if status.success() => Err(code
+                .and_then(Result::err)
+                .unwrap_or_else(|| CompileError::Process(io::ErrorKind::UnexpectedEof.into()))),
+            (Some(status), _) => {
+                let complaint = complaint(&mut child).map_err(CompileError::Process)?;
+                Err(cause(status, complaint, limits))
+            }
+            (None, _) => Err(CompileError::Late(limits.compile_time)),
+        }
+    }
+}
+
+/// Reads what the child answers: the number of bytes, and the bytes. More than `limit` are not read.
+fn code(mut output: impl Read, limit: u64) -> Result<Vec<u8>, CompileError> {
+    let mut size = [0; size_of::<u64>()];
+    output
+        .read_exact(&mut size)
+        .map_err(CompileError::Process)?;
+    let size = u64::from_le_bytes(size);
+    if size > limit {
+        return Err(CompileError::Size { size, limit });
+    }
+    let mut code = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
+    output
+        .read_exact(&mut code)
+        .map_err(CompileError::Process)?;
+    Ok(code)
+}
+
+/// The child's work: limits itself, compiles the module of `size` bytes that it reads, and writes the code with
+/// its length before it.
 pub fn compile_as_child(
-    mut module: impl Read,
-    cache_dir: &Path,
+    module: impl Read,
+    size: usize,
+    mut output: impl Write,
     limits: Limits,
-    metered: bool,
 ) -> Result<(), CompileError> {
     let seconds = seconds(limits.compile_time);
     let limit = |resource, soft, hard| {
@@ -122,58 +211,21 @@ pub fn compile_as_child(
     )?;
     // The soft limit ends the process with a signal of its own, by which the parent knows the cause.
     limit(Resource::RLIMIT_CPU, seconds, seconds + 1)?;
-    let engine = if metered {
-        GuestEngine::metered(limits, 0, Some(cache_dir))?
-    } else {
-        GuestEngine::new(limits, Some(cache_dir))?
-    };
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(size);
     module
+        .take(size as u64)
         .read_to_end(&mut bytes)
         .map_err(CompileError::Process)?;
-    Component::new(&engine.engine, bytes)
-        .map(drop)
-        .map_err(|error| CompileError::Invalid(error.into()))
-}
-
-/// The child is told the module by its standard input: a disk that is full keeps nobody from compiling.
-fn compile_in_child(
-    program: &Path,
-    cache_dir: &Path,
-    bytes: &[u8],
-    engine: &GuestEngine,
-) -> Result<(), CompileError> {
-    let limits = &engine.limits;
-    let mut child = Command::new(program)
-        .args(["policy", "compile"])
-        .arg("--compile-cache-dir")
-        .arg(cache_dir)
-        .arg("--seconds")
-        .arg(seconds(limits.compile_time).to_string())
-        .arg("--memory")
-        .arg(limits.compile_memory.to_string())
-        .args(engine.fuel.map(|_| "--metered"))
-        .env_clear()
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(CompileError::Process)?;
-    let input = child.stdin.take();
-    let ended = thread::scope(|scope| {
-        // One that ends before it has heard everything says itself why.
-        scope.spawn(|| input.map(|mut input| input.write_all(bytes)));
-        wait(&mut child, limits.compile_time)
-    });
-    let ended = ended.map_err(CompileError::Process)?;
-    match ended {
-        Some(status) if status.success() => Ok(()),
-        Some(status) => {
-            let complaint = complaint(&mut child).map_err(CompileError::Process)?;
-            Err(cause(status, complaint, limits))
-        }
-        None => Err(CompileError::Late(limits.compile_time)),
-    }
+    let code = engine::compiler()?
+        .precompile_component(&bytes)
+        .map_err(|error| CompileError::Invalid(error.into()))?;
+    let length = (code.len() as u64).to_le_bytes();
+    let written = output
+        .write_all(&length)
+        .and_then(|()| output.write_all(&code));
+    written
+        .and_then(|()| output.flush())
+        .map_err(CompileError::Process)
 }
 
 /// How the child ended; nothing where it had to be killed.
@@ -194,9 +246,9 @@ fn wait(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>>
 fn complaint(child: &mut Child) -> io::Result<String> {
     let mut bytes = Vec::new();
     if let Some(stderr) = child.stderr.take() {
-        stderr.take(COMPLAINT).read_to_end(&mut bytes)?;
+        stderr.take(COMPLAINT as u64).read_to_end(&mut bytes)?;
     }
-    Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+    Ok(sanitize(String::from_utf8_lossy(&bytes).trim(), COMPLAINT))
 }
 
 /// Why a child that ended by itself has compiled nothing.

@@ -1,17 +1,14 @@
 //! The engine that compiles and runs policies, and the clock that stops those that run too long.
 
-use std::path::Path;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use wasmtime::{
-    Cache, CacheConfig, Config, Enabled, Engine, InstanceAllocationStrategy,
-    PoolingAllocationConfig,
-};
+use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
 
-use super::limits::Limits;
+use super::limits::{CONTEXT, Limits, TABLES};
 
 /// Time between two ticks of the clock, at each of which a call sees whether it is late.
 const TICK: Duration = Duration::from_millis(10);
@@ -26,11 +23,7 @@ const CORE_INSTANCES: u32 = 48;
 const MEMORIES: u32 = 4;
 
 /// Modules that are tried at once while calls go on.
-const TRIED_AT_ONCE: u32 = 2;
-
-/// Where the library keeps compiled modules, below the folder for them. It takes away whatever it finds
-/// there and does not know, so that nothing else may lie in it.
-const COMPILED: &str = "compiled";
+const TRIED_AT_ONCE: u32 = 1;
 
 /// Stack of a guest's compiled code, in bytes; it lies on the stack of the calling thread.
 const STACK: usize = 512 << 10;
@@ -57,7 +50,6 @@ pub(super) struct GuestEngine {
     /// What each call may spend, where instructions are counted.
     pub(super) fuel: Option<u64>,
     pub(super) clock: Clock,
-    cache: Option<Cache>,
 }
 
 /// The clock of an engine, which ticks faster while a call goes on for long.
@@ -72,39 +64,26 @@ impl Clock {
 }
 
 impl GuestEngine {
-    /// Makes an engine. Compiled modules are kept in `cache_dir`, which nobody else may write to:
-    /// what lies there is run as machine code.
-    pub(super) fn new(limits: Limits, cache_dir: Option<&Path>) -> Result<Self, EngineError> {
-        Self::make(limits, cache_dir, None)
+    /// Makes an engine that compiles modules by itself: nothing limits what that takes.
+    pub(super) fn compiling(limits: Limits) -> Result<Self, EngineError> {
+        Self::make(limits, true, None)
+    }
+
+    /// Makes an engine that cannot compile, and takes modules that another process has compiled.
+    pub(super) fn loading(limits: Limits) -> Result<Self, EngineError> {
+        Self::make(limits, false, None)
     }
 
     /// Makes an engine that counts instructions and ends a call that has spent `fuel` of them. Its
     /// code is slower: it is for measuring, and for ends that are the same on every machine.
-    pub(super) fn metered(
-        limits: Limits,
-        fuel: u64,
-        cache_dir: Option<&Path>,
-    ) -> Result<Self, EngineError> {
-        Self::make(limits, cache_dir, Some(fuel))
+    pub(super) fn metered(limits: Limits, fuel: u64) -> Result<Self, EngineError> {
+        Self::make(limits, true, Some(fuel))
     }
 
-    fn make(
-        limits: Limits,
-        cache_dir: Option<&Path>,
-        fuel: Option<u64>,
-    ) -> Result<Self, EngineError> {
-        let cache = cache_dir.and_then(|folder| usable_cache(&folder.join(COMPILED)));
-        let mut config = Config::new();
-        config
-            .epoch_interruption(true)
-            .consume_fuel(fuel.is_some())
-            .max_wasm_stack(STACK)
-            .cranelift_nan_canonicalization(true)
-            .relaxed_simd_deterministic(true)
-            .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(8))
-            .cache(cache.clone())
-            .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(&limits)));
-        let engine = Engine::new(&config).map_err(|error| EngineError::Engine(error.into()))?;
+    fn make(limits: Limits, compiles: bool, fuel: Option<u64>) -> Result<Self, EngineError> {
+        let mut config = config(compiles, fuel.is_some());
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(&limits)));
+        let engine = engine(&config)?;
         let clock = Clock::default();
         start_clock(&engine, clock.clone()).map_err(EngineError::Ticker)?;
         Ok(Self {
@@ -112,7 +91,6 @@ impl GuestEngine {
             limits,
             fuel,
             clock,
-            cache,
         })
     }
 
@@ -123,32 +101,36 @@ impl GuestEngine {
             ..self.clone()
         }
     }
+}
 
-    /// How many modules were found compiled in the cache so far.
-    pub(super) fn cache_hits(&self) -> usize {
-        self.cache.as_ref().map_or(0, Cache::cache_hits)
+/// The engine of a process that compiles for others. It has one thread, so that its memory does not grow with
+/// the cores of the machine.
+pub(super) fn compiler() -> Result<Engine, EngineError> {
+    let mut config = config(true, false);
+    config.parallel_compilation(false);
+    engine(&config)
+}
+
+fn engine(config: &Config) -> Result<Engine, EngineError> {
+    Engine::new(config).map_err(|error| EngineError::Engine(error.into()))
+}
+
+/// What a module's code depends on: the same where it is compiled and where it is loaded.
+fn config(compiles: bool, counts_fuel: bool) -> Config {
+    let mut config = Config::new();
+    config
+        .enable_compiler(compiles)
+        .epoch_interruption(true)
+        .consume_fuel(counts_fuel)
+        .max_wasm_stack(STACK)
+        .relaxed_simd_deterministic(true)
+        // Nobody is shown where in a guest's code a trap was, and the map is as large as the code.
+        .generate_address_map(false)
+        .wasm_backtrace_max_frames(NonZeroUsize::new(8));
+    if compiles {
+        config.cranelift_nan_canonicalization(true);
     }
-}
-
-/// Without it modules are compiled at every start, which is better than no start.
-fn usable_cache(path: &Path) -> Option<Cache> {
-    let opened = open_cache(path);
-    let refused = |error: &Failure| {
-        tracing::warn!(
-            path = %path.display(),
-            error = %error,
-            "compiled modules are not kept, since their folder cannot be used"
-        );
-    };
-    opened.inspect_err(refused).ok()
-}
-
-fn open_cache(path: &Path) -> Result<Cache, Failure> {
-    let absolute = std::path::absolute(path)?;
-    std::fs::create_dir_all(&absolute)?;
-    let mut config = CacheConfig::new();
-    config.with_directory(absolute);
-    Ok(Cache::new(config)?)
+    config
 }
 
 /// Bytes of a slot's memory that the next call finds resident. Pages that a call has written are
@@ -166,13 +148,14 @@ fn pool(limits: &Limits) -> PoolingAllocationConfig {
     pool.total_component_instances(calls)
         .total_core_instances(calls * CORE_INSTANCES)
         .max_core_instances_per_component(CORE_INSTANCES)
-        .max_core_instance_size(1 << 20)
-        .max_component_instance_size(1 << 20)
+        .max_core_instance_size(CONTEXT)
+        // That of all core instances counts here as well.
+        .max_component_instance_size(CONTEXT)
         .total_memories(calls * MEMORIES)
         .max_memories_per_component(MEMORIES)
         .max_memory_size(limits.memory)
-        .total_tables(calls * 8)
-        .max_tables_per_component(8)
+        .total_tables(calls * TABLES)
+        .max_tables_per_component(TABLES)
         .table_elements(limits.table_elements)
         .max_unused_warm_slots(2)
         .linear_memory_keep_resident(KEPT)

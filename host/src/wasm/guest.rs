@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::limits::Limits;
 use super::load::Module;
 use super::model::ModuleDigest;
+use crate::fair_semaphore::FairSemaphore;
 
 /// A guest that can be asked. Cheap to clone.
 #[derive(Clone)]
@@ -19,8 +20,8 @@ pub static BUILT_IN: Guest = Guest(Kind::BuiltIn);
 pub(super) enum Kind {
     /// Whatever the slot's file is at the time.
     BuiltIn,
-    /// This module.
-    Module(Arc<Module>),
+    /// This module, no more of whose calls run at once than there are permits.
+    Module(Arc<Module>, FairSemaphore),
     /// None: it is to be asked, and is not ready.
     Missing(Arc<str>),
 }
@@ -39,8 +40,6 @@ pub struct Terms {
     pub memory: Option<usize>,
     /// Largest answer, in bytes of text.
     pub output: Option<usize>,
-    /// Most units of fuel of a call on the sample request, measured once while it is prepared.
-    pub fuel: Option<u64>,
 }
 
 impl Terms {
@@ -68,7 +67,7 @@ impl Guest {
     /// Which module it is; none where that is not known before it is asked.
     pub fn digest(&self) -> Option<&ModuleDigest> {
         match &self.0 {
-            Kind::Module(module) => Some(&module.digest),
+            Kind::Module(module, _) => Some(&module.digest),
             Kind::BuiltIn | Kind::Missing(_) => None,
         }
     }
@@ -78,7 +77,7 @@ impl fmt::Debug for Guest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::BuiltIn => formatter.write_str("built-in"),
-            Kind::Module(module) => write!(formatter, "{}", module.digest),
+            Kind::Module(module, _) => write!(formatter, "{}", module.digest),
             Kind::Missing(reason) => write!(formatter, "missing: {reason}"),
         }
     }

@@ -92,7 +92,7 @@ pub fn inspect(
     settings: &str,
 ) -> Result<Inspection, InspectError> {
     let limits = Limits::default();
-    let engine = GuestEngine::new(limits, None)?;
+    let engine = GuestEngine::compiling(limits)?;
     let bytes = load::read(file, limits.module)?;
     recognize(&bytes)?;
     let component = Compiler::Here

@@ -2,16 +2,17 @@
 //! one step.
 
 mod asking;
+mod permits;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::{Semaphore, broadcast};
+use tokio::sync::broadcast;
 use tokio::task::spawn_blocking;
 
-use super::budget::Counted;
+use self::permits::Permits;
 use super::compile::Compiler;
 use super::engine::{EngineError, GuestEngine};
 use super::guest::{Guest, Kind, Terms};
@@ -21,7 +22,9 @@ use super::model::Slot;
 use super::slot_state::{ModuleInfo, Problem, SlotState};
 use super::tap::{Heard, Tap};
 use crate::agent::explain;
+use crate::fair_semaphore::{Asker, FairSemaphore};
 use crate::metrics::guests::GuestCalls;
+use crate::panics::{Panicked, caught_now};
 
 /// Where policies come from and what they are told.
 #[derive(Clone, Debug)]
@@ -32,8 +35,8 @@ pub struct PolicyOptions {
     pub policies_dir: Option<PathBuf>,
     /// Folder for compiled modules, which nobody else may write to.
     pub compile_cache_dir: Option<PathBuf>,
-    /// The operator's program. With it and the folder, modules are compiled in a process of their
-    /// own, which has limits; otherwise in this one.
+    /// The operator's program. With it modules are compiled in a process of their own, which has limits; otherwise
+    /// in this one.
     pub compiler: Option<PathBuf>,
     /// Settings for every policy: a JSON object such as `{"maxIpusPerJob": 64}`.
     pub settings: Value,
@@ -85,6 +88,7 @@ pub enum OpenError {
 pub struct Policies {
     inner: Arc<Inner>,
     calls: GuestCalls,
+    asker: Asker,
 }
 
 struct Inner {
@@ -92,11 +96,12 @@ struct Inner {
     compiler: Compiler,
     options: PolicyOptions,
     settings: String,
-    turns: Arc<Semaphore>,
+    permits: Permits,
     tap: Tap,
     slots: Vec<SlotState>,
-    /// Held while modules are exchanged, so that two refreshes never undo each other.
-    refreshing: Mutex<()>,
+    /// Held while modules are loaded: two refreshes never undo each other, and two modules do not take the memory
+    /// of two.
+    loading: Mutex<()>,
 }
 
 impl Policies {
@@ -109,16 +114,17 @@ impl Policies {
     /// As `open`, for callers without a runtime.
     pub fn open_blocking(options: PolicyOptions) -> Result<Self, OpenError> {
         let cache_dir = options.compile_cache_dir.as_deref();
-        let engine = GuestEngine::new(options.limits, cache_dir)?;
+        let compiler = Compiler::choose(options.compiler.as_deref(), cache_dir);
+        let engine = compiler.engine(options.limits)?;
         let slots = options.slots.iter().map(|slot| SlotState::new(*slot));
         let inner = Inner {
-            compiler: Compiler::choose(options.compiler.as_deref(), cache_dir),
+            compiler,
             engine,
             settings: options.settings.to_string(),
-            turns: Arc::new(Semaphore::new(options.limits.concurrent.max(1))),
+            permits: Permits::new(&options.limits),
             tap: Tap::default(),
             slots: slots.collect(),
-            refreshing: Mutex::new(()),
+            loading: Mutex::new(()),
             options,
         };
         for state in &inner.slots {
@@ -127,6 +133,7 @@ impl Policies {
         Ok(Self {
             inner: Arc::new(inner),
             calls: GuestCalls::default(),
+            asker: None,
         })
     }
 
@@ -134,6 +141,15 @@ impl Policies {
     #[must_use]
     pub fn counted_by(self, calls: GuestCalls) -> Self {
         Self { calls, ..self }
+    }
+
+    /// The same policies, asked on behalf of an address: whose calls wait, wait in turn with those of others.
+    #[must_use]
+    pub fn asked_by(&self, asker: Asker) -> Self {
+        Self {
+            asker,
+            ..self.clone()
+        }
     }
 
     /// Every call of a guest from now on.
@@ -155,9 +171,11 @@ impl Policies {
         terms: Terms,
     ) -> Result<Guest, LoadError> {
         let inner = Arc::clone(&self.inner);
-        let prepared = spawn_blocking(move || inner.prepare(slot, &bytes, &terms));
-        let module = prepared.await.map_err(LoadError::Panicked)??;
-        Ok(Guest(Kind::Module(Arc::new(module))))
+        let prepare = move || caught_now(|| inner.prepare(slot, &bytes, &terms));
+        let prepared = spawn_blocking(prepare).await.map_err(Panicked::from);
+        let module = prepared.flatten().map_err(LoadError::Panicked)??;
+        let permits = FairSemaphore::new(self.inner.options.limits.each_policy);
+        Ok(Guest(Kind::Module(Arc::new(module), permits)))
     }
 
     /// The modules in use.
@@ -176,8 +194,8 @@ impl Policies {
     pub async fn refresh(&self) {
         let (inner, calls) = (Arc::clone(&self.inner), self.calls.clone());
         let refreshed = spawn_blocking(move || {
-            let refreshing = inner.refreshing.lock();
-            let _one_at_a_time = refreshing.unwrap_or_else(PoisonError::into_inner);
+            let loading = inner.loading.lock();
+            let _one_at_a_time = loading.unwrap_or_else(PoisonError::into_inner);
             for state in &inner.slots {
                 let digest = || state.current().map(|module| module.digest.clone());
                 let before = digest();
@@ -262,21 +280,11 @@ impl Inner {
         if bytes.len() as u64 > limit {
             return Err(LoadError::TooLarge { limit });
         }
+        let loading = self.loading.lock();
+        let _one_at_a_time = loading.unwrap_or_else(PoisonError::into_inner);
         let engine = self.engine.within(terms.limits(self.options.limits));
         let source = PathBuf::from(&terms.name);
-        let module = self.module(&engine, slot, source, bytes, &terms.settings)?;
-        if let Some(budget) = terms.fuel {
-            let counted = Counted {
-                compiler: &self.compiler,
-                cache_dir: self.options.compile_cache_dir.as_deref(),
-                limits: engine.limits,
-                slot,
-                bytes,
-                settings: &terms.settings,
-            };
-            counted.keep_within(budget)?;
-        }
-        Ok(module)
+        self.module(&engine, slot, source, bytes, &terms.settings)
     }
 
     fn load(&self, slot: Slot, source: PathBuf, bytes: &[u8]) -> Result<Module, LoadError> {

@@ -15,6 +15,8 @@ use super::compile::{CompileError, Compiler};
 use super::engine::GuestEngine;
 use super::model::{ModuleDigest, Slot};
 use super::samples;
+use super::texts::{MESSAGE, Words};
+use crate::sanitize::sanitize;
 
 /// Why a file does not become a policy.
 #[derive(Debug, thiserror::Error)]
@@ -47,21 +49,9 @@ pub enum LoadError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A call takes more instructions than its admin lets it.
-    #[error(
-        "a call on the sample request takes {taken} units of fuel, and spec.limits.fuel is {budget}; \
-         make the guest do less, or raise the limit (`ipu-operator policy bench` prints what a call \
-         takes)"
-    )]
-    Fuel {
-        /// What the call took.
-        taken: u64,
-        /// What it may take.
-        budget: u64,
-    },
     /// Loading ended in a panic.
     #[error("failed to wait for it to load")]
-    Panicked(#[source] tokio::task::JoinError),
+    Panicked(#[source] crate::panics::Panicked),
     /// It failed on a sample request.
     #[error("it failed when it was tried on a sample request")]
     Tried(#[source] GuestError),
@@ -116,11 +106,14 @@ pub(super) fn load(
 pub(super) fn check(component: &Component, slot: Slot) -> Result<bindings::Linked, LoadError> {
     let forbidden = bindings::forbidden_imports(component);
     if !forbidden.is_empty() {
-        return Err(LoadError::Imports(forbidden.join(", ")));
+        return Err(LoadError::Imports(sanitize(&forbidden.join(", "), MESSAGE)));
     }
-    bindings::link(component, slot).map_err(|error| LoadError::World {
-        world: slot.world(),
-        source: error.into(),
+    bindings::link(component, slot).map_err(|error| {
+        let source: Box<dyn std::error::Error + Send + Sync> = error.into();
+        LoadError::World {
+            world: slot.world(),
+            source: Box::new(Words::of(&*source)),
+        }
     })
 }
 

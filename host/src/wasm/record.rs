@@ -8,10 +8,17 @@ use serde_json::{Value, json};
 
 use super::model::{ModuleDigest, Slot};
 use super::question::{Answer, Question, QuestionError};
+use crate::bounded_json::{self, BoundedJsonError, Budget};
 use crate::redaction::Values;
 
 /// Longest line that is read, in bytes: an update of two objects, and an answer with a third.
 pub const LONGEST: u64 = 16 << 20;
+
+/// What such a line may be as a tree: two objects and a third, some levels deeper than they are.
+const BUDGET: Budget = Budget {
+    memory: 96 << 20,
+    depth: 110,
+};
 
 /// One request to a policy, and what it answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,6 +48,9 @@ pub enum Outcome {
 /// Why a line is no record.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
+    /// It would take too much memory.
+    #[error("it {0}")]
+    Large(#[source] BoundedJsonError),
     /// It is no record.
     #[error("it is no record, which has hook, request, answer or error, and digest")]
     Form(#[source] serde_json::Error),
@@ -65,6 +75,10 @@ impl Record {
 
     /// Reads a line.
     pub fn parse(line: &str) -> Result<(Self, Question), RecordError> {
+        match bounded_json::measure(line.as_bytes(), BUDGET) {
+            Ok(_) | Err(BoundedJsonError::NotJson(_)) => {}
+            Err(why) => return Err(RecordError::Large(why)),
+        }
         let record: Self = serde_json::from_str(line).map_err(RecordError::Form)?;
         let question = Question::parse(record.hook, record.request.clone())?;
         Ok((record, question))
@@ -215,6 +229,13 @@ mod tests {
             (
                 r#"{"hook":"placement","request":{},"answer":{},"digest":"sha256:1"}"#,
                 "no request to a placement policy",
+            ),
+            (
+                &format!(
+                    r#"{{"hook":"validation","request":[{}0]}}"#,
+                    r#"{"":0},"#.repeat(1 << 18)
+                ),
+                "it has so many members",
             ),
         ] {
             let error = Record::parse(line).unwrap_err().to_string();

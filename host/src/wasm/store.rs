@@ -1,12 +1,14 @@
 //! What one call of a policy carries with it: its limits, and the log that it may write to.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use nix::time::{ClockId, clock_gettime};
 use wasmtime::{ResourceLimiter, Store, UpdateDeadline};
 
 use super::engine::GuestEngine;
 use super::model::Slot;
 use super::wasi::{Numbers, Printed};
+use crate::sanitize::sanitize;
 
 /// Lines of one call that reach the log.
 const LOG_LINES: usize = 16;
@@ -24,6 +26,52 @@ pub struct OverLimit {
     pub limit: usize,
     /// What is counted: bytes of memory, or elements of a table.
     pub unit: &'static str,
+}
+
+/// How many times its deadline a call may last where others have the processor.
+const PATIENCE: u32 = 2;
+
+/// The part of its deadline for which a call must have run by then to have missed it. A guest has a deadline of many
+/// times what it needs, while one that never ends runs for as much as this wherever there is some time left for it.
+const CHARGED: u32 = 4;
+
+/// Others had the processor while the call should have run. Ends the call, and is found again by its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it had the processor for {ran:?} of {lasted:?}")]
+pub struct Starved {
+    /// How long the call ran.
+    pub ran: Duration,
+    /// How long it lasted.
+    pub lasted: Duration,
+}
+
+/// Whether a call goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// It has time left.
+    Not,
+    /// It ran for as long as it may.
+    Deadline,
+    /// Others had the processor for so long that nobody waits any longer.
+    Starved(Starved),
+}
+
+/// A deadline is of the time that the call itself runs, so that a neighbour makes nobody miss it.
+fn due(deadline: Duration, ran: Duration, lasted: Duration) -> Due {
+    let is_over = lasted >= deadline.saturating_mul(PATIENCE);
+    if ran >= deadline || is_over && ran >= deadline / CHARGED {
+        Due::Deadline
+    } else if is_over {
+        Due::Starved(Starved { ran, lasted })
+    } else {
+        Due::Not
+    }
+}
+
+/// How long this thread has run; without such a clock, none.
+fn thread_time() -> Option<Duration> {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
+    time.ok().map(Duration::from)
 }
 
 /// How loud a line of a policy is.
@@ -47,7 +95,7 @@ pub(super) struct CallState {
 }
 
 impl CallState {
-    /// A store for one call of a policy of `slot`, whose deadline begins now.
+    /// A store for one call of a policy of `slot` by this thread, whose deadline begins now.
     pub(super) fn store(engine: &GuestEngine, slot: Slot) -> Store<Self> {
         let state = Self {
             slot,
@@ -60,18 +108,24 @@ impl CallState {
         };
         let mut store = Store::new(&engine.engine, state);
         store.limiter(|state| state);
-        let (ends, clock) = (
-            Instant::now() + engine.limits.deadline,
-            engine.clock.clone(),
-        );
+        let (deadline, clock) = (engine.limits.deadline, engine.clock.clone());
+        let (begun, ran_before) = (Instant::now(), thread_time());
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(move |_| {
-            if Instant::now() >= ends {
-                return Ok(UpdateDeadline::Interrupt);
+            let lasted = begun.elapsed();
+            let ran = thread_time().zip(ran_before);
+            let ran = ran.map_or(lasted, |(now, before)| now.saturating_sub(before));
+            match due(deadline, ran, lasted) {
+                Due::Not => {}
+                Due::Deadline => return Ok(UpdateDeadline::Interrupt),
+                Due::Starved(starved) => return Err(starved.into()),
             }
             clock.hurry();
-            // Others on the same core go first: theirs are mostly done in a moment.
-            std::thread::yield_now();
+            // Others on the same core go first: theirs are mostly done in a moment. A call that they have held up
+            // already takes its share.
+            if lasted < deadline {
+                std::thread::yield_now();
+            }
             Ok(UpdateDeadline::Continue(1))
         });
         if let Some(budget) = engine.fuel {
@@ -90,7 +144,8 @@ impl CallState {
 
     /// Takes in what the policy prints; every whole line goes to the log.
     pub(super) fn print(&mut self, stream: u32, bytes: &[u8]) {
-        for line in self.printed.print(stream, bytes) {
+        let room = LOG_LINES.saturating_sub(self.lines);
+        for line in self.printed.print(stream, bytes, room) {
             self.log(Printed::level(stream), &line);
         }
     }
@@ -101,7 +156,7 @@ impl CallState {
         if self.lines > LOG_LINES {
             return;
         }
-        let line = shortened(message);
+        let line = sanitize(message, LOG_LINE);
         let policy = self.slot.world();
         match level {
             LogLevel::Debug => tracing::debug!(policy, "{line}"),
@@ -118,15 +173,6 @@ impl Drop for CallState {
             self.log(Printed::level(stream), &line);
         }
     }
-}
-
-/// The first bytes of a line, up to a whole character; control characters would let a policy write
-/// lines that look like the operator's own.
-fn shortened(message: &str) -> String {
-    message[..message.floor_char_boundary(LOG_LINE)]
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
 }
 
 impl ResourceLimiter for CallState {
@@ -172,11 +218,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_cut_at_a_character_and_stays_one_line() {
-        let long = format!("a{}", "é".repeat(1000));
-        let cut = shortened(&long);
-        assert_eq!(cut.len(), 1023);
-        assert!(long.starts_with(&cut));
-        assert_eq!(shortened("one\ntwo\u{1b}[31m"), "one two [31m");
+    fn a_call_is_late_by_the_time_that_it_runs_itself() {
+        let second = Duration::from_secs(1);
+        let starved = |ran, lasted| Due::Starved(Starved { ran, lasted });
+        for (ran, lasted, expected) in [
+            (second / 2, second / 2, Due::Not),
+            (second, second, Due::Deadline),
+            // A neighbour has the processor for half the time.
+            (second * 3 / 5, second * 6 / 5, Due::Not),
+            (second, second * 2, Due::Deadline),
+            // One that never ends, beside many neighbours.
+            (second / 2, second * 2, Due::Deadline),
+            (second / 10, second * 19 / 10, Due::Not),
+            (second / 10, second * 2, starved(second / 10, second * 2)),
+        ] {
+            assert_eq!(due(second, ran, lasted), expected, "{ran:?} of {lasted:?}");
+        }
+    }
+
+    #[test]
+    fn the_time_of_a_thread_goes_on_while_it_runs() {
+        let before = thread_time().unwrap();
+        while thread_time().unwrap() <= before {}
     }
 }

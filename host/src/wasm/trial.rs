@@ -60,13 +60,13 @@ impl Trial {
         meter: Meter,
     ) -> Result<Self, InspectError> {
         let engine = match meter {
-            Meter::Time => GuestEngine::new(limits, None),
+            Meter::Time => GuestEngine::compiling(limits),
             Meter::Fuel(budget) => {
                 let limits = Limits {
                     deadline: FUEL_TIME,
                     ..limits
                 };
-                GuestEngine::metered(limits, budget, None)
+                GuestEngine::metered(limits, budget)
             }
         }?;
         let bytes = load::read(file, limits.module)?;

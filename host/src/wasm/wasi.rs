@@ -15,6 +15,7 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker, LinkerInstance, Resource, ResourceType};
 
 use super::store::CallState;
+use crate::sanitize::sanitize;
 pub(super) use printed::Printed;
 pub(super) use random::Numbers;
 
@@ -82,6 +83,9 @@ pub(super) const INTERFACES: [(&str, &str); 27] = [
 )]
 pub struct NotThere(String);
 
+/// Longest name of a function that an error tells, in bytes.
+const FUNCTION: usize = 256;
+
 /// What nobody has one of, such as a file.
 struct Nothing;
 
@@ -131,7 +135,7 @@ fn end_the_call(
     interface: &str,
     name: &str,
 ) -> wasmtime::Result<()> {
-    let what = NotThere(format!("{interface}#{name}"));
+    let what = NotThere(sanitize(&format!("{interface}#{name}"), FUNCTION));
     instance.func_new(name, move |_, _, _, _| Err(what.clone().into()))
 }
 

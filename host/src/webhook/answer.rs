@@ -4,13 +4,9 @@ use json_patch::Patch;
 use serde_json::{Value, json};
 
 use super::request::AdmissionRequest;
+use crate::sanitize::sanitize;
 use crate::wasm::model::{ModuleDigest, Violation};
-
-/// Longest warning that an API server passes on whole, in bytes.
-const WARNING_BYTES: usize = 256;
-
-/// Most warnings in one answer; beyond 4,096 bytes the API server cuts them anyway.
-const WARNINGS: usize = 16;
+use crate::wasm::texts::{WARNING, WARNINGS};
 
 /// The answer to one request.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,12 +86,9 @@ impl Answer {
             }
         }
         if !self.warnings.is_empty() {
-            let warnings: Vec<&str> = self
-                .warnings
-                .iter()
-                .take(WARNINGS)
-                .map(|warning| cut(warning))
-                .collect();
+            let warnings = self.warnings.iter().take(WARNINGS);
+            let warnings: Vec<String> =
+                warnings.map(|warning| sanitize(warning, WARNING)).collect();
             response["warnings"] = json!(warnings);
         }
         if !self.asked.is_empty() {
@@ -163,15 +156,6 @@ fn refused(request: &AdmissionRequest, violations: &[Violation]) -> Value {
 fn base64(patch: &Patch) -> k8s_openapi::ByteString {
     let bytes = serde_json::to_vec(patch).expect("a patch is made of JSON values");
     k8s_openapi::ByteString(bytes)
-}
-
-/// The start of a warning that fits, cut between characters.
-fn cut(warning: &str) -> &str {
-    let end = (0..=WARNING_BYTES.min(warning.len()))
-        .rev()
-        .find(|end| warning.is_char_boundary(*end))
-        .unwrap_or(0);
-    &warning[..end]
 }
 
 #[cfg(test)]
@@ -284,6 +268,7 @@ mod tests {
         let rendered = answer.render(&request(|_| {}));
         let warnings = rendered["response"]["warnings"].as_array().unwrap();
         assert_eq!(warnings.len(), 16);
-        assert_eq!(warnings[0].as_str().unwrap(), "é".repeat(128));
+        let first = warnings[0].as_str().unwrap();
+        assert_eq!(first, format!("{}…", "é".repeat(126)));
     }
 }

@@ -4,11 +4,24 @@
 //! must be made against the very JSON that the API server sent.
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::api;
+use crate::bounded_json::{self, BoundedJsonError, Budget, Measured};
+use crate::sanitize::sanitize;
 use crate::wasm::facts::{Admission, GROUPS_MAX, NamespaceFacts, User};
 use crate::wasm::model::Operation;
+
+/// Most memory that a review may take once it is read. Objects as users write them take some ten times their bytes:
+/// one of 1.5 MiB, the most that etcd stores, can be created.
+pub const TREE: Budget = Budget::of_memory(24 << 20);
+
+/// Longest `uid` of a review, in bytes. An API server's has 36.
+const UID_MAX: usize = 128;
+
+/// Longest name of an object, in bytes, as Kubernetes has it. A longer one is cut: what the API server itself says of it
+/// is more use to whoever gave it than a refusal of the call.
+const NAME_MAX: usize = 253;
 
 /// Versions of AdmissionReview; the answer has that of the question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +51,9 @@ pub struct AdmissionRequest {
     pub uid: String,
     /// What is being done; `None` is something that there is nothing to say about (`DELETE`).
     pub operation: Option<Operation>,
-    /// Name of the object; empty where the API server is yet to make one (`generateName`).
+    /// Name of the object as it can be shown; empty where the API server is yet to make one (`generateName`).
     pub name: String,
-    /// Namespace of the object.
+    /// Namespace of the object as it can be shown.
     pub namespace: String,
     /// Who asks; the first groups.
     pub user: User,
@@ -89,9 +102,12 @@ pub enum RequestError {
     /// There is no body.
     #[error("the body is empty; an AdmissionReview of admission.k8s.io/v1 is expected")]
     Empty,
-    /// It is not JSON, or its fields are not of the types that they should be.
+    /// It is not JSON, or it would take too much memory.
+    #[error("the body is not an AdmissionReview that can be read: the text {0}")]
+    Unreadable(#[source] BoundedJsonError),
+    /// Its fields are not of the types that they should be.
     #[error("the body is not an AdmissionReview in JSON: {0}")]
-    NotJson(#[source] serde_json::Error),
+    WrongFields(#[source] serde_json::Error),
     /// It is JSON of something else.
     #[error(
         "the body is a {kind:?} of {api_version:?}; an \"AdmissionReview\" of \
@@ -109,6 +125,12 @@ pub enum RequestError {
     /// Without it no answer can be told from another.
     #[error("the field \"request.uid\" is empty")]
     NoUid,
+    /// It is in every line of the log that comes of the request.
+    #[error(
+        "the field \"request.uid\" has {0} bytes; it must have at most {UID_MAX}, all of them ASCII characters that can \
+         be printed"
+    )]
+    OddUid(usize),
     /// It asks about something else.
     #[error(
         "the field \"request.kind\" is {kind:?} of {group:?}; this webhook reviews \"IPUJob\" of \
@@ -193,13 +215,23 @@ struct Kind {
 
 /// Reads the body of a webhook call.
 pub fn parse(body: &[u8]) -> Result<AdmissionRequest, RequestError> {
-    if body.iter().all(u8::is_ascii_whitespace) {
+    read(&measured(body)?)
+}
+
+/// Says what the body of a webhook call takes once it is read.
+pub fn measured<T: AsRef<[u8]>>(body: T) -> Result<Measured<T>, RequestError> {
+    if body.as_ref().iter().all(u8::is_ascii_whitespace) {
         return Err(RequestError::Empty);
     }
+    bounded_json::measure(body, TREE).map_err(RequestError::Unreadable)
+}
+
+/// Reads a body that was measured.
+pub fn read<T: AsRef<[u8]>>(body: &Measured<T>) -> Result<AdmissionRequest, RequestError> {
     // By way of a map: serde would read a struct from a list as well.
-    let review: Map<String, Value> = serde_json::from_slice(body).map_err(RequestError::NotJson)?;
+    let review = body.object().map_err(RequestError::Unreadable)?;
     let review: Review =
-        serde_json::from_value(Value::Object(review)).map_err(RequestError::NotJson)?;
+        serde_json::from_value(Value::Object(review)).map_err(RequestError::WrongFields)?;
     let version = match (review.kind.as_str(), review.api_version.as_str()) {
         ("AdmissionReview", "admission.k8s.io/v1") => ReviewVersion::V1,
         ("AdmissionReview", "admission.k8s.io/v1beta1") => ReviewVersion::V1Beta1,
@@ -211,13 +243,16 @@ pub fn parse(body: &[u8]) -> Result<AdmissionRequest, RequestError> {
         }
     };
     let request = review.request.ok_or(RequestError::NoRequest)?;
-    let request: Request = serde_json::from_value(request).map_err(RequestError::NotJson)?;
+    let request: Request = serde_json::from_value(request).map_err(RequestError::WrongFields)?;
     check(version, request)
 }
 
 fn check(version: ReviewVersion, request: Request) -> Result<AdmissionRequest, RequestError> {
     if request.uid.is_empty() {
         return Err(RequestError::NoUid);
+    }
+    if request.uid.len() > UID_MAX || !request.uid.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(RequestError::OddUid(request.uid.len()));
     }
     if request.kind.kind != "IPUJob" || request.kind.group != api::GROUP {
         return Err(RequestError::OtherObject {
@@ -252,8 +287,8 @@ fn check(version: ReviewVersion, request: Request) -> Result<AdmissionRequest, R
         version,
         uid: request.uid,
         operation,
-        name: request.name.unwrap_or_default(),
-        namespace: request.namespace.unwrap_or_default(),
+        name: sanitize(&request.name.unwrap_or_default(), NAME_MAX),
+        namespace: sanitize(&request.namespace.unwrap_or_default(), NAME_MAX),
         user: request.user_info.into(),
         dry_run: request.dry_run.unwrap_or_default(),
         sub_resource: request.sub_resource.filter(|part| !part.is_empty()),

@@ -1,33 +1,32 @@
 //! Serves both webhooks: HTTP in, a policy's answer, HTTP out.
 
-use std::time::{Duration, Instant};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use serde_json::Value;
 use tracing::{Instrument, Span, info, warn};
 
 use super::answer::{Answer, Decision};
-use super::request::{AdmissionRequest, parse};
+use super::intake::{Intake, Refusal, refuse};
+use super::request::AdmissionRequest;
 use super::{MUTATE_PATH, VALIDATE_PATH};
+use crate::metrics::Metrics;
 use crate::metrics::admission::Admission;
 use crate::namespaces::Namespaces;
+use crate::panics;
 use crate::policy::admission::Chain;
 use crate::policy::guests::Guests;
+use crate::port::serve::address;
 use crate::scope::Conflicts;
 use crate::telemetry::trace;
 use crate::wasm::model::Operation;
-
-/// Largest body that is read, in bytes. The API server takes objects of up to 3 MiB, and an update
-/// brings two of them.
-pub const BODY_LIMIT: usize = 8 << 20;
-
-/// Longest time that a client may take to send its body.
-const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// What the answers are made from.
 #[derive(Clone)]
@@ -36,6 +35,14 @@ struct Sources {
     namespaces: Namespaces,
     counts: Admission,
     conflicts: Conflicts,
+    intake: Arc<Intake>,
+}
+
+/// What is asked about an object, and from where.
+#[derive(Clone, Copy)]
+struct Asked {
+    operation: Operation,
+    address: IpAddr,
 }
 
 impl Sources {
@@ -53,90 +60,88 @@ impl Sources {
         )))
     }
 
-    async fn defaulted(&self, operation: Operation, request: &AdmissionRequest) -> Answer {
+    async fn defaulted(&self, asked: Asked, request: &AdmissionRequest) -> Answer {
         match self.at_rest(&request.namespace) {
             Some(answer) => answer,
-            None => self.chain(operation, request).defaulted().await,
+            None => self.chain(asked, request).defaulted().await,
         }
     }
 
-    async fn validated(&self, operation: Operation, request: &AdmissionRequest) -> Answer {
+    async fn validated(&self, asked: Asked, request: &AdmissionRequest) -> Answer {
         match self.at_rest(&request.namespace) {
             Some(answer) => answer,
-            None => self.chain(operation, request).validated().await,
+            None => self.chain(asked, request).validated().await,
         }
     }
 
-    fn chain<'a>(&'a self, operation: Operation, request: &'a AdmissionRequest) -> Chain<'a> {
+    fn chain<'a>(&'a self, asked: Asked, request: &'a AdmissionRequest) -> Chain<'a> {
         let facts = self.namespaces.facts(&request.namespace, "");
-        Chain::new(&self.guests, request, request.admission(operation, facts))
+        let told = request.admission(asked.operation, facts);
+        let counts = self.guests.callers().knows(asked.address, request);
+        Chain::new(&self.guests, request, told)
+            .asked_by(Some(asked.address))
+            .counting(counts)
     }
 }
 
 /// The routes of both webhooks. Policies are told what is known of the namespaces, and answers are
 /// counted.
-pub fn router(
-    guests: Guests,
-    namespaces: Namespaces,
-    counts: Admission,
-    conflicts: Conflicts,
-) -> Router {
+pub fn router(guests: Guests, namespaces: Namespaces, metrics: &Metrics) -> Router {
     Router::new()
         .route(MUTATE_PATH, post(mutating).fallback(wrong_method))
         .route(VALIDATE_PATH, post(validating).fallback(wrong_method))
         .fallback(wrong_path)
+        .layer(middleware::from_fn(panics::answered))
         .with_state(Sources {
             guests,
             namespaces,
-            counts,
-            conflicts,
+            counts: metrics.admission.clone(),
+            conflicts: metrics.conflicts.clone(),
+            intake: Arc::new(Intake::new(metrics.refused.clone())),
         })
 }
 
-async fn mutating(State(sources): State<Sources>, headers: HeaderMap, body: Body) -> Response {
-    let began = Instant::now();
-    let request = match read(&headers, body).await {
-        Ok(request) => request,
-        Err(refusal) => {
-            let counts = &sources.counts;
-            counts.answered("defaulting", "malformed", None, began.elapsed());
-            return refusal.into_response();
-        }
-    };
-    let answer = match request.operation {
-        Some(operation) if request.concerns_policies() => {
-            let defaulted = sources.defaulted(operation, &request);
-            defaulted.instrument(span("defaulting", &request)).await
-        }
-        _ => Answer::nothing_to_say(),
-    };
-    let (uid, verdict) = (&request.uid, answer.decision.verdict());
-    let counts = &sources.counts;
-    counts.answered("defaulting", verdict, Some(uid), began.elapsed());
-    reply("defaulting", &request, &answer)
+async fn mutating(State(sources): State<Sources>, call: Request) -> Response {
+    let answer = async |asked, request: &AdmissionRequest| sources.defaulted(asked, request).await;
+    answered(&sources, "defaulting", call, answer).await
 }
 
-async fn validating(State(sources): State<Sources>, headers: HeaderMap, body: Body) -> Response {
-    let began = Instant::now();
-    let request = match read(&headers, body).await {
-        Ok(request) => request,
+async fn validating(State(sources): State<Sources>, call: Request) -> Response {
+    let answer = async |asked, request: &AdmissionRequest| sources.validated(asked, request).await;
+    answered(&sources, "validation", call, answer).await
+}
+
+/// Answers one call of a webhook.
+async fn answered(
+    sources: &Sources,
+    webhook: &'static str,
+    call: Request,
+    answer: impl AsyncFnOnce(Asked, &AdmissionRequest) -> Answer,
+) -> Response {
+    let (began, counts) = (Instant::now(), &sources.counts);
+    let (parts, body) = call.into_parts();
+    let admitted = match sources.intake.read(&parts, body).await {
+        Ok(admitted) => admitted,
         Err(refusal) => {
-            let counts = &sources.counts;
-            counts.answered("validation", "malformed", None, began.elapsed());
+            counts.answered(webhook, refusal.verdict(), None, began.elapsed());
             return refusal.into_response();
         }
     };
+    let request = &admitted.request;
     let answer = match request.operation {
         Some(operation) if request.concerns_policies() => {
-            let validated = sources.validated(operation, &request);
-            validated.instrument(span("validation", &request)).await
+            let asked = Asked {
+                operation,
+                address: address(&parts.extensions),
+            };
+            let answer = answer(asked, request);
+            answer.instrument(span(webhook, request)).await
         }
         _ => Answer::nothing_to_say(),
     };
-    let (uid, verdict) = (&request.uid, answer.decision.verdict());
-    let counts = &sources.counts;
-    counts.answered("validation", verdict, Some(uid), began.elapsed());
-    reply("validation", &request, &answer)
+    let verdict = answer.decision.verdict();
+    counts.answered(webhook, verdict, Some(&request.uid), began.elapsed());
+    reply(webhook, request, &answer)
 }
 
 /// What every line of the log that comes of a request names. At an error's level, so that it always does.
@@ -161,56 +166,17 @@ fn reply(webhook: &str, request: &AdmissionRequest, answer: &Answer) -> Response
     axum::Json::<Value>(answer.render(request)).into_response()
 }
 
-/// A call that is no admission review: its status, and what is wrong with it.
-type Refusal = (StatusCode, String);
-
-async fn read(headers: &HeaderMap, body: Body) -> Result<AdmissionRequest, Refusal> {
-    let content_type = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    let essence = content_type.split(';').next().unwrap_or_default().trim();
-    if !essence.eq_ignore_ascii_case("application/json") {
-        let shown: String = essence.chars().take(80).collect();
-        return Err(refuse(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            format!("the content type is {shown:?}; \"application/json\" is expected"),
-        ));
-    }
-    let bytes = tokio::time::timeout(BODY_TIME, to_bytes(body, BODY_LIMIT))
-        .await
-        .map_err(|_| {
-            let text = format!("the body did not arrive within {} s", BODY_TIME.as_secs());
-            refuse(StatusCode::REQUEST_TIMEOUT, text)
-        })?
-        .map_err(|error| {
-            let text = format!(
-                "the body cannot be read (the limit is {BODY_LIMIT} bytes): {}",
-                crate::agent::explain(&error)
-            );
-            refuse(StatusCode::PAYLOAD_TOO_LARGE, text)
-        })?;
-    parse(&bytes).map_err(|error| refuse(StatusCode::BAD_REQUEST, error.to_string()))
+async fn wrong_method(State(sources): State<Sources>) -> Refusal {
+    let text = "an AdmissionReview is sent by POST".to_owned();
+    let refusal = refuse(StatusCode::METHOD_NOT_ALLOWED, text);
+    sources.intake.malformed(refusal)
 }
 
-async fn wrong_method() -> Refusal {
-    refuse(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "an AdmissionReview is sent by POST".to_owned(),
-    )
-}
-
-async fn wrong_path() -> Refusal {
-    refuse(
-        StatusCode::NOT_FOUND,
-        format!("the webhooks are at {MUTATE_PATH} and {VALIDATE_PATH}"),
-    )
-}
-
-fn refuse(status: StatusCode, mut text: String) -> Refusal {
-    warn!(%status, text, "a call of the webhooks was no admission review");
-    text.push('\n');
-    (status, text)
+async fn wrong_path(State(sources): State<Sources>) -> Refusal {
+    let text = format!("the webhooks are at {MUTATE_PATH} and {VALIDATE_PATH}");
+    sources
+        .intake
+        .malformed(refuse(StatusCode::NOT_FOUND, text))
 }
 
 #[cfg(test)]
@@ -220,12 +186,13 @@ mod tests {
     use serde_json::{Value, json};
     use tower::ServiceExt;
 
-    use super::{BODY_LIMIT, router};
-    use crate::metrics::admission::Admission;
+    use super::router;
+    use crate::metrics::Metrics;
     use crate::policy::guests::Guests;
     use crate::scope::Conflicts;
     use crate::scope::conflict::Claim;
     use crate::wasm::{Policies, PolicyOptions};
+    use crate::webhook::intake::BODY_LIMIT;
     use crate::webhook::request::tests::{review, updating};
     use crate::webhook::{MUTATE_PATH, VALIDATE_PATH};
 
@@ -238,16 +205,22 @@ mod tests {
         let policies = Policies::open(PolicyOptions::default());
         let guests = Guests::new(policies.await.unwrap());
         let namespaces = crate::namespaces::namespaces().0;
-        let routes = router(guests, namespaces, Admission::default(), conflicts);
+        let metrics = Metrics {
+            conflicts,
+            ..Metrics::default()
+        };
+        let routes = router(guests, namespaces, &metrics);
         let response = routes.oneshot(request).await.unwrap();
         let status = response.status();
         let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
-    fn post(path: &str, content_type: &str, body: impl Into<Body>) -> Request<Body> {
+    fn post(path: &str, content_type: &str, body: impl Into<Vec<u8>>) -> Request<Body> {
+        let body = body.into();
         Request::post(path)
             .header("content-type", content_type)
+            .header("content-length", body.len())
             .body(body.into())
             .unwrap()
     }

@@ -118,6 +118,7 @@ fn by_default_the_processes_start_as_the_chart_says() {
     }
     assert_eq!(controller.webhook_certificate, Source::Made);
     assert!(controller.webhook_ca_bundle);
+    assert_eq!(controller.webhook_client_ca, None);
     let pods = &controller.jobs.pods;
     assert!(pods.worker_host_network);
     let own = format!("ipu-operator:{}", env!("CARGO_PKG_VERSION"));
@@ -130,6 +131,7 @@ fn by_default_the_processes_start_as_the_chart_says() {
     assert_eq!(controller.jobs.lost_node, Some(Duration::from_mins(10)));
     assert_eq!((proxy.port, proxy.vipu_timeout_seconds), (8080, 300));
     assert_eq!(proxy.secure.secure_port, 8443);
+    assert_eq!(proxy.probe_port, 8081);
     assert_eq!(proxy.secure.audience, "ipu-operator");
     assert_eq!(proxy.secure.certificate, Source::Made);
     assert_eq!(proxy.secure.certificate_secret, None);
@@ -198,7 +200,7 @@ fn values_of_older_versions_start_them_too() {
 }
 
 #[test]
-fn the_network_policies_let_in_to_every_port_that_is_served_and_to_no_other() {
+fn the_network_policies_let_in_to_every_port_that_is_served_but_for_probes_and_to_no_other() {
     for values in [None, Some("everything.yaml")] {
         let policies = rendered("network-policies", values);
         for (process, name) in [
@@ -207,7 +209,10 @@ fn the_network_policies_let_in_to_every_port_that_is_served_and_to_no_other() {
         ] {
             let served = deployment(process, values);
             let served = served["spec"]["template"]["spec"]["containers"][0]["ports"].clone();
-            let mut served = numbers(&served, "containerPort");
+            // The kubelet's probes come from the Pod's own node, which is always let in.
+            let served = served.as_array().unwrap().iter();
+            let served = served.filter(|port| port["name"] != "probes").cloned();
+            let mut served = numbers(&served.collect(), "containerPort");
             let mut policies = policies.iter();
             let policy = policies.find(|policy| {
                 let found = policy["metadata"]["name"].as_str();

@@ -2,6 +2,7 @@
 
 use ipu_operator::api::ipupartition::{IPUPartition, PartitionOptions, PartitionPhase};
 use kube::api::DeleteParams;
+use tests::wait::eventually;
 
 use super::scene::{Scene, id, notebook};
 
@@ -38,7 +39,7 @@ async fn a_large_one_is_passed_until_its_limit_and_then_served() {
 
     // Each new one has its own first look, so that one of them comes after the limit.
     let mut others = 0;
-    let held_up = loop {
+    let held_up = eventually("one comes after the limit", async || {
         let small = scene.want(&format!("small-{others}"), 1).await;
         others += 1;
         let seen = scene
@@ -48,11 +49,13 @@ async fn a_large_one_is_passed_until_its_limit_and_then_served() {
             })
             .await;
         if seen.status.clone().unwrap().phase != PartitionPhase::Ready {
-            break seen;
+            return Some(seen);
         }
         scene.delete(&small).await;
         scene.once_gone(&small).await;
-    };
+        None
+    })
+    .await;
     let said = message(&held_up);
     assert!(
         said.contains("is kept for default/large (8 IPUs), which waits since"),
@@ -75,14 +78,16 @@ async fn the_one_that_has_waited_longer_is_served_first() {
     let elder = scene.want("z-elder", 8).await;
     scene.once_waiting(&elder).await;
     let made = |partition: &IPUPartition| partition.metadata.creation_timestamp.clone().unwrap();
-    let younger = loop {
+    let younger = eventually("one is made in a later second", async || {
         let younger = scene.want("a-younger", 8).await;
         if made(&younger) > made(&elder) {
-            break younger;
+            return Some(younger);
         }
         scene.delete(&younger).await;
         scene.once_gone(&younger).await;
-    };
+        None
+    })
+    .await;
     scene.once_waiting(&younger).await;
     scene.delete(&first).await;
     let elder = scene.once_in(&elder, PartitionPhase::Ready).await;

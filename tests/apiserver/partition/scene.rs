@@ -9,7 +9,7 @@ use std::time::Duration;
 use ipu_operator::api::ipupartition::PartitionOwner;
 use ipu_operator::certificates::Source;
 use ipu_operator::metrics::Metrics;
-use ipu_operator::names;
+use ipu_operator::names::Identity;
 use ipu_operator::partition::sweep;
 use ipu_operator::proxy::{self, ProxyOptions, SecureOptions, Times};
 use ipu_operator::release::ReleaseOptions;
@@ -52,6 +52,8 @@ pub(crate) struct Scene {
     pub(crate) port: u16,
     /// How long somebody who waits is passed by smaller ones, in seconds; read when a proxy starts.
     pub(crate) overtaking_limit: u64,
+    /// Where the release is; read when a proxy starts.
+    pub(crate) namespace: String,
     /// Whose partitions are made; read when a proxy starts.
     pub(crate) scope: Scope,
     /// The placement policy's folder and settings; read when a proxy starts. None: the built-in walk.
@@ -88,6 +90,7 @@ impl Scene {
             pods,
             port: free_port(),
             overtaking_limit: 600,
+            namespace: NAMESPACE.to_owned(),
             scope: Scope::Cluster,
             policy: None,
             secure_port: free_port(),
@@ -124,10 +127,28 @@ impl Scene {
             ..ConfigMap::default()
         };
         apply(
-            Api::<ConfigMap>::namespaced(self.client.clone(), NAMESPACE),
+            Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace),
             &map,
         )
         .await;
+    }
+
+    /// The release is uninstalled, and another one installed in another namespace, for the same controllers.
+    pub(crate) async fn reinstall_in(&mut self, namespace: &str) {
+        self.kill_proxy().await;
+        let metadata = ObjectMeta {
+            name: Some(namespace.to_owned()),
+            ..ObjectMeta::default()
+        };
+        let object = Namespace {
+            metadata,
+            ..Namespace::default()
+        };
+        apply(Api::<Namespace>::all(self.client.clone()), &object).await;
+        namespace.clone_into(&mut self.namespace);
+        let pods: Vec<_> = self.pods.iter().collect();
+        self.list_controllers(&pods).await;
+        self.start_proxy().await;
     }
 
     pub(crate) async fn start_proxy(&mut self) {
@@ -138,12 +159,12 @@ impl Scene {
         );
     }
 
-    /// A proxy of this name, which answers on these ports: plain, and with TLS.
-    pub(crate) async fn replica(&self, name: &str, [port, secure_port]: [u16; 2]) -> Replica {
-        let options = ProxyOptions {
+    /// What a proxy of this name is told, which answers on these ports: plain, and with TLS.
+    pub(crate) fn options(&self, name: &str, [port, secure_port]: [u16; 2]) -> ProxyOptions {
+        ProxyOptions {
             release: ReleaseOptions {
                 pod_name: Some(name.to_owned()),
-                namespace: NAMESPACE.to_owned(),
+                namespace: self.namespace.clone(),
                 fullname: "ipu-operator".to_owned(),
                 guests_dir: PathBuf::from("/nonexistent"),
                 policies_dir: self.policy.as_ref().map(|(folder, _)| folder.clone()),
@@ -151,6 +172,7 @@ impl Scene {
                 ..ReleaseOptions::default()
             },
             port,
+            probe_port: 0,
             secure: SecureOptions {
                 secure_port,
                 audience: AUDIENCE.to_owned(),
@@ -171,7 +193,12 @@ impl Scene {
                 },
                 lease: Duration::from_secs(3),
             },
-        };
+        }
+    }
+
+    /// A proxy of this name, which answers on these ports: plain, and with TLS.
+    pub(crate) async fn replica(&self, name: &str, ports: [u16; 2]) -> Replica {
+        let options = self.options(name, ports);
         // Without a placement module the built-in walk decides, which is the same code.
         let settings = self.policy.as_ref().map(|(_, settings)| settings.clone());
         let slots: &[_] = match settings {
@@ -187,9 +214,8 @@ impl Scene {
         let client = self.client.clone();
         let stop = CancellationToken::new();
         Replica(tokio::spawn(async move {
-            proxy::run_with(options, client, policies, Metrics::default(), stop)
-                .await
-                .unwrap();
+            let proxy = proxy::run_with(options, client, policies, Metrics::default(), stop);
+            Box::pin(proxy).await.unwrap();
         }))
     }
 
@@ -210,12 +236,13 @@ impl Scene {
             .unwrap();
     }
 
-    /// Puts a partition of this installation on a controller for which there is no IPUPartition.
+    /// Puts a partition on a controller that a release in `NAMESPACE` gave, and for which there is no
+    /// IPUPartition.
     pub(crate) async fn orphan(&self, pod: usize, owner: &PartitionOwner) -> String {
         let namespaces = Api::<Namespace>::all(self.client.clone());
         let system = namespaces.get("kube-system").await.unwrap();
-        let installation = format!("{}/{NAMESPACE}", system.uid().unwrap());
-        let id = names::partition_id(&installation, owner, 0, "a-request-of-old", 7);
+        let identity = Identity::new(&system.uid().unwrap(), NAMESPACE);
+        let id = identity.partition_id(owner, 0, "a-request-of-old", 7, 0);
         self.put(pod, &id);
         id
     }

@@ -1,7 +1,7 @@
 //! Our webhooks beside a real API server, registered as the chart registers them but by URL.
 
-use std::net::TcpListener;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use ipu_operator::api::crd;
@@ -13,10 +13,11 @@ use ipu_operator::controller::probes::Readiness;
 use ipu_operator::controller::probes::Step;
 use ipu_operator::controller::webhooks;
 use ipu_operator::lease::Leading;
-use ipu_operator::metrics::admission::Admission;
+use ipu_operator::metrics::Metrics;
 use ipu_operator::namespaces::namespaces;
 use ipu_operator::policy::guests::Guests;
 use ipu_operator::policy::{self, Process};
+use ipu_operator::port::serve::{Port, WEBHOOKS};
 use ipu_operator::release::ReleaseOptions;
 use ipu_operator::scope::Conflicts;
 use ipu_operator::wasm::model::Slot;
@@ -28,6 +29,8 @@ use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams, Request};
 use kube::client::Body;
 use kube::core::{ApiResource, Status};
+use rustls::server::NoClientAuth;
+use rustls::server::danger::ClientCertVerifier;
 use serde_json::{Value, json};
 use tests::guests;
 use tests::lab::control_plane::ControlPlane;
@@ -85,9 +88,9 @@ impl Webhooks {
             .unwrap();
         let control_plane = ControlPlane::start().await.unwrap();
         let client = control_plane.client().await.unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let port = listener.local_addr().unwrap().port();
+        let metrics = Metrics::default();
+        let listener = Port::listen(0, WEBHOOKS, &metrics.refused).unwrap();
+        let port = listener.number().unwrap();
         define_jobs(&client).await;
         define(&client, &crd::ipupartition()).await;
         define(&client, &crd::ipupolicy()).await;
@@ -102,7 +105,7 @@ impl Webhooks {
         let thread = serve(
             (guests_dir, policies_dir),
             control_plane.kubeconfig(),
-            listener,
+            (listener, metrics),
             readiness.clone(),
             stop.clone(),
         );
@@ -241,7 +244,7 @@ impl View {
 fn serve(
     (guests_dir, policies_dir): (PathBuf, Option<PathBuf>),
     kubeconfig: PathBuf,
-    listener: TcpListener,
+    (listener, metrics): (Port, Metrics),
     readiness: Readiness,
     stop: CancellationToken,
 ) -> JoinHandle<()> {
@@ -265,17 +268,13 @@ fn serve(
                 tells: true,
             };
             let (namespaces, watch) = namespaces();
-            let counts = Admission::default();
-            let routes = router(
-                guests.clone(),
-                namespaces.clone(),
-                counts,
-                Conflicts::default(),
-            );
+            let routes = router(guests.clone(), namespaces.clone(), &metrics);
             let release = release(guests_dir, "controller-0");
             let keeper = keeper(client.clone(), "ipu-operator-admission");
+            let anybody: Arc<dyn ClientCertVerifier> = Arc::new(NoClientAuth);
+            let kept = (keeper, anybody);
             let (served, (), (), ()) = tokio::join!(
-                webhooks::run(listener, keeper, registration, routes, &readiness, &stop),
+                webhooks::run(listener, kept, registration, routes, &readiness, &stop),
                 policy::follow(
                     client.clone(),
                     &release,

@@ -1,9 +1,10 @@
-//! Shows that the simulation of the partition core finds mistakes: makes each of a list of them in a
-//! copy of the sources, and demands that the simulation ends with a broken invariant.
+//! Shows that the simulation of the partition core and its model check find mistakes: makes each of a list of
+//! them in a copy of the sources, and demands that whatever is to find it ends with a broken invariant.
 //!
 //! The copy and what is compiled of it stay in `target/mutants`, so that only what a mistake changes
 //! is compiled again. Words given as arguments select the mistakes whose names hold one of them.
 
+use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,25 +12,33 @@ use std::process::{Command, ExitCode, Output, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
-use tests::mutations::{MUTATIONS, Mutation};
+use tests::mutations::{FoundBy, MUTATIONS, Mutation};
 
-/// What the simulation prints before the rule that does not hold.
+/// What is printed before the rule that does not hold.
 const BROKEN: &str = "broken invariant: ";
 
-/// The test that must fail.
-const TEST: &str = "a_simulation_of_many_lives_breaks_no_invariant";
+/// The test of the simulation.
+const SIMULATION: &str = "a_simulation_of_many_lives_breaks_no_invariant";
+
+/// The test of the model check.
+const MODEL: &str = "no_order_of_events_breaks_a_rule";
+
+/// The rules by which a mistake was found; none where it was not.
+struct Verdict {
+    simulation: Option<String>,
+    model: Option<String>,
+}
 
 fn main() -> anyhow::Result<ExitCode> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let copy = Copy::new()?;
     copy.build()
         .context("failed to compile the sources as they are")?;
-    let plain = copy.simulate()?;
-    ensure!(
-        plain.status.success(),
-        "the simulation fails without any mutation:\n{}",
-        text(&plain)
-    );
+    for test in [SIMULATION, MODEL] {
+        let plain = copy.cargo(&[test])?;
+        let said = text(&plain);
+        ensure!(plain.status.success(), "{test} fails as it is:\n{said}");
+    }
     let mut survivors = 0;
     for mutation in MUTATIONS {
         let is_wanted = words.is_empty() || words.iter().any(|word| mutation.name.contains(word));
@@ -40,22 +49,32 @@ fn main() -> anyhow::Result<ExitCode> {
         let verdict = copy
             .try_mutation(mutation)
             .with_context(|| format!("failed to try the mutation `{}`", mutation.name))?;
-        survivors += u32::from(verdict.is_none());
+        survivors += u32::from(verdict.has_survived(mutation.found_by));
+        let seconds = began.elapsed().as_secs();
         let mut out = std::io::stdout();
-        writeln!(
-            out,
-            "{:>4} s | {} | {}",
-            began.elapsed().as_secs(),
-            mutation.name,
-            verdict.as_deref().unwrap_or("SURVIVED")
-        )?;
+        writeln!(out, "{seconds:>4} s | {} | {verdict}", mutation.name)?;
         out.flush()?;
     }
     if survivors > 0 {
-        println!("{survivors} mutations survived; teach the simulation to find them");
+        println!("{survivors} mutations survived; teach what is to find them");
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+impl Verdict {
+    /// Whether something that is to find the mistake did not.
+    fn has_survived(&self, found_by: FoundBy) -> bool {
+        self.simulation.is_none() || found_by == FoundBy::Both && self.model.is_none()
+    }
+}
+
+impl Display for Verdict {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let rule = |rule: &Option<String>| rule.clone().unwrap_or("not found".to_owned());
+        let (simulation, model) = (rule(&self.simulation), rule(&self.model));
+        write!(f, "simulation: {simulation} | model: {model}")
+    }
 }
 
 /// A copy of the sources, and the folder that they are compiled in.
@@ -89,8 +108,7 @@ impl Copy {
         Ok(Copy { sources, target })
     }
 
-    /// The rule by which a mutation was found; none where it was not.
-    fn try_mutation(&self, mutation: &Mutation) -> anyhow::Result<Option<String>> {
+    fn try_mutation(&self, mutation: &Mutation) -> anyhow::Result<Verdict> {
         let path = self.sources.join(mutation.file);
         let original = fs::read_to_string(&path)?;
         ensure!(
@@ -99,15 +117,25 @@ impl Copy {
             mutation.file
         );
         fs::write(&path, original.replace(mutation.text, mutation.instead))?;
-        let tried = self.build().and_then(|()| self.simulate());
+        let tried = self.build().and_then(|()| {
+            Ok(Verdict {
+                simulation: self.broken(SIMULATION)?,
+                model: self.broken(MODEL)?,
+            })
+        });
         fs::write(&path, original)?;
-        let tried = tried?;
+        tried
+    }
+
+    /// The rule that this test finds broken, if it does.
+    fn broken(&self, test: &str) -> anyhow::Result<Option<String>> {
+        let tried = self.cargo(&[test])?;
         if tried.status.success() {
             return Ok(None);
         }
         let said = text(&tried);
         let Some((_, rest)) = said.split_once(BROKEN) else {
-            bail!("the simulation fails, and not by an invariant:\n{said}");
+            bail!("{test} fails, and not by an invariant:\n{said}");
         };
         Ok(Some(rest.split(':').next().unwrap_or(rest).to_owned()))
     }
@@ -120,10 +148,6 @@ impl Copy {
             text(&built)
         );
         Ok(())
-    }
-
-    fn simulate(&self) -> anyhow::Result<Output> {
-        self.cargo(&[TEST])
     }
 
     fn cargo(&self, arguments: &[&str]) -> anyhow::Result<Output> {
@@ -139,7 +163,9 @@ impl Copy {
             .args(arguments)
             .current_dir(&self.sources)
             .env("CARGO_TARGET_DIR", &self.target)
+            .env_remove("IPU_OPERATOR_MODEL")
             .env_remove("IPU_OPERATOR_SIMULATION_SEED")
+            .env_remove("IPU_OPERATOR_SIMULATION_FIRST_SEED")
             .stdin(Stdio::null())
             .output()
             .context("failed to run cargo")

@@ -49,6 +49,7 @@ pub fn defaulting(body: &str) -> Vec<u8> {
             (i32.store (i32.const 40) (local.get 1))
             (i32.const 32))
           (func (export "ipu:policy/defaulter@0.2.0#apply-defaults") (param i32) (result i32)
+            (local $at i32) (local $left i32)
             (if (i32.gt_u (i32.load offset=80 (local.get 0)) (i32.const 4096)) (then {body}))
             (call $answer (i32.load offset=76 (local.get 0)) (i32.load offset=80 (local.get 0)))))"#
     );
@@ -62,14 +63,92 @@ pub const TAKE_ALL: &str = "(return (call $answer (i32.const 512) (i32.const 2))
 pub const REFUSE: &str = "(i32.store (i32.const 32) (i32.const 1))
     (return (call $answer (i32.const 512) (i32.const 2)))";
 
+/// The body of a defaulting policy that refuses the object with a text of `length` bytes, every eighth of which
+/// is an escape, a bell, a carriage return, a line feed and NULs.
+pub fn refuse_with(length: u32) -> String {
+    let pages = length / 65_536 + 1;
+    format!(
+        "(drop (memory.grow (i32.const {pages})))
+         (i32.store (i32.const 32) (i32.const 1))
+         {}
+         (return (call $answer (i32.const 65536) (i32.const {length})))",
+        repeated(0x0000_610a_0d07_5b1b, 8, length / 8)
+    )
+}
+
+/// The body of a defaulting policy that answers `{"a":[{"":0},{"":0},…]}` with so many elements: seven bytes
+/// each, and a hundred times that as a tree.
+pub fn many_objects(elements: u32) -> String {
+    let (pages, end) = (7 * elements / 65_536 + 2, 65_542 + 7 * elements - 1);
+    format!(
+        "(drop (memory.grow (i32.const {pages})))
+         (i64.store (i32.const 65536) (i64.const 0x00005b3a2261227b))
+         (local.set $at (i32.const 65542))
+         {}
+         (i32.store16 (i32.const {end}) (i32.const 0x7d5d))
+         (return (call $answer (i32.const 65536) (i32.const {})))",
+        elements_at(0x002c_7d30_3a22_227b, 7, elements),
+        end + 2 - 65_536
+    )
+}
+
+/// Writes eight bytes `times` times from address 65,536 on, each `step` bytes after the one before.
+fn repeated(bytes: u64, step: u32, times: u32) -> String {
+    format!(
+        "(local.set $at (i32.const 65536)) {}",
+        elements_at(bytes, step, times)
+    )
+}
+
+fn elements_at(bytes: u64, step: u32, times: u32) -> String {
+    format!(
+        "(local.set $left (i32.const {times}))
+         (loop $next
+           (i64.store (local.get $at) (i64.const {bytes}))
+           (local.set $at (i32.add (local.get $at) (i32.const {step})))
+           (local.set $left (i32.sub (local.get $left) (i32.const 1)))
+           (br_if $next (local.get $left)))"
+    )
+}
+
+/// The same as the body, on small objects too.
+pub fn always(body: &str) -> String {
+    format!("{body}) (else {body}")
+}
+
 /// A placement policy that chooses the controller `mars`, whatever there is: decision `try` (0) with
 /// the four bytes at address 64 as the name.
 pub fn placement() -> Vec<u8> {
+    deciding(
+        "\\00",
+        r#"(data (i32.const 64) "mars") (data (i32.const 36) "\40\00\00\00\04\00\00\00")"#,
+    )
+}
+
+/// A placement policy that waits (decision 1), with so many entries of empty texts.
+pub fn waiting(entries: u32) -> Vec<u8> {
+    let pages = entries * 16 / 65_536 + 2;
+    let [a, b, c, d] = entries.to_le_bytes();
+    let list = format!(
+        r#"(data (i32.const 36) "\00\00\01\00\{a:02x}\{b:02x}\{c:02x}\{d:02x}")
+           (func $grow (drop (memory.grow (i32.const {pages})))) (start $grow)"#
+    );
+    deciding("\\01", &list)
+}
+
+/// A placement policy that rejects (decision 2) with letters that turn the line round and clear the screen.
+pub fn rejecting() -> Vec<u8> {
+    let words = r#"(data (i32.const 64) "no\e2\80\ae\1b[2J\0a\00!") (data (i32.const 36) "\40\00\00\00\0c\00\00\00")"#;
+    deciding("\\02", words)
+}
+
+/// A placement policy whose decision is of this kind, with its value at address 36.
+fn deciding(kind: &str, data: &str) -> Vec<u8> {
     let text = format!(
         r#"(module
           {MEMORY}
-          (data (i32.const 64) "mars")
-          (data (i32.const 36) "\40\00\00\00\04\00\00\00")
+          (data (i32.const 32) "{kind}")
+          {data}
           (func (export "ipu:policy/placer@0.2.0#configure") (param i32 i32) (result i32)
             (i32.const 16))
           (func (export "ipu:policy/placer@0.2.0#place")

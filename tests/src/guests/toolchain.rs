@@ -9,6 +9,7 @@ use std::process::Command;
 use crate::debian::{DebianError, Pinned};
 use crate::lab::command::{self, CommandError};
 use crate::lab::files::{At, FileError, remove, sha256_of, write};
+use crate::lab::lock::Lock;
 
 /// The target that guests are compiled for.
 pub const TARGET: &str = "wasm32-unknown-unknown";
@@ -79,7 +80,11 @@ pub fn find(cache: &Path) -> Result<WasmToolchain, ToolchainError> {
     let key = sha256_of(LOCK);
     let home = cache.join(format!("wasm-rustc-1.85.1-{}", &key[..12]));
     if !home.is_dir() {
-        unpack(&home)?;
+        // The tests of one process share the folder that it is unpacked in.
+        let _lock = Lock::take(&cache.join("wasm-rustc.lock"))?;
+        if !home.is_dir() {
+            unpack(&home)?;
+        }
     }
     Ok(WasmToolchain {
         own: Some(OwnCompiler {

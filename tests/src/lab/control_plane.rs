@@ -17,6 +17,7 @@ use tokio::sync::OnceCell;
 
 pub mod flags;
 mod scratch;
+pub mod snapshot;
 
 use self::{
     flags::{ApiServer, Etcd},
@@ -87,8 +88,9 @@ pub struct ControlPlane {
     // Fields drop in this order: the processes end before their folder goes.
     keeper: Keeper,
     scratch: Scratch,
+    programs: Vec<Program>,
     server: String,
-    etcd: String,
+    flags: Etcd,
 }
 
 impl ControlPlane {
@@ -136,8 +138,8 @@ impl ControlPlane {
     }
 
     /// URL of etcd.
-    pub fn etcd(&self) -> &str {
-        &self.etcd
+    pub fn etcd(&self) -> String {
+        self.flags.client()
     }
 
     async fn start_once(tools: &Tools, quota: Option<u64>) -> Result<Self, ControlPlaneError> {
@@ -170,12 +172,13 @@ impl ControlPlane {
             program(tools, dir, "etcd", etcd.args()),
             program(tools, dir, "kube-apiserver", api_server.args()),
         ];
-        let keeper = Keeper::start(programs).map_err(ControlPlaneError::Start)?;
+        let keeper = Keeper::start(programs.clone()).map_err(ControlPlaneError::Start)?;
         let control_plane = Self {
             keeper,
             scratch,
+            programs,
             server,
-            etcd: format!("http://127.0.0.1:{etcd_port}"),
+            flags: etcd,
         };
         control_plane.ready().await?;
         Ok(control_plane)

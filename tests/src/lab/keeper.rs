@@ -13,7 +13,7 @@ use std::{
 use crate::lab::process::Process;
 
 /// A program to keep running.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Program {
     /// What it is called in messages.
     pub name: &'static str,
@@ -64,6 +64,15 @@ impl Keeper {
             .map(|(_, process)| *process)
     }
 
+    /// Ends all programs.
+    pub fn end(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It only waits and kills; a panic there leaves the kernel to kill the children.
+            let _ = thread.join();
+        }
+    }
+
     /// The first program that no longer runs.
     pub fn first_dead(&self) -> Option<&'static str> {
         let mut dead = self
@@ -76,11 +85,7 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // It only waits and kills; a panic there leaves the kernel to kill the children.
-            let _ = thread.join();
-        }
+        self.end();
     }
 }
 

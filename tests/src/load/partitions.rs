@@ -123,7 +123,10 @@ pub async fn many_partitions(count: usize) -> Result<Many, LoadError> {
     let proxy = Proxy::start(CONTROLLERS, ipus_for(count)).await?;
     proxy.record(&[wanted(FIRST, 0)]).await?;
     let one = proxy.consumption()?;
-    proxy.record(&notebooks(1..count)).await?;
+    // Half of them are owned by IPUJobs, whose lives the sweep has to know of.
+    let half = count.div_ceil(2);
+    proxy.record(&notebooks(1..half)).await?;
+    proxy.record(&proxy.of_jobs(half..count).await?).await?;
     let ready = proxy.consumption()?;
     let at_rest = proxy.at_rest().await?;
     let sweep = proxy.once_swept(count).await?;
@@ -164,9 +167,14 @@ fn notebooks(numbers: Range<usize>) -> Vec<Value> {
 
 /// Partition `number`, of an owner whose kind nobody judges, on one controller after the other.
 fn wanted(owner: &str, number: usize) -> Value {
+    let uid = format!("uid-of-{owner}");
+    wanted_by(("example.com/v1", "Notebook"), (owner, &uid), number)
+}
+
+/// Partition `number`, of an owner of this version and kind, and of this name and UID.
+fn wanted_by((version, kind): (&str, &str), (owner, uid): (&str, &str), number: usize) -> Value {
     let owner = json!({
-        "apiVersion": "example.com/v1", "kind": "Notebook",
-        "namespace": "default", "name": owner, "uid": format!("uid-of-{owner}"),
+        "apiVersion": version, "kind": kind, "namespace": "default", "name": owner, "uid": uid,
     });
     let label = fleet::label(number % CONTROLLERS);
     json!({

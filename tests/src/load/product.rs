@@ -297,7 +297,12 @@ fn programs(
         format!("--metrics-port={metrics}"),
         "--launcher-image=example.org/ipu-operator:1".to_owned(),
     ];
-    let proxy = [format!("--port={rest}"), format!("--secure-port={secure}")];
+    let proxy = [
+        format!("--port={rest}"),
+        format!("--secure-port={secure}"),
+        // Nobody probes it: any free one.
+        "--probe-port=0".to_owned(),
+    ];
     vec![
         program("controller", &controller, settings, plane, scratch),
         program("vipu-proxy", &proxy, settings, plane, scratch),

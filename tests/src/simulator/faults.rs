@@ -86,6 +86,8 @@ pub enum Lie {
     EmptyTexts,
     /// Texts are very long.
     HugeTexts,
+    /// Texts hold what controls a terminal, breaks a line, and turns the order of letters round.
+    HostileTexts,
     /// Numbers are the largest that there are, and times beyond all calendars.
     HugeNumbers,
     /// Messages are left out of the reply.

@@ -11,6 +11,9 @@ const UNKNOWN: i32 = 99;
 /// Characters of a text that is far too long.
 const HUGE: usize = 100_000;
 
+/// What no text for people may hold.
+const HOSTILE: &str = "\u{1b}[31m\u{7}\r\n\0\u{9b}\u{202e}\u{2066}\u{200f}\u{2028}";
+
 /// A reply that can lie.
 pub(super) trait Twist {
     /// Makes the reply lie; one that holds nothing of that kind stays as it is.
@@ -91,6 +94,7 @@ impl Twist for proto::GetPartitionStatusReply {
                 status.operation_state = -UNKNOWN;
             }
             Lie::HugeTexts => status.errors = vec!["x".repeat(HUGE); 100],
+            Lie::HostileTexts => status.errors = vec![HOSTILE.to_owned()],
             Lie::EmptyTexts => status.errors = vec![String::new(); 100],
             Lie::HugeNumbers => {
                 status.max_auto_reset_retries = u32::MAX;
@@ -156,6 +160,7 @@ fn twist_text(text: &mut String, lie: Lie) {
     match lie {
         Lie::EmptyTexts => text.clear(),
         Lie::HugeTexts => text.push_str(&"x".repeat(HUGE)),
+        Lie::HostileTexts => text.push_str(HOSTILE),
         _ => {}
     }
 }

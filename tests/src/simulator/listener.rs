@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::faults::Down;
 use super::server::Server;
-use super::service::{Connection, Service};
+use super::service::{Connection, Service, User};
 
 /// Serves the user API on `listener` until `stop`, over TLS where there is an acceptor.
 pub(super) async fn serve(
@@ -69,13 +69,15 @@ struct Entrance {
 /// Serves callers with the required metadata, and refuses the others as a gRPC server does.
 async fn let_in(
     State(server): State<Arc<Server>>,
-    request: extract::Request,
+    mut request: extract::Request,
     next: Next,
 ) -> Response {
-    match server.refuse_stranger(request.headers()) {
-        Some(status) => status.into_http(),
-        None => next.run(request).await,
+    if let Some(status) = server.refuse_stranger(request.headers()) {
+        return status.into_http();
     }
+    let user = User(Server::user(request.headers()));
+    request.extensions_mut().insert(user);
+    next.run(request).await
 }
 
 /// Takes connections for as long as it is polled; does nothing without a listener.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
@@ -14,6 +14,7 @@ use super::faults::{Down, Effects, Method, Order, Orders};
 use super::journal::{Call, Journal};
 use super::pod::{Pod, Rejection};
 use super::store;
+use super::users::{USER_ID, Users};
 
 /// All that the simulator knows.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct World {
     pub codes: Codes,
     /// gRPC metadata without which no call is served, by name.
     pub required: BTreeMap<String, String>,
+    /// Who sees which partitions.
+    pub users: Users,
 }
 
 /// The simulator's state, shared by its two ports.
@@ -49,6 +52,7 @@ impl Server {
                 journal: Journal::default(),
                 codes: Codes::default(),
                 required,
+                users: Users::default(),
             }),
             down: watch::Sender::new(None),
             file,
@@ -128,6 +132,19 @@ impl Server {
                 tonic::Status::new(code, format!("the metadata {name} is not accepted"))
             })
         })
+    }
+
+    /// The user who sends this; one without a name where it names none.
+    pub(super) fn user(headers: &HeaderMap) -> String {
+        let name = headers.get(USER_ID).map(HeaderValue::as_bytes);
+        String::from_utf8_lossy(name.unwrap_or_default()).into_owned()
+    }
+
+    /// Why this user learns nothing of a partition, where that is another's.
+    pub(super) fn hide(&self, user: &str, partition: &str) -> Option<tonic::Status> {
+        let code = self.with(|world, _| world.users.hidden(user, partition))?;
+        let text = format!("there is nothing to be seen of partition {partition:?}");
+        Some(tonic::Status::new(tonic::Code::from_i32(code as i32), text))
     }
 
     /// The status that a rejection is answered with.

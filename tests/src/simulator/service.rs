@@ -24,6 +24,10 @@ pub(super) struct Service {
 #[derive(Clone, Debug)]
 pub(super) struct Connection(pub(super) CancellationToken);
 
+/// The V-IPU user whose call it is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct User(pub(super) String);
+
 impl Service {
     /// The services over this state.
     pub(super) fn new(server: Arc<Server>) -> Self {
@@ -45,7 +49,16 @@ impl Service {
             let code = tonic::Code::from_i32(fail.code as i32);
             return Err(Status::new(code, &fail.message));
         }
+        let User(user) = extensions.get().cloned().unwrap_or_default();
+        if let Some(status) = self.server.hide(&user, partition) {
+            call.end(status.message());
+            return Err(status);
+        }
         let result = work(&self.server, &effects).await;
+        if method == Method::CreatePartition && result.is_ok() {
+            self.server
+                .with(|world, _| world.users.made(&user, partition));
+        }
         if let Some(how) = effects.lose_reply {
             call.end("lost");
             if let (LostReply::Cut, Some(connection)) = (how, extensions.get::<Connection>()) {
@@ -76,6 +89,7 @@ impl UserService for Service {
         request: Request<proto::ListPartitionsRequest>,
     ) -> Result<Response<proto::ListPartitionsReply>, Status> {
         let (_, extensions, request) = request.into_parts();
+        let User(user) = extensions.get().cloned().unwrap_or_default();
         self.serve(
             Method::ListPartitions,
             "",
@@ -84,10 +98,12 @@ impl UserService for Service {
                 server.with(|world, now| {
                     let name = world.pod.name.clone();
                     let asked = request.allocation_id;
+                    let users = world.users.clone();
                     let partitions = world
                         .pod
                         .partitions(now)
                         .filter(|_| asked.is_empty() || asked == name)
+                        .filter(|partition| users.sees(&user, &partition.id))
                         .map(|partition| wire::listed(&name, partition))
                         .collect();
                     Ok(proto::ListPartitionsReply { partitions })

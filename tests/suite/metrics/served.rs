@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ipu_operator::api::ipujob_status::IPUJobStatus;
 use ipu_operator::metrics::Metrics;
+use ipu_operator::metrics::guests::Unasked;
 use ipu_operator::metrics::partitions::Sources;
 use ipu_operator::namespaces::namespaces;
 use ipu_operator::partition::Guarded;
@@ -47,8 +48,12 @@ async fn happen(metrics: &Metrics) {
     metrics
         .guests
         .called(Slot::Placement, Some("sha256:0"), None, second);
+    metrics.guests.waited(Slot::Placement, second);
+    metrics.guests.given_up(Slot::Placement, Unasked::Busy);
     metrics.guests.swapped(Slot::Placement);
     metrics.guests.fell_back("mine");
+    metrics.refused.connection("rest", "address");
+    metrics.refused.request("rest", "rate");
     metrics.reconciles.begin("a").end(Some("Write"));
     let status = |more: Value| {
         let mut status = json!({"desiredReplicas": 1, "lastMessage": ""});
@@ -68,6 +73,7 @@ async fn happen(metrics: &Metrics) {
     metrics
         .jobs
         .reported(&job, &status(json!({})), &status(ended), now);
+    metrics.jobs.listed("Pod", true);
     let answers = service_fn(async |_: http::Request<Body>| {
         Ok::<_, tower::BoxError>(http::Response::new(Body::empty()))
     });
@@ -104,9 +110,10 @@ async fn sources(simulator: &Simulator) -> Sources {
     for event in [Event::Init, Event::InitApply(partition), Event::InitDone] {
         watch.hear(event);
     }
+    let fleet = Fleet::new(registry, node_labels().0, partitions.clone());
     Sources {
         partitions,
-        fleet: Arc::new(Fleet::new(registry, node_labels().0)),
+        fleet: Arc::new(fleet),
         namespaces,
     }
 }

@@ -70,7 +70,7 @@ fn what_is_no_component_is_refused() {
         ),
         (
             &["inspect", text(&huge)],
-            &["huge.wasm is no policy", "more than the 67108864 bytes"],
+            &["huge.wasm is no policy", "more than the 33554432 bytes"],
         ),
     ]);
 }

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ipu_operator::policy::recording::{self, Notice, SOCKET};
 use ipu_operator::wasm::model::Slot;
@@ -113,6 +114,9 @@ async fn listening(live: &Live, socket: &Path) -> BufReader<UnixStream> {
     })
     .await;
     lines.get_ref().set_nonblocking(false).unwrap();
+    // A line that never comes fails the test that reads it.
+    let patience = Some(Duration::from_secs(90));
+    lines.get_ref().set_read_timeout(patience).unwrap();
     lines
 }
 
@@ -168,20 +172,23 @@ async fn a_recording_ends_by_itself() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_reads_too_slowly_is_told_what_was_left_out_and_holds_nothing_up() {
+    const REQUESTS: usize = 40;
     let live = Live::start().await;
     let mut slow = listening(&live, &live.socket()).await;
-    for _ in 0..40 {
+    for _ in 0..REQUESTS {
         live.admit(256 << 10).await;
     }
     let mut line = String::new();
-    let missed = loop {
+    // Each request asks two guests, and a notice stands between two records at most.
+    let missed = (0..4 * REQUESTS).find_map(|_| {
         line.clear();
         assert!(slow.read_line(&mut line).unwrap() > 0, "it is told");
-        if let Ok(Notice::Missed(missed)) = serde_json::from_str(&line) {
-            break missed;
+        match serde_json::from_str(&line) {
+            Ok(Notice::Missed(missed)) => Some(missed),
+            _ => None,
         }
-    };
-    assert!(missed > 0);
+    });
+    assert!(missed.is_some_and(|missed| missed > 0), "{missed:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,6 +5,7 @@ use ipu_operator::vipu::model::{CreateRequest, Inventory, OperationState, ReadyS
 use tests::simulator::World;
 use tests::simulator::faults::Method;
 use tests::simulator::pod::Timings;
+use tests::wait::eventually;
 
 use super::{client, partition, pod1};
 
@@ -106,11 +107,13 @@ async fn a_partition_that_is_being_formed_is_seen_and_uses_ipus() {
     let client = client(&simulator);
     let maker = client.clone();
     let making = tokio::spawn(async move { maker.create(&partition("p-1", 16)).await });
-    let state = loop {
-        if let Truth::Present(state) = client.truth("p-1").await.unwrap() {
-            break state;
+    let state = eventually("the partition is seen", async || {
+        match client.truth("p-1").await.unwrap() {
+            Truth::Present(state) => Ok(state),
+            absent @ Truth::Absent => Err(format!("{absent:?}")),
         }
-    };
+    })
+    .await;
     assert_eq!(state.ready_state, ReadyState::Pending);
     assert_eq!(state.operation_state, OperationState::Creating);
     assert_eq!(client.inventory().await.unwrap().free(), 0);

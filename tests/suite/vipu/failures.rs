@@ -1,12 +1,11 @@
 //! Every way in which a call fails, what the client makes of it, and what the truth then is.
 
-use std::time::Duration;
-
 use ipu_operator::vipu::model::{OperationState, ReadyState};
 use ipu_operator::vipu::{Deadlines, Truth, VipuClient, VipuError};
 use tests::simulator::Simulator;
 use tests::simulator::codes::{CodeName, Codes};
 use tests::simulator::faults::{Down, Fail, LostReply, Method, Order};
+use tests::wait::eventually;
 use tonic::Code;
 
 use super::{client, hasty_client, partition, pod1};
@@ -151,14 +150,17 @@ async fn a_create_that_takes_too_long_still_makes_its_partition() {
         "{error:?}"
     );
     let client = client(&simulator);
-    loop {
+    eventually("the partition is active", async || {
         match client.truth("p-1").await.unwrap() {
-            Truth::Present(state) if state.ready_state == ReadyState::Active => break,
-            Truth::Present(state) => assert_eq!(state.operation_state, OperationState::Creating),
+            Truth::Present(state) if state.ready_state == ReadyState::Active => Ok(()),
+            Truth::Present(state) => {
+                assert_eq!(state.operation_state, OperationState::Creating);
+                Err(format!("{state:?}"))
+            }
             Truth::Absent => panic!("the partition was given up"),
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    })
+    .await;
     assert_eq!(
         simulator.server.calls(0)[0].outcome.as_deref(),
         Some("left")
@@ -174,24 +176,21 @@ async fn a_server_that_is_down_is_unreachable_and_nothing_was_sent() {
         down: Some(Down::Refuse),
         ..Order::default()
     });
-    let error = loop {
-        // The connection that was there is cut a moment after the order.
+    // The connection that was there is cut a moment after the order.
+    let error = eventually("the connection is cut", async || {
         match client.create(&partition("p-2", 4)).await.unwrap_err() {
-            VipuError::OutcomeUnknown { .. } => {}
-            other => break other,
+            unknown @ VipuError::OutcomeUnknown { .. } => Err(unknown),
+            other => Ok(other),
         }
-    };
+    })
+    .await;
     assert!(matches!(error, VipuError::Unreachable { .. }), "{error:?}");
     assert!(error.reason().contains("refused"), "{}", error.reason());
     let truth = client.truth("p-1").await.unwrap_err();
     assert!(matches!(truth, VipuError::Unreachable { .. }), "{truth:?}");
 
     simulator.server.with(|world, _| world.orders.cancel(down));
-    let back = loop {
-        if let Ok(list) = client.list().await {
-            break list;
-        }
-    };
+    let back = eventually("the server answers again", async || client.list().await).await;
     assert_eq!(back.len(), 1, "a partition outlives its server's pause");
 }
 

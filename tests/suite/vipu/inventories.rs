@@ -16,7 +16,7 @@ use tests::simulator::faults::{Down, Fail, LostReply, Method, Order};
 use tests::simulator::{Options, Simulator};
 use tests::wait::{self, Seen};
 
-use super::{partition, pod1};
+use super::{no_partitions, partition, pod1};
 
 const LONG: Duration = Duration::from_hours(1);
 
@@ -107,7 +107,7 @@ async fn what_was_taken_since_is_counted_without_another_read() {
     let client = registry.client(&entry).unwrap();
     for (id, left) in [("p-1", 12), ("p-2", 8)] {
         client.create(&partition(id, 4)).await.unwrap();
-        inventories.took(&entry.name, 4);
+        inventories.took(&entry.name, id, 4);
         assert_eq!(free(&inventories.all(LONG).await), [Some(left)]);
     }
     assert_eq!(reads(&pod1), 1);
@@ -198,7 +198,7 @@ async fn a_controller_that_leaves_the_list_is_reached_and_not_offered() {
     let pod1 = pod1().await;
     let pod2 = Simulator::start(Options::quick("pod2", 64)).await.unwrap();
     let registry = Arc::new(Registry::new(Deadlines::default()));
-    let fleet = Fleet::new(registry.clone(), node_labels().0);
+    let fleet = Fleet::new(registry.clone(), node_labels().0, no_partitions());
     let (edits, events) = futures::channel::mpsc::unbounded();
     let follower = registry.clone();
     tokio::spawn(async move { follower.follow(events).await });

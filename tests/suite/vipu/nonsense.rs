@@ -4,17 +4,19 @@ use std::sync::Arc;
 
 use ipu_operator::partition::fleet::Fleet;
 use ipu_operator::partition::node_labels::node_labels;
+use ipu_operator::sanitize::is_plain;
 use ipu_operator::vipu::model::{Inventory, ReadyState};
 use ipu_operator::vipu::troubles::Troubles;
 use ipu_operator::vipu::{Deadlines, Registry, Truth, VipuClient, VipuError};
 use jiff::Timestamp;
 use tests::simulator::Simulator;
-use tests::simulator::faults::{Lie, Method, Order};
+use tests::simulator::codes::CodeName;
+use tests::simulator::faults::{Fail, Lie, Method, Order};
 use tests::simulator::pod::{Pod, Rejection};
 
-use super::{client, partition, pod1};
+use super::{client, no_partitions, partition, pod1};
 
-const EVERY_LIE: [Lie; 10] = [
+const EVERY_LIE: [Lie; 11] = [
     Lie::UnknownEnums,
     Lie::OtherId,
     Lie::HalfTheSize,
@@ -23,6 +25,7 @@ const EVERY_LIE: [Lie; 10] = [
     Lie::Appearing,
     Lie::EmptyTexts,
     Lie::HugeTexts,
+    Lie::HostileTexts,
     Lie::HugeNumbers,
     Lie::Bare,
 ];
@@ -109,14 +112,62 @@ async fn huge_texts_are_cut_and_empty_ones_are_harmless() {
     let (simulator, client) = scene().await;
     lie(&simulator, Lie::HugeTexts);
     let listed = client.list().await.unwrap();
-    assert!(listed.iter().all(|one| one.id.chars().count() == 256));
-    assert_eq!(client.version().await.unwrap().chars().count(), 256);
+    assert!(listed.iter().all(|one| one.id.len() == 256));
+    assert_eq!(client.version().await.unwrap().len(), 256);
     let error = client.status("p-1").await.unwrap_err();
     assert!(error.reason().len() < 1_000, "{error}");
     lie(&simulator, Lie::EmptyTexts);
     assert!(client.list().await.unwrap()[0].id.is_empty());
     assert!(client.status("p-1").await.is_ok());
     assert!(client.create(&partition("p-3", 1)).await.is_ok());
+}
+
+/// Everything that the client tells of one look at a controller, as text.
+async fn everything_told(client: &VipuClient) -> Vec<String> {
+    let failed = |error: VipuError| error.reason();
+    vec![
+        client.version().await.unwrap_or_else(failed),
+        format!("{:?}", client.list().await.map_err(failed)),
+        format!("{:?}", client.inventory().await.map_err(failed)),
+        format!("{:?}", client.status("p-1").await.map_err(failed)),
+        format!("{:?}", client.truth("p-1").await.map_err(failed)),
+        format!("{:?}", client.devices("p-1", 1).await),
+        format!(
+            "{:?}",
+            client.create(&partition("p-3", 1)).await.map_err(failed)
+        ),
+        format!("{:?}", client.reset("p-2", false).await.map_err(failed)),
+        format!("{:?}", client.remove("p-2", false).await.map_err(failed)),
+    ]
+}
+
+#[tokio::test]
+async fn nothing_that_a_controller_says_controls_a_terminal() {
+    let (simulator, client) = scene().await;
+    lie(&simulator, Lie::HostileTexts);
+    let mut told = everything_told(&client).await;
+    for code in [
+        CodeName::FailedPrecondition,
+        CodeName::Internal,
+        CodeName::PermissionDenied,
+    ] {
+        simulator.server.clear();
+        simulator.server.order(Order {
+            fail: Some(Fail {
+                code,
+                message: "\u{1b}[2J\u{7}\r\n\u{202e}\u{2028}no".to_owned(),
+            }),
+            ..Order::default()
+        });
+        told.extend(everything_told(&client).await);
+    }
+    for told in told {
+        assert!(told.chars().all(is_plain), "{told:?}");
+        // As Rust writes such characters in quotes.
+        for escaped in ["\\u{", "\\r", "\\n", "\\0"] {
+            assert!(!told.contains(escaped), "{told}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -196,7 +247,7 @@ async fn no_lie_stops_the_client() {
 async fn an_ipu_that_keeps_failing_shows_up_on_its_controller() {
     let (simulator, client) = scene().await;
     let registry = Arc::new(Registry::new(Deadlines::default()));
-    let fleet = Fleet::new(registry, node_labels().0);
+    let fleet = Fleet::new(registry, node_labels().0, no_partitions());
     let look = async |id: &str| {
         let truth = client.truth(id).await.unwrap();
         fleet.note(&client, id, 1, &truth).await;

@@ -6,6 +6,7 @@ use ipu_operator::vipu::model::ReadyState;
 use serde_json::{Value, json};
 use tests::simulator::pod::Wanted;
 use tests::simulator::{Options, Simulator, StartError};
+use tests::wait::{Seen, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -85,12 +86,12 @@ async fn partitions_are_taken_broken_and_made_to_vanish_over_http() {
 
     let (status, _) = control(&simulator, "POST /partitions/by-hand/auto-reset", "").await;
     assert_eq!(status, 200);
-    let resets = loop {
+    let active = eventually("the partition is active again", async || {
         let seen = client.status("by-hand").await.unwrap();
-        if seen.ready_state == ReadyState::Active {
-            break seen.auto_resets.unwrap();
-        }
-    };
+        Seen::when(seen, |seen| seen.ready_state == ReadyState::Active)
+    })
+    .await;
+    let resets = active.auto_resets.unwrap();
     assert_eq!((resets.count, resets.max), (1, 3));
     assert!(resets.last_time.is_some());
     let (status, _) = control(&simulator, "DELETE /partitions/by-hand", "").await;

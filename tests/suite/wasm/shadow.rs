@@ -1,6 +1,6 @@
 //! What a tried guest is compared with, and what it is held to, as the one that counts is.
 
-use ipu_operator::api::ipupolicy::{Hook, ShadowCounts};
+use ipu_operator::api::ipupolicy::{CallCounts, Hook, ShadowCounts};
 use ipu_operator::policy::admission::Chain;
 use ipu_operator::policy::guests::{Entry, Guests, Roster, Tried};
 use ipu_operator::wasm::Terms;
@@ -83,4 +83,30 @@ async fn a_refused_request_is_compared_too() {
     );
     let shadow = compared(Some(REFUSE), Some(REFUSE)).await;
     assert_eq!((shadow.equal, shadow.different), (1, 0), "{shadow:?}");
+}
+
+#[tokio::test]
+async fn what_anybody_may_have_asked_is_not_compared_and_rolls_nothing_back() {
+    let guests = Guests::new(open(options(&[Slot::Defaulting])).await);
+    let counts = entry(&guests, REFUSE).await;
+    let tried = Entry::built_in(Hook::Defaulting);
+    let meters = [counts.meter.clone(), tried.meter.clone()];
+    guests.put(
+        Hook::Defaulting,
+        Roster {
+            seats: vec![vec![counts]],
+            trials: vec![Tried {
+                entry: tried,
+                seat: Ok(0),
+                share: 100,
+            }],
+        },
+    );
+    let request = request();
+    let chain = Chain::new(&guests, &request, create()).counting(false);
+    chain.defaulted().await;
+    let [counts, tried] = meters.map(|meter| meter.counts());
+    assert_eq!(counts.calls.answered, 1);
+    assert_eq!(counts.recent, CallCounts::default());
+    assert_eq!(tried.shadow, ShadowCounts::default());
 }

@@ -40,11 +40,11 @@ impl placer::Guest for Component {
         let limit = limit(namespace.labels.as_deref());
         let used = namespace.usage.map(|usage| usage.ipus);
         if let Err(why) = quota::allowed(&namespace.name, limit, used, wanted) {
-            let every = PassedOver {
-                controller: "every controller".to_owned(),
-                reason: why,
-            };
-            return Decision::Wait(vec![every]);
+            let passed_over = controllers.into_iter().map(|controller| PassedOver {
+                controller: controller.name,
+                reason: why.clone(),
+            });
+            return Decision::Wait(passed_over.collect());
         }
         first_fit(&request, controllers, &attempts)
     }

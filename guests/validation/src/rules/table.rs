@@ -52,6 +52,42 @@ fn each_rule_is_told_by_field_and_message() {
 }
 
 #[test]
+fn a_stricter_limit_is_for_jobs_that_start() {
+    let table: Value = serde_json::from_str(TABLE).unwrap();
+    let spec = |change: Value| merged(&table["valid"], &json!({"spec": change}));
+    let large = json!({"ipusPerJobInstance": "8", "jobInstances": 2, "launcher": null});
+    let with = |change: Value| spec(merged(&large, &change));
+    let strict = Settings {
+        max_ipus_per_job: 4,
+    };
+    let rests = json!({"suspend": true});
+    for (old, new, refused) in [
+        (json!({}), rests.clone(), false),
+        (json!({}), json!({"jobInstances": 1}), false),
+        (json!({}), json!({"ttlSecondsAfterFinished": 5}), false),
+        (
+            rests.clone(),
+            json!({"suspend": true, "jobInstances": 1}),
+            false,
+        ),
+        (rests.clone(), json!({"suspend": false}), true),
+        (rests, json!({}), true),
+        (json!({}), json!({"jobInstances": 3}), true),
+        (json!({"ipusPerJobInstance": "4"}), json!({}), true),
+    ] {
+        let verdict = check(&with(new.clone()), Some(&with(old.clone())), strict);
+        let mut messages = verdict.violations.iter().map(|broken| &broken.message);
+        let is_limit = messages.any(|message| message.contains("maxIpusPerJob"));
+        assert_eq!(is_limit, refused, "{old} to {new}: {verdict:?}");
+        assert!(
+            refused || verdict.violations.is_empty(),
+            "{old} to {new}: {verdict:?}"
+        );
+    }
+    assert!(!check(&with(json!({})), None, strict).violations.is_empty());
+}
+
+#[test]
 fn the_limit_is_the_admins() {
     let table: Value = serde_json::from_str(TABLE).unwrap();
     let object = merged(

@@ -27,6 +27,21 @@ pub(super) fn check(spec: &Value, old: &Value, verdict: &mut Verdict) {
     }
 }
 
+/// Whether a change starts a job, or more of it: it is resumed, gets more instances, or another size.
+pub(super) fn starts(spec: &Value, old: &Value) -> bool {
+    let suspended = |spec| at(spec, &["suspend"]).and_then(Value::as_bool) == Some(true);
+    let instances = |spec| {
+        whole(spec, &["jobInstances"], "spec.jobInstances", 0)
+            .ok()
+            .flatten()
+    };
+    let grows = match (instances(spec), instances(old)) {
+        (Some(new), Some(old)) => new > old,
+        _ => true,
+    };
+    (suspended(old) && !suspended(spec)) || grows || differs(spec, old, &["ipusPerJobInstance"])
+}
+
 fn differs(spec: &Value, old: &Value, path: &[&str]) -> bool {
     at(spec, path) != at(old, path)
 }

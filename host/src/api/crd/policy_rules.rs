@@ -25,12 +25,49 @@ pub(super) fn of_the_object() -> Vec<ValidationRule> {
 
 /// Rules of the spec.
 pub(super) fn of_the_spec() -> Vec<ValidationRule> {
+    [
+        of_the_hook(),
+        of_the_module(),
+        of_the_registry(),
+        of_its_effect(),
+    ]
+    .concat()
+}
+
+fn of_the_hook() -> Vec<ValidationRule> {
+    vec![rule(
+        "self.hook == oldSelf.hook",
+        Some(".hook"),
+        "hook cannot change, because a guest is written for one hook; make another IPUPolicy",
+    )]
+}
+
+/// Rules of what its answers do.
+fn of_its_effect() -> Vec<ValidationRule> {
     vec![
         rule(
-            "self.hook == oldSelf.hook",
-            Some(".hook"),
-            "hook cannot change, because a guest is written for one hook; make another IPUPolicy",
+            "!has(self.onError) || (self.onError == 'Fallback') == (self.hook == 'Placement')",
+            Some(".onError"),
+            "onError is Fail or Ignore for Defaulting and Validation, and Fallback for Placement: a \
+             job never waits for a broken policy",
         ),
+        rule(
+            "self.hook != 'Placement' || !has(self.match) || !has(self.match.objectSelector)",
+            Some(".match"),
+            "match.objectSelector has no meaning for Placement, which sees no object; use \
+             namespaceSelector or matchConditions",
+        ),
+        rule(
+            "!has(self.shadow) || self.mode == 'Shadow'",
+            Some(".shadow"),
+            "shadow says how a guest is tried, so it needs mode Shadow",
+        ),
+    ]
+}
+
+/// Rules of where the module comes from.
+fn of_the_module() -> Vec<ValidationRule> {
+    vec![
         rule(
             "[has(self.module.configMap), has(self.module.image), has(self.module.oci)]\
              .filter(it, it).size() == 1",
@@ -43,6 +80,12 @@ pub(super) fn of_the_spec() -> Vec<ValidationRule> {
             "module.digest is missing: it says which module is loaded, whatever the source holds; \
              `ipu-operator policy inspect` prints it",
         ),
+    ]
+}
+
+/// Rules of a module in a registry.
+fn of_the_registry() -> Vec<ValidationRule> {
+    vec![
         rule(
             &format!("!has(self.module.oci) || self.module.oci.reference.matches('{REFERENCE}')"),
             Some(".module.oci.reference"),
@@ -70,23 +113,6 @@ pub(super) fn of_the_spec() -> Vec<ValidationRule> {
              [has(one.pem), has(one.configMap), has(one.secret)].filter(it, it).size() == 1)",
             Some(".module.oci.signature.keys"),
             "each of keys needs exactly one of pem, configMap and secret",
-        ),
-        rule(
-            "!has(self.onError) || (self.onError == 'Fallback') == (self.hook == 'Placement')",
-            Some(".onError"),
-            "onError is Fail or Ignore for Defaulting and Validation, and Fallback for Placement: a \
-             job never waits for a broken policy",
-        ),
-        rule(
-            "self.hook != 'Placement' || !has(self.match) || !has(self.match.objectSelector)",
-            Some(".match"),
-            "match.objectSelector has no meaning for Placement, which sees no object; use \
-             namespaceSelector or matchConditions",
-        ),
-        rule(
-            "!has(self.shadow) || self.mode == 'Shadow'",
-            Some(".shadow"),
-            "shadow says how a guest is tried, so it needs mode Shadow",
         ),
     ]
 }

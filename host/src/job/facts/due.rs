@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
 
 use crate::api::ipujob_status::IPUJobStatus;
+use crate::clock;
 use crate::job::validate::ValidJob;
 
 /// How long an instance keeps its partition while the API server refuses its Pods.
@@ -47,8 +48,8 @@ pub fn due(job: &ValidJob, status: &IPUJobStatus, now: Timestamp) -> Due {
     let deadline = after(&status.start_time, job.active_deadline_seconds).filter(|_| !finished);
     let expiry = after(&status.completion_time, job.ttl_seconds_after_finished);
     let refused = run.and_then(|run| Some(run.refused_since.as_ref()?.0));
-    let yields = refused.map(|since| since + REFUSED_HOLDS);
-    let asks_again = yields.map(|since| since + REFUSED_RESTS);
+    let yields = refused.map(|since| clock::later(since, REFUSED_HOLDS));
+    let asks_again = yields.map(|since| clock::later(since, REFUSED_RESTS));
     let past = |time: Option<Timestamp>| time.is_some_and(|time| time <= now);
     let next = [not_before, deadline, expiry, yields, asks_again]
         .into_iter()

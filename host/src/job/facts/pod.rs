@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
 use serde::Serialize;
 
-use super::deletion_asked;
+use super::{deletion_asked, disruption};
 use crate::names;
 
 /// What a Pod says to the job that it belongs to.
@@ -18,6 +18,9 @@ pub enum PodState {
         asked: Option<Timestamp>,
         /// Whether its containers had started.
         started: bool,
+        /// What Kubernetes says of it, where it was not a user who deleted it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
     },
     /// It belongs to an earlier run, or uses a partition that is no longer the current one.
     Stale,
@@ -134,6 +137,7 @@ pub fn state(pod: &Pod, partition: Option<&str>, run: i64) -> PodState {
         return PodState::Going {
             asked: Some(at.map_or(asked, |at| at.min(asked))),
             started: phase == "Running" || end.is_some(),
+            why: disruption::told(status),
         };
     }
     if has_ended {
@@ -213,34 +217,11 @@ fn ended(pod: &Pod, status: &PodStatus, at: Option<Timestamp>) -> PodState {
         return PodState::Succeeded(at);
     }
     let failure = failure(pod, status, at);
-    if is_disrupted(status) {
+    if disruption::is_disrupted(status, containers(status).any(has_started)) {
         PodState::Lost(failure)
     } else {
         PodState::Failed(failure)
     }
-}
-
-/// Whether Kubernetes itself ended the Pod, by the reasons that kubelet and controllers give.
-fn is_disrupted(status: &PodStatus) -> bool {
-    let reason = status.reason.as_deref().unwrap_or_default();
-    let by_reason = matches!(
-        reason,
-        "Evicted"
-            | "NodeLost"
-            | "NodeShutdown"
-            | "Shutdown"
-            | "Terminated"
-            | "Preempting"
-            | "NodeAffinity"
-            | "NodePorts"
-            | "UnexpectedAdmissionError"
-    ) || reason.starts_with("Outof");
-    by_reason
-        || status
-            .conditions
-            .iter()
-            .flatten()
-            .any(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True")
 }
 
 /// The container whose end is the Pod's end; none before the kubelet has said anything of it.
@@ -310,9 +291,11 @@ fn failure(pod: &Pod, status: &PodStatus, at: Option<Timestamp>) -> Failure {
         .chain(containers(status))
         .filter_map(|container| Some((container, terminated(container)?)))
         .find(|(_, end)| end.exit_code != 0);
+    let by_kubernetes = disruption::condition(status);
     let reason = status
         .reason
         .clone()
+        .or_else(|| by_kubernetes?.reason.clone())
         .or_else(|| failed.and_then(|(_, end)| end.reason.clone()))
         .unwrap_or_else(|| "Error".to_owned());
     Failure {
@@ -323,15 +306,18 @@ fn failure(pod: &Pod, status: &PodStatus, at: Option<Timestamp>) -> Failure {
         message: status
             .message
             .clone()
+            .or_else(|| by_kubernetes?.message.clone())
             .or_else(|| failed.and_then(|(_, end)| end.message.clone()))
             .map(|message| message.trim().to_owned())
             .filter(|message| !message.is_empty()),
         at,
-        started: main.is_some_and(|main| {
-            let state = main.state.as_ref();
-            state.is_some_and(|state| state.running.is_some() || state.terminated.is_some())
-        }),
+        started: main.is_some_and(has_started),
     }
+}
+
+fn has_started(container: &ContainerStatus) -> bool {
+    let state = container.state.as_ref();
+    state.is_some_and(|state| state.running.is_some() || state.terminated.is_some())
 }
 
 fn why_pending(status: &PodStatus) -> Option<String> {
@@ -356,7 +342,8 @@ fn why_pending(status: &PodStatus) -> Option<String> {
     })
 }
 
-fn joined(reason: &str, message: Option<&str>) -> String {
+/// A reason of Kubernetes with its message.
+pub(super) fn joined(reason: &str, message: Option<&str>) -> String {
     match message {
         Some(message) => format!("{reason}: {message}"),
         None => reason.to_owned(),

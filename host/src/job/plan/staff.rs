@@ -2,7 +2,7 @@
 
 use super::{Deletion, Plan, Reset, deletion};
 use crate::job::build::{self, PodSettings, partitions, workers};
-use crate::job::facts::partition::PartitionState;
+use crate::job::facts::partition::{Held, PartitionState};
 use crate::job::facts::pod::{Aftermath, PodState};
 use crate::job::facts::{Facts, Instance, Member};
 use crate::job::validate::ValidJob;
@@ -10,8 +10,8 @@ use crate::job::validate::ValidJob;
 impl Plan {
     /// Asks for the partition of an instance, then makes its Pods.
     ///
-    /// Where Pods have begun to use the partition and one of them is gone, or the partition is broken,
-    /// all of them start again together: it is reset first, and never under a live Pod.
+    /// Where Pods may have begun to use the partition and one of them is gone, or the partition is
+    /// broken, all of them start again together: it is reset first, and never under a live Pod.
     pub(super) fn staff(
         &mut self,
         job: &ValidJob,
@@ -19,6 +19,9 @@ impl Plan {
         instance: &Instance,
         settings: &PodSettings,
     ) {
+        if instance.refused {
+            return self.release(instance);
+        }
         if instance.partition.state == PartitionState::Absent {
             self.create_partitions
                 .push(partitions::partition(job, instance.index));
@@ -27,7 +30,7 @@ impl Plan {
             PartitionState::Broken(_) => return self.start_again(instance),
             // The proxy moves it once no Pod uses it.
             PartitionState::Leaving(..) => return self.delete_all(instance),
-            _ if instance.spent && instance.incomplete() => {
+            _ if instance.spent && instance.has_lost_a_pod() => {
                 // The launcher goes first: it may run though nothing says so yet, and then the job has
                 // failed by the worker that is lost now, and by no other.
                 if !may_start(&facts.launcher.state) {
@@ -43,6 +46,7 @@ impl Plan {
                 (PodState::Absent, Some(held)) if !facts.due.held_back && !forms(job, facts) => {
                     let run = facts.run.number;
                     let of = (instance.index, gcd, run);
+                    self.begin(facts, instance, held);
                     self.create_pods
                         .push(workers::worker(job, settings, of, held));
                 }
@@ -59,6 +63,14 @@ impl Plan {
         }
     }
 
+    /// Has the use of a partition written down before the first Pod that may use it.
+    fn begin(&mut self, facts: &Facts, instance: &Instance, held: &Held) {
+        let (index, used) = (instance.index.to_string(), held.use_key());
+        if facts.run.used.get(&index) != Some(&used) {
+            self.begins.insert(index, used);
+        }
+    }
+
     fn start_again(&mut self, instance: &Instance) {
         self.delete_all(instance);
         let all_gone = instance.workers.iter().all(|worker| worker.uid.is_none());
@@ -67,6 +79,7 @@ impl Plan {
             self.reset_partitions.push(Reset {
                 name: owned.name.clone(),
                 uid: uid.clone(),
+                instance: instance.index,
                 generation: resets.saturating_add(1),
             });
         }

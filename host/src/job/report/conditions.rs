@@ -12,7 +12,7 @@ use super::{
 use crate::api::ipujob_status::{JobCondition, JobState};
 use crate::job::facts::partition::PartitionState;
 use crate::job::facts::pod::PodState;
-use crate::job::facts::{Facts, Instance, Member};
+use crate::job::facts::{Facts, Instance};
 use crate::job::phase::{Outcome, Phase};
 use crate::job::restart::Next;
 use crate::job::validate::ValidJob;
@@ -121,8 +121,12 @@ impl Conditions {
             }
             Phase::Waiting if state == JobState::Failed => {
                 let why = super::rejection(facts).unwrap_or_default();
-                let message = format!("{name} can never start: {why}");
-                self.set(FAILED, true, "IPUJobUnplaceable", &message);
+                let (reason, cannot) = match job.start.refusal() {
+                    Some(refusal) => (refusal.reason(), "is not started"),
+                    None => ("IPUJobUnplaceable", "can never start"),
+                };
+                let message = format!("{name} {cannot}: {why}");
+                self.set(FAILED, true, reason, &message);
             }
             Phase::Finished(_) => self.describe_release(facts),
             Phase::Suspended
@@ -225,7 +229,7 @@ impl Conditions {
         let pods: Vec<String> = obstacles
             .iter()
             .map(ToString::to_string)
-            .chain(members(facts).filter_map(held_up))
+            .chain(held_up(facts))
             .collect();
         let complaint = if facts.due.yielding {
             Some(("PodsRefused", super::run::yielding(facts)))
@@ -270,16 +274,17 @@ impl Conditions {
     }
 }
 
-fn members(facts: &Facts) -> impl Iterator<Item = &Member> {
-    facts.workers().chain(std::iter::once(&facts.launcher))
-}
-
-/// Why a Pod does not start, where Kubernetes says so.
-fn held_up(member: &Member) -> Option<String> {
-    match &member.state {
+/// What Kubernetes says of each Pod that does not start, or that it takes away.
+pub(super) fn held_up(facts: &Facts) -> impl Iterator<Item = String> {
+    let members = facts.workers().chain(std::iter::once(&facts.launcher));
+    members.filter_map(|member| match &member.state {
         PodState::Pending(Some(why)) => Some(format!("Pod {}: {why}", member.name)),
+        PodState::Going { why: Some(why), .. } => {
+            Some(format!("Pod {} is being deleted: {why}", member.name))
+        }
+        PodState::Lost(failure) => Some(format!("lost {failure}")),
         _ => None,
-    }
+    })
 }
 
 /// Why a partition of a finished job is still there.

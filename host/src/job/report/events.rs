@@ -122,8 +122,13 @@ pub fn of_status(old: &IPUJobStatus, new: &IPUJobStatus) -> Vec<JobEvent> {
     if let Some(note) = turned(PARTITIONS_READY, "True") {
         events.push(normal("PartitionsReady", "Place", note));
     }
-    if let Some(note) = turned(PODS_READY, "False") {
-        events.push(warning("PodsWaiting", "Reconcile", note));
+    // Once for each wait too: the words of the scheduler and of a quota change all the time.
+    let complaint = |status| find(status, PODS_READY).filter(|now| now.status == "False");
+    let reason = |complaint: Option<&JobCondition>| complaint.map(|now| now.reason.clone());
+    if let Some(now) =
+        complaint(new).filter(|now| reason(complaint(old)).as_ref() != Some(&now.reason))
+    {
+        events.push(warning("PodsWaiting", "Reconcile", now.message.clone()));
     }
     if let Some(note) = turned(RUNNING, "True") {
         events.push(normal("IPUJobRunning", "Reconcile", note));
@@ -158,17 +163,6 @@ impl JobEvent {
     fn about(mut self, pod: &str) -> Self {
         self.pod = Some(pod.to_owned());
         self
-    }
-}
-
-impl Obstacle {
-    /// Kind and name of the object that it is about.
-    pub fn object(&self) -> &str {
-        match self {
-            Self::Stranger { object, .. }
-            | Self::Leaving { object }
-            | Self::Refused { object, .. } => object,
-        }
     }
 }
 

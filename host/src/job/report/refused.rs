@@ -1,48 +1,35 @@
-//! Pure: the status of a job that cannot be carried out as it stands.
+//! Pure: the status of a job that cannot be read, and of which there is nothing yet.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
 
 use super::conditions::Conditions;
-use super::{FAILED, recorded};
+use super::{FAILED, PENDING, RUNNING};
 use crate::api::ipujob_status::{IPUJobStatus, JobState};
 use crate::job::validate::ValidateError;
 
-/// The status of a job that cannot be carried out, and why. `object` is the job as it stands, and
-/// `live` says whether Pods of it run: they are left alone, and so is the STATUS column then.
+/// The status of a job that cannot be carried out, and why. `object` is the job as it stands.
 ///
-/// There is no completion time: the job goes on once it is corrected. A job that has ended stays
-/// what it was.
+/// There is no completion time: the job goes on once it is corrected.
 pub fn status(
     object: &Value,
     error: &ValidateError,
-    live: bool,
     old: &IPUJobStatus,
     now: Timestamp,
 ) -> IPUJobStatus {
     let observed_generation = object
         .pointer("/metadata/generation")
         .and_then(Value::as_i64);
-    if recorded(old).is_some() {
-        return IPUJobStatus {
-            observed_generation,
-            ..old.clone()
-        };
-    }
     let mut conditions = Conditions::new(&old.conditions, now);
     let message = error.to_string();
     conditions.set(FAILED, true, error.reason(), &message);
-    if !live {
-        conditions.describe_for_tools(JobState::Failed);
-    }
+    conditions.over(PENDING);
+    conditions.over(RUNNING);
+    conditions.describe_for_tools(JobState::Failed);
     IPUJobStatus {
-        launcher_status: if live {
-            old.launcher_status
-        } else {
-            JobState::Failed
-        },
-        current_replicas: if live { old.current_replicas } else { Some(0) },
+        launcher_status: JobState::Failed,
+        current_replicas: Some(0),
         desired_replicas: object
             .pointer("/spec/jobInstances")
             .and_then(Value::as_i64)

@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Obstacle, Standing};
 use crate::api::ipujob_status::{InstanceEnd, JobState, RunStatus};
+use crate::clock;
 use crate::job::facts::Facts;
 use crate::job::facts::due::{REFUSED_HOLDS, REFUSED_RESTS};
 use crate::job::facts::partition::PartitionState;
@@ -23,7 +24,7 @@ pub(super) fn remembered(standing: &Standing<'_>, state: JobState, now: Timestam
         not_before: old.not_before.clone(),
         restarting: old.restarting.clone(),
         refused_since: refused_since(standing, now),
-        used: used(facts),
+        used: used(standing),
         ended: ended(standing),
     };
     match (standing.phase, &standing.next) {
@@ -60,7 +61,7 @@ pub(super) fn remembered(standing: &Standing<'_>, state: JobState, now: Timestam
 /// What a user reads while instances do without a partition because their Pods are refused.
 pub(super) fn yielding(facts: &Facts) -> String {
     let since = facts.run.refused_since.as_ref();
-    let again = since.map(|since| since.0 + REFUSED_HOLDS + REFUSED_RESTS);
+    let again = since.map(|since| clock::later(since.0, REFUSED_HOLDS + REFUSED_RESTS));
     let again = again.map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     format!(
         "the API server refused Pods of the job for {} minutes, so its partitions were given back; \
@@ -70,15 +71,19 @@ pub(super) fn yielding(facts: &Facts) -> String {
     )
 }
 
-/// Which partitions the Pods of each instance have begun to use.
-fn used(facts: &Facts) -> BTreeMap<String, String> {
+/// Which partitions the Pods of each instance may have begun to use: written before the first of them
+/// is made.
+fn used(standing: &Standing<'_>) -> BTreeMap<String, String> {
+    let facts = standing.facts;
     let mut used = BTreeMap::new();
     for instance in facts.all() {
         let key = instance.index.to_string();
         let partition = &instance.partition.state;
         let known = facts.run.used.get(&key).cloned();
         let now = match partition.held() {
-            Some(held) if !instance.incomplete() => Some(held.use_key()),
+            _ if standing.begins.contains_key(&key) => standing.begins.get(&key).cloned(),
+            // Also where an earlier version of the operator has not written it down.
+            Some(held) if instance.spent => Some(held.use_key()),
             _ => known.filter(|_| *partition != PartitionState::Absent),
         };
         used.extend(now.map(|now| (key, now)));
@@ -108,6 +113,6 @@ fn refused_since(standing: &Standing<'_>, now: Timestamp) -> Option<Time> {
         return None;
     }
     since
-        .filter(|since| since.0 + REFUSED_HOLDS > now)
+        .filter(|since| clock::later(since.0, REFUSED_HOLDS) > now)
         .or(Some(Time(now)))
 }

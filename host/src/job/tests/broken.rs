@@ -1,5 +1,6 @@
 //! Partitions that break, vanish or have to leave their controller under a job.
 
+use super::fixtures::parallel;
 use super::world::{World, controller};
 use crate::api::ipujob::{IPUJob, RestartPolicyType};
 use crate::api::ipujob_status::JobState;
@@ -8,10 +9,6 @@ use crate::job::phase::Phase;
 use crate::job::report::events;
 use crate::job::validate::ValidJob;
 use crate::partition::record;
-
-fn parallel() -> IPUJob {
-    IPUJob::sample().workers("2").launcher(&["mpirun"])
-}
 
 fn running(job: &IPUJob) -> (ValidJob, World) {
     let job = job.valid();

@@ -3,37 +3,12 @@
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::fixtures::{launching, parallel, running};
 use super::world::World;
 use crate::api::ipujob::{CleanPodPolicy, IPUJob};
 use crate::api::ipujob_status::JobState;
 use crate::job::facts::Recorded;
 use crate::job::phase::{Outcome, Phase};
-use crate::job::validate::ValidJob;
-
-/// A job whose workers run, and whose launcher was made and has not started.
-fn launching(job: &IPUJob) -> (ValidJob, World) {
-    let job = job.valid();
-    let mut world = World::new();
-    world.settle(&job);
-    world.ready(0..job.instances);
-    world.settle(&job);
-    world.run_pods();
-    world.settle(&job);
-    (job, world)
-}
-
-/// A job of two workers and a launcher, which runs.
-fn running(job: &IPUJob) -> (ValidJob, World) {
-    let (job, mut world) = launching(job);
-    world.run_pods();
-    world.settle(&job);
-    assert_eq!(world.status().launcher_status, JobState::Running);
-    (job, world)
-}
-
-fn parallel() -> IPUJob {
-    IPUJob::sample().workers("2").launcher(&["mpirun"])
-}
 
 #[test]
 fn the_exit_code_of_the_launcher_decides() {

@@ -8,11 +8,11 @@ use insta::assert_yaml_snapshot;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::fixtures::MAX_IPUS;
+use super::fixtures::{MAX_IPUS, refusal};
 use super::world::World;
 use crate::api::ipujob_status::JobState;
 use crate::job::plan::Plan;
-use crate::job::validate::{ValidateError, validate};
+use crate::job::validate::{ValidateError, read};
 
 /// A step of a job's life, as a reviewer reads it.
 #[derive(Serialize)]
@@ -25,9 +25,9 @@ struct Review {
 #[test]
 fn every_example_is_planned_as_reviewed_and_completes() {
     insta::glob!("../../../../examples", "[0-9]*.yaml", |path| {
-        let job = validate(&admitted(path), MAX_IPUS).unwrap_or_else(|error| {
-            panic!("{}: {error}", path.display());
-        });
+        let object = admitted(path);
+        assert_eq!(refusal(&object, MAX_IPUS), None, "{}", path.display());
+        let job = read(&object, MAX_IPUS).unwrap();
         let mut world = World::new();
         let mut reviews = Vec::new();
         let mut review = |when, world: &mut World| {
@@ -57,7 +57,7 @@ fn every_example_is_planned_as_reviewed_and_completes() {
 #[test]
 fn every_bad_example_is_refused_with_field_and_reason() {
     insta::glob!("../../../../examples/bad", "*.yaml", |path| {
-        let error = validate(&admitted(path), MAX_IPUS).unwrap_err();
+        let error = refusal(&admitted(path), MAX_IPUS).unwrap();
         assert!(matches!(error, ValidateError::Broken(_)), "{error:?}");
         assert_yaml_snapshot!(error.to_string());
     });

@@ -2,13 +2,15 @@
 
 use serde_json::{Value, json};
 
+use super::world::World;
 use crate::api::ipujob::{
     CleanPodPolicy, IPUJob, IPUJobSpec, Interactive, Launcher, RestartPolicy, RestartPolicyType,
     Workers,
 };
+use crate::api::ipujob_status::JobState;
 use crate::api::pod_template::PodTemplate;
 use crate::job::build::PodSettings;
-use crate::job::validate::{ValidJob, validate};
+use crate::job::validate::{ValidJob, ValidateError, read};
 use crate::names;
 
 /// Most IPUs of a partition, in tests.
@@ -133,6 +135,46 @@ impl IPUJob {
 
     /// The job in the form that cannot be wrong.
     pub(crate) fn valid(&self) -> ValidJob {
-        validate(&self.object(), MAX_IPUS).unwrap()
+        read(&self.object(), MAX_IPUS).unwrap()
     }
+}
+
+/// Why nothing of an object is started, where that is so.
+pub(crate) fn refusal(object: &Value, max_ipus: u32) -> Option<ValidateError> {
+    match read(object, max_ipus) {
+        Ok(job) => job.start.refusal().cloned(),
+        Err(error) => Some(error),
+    }
+}
+
+/// A job of two workers and a launcher.
+pub(super) fn parallel() -> IPUJob {
+    IPUJob::sample().workers("2").launcher(&["mpirun"])
+}
+
+/// A job whose first Pods exist and have not started.
+pub(super) fn starting(job: &IPUJob) -> (ValidJob, World) {
+    let job = job.valid();
+    let mut world = World::new();
+    world.settle(&job);
+    world.ready(0..job.instances);
+    world.settle(&job);
+    (job, world)
+}
+
+/// A job whose workers run, and whose launcher, where it has one, was made and has not started.
+pub(super) fn launching(job: &IPUJob) -> (ValidJob, World) {
+    let (job, mut world) = starting(job);
+    world.run_pods();
+    world.settle(&job);
+    (job, world)
+}
+
+/// A job that runs.
+pub(super) fn running(job: &IPUJob) -> (ValidJob, World) {
+    let (job, mut world) = launching(job);
+    world.run_pods();
+    world.settle(&job);
+    assert_eq!(world.status().launcher_status, JobState::Running);
+    (job, world)
 }

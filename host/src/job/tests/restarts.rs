@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::fixtures::parallel;
 use super::world::World;
 use crate::api::ipujob::{CleanPodPolicy, IPUJob, RestartPolicyType};
 use crate::api::ipujob_status::JobState;
@@ -27,10 +28,6 @@ fn go_on(job: &ValidJob, world: &mut World) {
         world.run_pods();
         world.settle(job);
     }
-}
-
-fn parallel() -> IPUJob {
-    IPUJob::sample().workers("2").launcher(&["mpirun"])
 }
 
 fn run_labels(world: &World) -> Vec<&str> {

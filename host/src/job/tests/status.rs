@@ -2,13 +2,12 @@
 
 use serde_json::json;
 
-use super::fixtures::MAX_IPUS;
+use super::fixtures::{MAX_IPUS, refusal};
 use super::world::World;
 use crate::api::ipujob::IPUJob;
 use crate::api::ipujob_status::{IPUJobStatus, JobCondition, JobState};
 use crate::api::ipupartition::{IPUPartitionStatus, PartitionPhase};
 use crate::job::report::{self, Applied, Obstacle, events};
-use crate::job::validate::validate;
 
 #[test]
 fn pending_turns_to_false_and_keeps_its_times() {
@@ -116,12 +115,12 @@ fn a_stranger_in_the_way_is_named_and_nothing_ends() {
     );
     let hindered = Applied {
         obstacles: vec![stranger],
-        blocked: false,
+        ..Applied::default()
     };
     assert!(events::of_writes(&step.plan, &hindered).is_empty());
     let blocked = Applied {
-        obstacles: Vec::new(),
         blocked: true,
+        ..Applied::default()
     };
     assert!(events::of_writes(&step.plan, &blocked).is_empty());
     assert_eq!(events::of_writes(&step.plan, &Applied::default()).len(), 1);
@@ -193,12 +192,12 @@ fn kept_partitions_of_a_finished_job_are_told() {
 }
 
 #[test]
-fn a_refused_job_says_why_and_an_end_stays_an_end() {
+fn a_job_that_cannot_be_read_says_why() {
     let bad = IPUJob::sample().ipus("3").object();
-    let error = validate(&bad, MAX_IPUS).unwrap_err();
+    let error = refusal(&bad, MAX_IPUS).unwrap();
     let now = World::new().now;
     let old = IPUJobStatus::default();
-    let status = report::refused::status(&bad, &error, false, &old, now);
+    let status = report::refused::status(&bad, &error, &old, now);
     assert_eq!(status.launcher_status, JobState::Failed);
     assert!(
         status.last_message.contains("spec.ipusPerJobInstance")
@@ -213,18 +212,6 @@ fn a_refused_job_says_why_and_an_end_stays_an_end() {
         .map(|event| (event.warning, event.reason))
         .collect();
     assert_eq!(turned, [(true, "IPUJobFailed")]);
-
-    let running = IPUJobStatus {
-        launcher_status: JobState::Running,
-        ..IPUJobStatus::default()
-    };
-    let live = report::refused::status(&bad, &error, true, &running, now);
-    assert_eq!(
-        live.launcher_status,
-        JobState::Running,
-        "its Pods still run"
-    );
-    assert!(!report::says(&live, report::STALLED));
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::fixtures::MAX_IPUS;
+use super::fixtures::{MAX_IPUS, refusal};
 use crate::api::ipujob::IPUJob;
-use crate::job::validate::{Size, ValidateError, validate};
+use crate::job::validate::{Size, ValidateError, read};
 
 #[test]
 fn a_good_job_is_read_into_numbers() {
@@ -53,7 +53,7 @@ fn one_wrong_thing_is_named() {
         ),
     ];
     for (job, field) in cases {
-        let error = validate(&job.object(), MAX_IPUS).unwrap_err();
+        let error = refusal(&job.object(), MAX_IPUS).unwrap();
         let ValidateError::Broken(violations) = &error else {
             panic!("{field}: {error:?}");
         };
@@ -86,7 +86,7 @@ fn an_object_past_the_schema_is_told_by_its_place() {
     for (patch, field) in cases {
         let mut object = good.clone();
         json_patch::merge(&mut object, &patch);
-        match validate(&object, MAX_IPUS).unwrap_err() {
+        match refusal(&object, MAX_IPUS).unwrap() {
             ValidateError::Undecodable { field: found, .. } => assert_eq!(found, field, "{patch}"),
             other @ ValidateError::Broken(_) => panic!("{patch}: {other:?}"),
         }
@@ -96,7 +96,7 @@ fn an_object_past_the_schema_is_told_by_its_place() {
 #[test]
 fn a_template_that_is_no_pod_is_told_by_its_place() {
     let job = IPUJob::sample().template(&json!({"spec": {"hostIPC": "yes"}}));
-    let error = validate(&job.object(), MAX_IPUS).unwrap_err();
+    let error = refusal(&job.object(), MAX_IPUS).unwrap();
     assert!(
         error
             .to_string()
@@ -115,6 +115,6 @@ fn hostile_input_is_refused_and_nothing_else() {
         json!({"spec": {"jobInstances": 1e300}}),
         json!({"metadata": {"name": 1}}),
     ] {
-        assert!(validate(&object, MAX_IPUS).is_err(), "{object}");
+        assert!(read(&object, MAX_IPUS).is_err(), "{object}");
     }
 }

@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{
-    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStatus, Pod,
-    PodCondition, PodStatus,
-};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::fixtures::settings;
+use super::kubelet::{ended, main_container, running};
 use crate::api::ipujob_status::{IPUJobStatus, JobCondition};
 use crate::api::ipupartition::{ControllerRef, IPUPartitionStatus, PartitionPhase, WaitingReason};
 use crate::job::build::PodSettings;
@@ -26,6 +24,17 @@ pub(crate) struct World {
     pub(crate) now: Timestamp,
     /// Partitions that a reset was asked for, in order.
     pub(crate) resets: Vec<String>,
+}
+
+/// When a process is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// It is not.
+    Never,
+    /// After the first status was written, and before anything is made or deleted.
+    BeforePods,
+    /// Before the last status is written.
+    BeforeReport,
 }
 
 /// What one reconcile decided.
@@ -49,17 +58,47 @@ impl World {
         self.step_with(job, &[])
     }
 
-    /// One reconcile whose writes meet obstacles: of its Pods none is made.
+    /// One reconcile whose writes meet obstacles: the Pods that these name are not made.
     pub(crate) fn step_with(&mut self, job: &ValidJob, obstacles: &[Obstacle]) -> Step {
+        let step = self.step_killed(job, obstacles, Moment::Never);
+        self.observed.unmade.extend(
+            obstacles
+                .iter()
+                .filter(|obstacle| obstacle.is_unmade())
+                .filter_map(|obstacle| obstacle.object().strip_prefix("Pod "))
+                .map(ToOwned::to_owned),
+        );
+        step
+    }
+
+    /// One reconcile of a process that is killed at a moment of it, and of which another takes the place.
+    pub(crate) fn step_killed(
+        &mut self,
+        job: &ValidJob,
+        obstacles: &[Obstacle],
+        killed: Moment,
+    ) -> Step {
         self.now += SignedDuration::from_secs(1);
-        let facts = self.facts(job);
+        let (facts, now) = (self.facts(job), self.now);
         let phase = phase(job, &facts);
         let plan = plan(job, &facts, &phase, &self.settings);
-        self.carry_out(&plan, obstacles.is_empty());
-        let old = &self.observed.status;
-        let status = report::status(job, &facts, &phase, obstacles, old, self.now);
-        if let Some(status) = report::changed(old, status, self.now) {
-            self.observed.status = status;
+        let write = |obstacles: &[Obstacle], old: &mut IPUJobStatus| {
+            let status = report::status(job, &facts, &phase, (&plan, obstacles), old, now);
+            if let Some(status) = report::changed(old, status, now) {
+                *old = status;
+            }
+        };
+        if killed != Moment::Never {
+            self.observed.unmade.clear();
+        }
+        if !plan.begins.is_empty() {
+            write(&[], &mut self.observed.status);
+        }
+        if killed != Moment::BeforePods {
+            self.carry_out(&plan, obstacles);
+        }
+        if killed == Moment::Never {
+            write(obstacles, &mut self.observed.status);
         }
         Step { phase, plan }
     }
@@ -202,14 +241,6 @@ impl World {
         status.container_statuses.as_mut().unwrap().extend(beside);
     }
 
-    /// The kubelet: a Pod is evicted.
-    pub(crate) fn evict(&mut self, pod: &str) {
-        self.end(pod, 137);
-        let status = self.pod(pod).status.as_mut().unwrap();
-        status.reason = Some("Evicted".to_owned());
-        status.message = Some("the node was low on memory".to_owned());
-    }
-
     /// Since when the first container of a Pod runs.
     pub(crate) fn started(&mut self, pod: &str) -> Timestamp {
         crate::job::facts::pod::running_since(self.pod(pod)).unwrap()
@@ -251,7 +282,7 @@ impl World {
             .unwrap_or_else(|| panic!("no Pod {name}"))
     }
 
-    fn carry_out(&mut self, plan: &Plan, with_pods: bool) {
+    fn carry_out(&mut self, plan: &Plan, obstacles: &[Obstacle]) {
         for deletion in &plan.delete_pods {
             self.lose(&deletion.name);
         }
@@ -278,9 +309,18 @@ impl World {
             partition.metadata.uid = partition.metadata.name.clone();
             self.observed.partitions.push(partition);
         }
-        for pod in plan.create_pods.iter().filter(|_| with_pods) {
+        let hindered = |name: &str| {
+            let mut obstacles = obstacles.iter();
+            obstacles.any(|obstacle| obstacle.object() == format!("Pod {name}"))
+        };
+        for pod in &plan.create_pods {
             let mut pod = pod.clone();
-            pod.metadata.uid = pod.metadata.name.clone();
+            let name = pod.metadata.name.clone().unwrap();
+            if hindered(&name) {
+                continue;
+            }
+            self.observed.unmade.remove(&name);
+            pod.metadata.uid = Some(name);
             self.observed.pods.push(pod);
         }
         for deletion in &plan.delete_partitions {
@@ -323,56 +363,4 @@ pub(crate) fn environment(pod: &Pod, container: usize) -> BTreeMap<String, Strin
             )
         })
         .collect()
-}
-
-fn running(main: &str, at: Timestamp) -> PodStatus {
-    PodStatus {
-        phase: Some("Running".to_owned()),
-        conditions: Some(vec![PodCondition {
-            type_: "Ready".to_owned(),
-            status: "True".to_owned(),
-            ..PodCondition::default()
-        }]),
-        container_statuses: Some(vec![ContainerStatus {
-            name: main.to_owned(),
-            state: Some(ContainerState {
-                running: Some(ContainerStateRunning {
-                    started_at: Some(Time(at)),
-                }),
-                ..ContainerState::default()
-            }),
-            ..ContainerStatus::default()
-        }]),
-        ..PodStatus::default()
-    }
-}
-
-/// Name of the first container of a Pod.
-fn main_container(pod: &Pod) -> String {
-    pod.spec.as_ref().unwrap().containers[0].name.clone()
-}
-
-fn ended(main: &str, exit_code: i32, at: Timestamp) -> PodStatus {
-    let (phase, reason) = if exit_code == 0 {
-        ("Succeeded", "Completed")
-    } else {
-        ("Failed", "Error")
-    };
-    PodStatus {
-        phase: Some(phase.to_owned()),
-        container_statuses: Some(vec![ContainerStatus {
-            name: main.to_owned(),
-            state: Some(ContainerState {
-                terminated: Some(ContainerStateTerminated {
-                    exit_code,
-                    reason: Some(reason.to_owned()),
-                    finished_at: Some(Time(at)),
-                    ..ContainerStateTerminated::default()
-                }),
-                ..ContainerState::default()
-            }),
-            ..ContainerStatus::default()
-        }]),
-        ..PodStatus::default()
-    }
 }

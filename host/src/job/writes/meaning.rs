@@ -4,7 +4,7 @@ use kube::ResourceExt;
 use kube::core::Resource;
 use serde_json::Value;
 
-use super::{Obstacle, WriteError, Written};
+use super::{Obstacle, WriteError};
 
 /// Whether `found` holds everything that `wanted` says. What the API server adds does not count.
 pub(super) fn says_all_of(found: &Value, wanted: &Value) -> bool {
@@ -39,10 +39,11 @@ pub(super) fn in_the_way<K: Resource<DynamicType = ()>>(
         let mut owners = owners.iter();
         owners.any(|other| other.kind == ours.kind && other.name == ours.name && other.uid != owner)
     });
+    let is_ours = owners.iter().any(|reference| reference.uid == owner);
     if is_left || found.meta().deletion_timestamp.is_some() {
-        return Some(Obstacle::Leaving { object });
+        return Some(Obstacle::Leaving { object, is_ours });
     }
-    if owners.iter().any(|reference| reference.uid == owner) {
+    if is_ours {
         return None;
     }
     let owner = match owners
@@ -61,13 +62,13 @@ pub(super) fn refused_or_failed<K: Resource<DynamicType = ()>>(
     action: &'static str,
     object: &K,
     error: kube::Error,
-) -> Written {
+) -> Result<Obstacle, WriteError> {
     match error {
         kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422) => {
-            Ok(Some(Obstacle::Refused {
+            Ok(Obstacle::Refused {
                 object: named(object),
                 reason: status.message.clone(),
-            }))
+            })
         }
         source => Err(failed(action, object, source)),
     }

@@ -56,92 +56,103 @@ fn is_part_of_namespace(part: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// Method, path and query of a request, and its verb and resource.
+    type Case = (
+        &'static str,
+        &'static str,
+        Option<&'static str>,
+        &'static str,
+        &'static str,
+    );
+
+    const CASES: [Case; 16] = [
+        ("GET", "/api/v1/namespaces/n/pods/p", None, "get", "pods"),
+        (
+            "GET",
+            "/api/v1/pods",
+            Some("&watch=true&x=1"),
+            "watch",
+            "pods",
+        ),
+        (
+            "GET",
+            "/api/v1/pods",
+            Some("labelSelector=watch%3Dtrue"),
+            "list",
+            "pods",
+        ),
+        (
+            "POST",
+            "/api/v1/namespaces/n/pods",
+            Some(""),
+            "create",
+            "pods",
+        ),
+        (
+            "POST",
+            "/api/v1/namespaces/n/pods/p/exec",
+            None,
+            "create",
+            "pods/exec",
+        ),
+        (
+            "PUT",
+            "/apis/graphcore.ai/v1alpha1/namespaces/n/ipujobs/j/status",
+            None,
+            "update",
+            "ipujobs/status",
+        ),
+        (
+            "PATCH",
+            "/apis/graphcore.ai/v1alpha1/ipupartitions/p",
+            None,
+            "patch",
+            "ipupartitions",
+        ),
+        (
+            "DELETE",
+            "/apis/graphcore.ai/v1alpha1/ipupartitions/p",
+            None,
+            "delete",
+            "ipupartitions",
+        ),
+        (
+            "DELETE",
+            "/api/v1/namespaces/n/pods",
+            None,
+            "deletecollection",
+            "pods",
+        ),
+        (
+            "GET",
+            "/api/v1/namespaces/kube-system",
+            None,
+            "get",
+            "namespaces",
+        ),
+        ("GET", "/api/v1/namespaces", None, "list", "namespaces"),
+        (
+            "PUT",
+            "/api/v1/namespaces/n/status",
+            None,
+            "update",
+            "namespaces/status",
+        ),
+        (
+            "POST",
+            "/apis/authentication.k8s.io/v1/tokenreviews",
+            None,
+            "create",
+            "tokenreviews",
+        ),
+        ("GET", "/version", None, "list", NONE),
+        ("GET", "/", None, "list", NONE),
+        ("OPTIONS", "//", None, "other", NONE),
+    ];
+
     #[test]
     fn a_request_is_known_by_verb_and_resource() {
-        for (method, path, query, verb, resource) in [
-            ("GET", "/api/v1/namespaces/n/pods/p", None, "get", "pods"),
-            (
-                "GET",
-                "/api/v1/pods",
-                Some("&watch=true&x=1"),
-                "watch",
-                "pods",
-            ),
-            (
-                "GET",
-                "/api/v1/pods",
-                Some("labelSelector=watch%3Dtrue"),
-                "list",
-                "pods",
-            ),
-            (
-                "POST",
-                "/api/v1/namespaces/n/pods",
-                Some(""),
-                "create",
-                "pods",
-            ),
-            (
-                "POST",
-                "/api/v1/namespaces/n/pods/p/exec",
-                None,
-                "create",
-                "pods/exec",
-            ),
-            (
-                "PUT",
-                "/apis/graphcore.ai/v1alpha1/namespaces/n/ipujobs/j/status",
-                None,
-                "update",
-                "ipujobs/status",
-            ),
-            (
-                "PATCH",
-                "/apis/graphcore.ai/v1alpha1/ipupartitions/p",
-                None,
-                "patch",
-                "ipupartitions",
-            ),
-            (
-                "DELETE",
-                "/apis/graphcore.ai/v1alpha1/ipupartitions/p",
-                None,
-                "delete",
-                "ipupartitions",
-            ),
-            (
-                "DELETE",
-                "/api/v1/namespaces/n/pods",
-                None,
-                "deletecollection",
-                "pods",
-            ),
-            (
-                "GET",
-                "/api/v1/namespaces/kube-system",
-                None,
-                "get",
-                "namespaces",
-            ),
-            ("GET", "/api/v1/namespaces", None, "list", "namespaces"),
-            (
-                "PUT",
-                "/api/v1/namespaces/n/status",
-                None,
-                "update",
-                "namespaces/status",
-            ),
-            (
-                "POST",
-                "/apis/authentication.k8s.io/v1/tokenreviews",
-                None,
-                "create",
-                "tokenreviews",
-            ),
-            ("GET", "/version", None, "list", NONE),
-            ("GET", "/", None, "list", NONE),
-            ("OPTIONS", "//", None, "other", NONE),
-        ] {
+        for (method, path, query, verb, resource) in CASES {
             let described = described(method, path, query);
             assert_eq!(described, (verb, resource.to_owned()), "{method} {path}");
         }

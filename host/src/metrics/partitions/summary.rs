@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use crate::api::ipupartition::PartitionPhase;
 use crate::metrics::bounded::OTHER;
 use crate::partition::cache::Brief;
+use crate::partition::state_unknown;
 use crate::wasm::facts::Usage;
 
 /// Most namespaces that are told one by one.
@@ -20,6 +21,8 @@ const NONE: &str = "none";
 pub struct Summary {
     /// How many there are, by phase and controller.
     pub counts: BTreeMap<(&'static str, String), usize>,
+    /// Of how many a controller cannot be asked what it has, by reason.
+    pub state_unknown: BTreeMap<&'static str, usize>,
     /// How long the one has waited that waits longest, in seconds.
     pub longest_wait: f64,
 }
@@ -35,7 +38,13 @@ impl Summary {
         for phase in [PartitionPhase::Pending, PartitionPhase::Error] {
             summary.counts.insert((name(phase), NONE.to_owned()), 0);
         }
+        for reason in state_unknown::REASONS {
+            summary.state_unknown.insert(reason, 0);
+        }
         for (partition, waits_since) in partitions {
+            if let Some(reason) = partition.state_unknown {
+                *summary.state_unknown.entry(reason).or_default() += 1;
+            }
             let phase = partition.phase.map_or("Unreadable", name);
             let controller = partition.controller.as_deref().unwrap_or(NONE);
             let count = summary.counts.entry((phase, controller.to_owned()));

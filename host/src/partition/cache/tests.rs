@@ -152,11 +152,7 @@ fn what_is_asked_of_all_finds_the_few_that_are_wanted() {
     let all = [
         ready("a", "o", None),
         object("b", "o", &asked),
-        object(
-            "c",
-            "p",
-            &json!({"spec": {"owner": {"kind": "IPUJob"}, "slot": 2}}),
-        ),
+        object("c", "p", &json!({})),
         unreadable("d"),
     ];
     let mut cache = knowing(all);
@@ -170,7 +166,6 @@ fn what_is_asked_of_all_finds_the_few_that_are_wanted() {
         some(&|one| one.controller.as_deref() == Some("pod1:8090")),
         ["a"]
     );
-    assert_eq!(some(&|one| one.would_inherit(Uid::of("p-p-n-2"))), ["c"]);
     assert_eq!(some(&|_| true), ["a", "b", "c"], "one cannot be read");
     assert_eq!(cache.names_of(|one| one.phase.is_none()).len(), 1);
 }
@@ -189,4 +184,32 @@ fn names_that_nobody_has_any_more_are_not_kept() {
         cache.hear(Event::Apply(on("a", controller)), now());
     }
     assert!(cache.words.len() <= 4, "{:?}", cache.words);
+}
+
+#[test]
+fn what_is_held_is_held_until_an_object_that_can_be_read_says_otherwise() {
+    let controller = json!({
+        "name": "pod1:8090", "host": "pod1", "port": 8090, "labelKey": "a", "labelValue": "b",
+    });
+    let with = |outcome: &str| {
+        let attempts = json!([{"controller": controller, "id": "p-1", "outcome": outcome}]);
+        object("a", "a", &json!({"status": {"attempts": attempts}}))
+    };
+    let mut cache = knowing([with("created")]);
+    let seen = |cache: &Cache| {
+        let held: Vec<_> = cache.allocations().controllers().collect();
+        (held.len(), cache.given_back())
+    };
+    assert_eq!(seen(&cache), (1, 0));
+    cache.hear(Event::Apply(unreadable("a")), now());
+    assert_eq!(seen(&cache), (1, 0));
+    cache.hear(Event::Apply(with("removed")), now());
+    assert_eq!(seen(&cache), (0, 1));
+    cache.hear(Event::Apply(with("created")), now());
+    cache.hear(Event::Delete(with("created")), now());
+    assert_eq!(seen(&cache), (0, 2));
+    cache.hear(Event::Apply(with("created")), now());
+    cache.hear(Event::Init, now());
+    cache.hear(Event::InitDone, now());
+    assert_eq!(seen(&cache), (0, 3), "it is not in the new list");
 }

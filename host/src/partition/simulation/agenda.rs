@@ -1,7 +1,7 @@
 //! The virtual clock, and everything that is going to happen.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::api_server::Key;
 use super::controllers::{Call, Then};
@@ -11,8 +11,8 @@ use crate::api::ipupartition::IPUPartition;
 use crate::partition::knowledge::Fact;
 
 /// Which reconcile of which replica waits for a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ticket {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::partition) struct Ticket {
     /// The replica.
     pub who: usize,
     /// The object that is reconciled.
@@ -25,7 +25,7 @@ pub(super) struct Ticket {
 #[derive(Debug)]
 pub(super) enum Reply {
     Learned(Box<Fact>),
-    Wrote(u64, Rc<IPUPartition>, Box<Fact>),
+    Wrote(u64, Arc<IPUPartition>, Box<Fact>),
     Released,
     Conflict,
     Broken,
@@ -119,10 +119,11 @@ impl Agenda {
         }
     }
 
-    /// Whether a call to a controller is still on its way.
-    pub(super) fn has_calls(&self) -> bool {
-        self.events
-            .values()
-            .any(|event| matches!(event, Event::Arrive(_)))
+    /// The calls to controllers that are still on their way.
+    pub(super) fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.events.values().filter_map(|event| match event {
+            Event::Arrive(call) => Some(call),
+            _ => None,
+        })
     }
 }

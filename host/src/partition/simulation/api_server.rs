@@ -1,15 +1,17 @@
 //! The simulated API server: IPUPartition objects with versions, and a log of changes for watches.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::api::ipupartition::{IPUPartition, IPUPartitionStatus, PartitionPhase};
+use crate::api::ipupartition::{
+    Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase,
+};
 use crate::names;
 
 /// Name of an IPUPartition: which job and which slot of it.
-pub(super) type Key = usize;
+pub(in crate::partition) type Key = usize;
 
 /// Slots that a job can have.
 pub(super) const SLOTS: usize = 3;
@@ -28,7 +30,7 @@ pub(super) fn key_of(job: usize, slot: usize) -> Key {
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     pub version: u64,
-    pub object: Rc<IPUPartition>,
+    pub object: Arc<IPUPartition>,
 }
 
 /// A change, as watches deliver it.
@@ -48,7 +50,7 @@ pub(super) struct Conflict;
 pub(super) struct ApiServer {
     objects: BTreeMap<Key, Stored>,
     /// Objects that were taken out, to be restored from a backup.
-    moved: BTreeMap<Key, Rc<IPUPartition>>,
+    moved: BTreeMap<Key, Arc<IPUPartition>>,
     /// Names of objects that were taken out once. A sweep that finds a partition without its object
     /// at two absences, and whose watch has not shown the object in between, takes it for one long
     /// absence.
@@ -70,7 +72,7 @@ impl ApiServer {
 
     /// The objects that are gone for a time.
     pub(super) fn moved(&self) -> impl Iterator<Item = &IPUPartition> {
-        self.moved.values().map(Rc::as_ref)
+        self.moved.values().map(Arc::as_ref)
     }
 
     pub(super) fn is_moved(&self, key: Key) -> bool {
@@ -88,7 +90,7 @@ impl ApiServer {
         self.uids += 1;
         object.metadata.uid = Some(format!("uid-{}", self.uids));
         object.metadata.creation_timestamp = Some(now);
-        self.store(key, Rc::new(object));
+        self.store(key, Arc::new(object));
     }
 
     /// Changes an object that was read just now.
@@ -103,7 +105,7 @@ impl ApiServer {
         if is_gone {
             self.take_out(key);
         } else {
-            self.store(key, Rc::new(object));
+            self.store(key, Arc::new(object));
         }
     }
 
@@ -146,6 +148,26 @@ impl ApiServer {
         }
     }
 
+    /// All objects as they are, unless some are gone for a time.
+    pub(super) fn back_up(&self) -> Option<BTreeMap<Key, Arc<IPUPartition>>> {
+        let objects = self.objects.iter();
+        let objects = objects.map(|(key, stored)| (*key, Arc::clone(&stored.object)));
+        self.moved.is_empty().then(|| objects.collect())
+    }
+
+    /// Puts all objects back to what they were. Versions go on, as with `etcdutl snapshot restore
+    /// --bump-revision`.
+    pub(super) fn restore(&mut self, objects: BTreeMap<Key, Arc<IPUPartition>>) {
+        self.moved.clear();
+        let made_since = self.objects.keys().filter(|key| !objects.contains_key(key));
+        for key in made_since.copied().collect::<Vec<_>>() {
+            self.take_out(key);
+        }
+        for (key, object) in objects {
+            self.store(key, object);
+        }
+    }
+
     fn take_out(&mut self, key: Key) -> Option<Stored> {
         let gone = self.objects.remove(&key);
         self.version += 1;
@@ -153,7 +175,7 @@ impl ApiServer {
         gone
     }
 
-    fn store(&mut self, key: Key, object: Rc<IPUPartition>) {
+    fn store(&mut self, key: Key, object: Arc<IPUPartition>) {
         self.version += 1;
         let stored = Stored {
             version: self.version,
@@ -166,23 +188,32 @@ impl ApiServer {
 }
 
 /// Whether our finalizer is on the object.
-pub(super) fn is_held_by_finalizer(object: &IPUPartition) -> bool {
+pub(in crate::partition) fn is_held_by_finalizer(object: &IPUPartition) -> bool {
     let mut finalizers = object.metadata.finalizers.iter().flatten();
     finalizers.any(|name| name == names::PARTITION_FINALIZER)
 }
 
-pub(super) fn is_deleted(object: &IPUPartition) -> bool {
+pub(in crate::partition) fn is_deleted(object: &IPUPartition) -> bool {
     object.metadata.deletion_timestamp.is_some()
 }
 
-pub(super) fn phase(object: &IPUPartition) -> PartitionPhase {
+pub(in crate::partition) fn phase(object: &IPUPartition) -> PartitionPhase {
     let status: Option<&IPUPartitionStatus> = object.status.as_ref();
     status.map_or(PartitionPhase::default(), |status| status.phase)
 }
 
 /// The id that new Pods may use now.
-pub(super) fn offered(object: &IPUPartition) -> Option<&str> {
+pub(in crate::partition) fn offered(object: &IPUPartition) -> Option<&str> {
     let is_offered = !is_deleted(object) && phase(object) == PartitionPhase::Ready;
     let id = object.status.as_ref()?.partition_id.as_deref();
     id.filter(|_| is_offered)
+}
+
+/// Whether the object has lost its partition, and holds it since Pods still use it.
+pub(super) fn is_lost_in_use(object: &IPUPartition) -> bool {
+    let status = object.status.as_ref();
+    status.is_some_and(|status| {
+        let is_held = |one: &Attempt| one.outcome == AttemptOutcome::Created;
+        status.partition_id.is_none() && status.attempts.iter().any(is_held)
+    })
 }

@@ -1,6 +1,6 @@
 //! The simulated V-IPU controllers: what each has, and what a call does to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::agenda::Ticket;
 use crate::api::ipupartition::ControllerRef;
@@ -9,8 +9,8 @@ use crate::vipu::model::{Inventory, ListedPartition, OperationState, PartitionSt
 use crate::wasm::model::ControllerView;
 
 /// What is asked of a controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::partition) enum Verb {
     Create { ipus: u32 },
     Remove { force: bool },
     Reset,
@@ -18,7 +18,7 @@ pub(super) enum Verb {
 
 /// A call on its way.
 #[derive(Clone, Debug)]
-pub(super) struct Call {
+pub(in crate::partition) struct Call {
     pub controller: usize,
     pub verb: Verb,
     pub id: String,
@@ -32,7 +32,11 @@ pub(super) struct Call {
 
 impl Call {
     /// What a caller learns from the end of its self.
-    pub(super) fn told(&self, result: Result<(), String>, was_never_sent: bool) -> Fact {
+    pub(in crate::partition) fn told(
+        &self,
+        result: Result<(), String>,
+        was_never_sent: bool,
+    ) -> Fact {
         let id = self.id.clone();
         match self.verb {
             Verb::Create { .. } => Fact::Created {
@@ -56,8 +60,8 @@ impl Call {
 }
 
 /// How something goes on after a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::partition) enum Then {
     Formed,
     FailedToForm,
     WasReset,
@@ -69,27 +73,39 @@ pub(super) enum Then {
 }
 
 /// A partition on a controller.
-#[derive(Debug)]
-pub(super) struct Made {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::partition) struct Made {
     pub ipus: u32,
+    /// Which IPUs of the controller these are.
+    pub numbers: BTreeSet<u32>,
     pub ready: ReadyState,
     pub operation: OperationState,
     /// Whether the controller tells a state that nobody knows.
     pub is_odd: bool,
 }
 
-#[derive(Debug)]
-pub(super) struct Controller {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fault of its own, and they occur together"
+)]
+pub(in crate::partition) struct Controller {
     pub reference: ControllerRef,
     pub total: u32,
     pub is_down: bool,
+    /// Whether it has just started again, does not know its partitions yet, and does nothing.
+    pub is_blank: bool,
+    /// Whether it lets the operator neither see nor do anything.
+    pub denies: bool,
+    /// Whether it removes nothing.
+    pub refuses_removals: bool,
     /// Size beyond which nothing is made, however much is free.
     pub largest: u32,
     pub made: BTreeMap<String, Made>,
 }
 
 impl Controller {
-    pub(super) fn new(index: usize, total: u32) -> Self {
+    pub(in crate::partition) fn new(index: usize, total: u32) -> Self {
         let host = format!("pod{}", index + 1);
         Controller {
             reference: ControllerRef {
@@ -101,13 +117,26 @@ impl Controller {
             },
             total,
             is_down: false,
+            is_blank: false,
+            denies: false,
+            refuses_removals: false,
             largest: u32::MAX,
             made: BTreeMap::new(),
         }
     }
 
     /// Does what is asked. The error is the controller's answer.
-    pub(super) fn accept(&mut self, id: &str, verb: Verb) -> Result<(), &'static str> {
+    pub(in crate::partition) fn accept(
+        &mut self,
+        id: &str,
+        verb: Verb,
+    ) -> Result<(), &'static str> {
+        if self.is_blank {
+            return Err("it has just started");
+        }
+        if self.denies {
+            return Err("permission denied");
+        }
         match verb {
             Verb::Create { ipus } => {
                 if self.made.contains_key(id) {
@@ -124,6 +153,7 @@ impl Controller {
                 );
                 Ok(())
             }
+            Verb::Remove { .. } if self.refuses_removals => Err("it removes nothing now"),
             Verb::Remove { force } => {
                 let made = self.made.get_mut(id).ok_or("there is no such partition")?;
                 if made.operation == OperationState::Removing {
@@ -147,15 +177,19 @@ impl Controller {
         }
     }
 
-    pub(super) fn insert(
+    /// Takes the first IPUs that are in no partition, as far as the controller knows.
+    pub(in crate::partition) fn insert(
         &mut self,
         id: String,
         ipus: u32,
         ready: ReadyState,
         operation: OperationState,
     ) {
+        let is_free = |number: &u32| !self.made.values().any(|one| one.numbers.contains(number));
+        let free = (0..self.total).filter(is_free);
         let made = Made {
             ipus,
+            numbers: free.take(ipus as usize).collect(),
             ready,
             operation,
             is_odd: false,
@@ -164,7 +198,7 @@ impl Controller {
     }
 
     /// Gets on with what was begun. Answers whether there was anything to get on with.
-    pub(super) fn progress(&mut self, id: &str, then: Then) -> bool {
+    pub(in crate::partition) fn progress(&mut self, id: &str, then: Then) -> bool {
         let Some(made) = self.made.get_mut(id) else {
             return false;
         };
@@ -217,8 +251,8 @@ impl Controller {
     }
 
     /// What the controller tells of a partition.
-    pub(super) fn state(&self, id: &str) -> Option<PartitionState> {
-        let made = self.made.get(id)?;
+    pub(in crate::partition) fn state(&self, id: &str) -> Option<PartitionState> {
+        let made = self.made.get(id).filter(|_| !self.is_blank)?;
         let is_odd = made.is_odd && made.operation == OperationState::Idle;
         let errors = match made.ready {
             ReadyState::Error => vec!["IPU link down".to_owned()],
@@ -241,20 +275,26 @@ impl Controller {
     }
 
     /// Whether a partition is being reset, whoever wanted that.
-    pub(super) fn is_busy(&self, id: &str) -> bool {
+    pub(in crate::partition) fn is_busy(&self, id: &str) -> bool {
         let made = self.made.get(id);
         made.is_some_and(|made| made.operation == OperationState::Resetting)
     }
 
+    /// Whether a partition is being removed.
+    pub(in crate::partition) fn is_going(&self, id: &str) -> bool {
+        let made = self.made.get(id);
+        made.is_some_and(|made| made.operation == OperationState::Removing)
+    }
+
     /// Whether Pods can use a partition.
-    pub(super) fn is_usable(&self, id: &str) -> bool {
+    pub(in crate::partition) fn is_usable(&self, id: &str) -> bool {
         let made = self.made.get(id);
         made.is_some_and(|made| {
             (made.ready, made.operation) == (ReadyState::Active, OperationState::Idle)
         })
     }
 
-    pub(super) fn inventory(&self) -> Inventory {
+    pub(in crate::partition) fn inventory(&self) -> Inventory {
         let listed: Vec<ListedPartition> = self
             .made
             .iter()
@@ -268,24 +308,25 @@ impl Controller {
         Inventory::new(self.total, listed)
     }
 
-    /// The controller as placement sees it. Where the reading is old, all of it seems free.
-    pub(super) fn view(&self, is_old: bool) -> ControllerView {
-        let used = if is_old { 0 } else { self.inventory().used };
-        let inventory = Inventory {
-            total: self.total,
-            used,
-            ..Inventory::default()
+    /// What the controller says, and how that looks. Where the reading is old, or the controller does not
+    /// know its partitions, all of it seems free.
+    pub(in crate::partition) fn view(&self, is_old: bool) -> (Inventory, ControllerView) {
+        let inventory = if is_old || self.is_blank {
+            Inventory::new(self.total, Vec::new())
+        } else {
+            self.inventory()
         };
-        ControllerView {
+        let view = ControllerView {
             name: self.reference.name.clone(),
             label_key: self.reference.label_key.clone(),
             label_value: self.reference.label_value.clone(),
             has_nodes: true,
-            unreachable: self.is_down.then(|| "connection refused".to_owned()),
+            unreachable: (self.is_down || self.denies).then(|| "it is not to be asked".to_owned()),
             total_ipus: inventory.total,
             used_ipus: inventory.used,
             largest_free: inventory.largest_free(),
             failures: 0,
-        }
+        };
+        (inventory, view)
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use crate::partition::knowledge::{Fact, Reply, Seen, SeenState, Truth};
 
 /// The ids about which a reconcile was told something, by what it was told. Nothing is forgotten.
-#[derive(Debug, Default)]
-pub(super) struct Evidence {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(in crate::partition) struct Evidence {
     /// It asked for them itself.
     pub asked: BTreeSet<String>,
     /// It asked for them, and heard no or nothing.
@@ -21,10 +21,14 @@ pub(super) struct Evidence {
     pub reset: BTreeSet<String>,
     /// Live Pods used them.
     pub in_use: BTreeSet<String>,
+    /// No live Pod used them when they were counted last.
+    pub unused: BTreeSet<String>,
+    /// They were asked to go, or seen to.
+    pub to_go: BTreeSet<String>,
 }
 
 impl Evidence {
-    pub(super) fn note(&mut self, fact: &Fact) {
+    pub(in crate::partition) fn note(&mut self, fact: &Fact) {
         match fact {
             Fact::Created { id, reply } => {
                 self.asked.insert(id.clone());
@@ -41,11 +45,17 @@ impl Evidence {
             Fact::Truth { id, truth } => {
                 let told = match truth {
                     Truth::Absent => &mut self.absent,
-                    Truth::Unreachable(_) => &mut self.unreachable,
+                    Truth::Unreachable(_) | Truth::Denied(_) | Truth::NotListed(_) => {
+                        &mut self.unreachable
+                    }
                     Truth::Present(Seen {
                         state: SeenState::Active,
                         ..
                     }) => &mut self.active,
+                    Truth::Present(Seen {
+                        state: SeenState::Removing,
+                        ..
+                    }) => &mut self.to_go,
                     Truth::Present(_) => return,
                 };
                 told.insert(id.clone());
@@ -53,16 +63,21 @@ impl Evidence {
             Fact::Reset { id, error: None } => {
                 self.reset.insert(id.clone());
             }
+            Fact::Removed { id, .. } => {
+                self.to_go.insert(id.clone());
+            }
             Fact::Users { id, pods } => {
-                if !pods.is_empty() {
+                if pods.is_empty() {
+                    self.unused.insert(id.clone());
+                } else {
+                    self.unused.remove(id);
                     self.in_use.insert(id.clone());
                 }
             }
             Fact::Reset { .. }
             | Fact::Written
             | Fact::Recorded(_)
-            | Fact::Removed { .. }
-            | Fact::Placed(_)
+            | Fact::Placed(..)
             | Fact::Surroundings(_) => {}
         }
     }

@@ -102,7 +102,6 @@ impl World {
                 self.saw(match intent {
                     Intent::Create(_) => Sight::CreateRecorded,
                     Intent::Reset(_) => Sight::ResetRecorded,
-                    Intent::TakeOver(_) => Sight::StatusWritten,
                 });
                 self.write_status(ticket, object, *status, Fact::Recorded(intent));
             }
@@ -133,7 +132,9 @@ impl World {
             Step::Place => {
                 self.saw(Sight::Placed);
                 let answer = self.place(ticket.who, object);
-                self.answer(ticket, Reply::learned(Fact::Placed(answer)));
+                // The poorest random numbers that will do: they differ where the API server has forgotten.
+                let nonce = self.restores;
+                self.answer(ticket, Reply::learned(Fact::Placed(answer, nonce)));
             }
         }
     }
@@ -149,9 +150,12 @@ impl World {
         let is_lost = self.chance.permille(self.weather.calls / 4);
         let truth = if is_lost || self.controllers[controller].is_down {
             Truth::Unreachable("connection refused".to_owned())
+        } else if self.controllers[controller].denies {
+            Truth::Denied("permission denied".to_owned())
         } else {
             let state = self.controllers[controller].state(&attempt.id);
             if state.is_none() {
+                self.lacking.denied(&attempt.id, self.agenda.now());
                 self.ledger.denied(&attempt.id);
             }
             driver::truth(state.as_ref())
@@ -159,9 +163,6 @@ impl World {
         self.trace.say(self.agenda.now(), || {
             format!("    {} is {truth:?}", attempt.id)
         });
-        if driver::gives_room(&attempt, &truth) {
-            self.room_was_made(ticket.who);
-        }
         let id = attempt.id;
         self.answer(ticket, Reply::learned(Fact::Truth { id, truth }));
     }
@@ -305,8 +306,18 @@ impl World {
         if !took_place {
             return;
         }
+        if driver::gives_back(&before, &after) {
+            self.replicas[ticket.who].room_made = self.agenda.now();
+        }
+        let grace = self.settings.grace.as_millis();
+        let grace = grace.try_into().expect("a grace is short");
+        self.lacking
+            .check(&before, &after, grace, self.agenda.now());
         let task = self.replicas[ticket.who].tasks.get(&ticket.key);
         if let Some(task) = task {
+            for id in &task.evidence.unreachable {
+                self.lacking.not_asked(id);
+            }
             let written = Written {
                 ticket,
                 intent: intent.as_ref(),

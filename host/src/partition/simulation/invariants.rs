@@ -13,27 +13,38 @@ use crate::api::ipupartition::{
 use crate::partition::knowledge::Intent;
 
 /// The rules, as they are named where one is broken.
-pub(super) const RECORDED_FIRST: &str = "an id is written down before its controller is asked";
-pub(super) const NEVER_TWICE: &str = "no id is used twice";
-pub(super) const TRUTH_FIRST: &str = "no other controller is asked before the truth of an earlier attempt is known or cannot be asked";
-pub(super) const NOT_FORGOTTEN: &str = "what may be left on a controller is not forgotten before the controller has said that it is not there";
-pub(super) const ONE_PARTITION: &str = "a slot's partition is never exchanged under it";
-pub(super) const NOT_TAKEN_BACK: &str = "what was given up is never taken back";
-pub(super) const SEEN_ACTIVE: &str = "only what was seen active is offered";
-pub(super) const ONE_USABLE: &str = "a slot never has two usable partitions";
-pub(super) const NOT_IN_USE: &str = "nothing is removed or reset while a live Pod uses it";
-pub(super) const NOTHING_LEFT: &str =
+pub(in crate::partition) const RECORDED_FIRST: &str =
+    "an id is written down before its controller is asked";
+pub(in crate::partition) const NEVER_TWICE: &str = "no id is used twice";
+pub(in crate::partition) const TRUTH_FIRST: &str = "no other controller is asked before the truth of an earlier attempt is known or cannot be asked, or it was asked to go and nobody uses it";
+pub(in crate::partition) const NOT_FORGOTTEN: &str = "what may be left on a controller is not forgotten before the controller has said that it is not there";
+pub(in crate::partition) const ONE_PARTITION: &str =
+    "a slot's partition is never exchanged under it";
+pub(in crate::partition) const NOT_TAKEN_BACK: &str = "what was given up is never taken back";
+pub(in crate::partition) const SEEN_ACTIVE: &str = "only what was seen active is offered";
+pub(in crate::partition) const ONE_USABLE: &str = "a slot never has two usable partitions";
+pub(in crate::partition) const NOT_IN_USE: &str =
+    "nothing is removed or reset while a live Pod uses it";
+pub(in crate::partition) const NOTHING_LEFT: &str =
     "an object goes only when nothing of it is left on any controller";
-pub(super) const OURS_ONLY: &str = "what is not ours is never touched";
-pub(super) const OWNERLESS_ONLY: &str = "only what nobody owns is swept";
-pub(super) const BOUNDED: &str = "whoever has waited longest is passed by others for a time only";
-pub(super) const WHOLE: &str = "a gang is wholly served, or holds nothing beyond its patience";
-pub(super) const STEADY: &str = "once the trouble is over, no status is written again and again";
-pub(super) const LIVENESS: &str = "once the trouble is over, everything comes to its end";
+pub(in crate::partition) const NOT_GIVEN_TWICE: &str =
+    "IPUs that a live Pod uses are given to nobody else";
+pub(in crate::partition) const NOT_GIVEN_UP_EARLY: &str =
+    "a partition is given up only once its controller has lacked it for the grace";
+pub(in crate::partition) const OURS_ONLY: &str = "what is not ours is never touched";
+pub(in crate::partition) const OWNERLESS_ONLY: &str = "only what nobody owns is swept";
+pub(in crate::partition) const BOUNDED: &str =
+    "whoever has waited longest is passed by others for a time only";
+pub(in crate::partition) const WHOLE: &str =
+    "a gang is wholly served, or holds nothing beyond its patience";
+pub(in crate::partition) const STEADY: &str =
+    "once the trouble is over, no status is written again and again";
+pub(in crate::partition) const LIVENESS: &str =
+    "once the trouble is over, everything comes to its end";
 
 /// What was written down and asked for in the whole run.
-#[derive(Debug, Default)]
-pub(super) struct Ledger {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(in crate::partition) struct Ledger {
     /// Every id that was ever written down: for which object and controller, and by which reconcile.
     recorded: BTreeMap<String, Recorded>,
     asked: BTreeSet<String>,
@@ -43,17 +54,26 @@ pub(super) struct Ledger {
     denied: BTreeSet<String>,
     /// Ids that were given up by force.
     abandoned: BTreeSet<String>,
+    /// Ids that the API server did not know of any more once it was restored.
+    forgotten: BTreeSet<String>,
+    /// Ids of which calls were on their way when the API server was restored.
+    overtaken: BTreeSet<String>,
+    /// Into which cluster the API server was brought.
+    pub cluster: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Recorded {
     key: Key,
     controller: String,
-    by: Ticket,
+    /// None once that reconcile is known to be over.
+    by: Option<Ticket>,
+    /// In which cluster.
+    cluster: u64,
 }
 
 /// A status that was written: by whom, and what with.
-pub(super) struct Written<'a> {
+pub(in crate::partition) struct Written<'a> {
     pub ticket: Ticket,
     pub intent: Option<&'a Intent>,
     pub before: &'a IPUPartitionStatus,
@@ -62,13 +82,13 @@ pub(super) struct Written<'a> {
 }
 
 /// Ends the run unless the rule holds.
-pub(super) fn demand(holds: bool, rule: &str, what: impl FnOnce() -> String) {
+pub(in crate::partition) fn demand(holds: bool, rule: &str, what: impl FnOnce() -> String) {
     assert!(holds, "broken invariant: {rule}: {}", what());
 }
 
 impl Ledger {
     /// A status took the place of another.
-    pub(super) fn status_written(&mut self, written: &Written<'_>) {
+    pub(in crate::partition) fn status_written(&mut self, written: &Written<'_>) {
         let (before, after) = (written.before, written.after);
         demand(after.generation >= before.generation, NEVER_TWICE, || {
             format!(
@@ -83,7 +103,7 @@ impl Ledger {
             }
         }
         let held = before.attempts.iter().filter(|one| driver::is_held(one));
-        for attempt in held.filter(|one| driver::is_ours(&one.id)) {
+        for attempt in held.filter(|one| self.is_ours(&one.id)) {
             let mut now = after.attempts.iter().filter(|one| one.id == attempt.id);
             let is_kept = now.next().is_some_and(driver::is_held);
             demand(
@@ -113,7 +133,8 @@ impl Ledger {
         let recorded = Recorded {
             key: written.ticket.key,
             controller: attempt.controller.name.clone(),
-            by: written.ticket,
+            by: Some(written.ticket),
+            cluster: self.cluster,
         };
         let earlier = self.recorded.insert(attempt.id.clone(), recorded);
         demand(earlier.is_none(), NEVER_TWICE, || {
@@ -125,8 +146,10 @@ impl Ledger {
             .iter()
             .filter(|one| driver::is_held(one))
         {
+            let evidence = written.evidence;
+            let is_left = evidence.unused.contains(&other.id) && evidence.to_go.contains(&other.id);
             demand(
-                written.evidence.unreachable.contains(&other.id),
+                is_left || evidence.unreachable.contains(&other.id),
                 TRUTH_FIRST,
                 || format!("{} is begun, and there is {other:?}", attempt.id),
             );
@@ -134,7 +157,7 @@ impl Ledger {
     }
 
     /// A controller is about to be asked to make a partition.
-    pub(super) fn create_sent(&mut self, attempt: &Attempt, ticket: Ticket) {
+    pub(in crate::partition) fn create_sent(&mut self, attempt: &Attempt, ticket: Ticket) {
         let id = &attempt.id;
         let recorded = self.recorded.get(id);
         let is_recorded = recorded
@@ -146,46 +169,83 @@ impl Ledger {
             format!("{id} is asked for again")
         });
         demand(
-            recorded.is_some_and(|one| one.by == ticket),
+            recorded.is_some_and(|one| one.by == Some(ticket)),
             RECORDED_FIRST,
             || format!("{id} was written down by another reconcile: {recorded:?}"),
         );
     }
 
     /// A controller is about to be asked to reset a partition.
-    pub(super) fn reset_sent(&mut self, id: &str, ticket: Ticket) {
+    pub(in crate::partition) fn reset_sent(&mut self, id: &str, ticket: Ticket) {
         let by = self.resets.remove(id);
         demand(by == Some(ticket), RECORDED_FIRST, || {
             format!("the reset of {id} was written down by {by:?}")
         });
     }
 
+    /// A reconcile is over. Whatever acts on what it wrote down is another one, which may bear its number.
+    pub(in crate::partition) fn ended(&mut self, ticket: Ticket) {
+        for one in self.recorded.values_mut() {
+            one.by = one.by.filter(|by| *by != ticket);
+        }
+        self.resets.retain(|_, by| *by != ticket);
+    }
+
+    /// Whether some release has written this id down, before it asked for it.
+    pub(in crate::partition) fn is_ours(&self, id: &str) -> bool {
+        self.recorded.contains_key(id)
+    }
+
+    /// Whether the sweep has to find this id: it was written down in the present cluster.
+    pub(in crate::partition) fn is_of_this_cluster(&self, id: &str) -> bool {
+        let recorded = self.recorded.get(id);
+        recorded.is_some_and(|one| one.cluster == self.cluster)
+    }
+
+    /// The API server knows of no attempts but those of these objects from now on. Nobody can call back
+    /// what is on its way, for ids that Pods may use once more.
+    pub(super) fn restored<'a>(
+        &mut self,
+        objects: impl Iterator<Item = &'a IPUPartition>,
+        on_their_way: impl Iterator<Item = String>,
+    ) {
+        let held = driver::held(objects);
+        let lost = self.recorded.keys().filter(|id| !held.contains(*id));
+        self.forgotten.extend(lost.cloned());
+        self.overtaken.extend(on_their_way);
+    }
+
     /// A call takes effect on a controller.
-    pub(super) fn took_effect(id: &str, verb: Verb, users: &[String]) {
+    pub(in crate::partition) fn took_effect(&self, id: &str, verb: Verb, users: &[String]) {
         let harms = matches!(verb, Verb::Remove { .. } | Verb::Reset);
+        let harms = harms && !self.overtaken.contains(id);
         demand(!harms || users.is_empty(), NOT_IN_USE, || {
             format!("{verb:?} of {id}, which {users:?} use")
         });
-        demand(driver::is_ours(id), OURS_ONLY, || {
-            format!("{verb:?} of {id}")
-        });
+        demand(self.is_ours(id), OURS_ONLY, || format!("{verb:?} of {id}"));
+    }
+
+    /// The controller that an id was written down for.
+    pub(in crate::partition) fn controller_of(&self, id: &str) -> Option<&str> {
+        let recorded = self.recorded.get(id)?;
+        Some(&recorded.controller)
     }
 
     /// A controller has said that it has nothing of this id.
-    pub(super) fn denied(&mut self, id: &str) {
+    pub(in crate::partition) fn denied(&mut self, id: &str) {
         self.denied.insert(id.to_owned());
     }
 
-    pub(super) fn was_denied(&self, id: &str) -> bool {
+    pub(in crate::partition) fn was_denied(&self, id: &str) -> bool {
         self.denied.contains(id)
     }
 
-    pub(super) fn was_abandoned(&self, id: &str) -> bool {
+    pub(in crate::partition) fn was_abandoned(&self, id: &str) -> bool {
         self.abandoned.contains(id)
     }
 
     /// An object's finalizer has gone. `is_there` tells whether an id is on some controller now.
-    pub(super) fn released(
+    pub(in crate::partition) fn released(
         &mut self,
         key: Key,
         object: &IPUPartition,
@@ -195,8 +255,10 @@ impl Ledger {
         let status = object.status.clone().unwrap_or_default();
         let of_it = self.recorded.iter().filter(|(_, one)| one.key == key);
         for (id, _) in of_it.filter(|(id, _)| is_there(id)) {
-            // A late call made it after the controller had denied it: the sweep's work.
-            let is_excused = is_forced || self.denied.contains(id);
+            // A late call made it after the controller had denied it, or nobody knows of it any more: the
+            // sweep's work.
+            let is_lost = self.denied.contains(id) || self.forgotten.contains(id);
+            let is_excused = is_forced || is_lost;
             demand(
                 is_excused || self.abandoned.contains(id),
                 NOTHING_LEFT,

@@ -36,6 +36,7 @@ impl World {
         self.one_leads();
         for controller in &mut self.controllers {
             controller.largest = u32::MAX;
+            controller.refuses_removals = false;
             for made in controller.made.values_mut() {
                 made.is_odd = false;
             }
@@ -241,11 +242,12 @@ impl World {
         ownerless.into_iter().next()
     }
 
-    /// The partitions of this installation that nobody answers for.
+    /// The partitions of a release that nobody answers for.
     fn ownerless(&self) -> Vec<String> {
         let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
         let held: BTreeSet<String> = driver::held(objects.chain(self.api.moved()));
         let ours = self.ours().into_iter();
+        let ours = ours.filter(|(_, id)| self.ledger.is_of_this_cluster(id));
         ours.filter(|(controller, id)| !held.contains(*id) && !self.is_going(*controller, id))
             .filter(|(_, id)| self.users(id).is_empty())
             .map(|(controller, id)| format!("{id} on {controller} is nobody's"))
@@ -265,10 +267,12 @@ impl World {
         if let Some((key, stored)) = self.api.list().next() {
             return Some(format!("{}: {:?}", self.name(key), stored.object.status));
         }
-        if let Some((controller, id)) = self.ours().first() {
+        let mut ours = self.ours().into_iter();
+        let is_swept = |id: &str| self.ledger.is_of_this_cluster(id);
+        if let Some((controller, id)) = ours.find(|(_, id)| is_swept(id)) {
             return Some(format!("{id} on {controller}"));
         }
-        if self.agenda.has_calls() {
+        if self.agenda.calls().next().is_some() {
             return Some("a call is on its way".to_owned());
         }
         let job = self.jobs.iter().find(|job| job.is_there());

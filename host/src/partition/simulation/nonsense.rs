@@ -9,7 +9,7 @@ use crate::api::ipupartition::{
     Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase,
 };
 use crate::names;
-use crate::partition::driver::INSTALLATION;
+use crate::partition::driver;
 use crate::partition::honest::{Honest, come_to_rest, controller};
 use crate::partition::knowledge::SeenState;
 use crate::partition::nonsense::{case, spec};
@@ -72,6 +72,7 @@ fn a_partition_that_is_not_its_own_is_let_go_whatever_its_attempt_says() {
                 reason: None,
                 started: None,
                 decided_by: None,
+                account: None,
             }],
             ..IPUPartitionStatus::default()
         });
@@ -83,7 +84,7 @@ fn a_partition_that_is_not_its_own_is_let_go_whatever_its_attempt_says() {
 fn none_is_offered_while_live_pods_use_the_one_before() {
     use AttemptOutcome::{Created, Unknown};
     let spec = spec((4, 1, 0));
-    let id = |generation| names::partition_id(INSTALLATION, &spec.owner, 0, "", generation);
+    let id = |generation| driver::identity(0, "a").partition_id(&spec.owner, 0, "", generation, 0);
     let attempt = |generation, outcome| Attempt {
         controller: controller(usize::try_from(generation).unwrap()),
         id: id(generation),
@@ -91,6 +92,7 @@ fn none_is_offered_while_live_pods_use_the_one_before() {
         reason: None,
         started: None,
         decided_by: None,
+        account: None,
     };
     for attempts in [
         vec![attempt(1, Unknown), attempt(2, Created)],

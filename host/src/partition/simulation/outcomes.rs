@@ -3,7 +3,7 @@
 use super::coverage::{Coverage, Sight};
 use super::driver;
 use super::invariants::Written;
-use crate::api::ipupartition::{AttemptOutcome, PartitionPhase};
+use crate::api::ipupartition::{AttemptOutcome, IPUPartitionStatus, PartitionPhase};
 use crate::partition::conditions;
 use crate::partition::knowledge::Intent;
 
@@ -27,9 +27,19 @@ pub(super) fn count(written: &Written<'_>, coverage: &mut Coverage) {
             coverage.count(Sight::ResetObserved);
         }
     }
-    let is_second = before.attempts.iter().any(driver::is_held);
-    if is_second && matches!(written.intent, Some(Intent::Create(_))) {
-        coverage.count(Sight::SecondController);
+    if matches!(written.intent, Some(Intent::Create(_))) {
+        for held in before.attempts.iter().filter(|one| driver::is_held(one)) {
+            let is_unreachable = written.evidence.unreachable.contains(&held.id);
+            coverage.count(if is_unreachable {
+                Sight::SecondController
+            } else {
+                Sight::WhileHeld
+            });
+        }
+    }
+    let is_missed = |status: &IPUPartitionStatus| conditions::missing_since(status).is_some();
+    if after.phase == PartitionPhase::Resetting && is_missed(before) && !is_missed(after) {
+        coverage.count(Sight::MissedInReset);
     }
 }
 

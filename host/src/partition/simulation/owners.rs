@@ -23,7 +23,7 @@ const HANGS: u64 = 60_000;
 
 /// Somebody who wants partitions.
 #[derive(Clone, Debug)]
-pub(super) struct Job {
+pub(in crate::partition) struct Job {
     pub name: String,
     pub uid: String,
     /// Whether it is of a kind that the operator does not know.
@@ -46,7 +46,7 @@ pub(super) struct Job {
 
 /// How far an owner is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(in crate::partition) enum Stage {
     /// Not come yet, or gone.
     Away,
     There,
@@ -73,7 +73,7 @@ impl Job {
         self.stage == Stage::Ending
     }
 
-    pub(super) fn new(name: String, uid: String, ipus: u32, slots: usize) -> Self {
+    pub(in crate::partition) fn new(name: String, uid: String, ipus: u32, slots: usize) -> Self {
         Job {
             name,
             uid,
@@ -89,7 +89,7 @@ impl Job {
         }
     }
 
-    fn object(&self, slot: usize) -> IPUPartition {
+    pub(in crate::partition) fn object(&self, slot: usize) -> IPUPartition {
         let owner = PartitionOwner {
             api_version: if self.is_stranger {
                 "example.com/v1".to_owned()

@@ -8,6 +8,9 @@ use super::world::World;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repair {
     ControllerIsUp(usize),
+    Remembers(usize),
+    Admits(usize),
+    Removes(usize),
     LargeAgain(usize),
     Opened(usize),
     RoomGiven(usize, u64),
@@ -16,6 +19,7 @@ pub(super) enum Repair {
     StepDown(usize),
     WatchIsQuick(usize),
     Restored(Key),
+    BackupRestored,
 }
 
 impl World {
@@ -23,6 +27,9 @@ impl World {
         self.note(|| format!("{repair:?}"));
         match repair {
             Repair::ControllerIsUp(index) => self.controllers[index].is_down = false,
+            Repair::Admits(index) => self.controllers[index].denies = false,
+            Repair::Remembers(index) => self.controllers[index].is_blank = false,
+            Repair::Removes(index) => self.controllers[index].refuses_removals = false,
             Repair::Opened(index) => {
                 let name = &self.controllers[index].reference.name;
                 self.closed.remove(name);
@@ -52,6 +59,7 @@ impl World {
             }
             Repair::WatchIsQuick(who) => self.replicas[who].lag = 0,
             Repair::Restored(key) => self.api.move_back(key),
+            Repair::BackupRestored => self.restore(),
         }
     }
 }

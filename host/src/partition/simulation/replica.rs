@@ -1,6 +1,6 @@
 //! The replicas of the reconciler: what they know of the API server, and when they reconcile what.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -34,6 +34,8 @@ pub(super) struct Replica {
     pub asked: BTreeMap<String, u64>,
     /// What each object was told to take and has not asked for, and when, by its UID.
     pub taking: BTreeMap<String, (u64, String, u32)>,
+    /// What controllers have agreed to remove.
+    pub removed: BTreeSet<String>,
     /// When IPUs were given back last, as far as it knows.
     pub room_made: u64,
     cache: BTreeMap<Key, Stored>,
@@ -53,7 +55,6 @@ pub(super) struct Task {
     pub step: Option<Step>,
     /// Whether its replica stood still between decision and deed.
     pub stood: bool,
-    has_worked: bool,
     /// Whether the object has changed since it began.
     again: bool,
 }
@@ -121,17 +122,24 @@ impl World {
             let change = &self.api.log()[index];
             let key = change.key;
             let replica = &mut self.replicas[who];
-            if let Some(stored) = &change.now {
+            let before = if let Some(stored) = &change.now {
                 driver::spare(&mut replica.suspects, &stored.object);
-                replica.cache.insert(key, stored.clone());
+                replica.cache.insert(key, stored.clone())
             } else {
-                replica.cache.remove(&key);
                 replica.rests.remove(&key);
-            }
+                replica.cache.remove(&key)
+            };
+            let status = |stored: &Stored| stored.object.status.clone().unwrap_or_default();
+            let after = change.now.as_ref().map(status).unwrap_or_default();
+            let gives_back =
+                before.is_some_and(|before| driver::gives_back(&status(&before), &after));
             if let Some(task) = replica.tasks.get_mut(&key) {
                 task.again = true;
             } else if replica.cache.contains_key(&key) {
                 self.trigger(who, key, 0);
+            }
+            if gives_back {
+                self.room_was_made(who);
             }
         }
     }
@@ -175,7 +183,6 @@ impl World {
             evidence: Evidence::default(),
             step: None,
             stood: false,
-            has_worked: false,
             again: false,
         };
         self.replicas[who].tasks.insert(key, task);
@@ -236,10 +243,10 @@ impl World {
         let fact = match reply {
             Reply::Learned(fact) => *fact,
             Reply::Wrote(version, object, fact) => {
-                task.core.version = version;
-                task.core.object = object;
-                task.has_worked = true;
-                *fact
+                task.evidence.note(&fact);
+                task.core.wrote(version, object, *fact);
+                self.decide(ticket);
+                return;
             }
             Reply::Released => {
                 self.finish(ticket, None);
@@ -258,8 +265,13 @@ impl World {
         let has_asked = matches!(fact, Fact::Created { .. });
         let uid = task.core.object.metadata.uid.clone().unwrap_or_default();
         let makes_room = matches!(fact, Fact::Removed { .. });
+        let agreed = match &fact {
+            Fact::Removed { id, error: None } => Some(id.clone()),
+            _ => None,
+        };
         task.evidence.note(&fact);
         task.core.learn(fact);
+        self.replicas[ticket.who].removed.extend(agreed);
         if has_asked {
             self.replicas[ticket.who].taking.remove(&uid);
         }
@@ -270,7 +282,7 @@ impl World {
     }
 
     fn rest(&mut self, ticket: Ticket, pace: Pace) {
-        let has_worked = self.task(ticket).is_some_and(|task| task.has_worked);
+        let has_worked = self.task(ticket).is_some_and(|task| task.core.has_worked());
         let rests = self.replicas[ticket.who]
             .rests
             .entry(ticket.key)

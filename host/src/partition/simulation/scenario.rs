@@ -5,7 +5,9 @@ use super::api_server::SLOTS;
 use super::chance::Chance;
 use super::coverage::Coverage;
 use super::crowd;
+use super::emptied;
 use super::owners::Job;
+use super::stubborn;
 use super::torn;
 use super::trace::Trace;
 use super::trouble::Weather;
@@ -17,7 +19,8 @@ const JOBS: usize = 10;
 /// When the last job comes, in milliseconds.
 const COMING: u64 = 120_000;
 
-/// One of so many seeds is a crowd in which nothing goes wrong, and one a gang that loses a partition.
+/// Of so many seeds one is a crowd in which nothing goes wrong, one a gang that loses a partition, one a
+/// controller that removes nothing, and one a controller that loses its state.
 const CROWDS: u64 = 40;
 
 /// Runs the seed. A broken invariant is a panic.
@@ -27,6 +30,12 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     }
     if seed % CROWDS == CROWDS / 2 {
         return torn::run(seed, trace);
+    }
+    if seed % CROWDS == CROWDS / 4 {
+        return stubborn::run(seed, trace);
+    }
+    if seed % CROWDS == 3 * CROWDS / 4 {
+        return emptied::run(seed, trace);
     }
     let mut chance = Chance::new(seed);
     let sizes: Vec<u32> = (0..chance.between(2, 5))

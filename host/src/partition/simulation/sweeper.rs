@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::agenda::Event;
 use super::api_server::{Key, Stored, is_deleted, job_of};
-use super::controllers::{Call, Verb};
+use super::controllers::{Call, Controller, Verb};
 use super::coverage::Sight;
 use super::driver;
 use super::invariants::{OWNERLESS_ONLY, demand};
@@ -77,7 +77,8 @@ impl World {
 
     /// Every partition on every controller that answers.
     fn places(&self) -> Vec<Place> {
-        let up = self.controllers.iter().filter(|one| !one.is_down);
+        let is_silent = |one: &&Controller| one.is_down || one.is_blank || one.denies;
+        let up = self.controllers.iter().filter(|one| !is_silent(one));
         up.flat_map(|one| {
             let name = &one.reference.name;
             one.made.keys().map(move |id| (name.clone(), id.clone()))
@@ -103,7 +104,8 @@ impl World {
         }
         let held = driver::held(listed.iter().map(|(_, stored)| stored.object.as_ref()));
         let now = self.timestamp();
-        let told = driver::orphans(found, &held, &self.replicas[who].suspects, now);
+        let suspects = &self.replicas[who].suspects;
+        let told = driver::orphans(found, &held, suspects, &self.settings.identity, now);
         self.replicas[who].suspects = told.suspects;
         told.due
     }

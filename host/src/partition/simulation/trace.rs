@@ -81,7 +81,7 @@ impl Display for Seconds {
 }
 
 /// A step in one line.
-pub(super) fn brief(step: &Step) -> String {
+pub(in crate::partition) fn brief(step: &Step) -> String {
     match step {
         Step::Write(status) | Step::Record(status, _) => {
             let kind = match step {

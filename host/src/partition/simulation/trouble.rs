@@ -6,12 +6,11 @@ use super::agenda::Event;
 use super::api_server::{self, Key, job_of};
 use super::controllers::Then;
 use super::coverage::Sight;
-use super::driver;
 use super::executor::Mishap;
 use super::repair::Repair;
 use super::world::World;
 use crate::api::ipupartition::{Attempt, AttemptOutcome};
-use crate::names;
+use crate::names::{self, Identity};
 use crate::vipu::closed::Closure;
 use crate::vipu::model::{OperationState, ReadyState};
 
@@ -70,7 +69,7 @@ impl World {
         }
         let next = self.chance.between(1, 2 * self.weather.troubles);
         self.agenda.add(next, Event::Trouble);
-        match self.chance.below(20) {
+        match self.chance.below(25) {
             0 => self.controller_goes_down(),
             1 | 2 => self.partition_is_harmed(),
             3 => self.room_is_taken(),
@@ -87,6 +86,11 @@ impl World {
             14 | 15 => self.partition_is_harmed(),
             16 => self.controller_is_closed(),
             17 => self.status_is_edited(),
+            18 => self.release_is_replaced(),
+            19 => self.back_up(),
+            20 => self.controller_forgets(),
+            21 => self.controller_removes_nothing(),
+            22 => self.controller_denies(),
             _ => self.reset_is_asked(),
         }
     }
@@ -97,7 +101,8 @@ impl World {
         let controller = &mut self.controllers[index];
         controller.is_down = true;
         if loses_state {
-            controller.made.retain(|id, _| !driver::is_ours(id));
+            let ledger = &self.ledger;
+            controller.made.retain(|id, _| !ledger.is_ours(id));
         }
         if loses_state {
             self.saw(Sight::LostState);
@@ -109,6 +114,36 @@ impl World {
         self.note(|| format!("controller {index} is down; lost its state: {loses_state}"));
     }
 
+    /// A controller starts again and does not know its partitions for a moment, or for longer.
+    fn controller_forgets(&mut self) {
+        let index = self.chance.below(self.controllers.len());
+        self.controllers[index].is_blank = true;
+        self.saw(Sight::Forgets);
+        let pause = self.chance.pick(&[500, 5_000, 20_000, 45_000]);
+        self.agenda
+            .add(pause, Event::Repair(Repair::Remembers(index)));
+        self.note(|| format!("controller {index} forgets its partitions for {pause} ms"));
+    }
+
+    fn controller_denies(&mut self) {
+        let index = self.chance.below(self.controllers.len());
+        self.controllers[index].denies = true;
+        self.saw(Sight::Denies);
+        let pause = self.chance.pick(&[2_000, 20_000, 90_000]);
+        self.agenda.add(pause, Event::Repair(Repair::Admits(index)));
+        self.note(|| format!("controller {index} lets the operator see nothing for {pause} ms"));
+    }
+
+    fn controller_removes_nothing(&mut self) {
+        let index = self.chance.below(self.controllers.len());
+        self.controllers[index].refuses_removals = true;
+        self.saw(Sight::RefusesRemovals);
+        let pause = self.chance.between(10_000, 300_000);
+        self.agenda
+            .add(pause, Event::Repair(Repair::Removes(index)));
+        self.note(|| format!("controller {index} removes nothing for {pause} ms"));
+    }
+
     /// A partition of ours goes to ERROR, is removed by hand, is at work without end, or tells an odd
     /// state.
     fn partition_is_harmed(&mut self) {
@@ -117,7 +152,7 @@ impl World {
         let ours: Vec<String> = self.controllers[index]
             .made
             .keys()
-            .filter(|id| driver::is_ours(id))
+            .filter(|id| self.ledger.is_ours(id))
             .cloned()
             .collect();
         if ours.is_empty() {
@@ -226,6 +261,7 @@ impl World {
                 reason: None,
                 started: None,
                 decided_by: None,
+                account: None,
             });
         });
     }
@@ -345,14 +381,14 @@ impl World {
     }
 }
 
-/// Ids that somebody else gave: by hand, by the original, by another installation.
+/// Ids that somebody else gave: by hand, by the original, by another cluster.
 pub(super) fn foreign(number: u64) -> String {
     match number % 3 {
         0 => format!("handmade-{number}"),
         1 => format!("p-mnist-default-{number}"),
         _ => {
-            let tag = names::installation_tag("there");
-            format!("p-mnist-{tag}-{number:010}")
+            let elsewhere = Identity::new("another-cluster", "release");
+            format!("p-mnist-{}-{number:010}", elsewhere.tag())
         }
     }
 }

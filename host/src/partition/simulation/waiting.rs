@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use super::api_server::Key;
 use super::coverage::Sight;
-use super::driver::{self, Offer};
+use super::driver;
 use super::world::World;
 use crate::api::ipupartition::{ControllerRef, IPUPartition};
 use crate::partition::knowledge::Answer;
 use crate::partition::line::{self, Waiter};
+use crate::partition::placement::{Divided, Queue};
 use crate::partition::surroundings::Surroundings;
+use crate::uid::Uid;
 
 /// How long things given back are gathered before those who wait are looked at, in milliseconds.
 const GATHERING: u64 = 200;
@@ -23,7 +25,14 @@ impl World {
     pub(super) fn place(&mut self, who: usize, object: &IPUPartition) -> Answer {
         let is_old = self.chance.permille(self.weather.calls);
         let now = self.timestamp();
-        let views = self.controllers.iter().map(|one| one.view(is_old));
+        let held = driver::allocations(self.replicas[who].seen());
+        let removed = self.replicas[who].removed.iter();
+        let removed: Vec<Uid> = removed.map(|id| Uid::of(id)).collect();
+        let views = self.controllers.iter().map(|one| {
+            let (inventory, view) = one.view(is_old);
+            let known = removed.iter().fold(inventory, |read, id| read.without(*id));
+            driver::withheld((known, view), &held)
+        });
         let controllers: Vec<ControllerRef> = self
             .controllers
             .iter()
@@ -40,15 +49,14 @@ impl World {
         let taken: Vec<(String, u32)> = taking
             .map(|(_, (_, name, ipus))| (name.clone(), *ipus))
             .collect();
-        let offer = Offer {
+        let found = Divided::of(views.collect(), self.closed.clone());
+        let queue = Queue {
             taken: &taken,
-            views: views.collect(),
-            closed: &self.closed,
             line: &line,
             held: driver::held_by_owner(object, replica.seen()),
-            controllers: &controllers,
+            overtaking_limit: self.settings.overtaking_limit,
         };
-        let answer = driver::place(object, offer, &self.settings, now);
+        let answer = driver::place(object, found, queue, &controllers, now);
         if let Answer::Try(controller, _) = &answer {
             let told = (asked, controller.name.clone(), object.spec.ipus);
             self.replicas[who].taking.insert(uid.clone(), told);
@@ -79,11 +87,13 @@ impl World {
     /// What surrounds an object now.
     pub(super) fn look_around(&mut self, object: &IPUPartition) -> Surroundings {
         self.saw(Sight::LookedAround);
-        let views: Vec<_> = self.controllers.iter().map(|one| one.view(false)).collect();
         let others = self.api.list().map(|(_, stored)| stored.object.as_ref());
         let others: Vec<&IPUPartition> = others.collect();
+        let held = driver::allocations(others.iter().copied());
+        let views = self.controllers.iter().map(|one| one.view(false));
+        let views: Vec<_> = views.map(|said| driver::withheld(said, &held)).collect();
         let now = self.timestamp();
-        driver::surroundings(object, others.into_iter(), &views, &self.closed, now)
+        driver::surroundings(object, others.into_iter(), views, &self.closed, now)
     }
 
     fn stand(&self, who: usize, waiter: &mut Waiter) {

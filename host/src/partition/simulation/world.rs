@@ -11,15 +11,17 @@ use super::controllers::{Call, Controller, Then, Verb};
 use super::coverage::{Coverage, Sight};
 use super::driver;
 use super::executor::Mishap;
+use super::given::Given;
 use super::invariants::{Ledger, ONE_USABLE, demand};
+use super::lacking::Lacking;
 use super::owners::{Job, Pod};
 use super::replica::Replica;
+use super::restore::Backup;
 use super::trace::Trace;
 use super::trouble::Weather;
 use crate::api::ipupartition::ControllerRef;
 use crate::partition::step::Settings;
 use crate::vipu::closed::Closed;
-use crate::vipu::model::OperationState;
 
 /// The death of replica 0 after one of its steps, where a test says which.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +47,7 @@ pub(super) struct World {
     pub chance: Chance,
     pub weather: Weather,
     pub ledger: Ledger,
+    pub lacking: Lacking,
     pub coverage: Coverage,
     pub trace: Trace,
     pub settings: Settings,
@@ -55,9 +58,19 @@ pub(super) struct World {
     pub api_down_until: u64,
     /// Whether nothing new goes wrong.
     pub is_over: bool,
+    /// Whether no IPU that a Pod uses may be given to anybody else. Two replicas that both act, or one whose
+    /// watch is late, may do so where the controller does not know what is used.
+    pub gives_once: bool,
+    pub given: Given,
     pub death: Option<Death>,
     /// Longest time that a Pod runs or takes to end, in milliseconds.
     pub longest_run: u64,
+    /// What the API server is about to be restored from.
+    pub backup: Option<Backup>,
+    /// How often it was.
+    pub restores: u64,
+    /// How many releases have come after the first one.
+    pub handovers: u64,
     /// Changes that the watches were told of.
     announced: usize,
 }
@@ -80,6 +93,7 @@ impl World {
             chance: Chance::new(seed),
             weather: Weather::default(),
             ledger: Ledger::default(),
+            lacking: Lacking::default(),
             coverage: Coverage::default(),
             trace,
             settings: driver::settings(),
@@ -87,8 +101,13 @@ impl World {
             has_lease: true,
             api_down_until: 0,
             is_over: false,
+            gives_once: false,
+            given: Given::default(),
             death: None,
             longest_run: 400_000,
+            backup: None,
+            restores: 0,
+            handovers: 0,
             announced: 0,
         };
         world.replicas[0].acts = true;
@@ -230,7 +249,8 @@ impl World {
             format!("{:?} of {id}: {result:?}", call.verb)
         });
         if result.is_ok() {
-            Ledger::took_effect(id, call.verb, &users);
+            self.ledger.took_effect(id, call.verb, &users);
+            self.check_given_once(call);
             self.follow_up(call);
         }
         self.answer_call(call, result.map_err(str::to_owned), true);
@@ -339,17 +359,16 @@ impl World {
         }
     }
 
-    /// The partitions of this installation, with the controller that each is on.
+    /// The partitions that a release has made, with the controller that each is on.
     pub(super) fn ours(&self) -> Vec<(usize, &str)> {
         let all = self.controllers.iter().enumerate();
         all.flat_map(|(index, one)| one.made.keys().map(move |id| (index, id.as_str())))
-            .filter(|(_, id)| driver::is_ours(id))
+            .filter(|(_, id)| self.ledger.is_ours(id))
             .collect()
     }
 
     /// What is being removed on a controller does not count as there.
     pub(super) fn is_going(&self, controller: usize, id: &str) -> bool {
-        let made = self.controllers[controller].made.get(id);
-        made.is_some_and(|made| made.operation == OperationState::Removing)
+        self.controllers[controller].is_going(id)
     }
 }

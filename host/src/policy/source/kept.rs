@@ -3,14 +3,15 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use super::Sources;
+use super::folder::{self, Kept};
 use crate::api::ipupolicy::ModuleSource;
 use crate::wasm::digest_of;
 
 /// Numbers the files that are not whole yet: two versions of a policy may want the same module at once.
-static PARTS: AtomicU64 = AtomicU64::new(0);
+pub(super) static PARTS: AtomicU64 = AtomicU64::new(0);
 
 impl Sources {
     /// A module that was fetched before, where it is still what it was, and, where it must be signed, was
@@ -25,20 +26,28 @@ impl Sources {
         if !is_signed {
             return None;
         }
-        let bytes = tokio::fs::read(path).await.ok()?;
-        let is_it = Some(digest_of(&bytes).as_str()) == wanted.digest.as_deref();
-        is_it.then_some(bytes)
+        let bytes = tokio::fs::read(&path).await.ok()?;
+        if Some(digest_of(&bytes).as_str()) != wanted.digest.as_deref() {
+            return None;
+        }
+        folder::touch(path).await;
+        Some(bytes)
     }
 
     /// Keeps a module for the next start, and the key that signed it. Without it that start has to ask
     /// the source.
     pub(super) async fn keep(&self, wanted: &ModuleSource, bytes: &[u8], signer: Option<String>) {
-        let Some(path) = self.kept_path(wanted) else {
+        let (Some(path), Some(folder)) = (self.kept_path(wanted), &self.folder) else {
             return;
         };
-        let mut written = write_whole(&path, bytes).await;
-        if let (Ok(()), Some(signer)) = (&written, signer) {
-            written = tokio::fs::write(mark(&path, &signer), []).await;
+        let mut written = folder.write(path.clone(), bytes.to_vec()).await;
+        if let (Ok(Kept::Yes), Some(signer)) = (&written, signer) {
+            let marked = tokio::fs::write(mark(&path, &signer), []).await;
+            written = marked.map(|()| Kept::Yes);
+        }
+        if let Ok(Kept::TooLarge) = written {
+            let (path, bytes) = (path.display(), bytes.len());
+            tracing::warn!(%path, bytes, "a module is too large to be kept for the next start, which fetches it again");
         }
         if let Err(error) = written {
             let path = path.display();
@@ -46,15 +55,20 @@ impl Sources {
         }
     }
 
-    /// Takes away the modules that no version of any policy names any more, with their marks.
-    pub async fn prune(&self, wanted: impl Iterator<Item = &ModuleSource>) {
-        let Some(folder) = &self.kept_dir else {
+    /// Takes away the modules that no version of any policy names any more, with their marks. Those in
+    /// force are kept longest where there is too little room.
+    pub async fn prune(&self, wanted: &[ModuleSource], in_force: &[ModuleSource]) {
+        let Some(folder) = &self.folder else {
             return;
         };
-        let named: BTreeSet<&str> = wanted
-            .filter_map(|module| module.digest.as_deref()?.strip_prefix("sha256:"))
-            .collect();
-        let Ok(mut files) = tokio::fs::read_dir(folder).await else {
+        let digest = |module: &ModuleSource| {
+            let digest = module.digest.as_deref()?.strip_prefix("sha256:")?;
+            Some(digest.to_owned())
+        };
+        let named: BTreeSet<String> = wanted.iter().filter_map(digest).collect();
+        let in_force = in_force.iter().filter_map(digest).collect();
+        folder.set_in_force(in_force).await;
+        let Ok(mut files) = tokio::fs::read_dir(folder.modules()).await else {
             return;
         };
         while let Ok(Some(file)) = files.next_entry().await {
@@ -70,14 +84,21 @@ impl Sources {
         }
     }
 
+    /// Makes room after a module was compiled.
+    pub async fn trim(&self) {
+        if let Some(folder) = &self.folder {
+            folder.trim().await;
+        }
+    }
+
     fn kept_path(&self, wanted: &ModuleSource) -> Option<PathBuf> {
-        let folder = self.kept_dir.as_ref()?;
+        let folder = self.folder.as_ref()?;
         // The image's files are as near as the folder.
         if wanted.image.is_some() {
             return None;
         }
         let digest = wanted.digest.as_ref()?.strip_prefix("sha256:")?;
-        Some(folder.join(format!("{digest}.wasm")))
+        Some(folder.modules().join(format!("{digest}.wasm")))
     }
 }
 
@@ -92,17 +113,6 @@ fn mark(module: &Path, fingerprint: &str) -> PathBuf {
     module.with_extension(format!("signed-by-{key}"))
 }
 
-/// Writes a file so that it is there whole or not at all.
-async fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    if let Some(folder) = path.parent() {
-        tokio::fs::create_dir_all(folder).await?;
-    }
-    let number = PARTS.fetch_add(1, Ordering::Relaxed);
-    let part = path.with_extension(format!("part-{}-{number}", std::process::id()));
-    tokio::fs::write(&part, bytes).await?;
-    tokio::fs::rename(&part, path).await
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -112,6 +122,7 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
+    use crate::policy::source::folder::Folder;
 
     const MODULE: &[u8] = b"a module";
 
@@ -121,7 +132,7 @@ mod tests {
             client: Client::try_from(nobody).unwrap(),
             namespace: "default".to_owned(),
             guests_dir: folder.to_owned(),
-            kept_dir: Some(folder.join("modules")),
+            folder: Some(Arc::new(Folder::new(folder.to_owned(), 1 << 20))),
             registries: Arc::new(Semaphore::new(1)),
         }
     }
@@ -164,7 +175,7 @@ mod tests {
         let mut other = wanted(true);
         other.digest = Some(digest_of(b"other").to_string());
         sources.keep(&other, b"other", signer()).await;
-        sources.prune([wanted(true)].iter()).await;
+        sources.prune(&[wanted(true)], &[]).await;
         assert_eq!(sources.kept(&other, &["sha256:a"]).await, None);
         assert!(sources.kept(&wanted(true), &["sha256:a"]).await.is_some());
         let files = std::fs::read_dir(folder.path().join("modules")).unwrap();

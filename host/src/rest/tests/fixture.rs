@@ -1,10 +1,12 @@
 //! Both ports in-process, around a fake of the API server. Every answer is held against the document.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
+use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
 use kube::Client;
 use kube::client::Body as KubeBody;
@@ -12,6 +14,7 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tower::{BoxError, ServiceExt, service_fn};
 
+use crate::metrics::connections::Refused;
 use crate::namespaces::namespaces;
 use crate::partition::node_labels::node_labels;
 use crate::partition::watched::{PartitionWatch, watched};
@@ -72,9 +75,10 @@ impl Ports {
         let world: Arc<Mutex<World>> = Arc::default();
         let (partitions, watch) = watched(namespaces().0, Scope::default());
         let registry = Arc::new(Registry::new(Deadlines::default()));
+        let fleet = Fleet::new(registry, node_labels().0, partitions.clone());
         let sources = Sources {
             partitions,
-            fleet: Arc::new(Fleet::new(registry, node_labels().0)),
+            fleet: Arc::new(fleet),
             guests: no_policies().await,
             namespaces: namespaces().0,
         };
@@ -88,9 +92,9 @@ impl Ports {
         };
         Self {
             world,
-            plain: plain(sources),
+            plain: plain(sources, Refused::default()),
             watch,
-            secure: secure(door),
+            secure: secure(door, Refused::default()),
         }
     }
 
@@ -117,6 +121,15 @@ impl Ports {
             .header("content-type", "application/json");
         self.send(request.body(body.to_owned().into()).unwrap())
             .await
+    }
+
+    /// As [`Self::secure`], from the address 10.0.0.`last`.
+    pub(super) async fn secure_from(&self, last: u8, token: &str, path: &str) -> Answer {
+        let request = Request::get(path).header("authorization", format!("Bearer {token}"));
+        let mut request = request.body(Body::empty()).unwrap();
+        let peer = SocketAddr::from(([10, 0, 0, last], 1_024));
+        request.extensions_mut().insert(ConnectInfo(peer));
+        self.send(request).await
     }
 
     /// Sends any request to port 8443.

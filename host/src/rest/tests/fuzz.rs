@@ -125,66 +125,69 @@ fn any_bytes_are_refused_or_right() {
     });
 }
 
+type Change = fn(&mut Value);
+
+/// Changes of a body, and the field that each breaks.
+const CHANGES: [(Change, &str); 27] = [
+    (|body| body["ipus"] = json!(0), "ipus"),
+    (|body| body["ipus"] = json!(3), "ipus"),
+    (|body| body["ipus"] = json!(-1), "ipus"),
+    (|body| body["ipus"] = json!(1_u64 << 32), "ipus"),
+    (|body| body["ipus"] = json!("four"), "ipus"),
+    (|body| body["ipus"] = json!(1e3), "ipus"),
+    (|body| body["ipus"] = json!(null), "ipus"),
+    (
+        |body| drop(body.as_object_mut().unwrap().remove("ipus")),
+        "ipus",
+    ),
+    (|body| body["gcds"] = json!(8), "gcds"),
+    (|body| body["gcds"] = json!(0), "gcds"),
+    (|body| body["slot"] = json!(-1), "slot"),
+    (|body| body["name"] = json!("Not_a_name"), "name"),
+    (|body| body["name"] = json!(""), "name"),
+    (|body| body["name"] = json!("a".repeat(254)), "name"),
+    (
+        |body| body["owner"]["namespace"] = json!("../kube-system"),
+        "owner.namespace",
+    ),
+    (|body| body["owner"]["name"] = json!(""), "owner.name"),
+    (|body| body["owner"]["color"] = json!("red"), "owner.color"),
+    (
+        |body| body["options"] = json!({"replicas": 0}),
+        "options.replicas",
+    ),
+    (
+        |body| body["options"] = json!({"replicas": "two"}),
+        "options.replicas",
+    ),
+    (
+        |body| body["options"] = json!({"gangSize": 0}),
+        "options.gangSize",
+    ),
+    (|body| body["ipu"] = json!(4), "ipu"),
+    (|body| body["about"] = json!("urgent"), "about"),
+    (|body| body["about"] = json!({"gang": 2}), "about.gang"),
+    (
+        |body| body["about"] = json!({"labels": ["a"]}),
+        "about.labels",
+    ),
+    (
+        |body| body["about"] = json!({"labels": {"a": 1}}),
+        "about.labels.a",
+    ),
+    (
+        |body| body["about"] = json!({"annotations": {"a b": ""}}),
+        "about.annotations.a b",
+    ),
+    (
+        |body| body["about"] = json!({"priorityClassName": "No"}),
+        "about.priorityClassName",
+    ),
+];
+
 #[test]
 fn what_is_wrong_is_named_field_by_field() {
-    type Change = fn(&mut Value);
-    let cases: [(Change, &str); 27] = [
-        (|body| body["ipus"] = json!(0), "ipus"),
-        (|body| body["ipus"] = json!(3), "ipus"),
-        (|body| body["ipus"] = json!(-1), "ipus"),
-        (|body| body["ipus"] = json!(1_u64 << 32), "ipus"),
-        (|body| body["ipus"] = json!("four"), "ipus"),
-        (|body| body["ipus"] = json!(1e3), "ipus"),
-        (|body| body["ipus"] = json!(null), "ipus"),
-        (
-            |body| drop(body.as_object_mut().unwrap().remove("ipus")),
-            "ipus",
-        ),
-        (|body| body["gcds"] = json!(8), "gcds"),
-        (|body| body["gcds"] = json!(0), "gcds"),
-        (|body| body["slot"] = json!(-1), "slot"),
-        (|body| body["name"] = json!("Not_a_name"), "name"),
-        (|body| body["name"] = json!(""), "name"),
-        (|body| body["name"] = json!("a".repeat(254)), "name"),
-        (
-            |body| body["owner"]["namespace"] = json!("../kube-system"),
-            "owner.namespace",
-        ),
-        (|body| body["owner"]["name"] = json!(""), "owner.name"),
-        (|body| body["owner"]["color"] = json!("red"), "owner.color"),
-        (
-            |body| body["options"] = json!({"replicas": 0}),
-            "options.replicas",
-        ),
-        (
-            |body| body["options"] = json!({"replicas": "two"}),
-            "options.replicas",
-        ),
-        (
-            |body| body["options"] = json!({"gangSize": 0}),
-            "options.gangSize",
-        ),
-        (|body| body["ipu"] = json!(4), "ipu"),
-        (|body| body["about"] = json!("urgent"), "about"),
-        (|body| body["about"] = json!({"gang": 2}), "about.gang"),
-        (
-            |body| body["about"] = json!({"labels": ["a"]}),
-            "about.labels",
-        ),
-        (
-            |body| body["about"] = json!({"labels": {"a": 1}}),
-            "about.labels.a",
-        ),
-        (
-            |body| body["about"] = json!({"annotations": {"a b": ""}}),
-            "about.annotations.a b",
-        ),
-        (
-            |body| body["about"] = json!({"priorityClassName": "No"}),
-            "about.priorityClassName",
-        ),
-    ];
-    for (change, field) in cases {
+    for (change, field) in CHANGES {
         let text = wanted(change).to_string();
         let problem = body::read(text.as_bytes()).unwrap_err();
         check_problem(&problem);

@@ -46,27 +46,54 @@ async fn bodies_that_never_end_take_no_place_from_others() {
 }
 
 #[tokio::test]
-async fn made_up_tokens_cannot_take_all_places() {
+async fn made_up_tokens_of_one_address_keep_nobody_else_from_being_known() {
     let ports = Ports::open().await;
-    let known = ports.secure("admin", "GET", "/partitions/p", "").await;
-    assert_eq!(known.status, 404);
     ports.world().is_silent = true;
     let tokens: Vec<_> = (0..60).map(|number| format!("made-up-{number}")).collect();
     let asking = tokens
         .iter()
-        .map(|token| ports.secure(token, "GET", "/partitions/p", ""));
+        .map(|token| ports.secure_from(1, token, "/partitions/p"));
     let mut asking: FuturesUnordered<_> = asking.collect();
-    for _ in 16..60 {
+    for refused in 0..60 - 4 {
         let answer = asking.next().await.unwrap();
+        assert_eq!(answer.status, 503, "{refused}");
         let detail = answer.body["detail"].as_str().unwrap();
-        assert_eq!(answer.status, 503);
-        assert!(
-            detail.contains("16 tokens are being checked already"),
-            "{detail}"
-        );
+        assert!(detail.contains("of this address"), "{detail}");
+    }
+    let reviews = || {
+        let world = ports.world();
+        let asked = world.asked.iter();
+        asked.filter(|one| one.ends_with("/tokenreviews")).count()
+    };
+    assert_eq!(reviews(), 4, "no more are under way");
+    // Theirs are still under way while somebody else is asked about and answered.
+    ports.world().is_silent = false;
+    let answer = ports.secure_from(2, "admin", "/partitions/p").await;
+    assert_eq!(answer.status, 404, "{answer:?}");
+    assert_eq!(reviews(), 5);
+}
+
+#[tokio::test]
+async fn a_token_that_was_refused_is_not_asked_about_again() {
+    let ports = Ports::open().await;
+    for _ in 0..3 {
+        let answer = ports.secure("nobody", "GET", "/partitions", "").await;
+        assert_eq!(answer.status, 401, "{answer:?}");
     }
     let world = ports.world();
     let asked = world.asked.iter();
     let reviews = asked.filter(|one| one.ends_with("/tokenreviews"));
-    assert_eq!(reviews.count(), 1 + 16, "no more are under way");
+    assert_eq!(reviews.count(), 1);
+}
+
+#[tokio::test]
+async fn one_address_that_asks_too_fast_or_too_much_refuses_nobody_else() {
+    let ports = Ports::open().await;
+    // More than a burst, all at once: however slow the machine is, they are counted before any is answered.
+    let asked = (0..2_000).map(|_| ports.secure_from(1, "", "/partitions"));
+    let answers = join_all(asked).await;
+    let is_refused = answers.iter().any(|answer| answer.status == 429);
+    assert!(is_refused, "it is asked faster than it may");
+    let answer = ports.secure_from(2, "admin", "/partitions/p").await;
+    assert_eq!(answer.status, 404, "{answer:?}");
 }

@@ -79,6 +79,10 @@ fn a_silent_controller_is_named() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "the snapshot is the whole answer, as a user reads it"
+)]
 fn a_controller_tells_whose_its_ipus_are() {
     let mut ours = partition("default", 4, AttemptOutcome::Created);
     ours.metadata.name = Some("p".to_owned());
@@ -90,6 +94,7 @@ fn a_controller_tells_whose_its_ipus_are() {
     });
     let looks = vec![Look {
         view: controller(16, 10, None),
+        withheld: None,
         version: Some("1.18.0".to_owned()),
         listed: listed.into(),
         closure: Some(Closure::Draining),
@@ -114,6 +119,13 @@ fn a_controller_tells_whose_its_ipus_are() {
         "largestFree": 0,
         "serverVersion": "1.18.0",
         "closure": "draining",
+        "partitionCount": 1,
+        "otherCount": 1,
+        "troubles": {
+          "failedPartitions": 0,
+          "autoResets": 0,
+          "devices": []
+        },
         "partitions": [
           {
             "name": "p",
@@ -134,13 +146,61 @@ fn a_controller_tells_whose_its_ipus_are() {
             "id": "by-hand",
             "ipus": 6
           }
-        ],
-        "troubles": {
-          "failedPartitions": 0,
-          "autoResets": 0,
-          "devices": []
-        }
+        ]
       }
     ]
     "#);
+}
+
+#[test]
+fn anybody_is_told_how_many_partitions_there_are_and_not_whose() {
+    let mut ours = partition("team", 4, AttemptOutcome::Created);
+    ours.metadata.name = Some("p".to_owned());
+    if let Some(status) = &mut ours.status {
+        status.controller = Some(world::controller());
+    }
+    let mut cache = Cache::default();
+    let heard = Event::Apply(DeserializeGuard(Ok(ours.clone())));
+    cache.hear(heard, Timestamp::UNIX_EPOCH);
+    let name = world::controller().name;
+    let mut view = controller(16, 10, None);
+    view.name.clone_from(&name);
+    let listed = [("p-mnist", 4), ("by-hand", 6)].map(|(id, ipus)| ListedPartition {
+        id: id.to_owned(),
+        ipus,
+        gcds: 1,
+        ready_state: ReadyState::Active,
+    });
+    let looks = vec![Look {
+        withheld: None,
+        view,
+        version: None,
+        listed: listed.into(),
+        closure: None,
+        troubles: Troubles::default(),
+    }];
+    // What has vanished is on no controller, as far as its IPUPartition says, and still held.
+    let mut answer = Vec::new();
+    for is_vanished in [false, true] {
+        if is_vanished {
+            let mut lost = ours.clone();
+            lost.status.as_mut().unwrap().controller = None;
+            cache.hear(
+                Event::Apply(DeserializeGuard(Ok(lost))),
+                Timestamp::UNIX_EPOCH,
+            );
+        }
+        let briefs = cache.briefs().map(|(one, _)| one);
+        answer.push(controllers::summaries(looks.clone(), briefs));
+    }
+    assert_eq!(answer[0], answer[1]);
+    let [one] = answer[0].as_slice() else {
+        panic!("there is one controller");
+    };
+    assert_eq!((one.partition_count, one.other_count), (1, 1));
+    assert_eq!((one.used_ipus, one.used_by_others), (10, 6));
+    let told = serde_json::to_string(one).unwrap();
+    for secret in ["mnist", "by-hand", "team", "uid"] {
+        assert!(!told.contains(secret), "{told}");
+    }
 }

@@ -112,6 +112,11 @@ impl Line {
         VersionServiceClient::new(self.channel.clone())
     }
 
+    /// A short hash of the user id that is sent; missing where none is.
+    pub(super) fn account(&self) -> Option<&str> {
+        self.access.account()
+    }
+
     /// A request with the credentials in it.
     pub(super) fn request<T>(&self, message: T) -> Request<T> {
         self.access.request(message)

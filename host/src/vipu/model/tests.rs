@@ -137,7 +137,8 @@ fn an_inventory_counts_all_and_keeps_what_memory_allows() {
         id: "é".repeat(100_000),
         ..Default::default()
     };
-    assert_eq!(ListedPartition::from(long).id, "é".repeat(TEXT_MAX));
+    let cut = format!("{}…", "é".repeat(TEXT_MAX / 2 - 2));
+    assert_eq!(ListedPartition::from(long).id, cut);
 }
 
 #[test]
@@ -202,5 +203,30 @@ impl ListedPartition {
     fn without_gcds(mut self) -> Self {
         self.gcds = 0;
         self
+    }
+}
+
+#[test]
+fn no_text_of_a_controller_is_kept_that_does_not_fit() {
+    let hostile = || format!("\u{1b}[31m\u{7}\r\n\0\u{202e}{}", "é".repeat(1 << 20));
+    let state = PartitionState::from(proto::PartitionStatus {
+        errors: vec![hostile(); 1_000],
+        ..Default::default()
+    });
+    assert_eq!(state.errors.len(), ERRORS_MAX);
+    let device = Device::from(proto::IpuofDevice {
+        ip: hostile(),
+        chip_id: hostile(),
+        ..Default::default()
+    });
+    let partition = ListedPartition::from(proto::Partition {
+        id: hostile(),
+        ..Default::default()
+    });
+    let mut texts = state.errors;
+    texts.extend([device.ip, device.chip_id, partition.id]);
+    for text in texts {
+        assert!(text.len() <= ERROR_MAX, "{}", text.len());
+        assert!(text.chars().all(crate::sanitize::is_plain), "{text}");
     }
 }

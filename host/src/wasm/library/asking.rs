@@ -1,7 +1,7 @@
-//! Asks guests: one call at a time for each turn, counted, and told to whoever listens.
+//! Asks guests: each call with a permit, counted, and told to whoever listens.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -9,7 +9,10 @@ use tokio::task::spawn_blocking;
 use tracing::Instrument;
 
 use super::Policies;
+use super::permits::{Permit, Wanted};
 use crate::agent::explain;
+use crate::metrics::guests::Unasked;
+use crate::panics::caught_now;
 use crate::wasm::call::{Call, GuestError};
 use crate::wasm::facts::Admission;
 use crate::wasm::guest::{Guest, Kind};
@@ -73,8 +76,9 @@ impl Policies {
             attempts: attempts.to_vec(),
         });
         let asked = Arc::clone(&placing);
+        let is_question = request.facts.progress.is_question;
         let answer = self
-            .call(guest, Slot::Placement, move |call| {
+            .call((guest, Slot::Placement), is_question, move |call| {
                 call.place(&asked.request, &asked.controllers, &asked.attempts)
             })
             .await;
@@ -97,26 +101,52 @@ impl Policies {
             object.to_string(),
             old.map(ToString::to_string),
         );
-        let answer = self.call(guest, slot, move |call| ask(call, asked)).await;
+        let answer = self
+            .call((guest, slot), false, move |call| ask(call, asked))
+            .await;
         self.tell((guest, slot), &answer, || {
             question(Review::of(admission.clone(), object.clone(), old.cloned()))
         });
         answer
     }
 
-    /// Waits for a turn and makes one call off the async threads. The module is taken once, so that
-    /// the whole call is served by it even while another one is swapped in. The turn ends when the
+    /// Waits for a permit and makes one call off the async threads. The module is taken once, so that
+    /// the whole call is served by it even while another one is swapped in. The permit ends when the
     /// call's instance is gone, which whoever asked does not wait for.
     async fn call<T: Send + 'static>(
         &self,
-        guest: &Guest,
-        slot: Slot,
+        (guest, slot): (&Guest, Slot),
+        is_question: bool,
         ask: impl FnOnce(&mut Call<'_>) -> Result<T, GuestError> + Send + 'static,
     ) -> Result<Served<T>, GuestError> {
-        let began = Instant::now();
+        let policy = match &guest.0 {
+            Kind::BuiltIn => None,
+            Kind::Module(_, permits) => Some(permits),
+            Kind::Missing(reason) => {
+                let error = GuestError::NotReady(reason.to_string());
+                self.calls.called(slot, None, Some(&error), Duration::ZERO);
+                return Err(error);
+            }
+        };
+        let wanted = Wanted {
+            policy,
+            asker: self.asker,
+            is_question,
+        };
         let span = tracing::trace_span!("guest", hook = ?slot);
-        let asking = self.call_uncounted(guest, slot, ask).instrument(span);
-        let answer = asking.await;
+        let (permit, waited) = self
+            .inner
+            .permits
+            .acquire(wanted)
+            .instrument(span.clone())
+            .await;
+        self.calls.waited(slot, waited);
+        let Some(permit) = permit else {
+            self.calls.given_up(slot, Unasked::Busy);
+            return Err(GuestError::Busy { slot, waited });
+        };
+        let began = Instant::now();
+        let answer = self.run((guest, slot), permit, ask).instrument(span).await;
         let digest = self.digest_of((guest, slot), &answer);
         let digest = digest.as_ref().map(ModuleDigest::as_str);
         let error = answer.as_ref().err();
@@ -149,39 +179,31 @@ impl Policies {
         match (answer, &guest.0) {
             (Ok(served), _) => Some(served.digest.clone()),
             (_, Kind::BuiltIn) => Some(self.current(slot)?.digest.clone()),
-            (_, Kind::Module(module)) => Some(module.digest.clone()),
+            (_, Kind::Module(module, _)) => Some(module.digest.clone()),
             (_, Kind::Missing(_)) => None,
         }
     }
 
-    async fn call_uncounted<T: Send + 'static>(
+    async fn run<T: Send + 'static>(
         &self,
-        guest: &Guest,
-        slot: Slot,
+        (guest, slot): (&Guest, Slot),
+        permit: Permit,
         ask: impl FnOnce(&mut Call<'_>) -> Result<T, GuestError> + Send + 'static,
     ) -> Result<Served<T>, GuestError> {
-        let queue = self.inner.options.limits.queue;
-        let turns = Arc::clone(&self.inner.turns);
-        let turn = tokio::time::timeout(queue, turns.acquire_owned())
-            .await
-            .ok()
-            .and_then(Result::ok)
-            .ok_or(GuestError::Busy {
-                slot,
-                waited: queue,
-            })?;
         let module = match &guest.0 {
             Kind::BuiltIn => self.current(slot).ok_or(GuestError::Missing(slot))?,
-            Kind::Module(module) => module.clone(),
+            Kind::Module(module, _) => module.clone(),
             Kind::Missing(reason) => return Err(GuestError::NotReady(reason.to_string())),
         };
         let digest = module.digest.clone();
         let (answer, answered) = oneshot::channel();
         spawn_blocking(move || {
             let mut call = module.callable.begin();
+            let said = caught_now(|| ask(&mut call));
+            let said = said.unwrap_or_else(|panicked| Err(GuestError::Call(panicked.into())));
             // Nobody listens any more where the request was given up.
-            let _ = answer.send(ask(&mut call));
-            drop((call, turn));
+            let _ = answer.send(said);
+            drop((call, permit));
         });
         let answer = answered
             .await

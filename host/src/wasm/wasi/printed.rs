@@ -26,13 +26,18 @@ impl Printed {
         }
     }
 
-    /// Takes in what was printed, and answers the lines that are whole.
-    pub(in crate::wasm) fn print(&mut self, stream: u32, bytes: &[u8]) -> Vec<String> {
+    /// Takes in what was printed, and answers the lines that are whole, at most `most` of them. What comes after
+    /// those is lost.
+    pub(in crate::wasm) fn print(&mut self, stream: u32, bytes: &[u8], most: usize) -> Vec<String> {
         let Some(begun) = self.streams.get_mut(stream as usize) else {
             return Vec::new();
         };
         let mut lines = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if lines.len() == most {
+                begun.clear();
+                break;
+            }
             let (text, is_whole) = match part.split_last() {
                 Some((b'\n', text)) => (text, true),
                 _ => (part, false),
@@ -68,16 +73,24 @@ mod tests {
     #[test]
     fn lines_are_gathered_by_stream_and_bounded() {
         let mut printed = Printed::default();
-        assert_eq!(printed.print(Printed::STDOUT, b"one\ntw"), ["one"]);
-        assert_eq!(printed.print(Printed::STDERR, b"oh\n\n"), ["oh", ""]);
-        assert_eq!(printed.print(Printed::STDOUT, b"o\n"), ["two"]);
-        assert_eq!(printed.print(7, b"lost\n"), [""; 0]);
-        let long = printed.print(
-            Printed::STDOUT,
-            &[vec![b'x'; 5000], b"\nend".to_vec()].concat(),
-        );
+        assert_eq!(printed.print(Printed::STDOUT, b"one\ntw", 16), ["one"]);
+        assert_eq!(printed.print(Printed::STDERR, b"oh\n\n", 16), ["oh", ""]);
+        assert_eq!(printed.print(Printed::STDOUT, b"o\n", 16), ["two"]);
+        assert_eq!(printed.print(7, b"lost\n", 16), [""; 0]);
+        let long = [vec![b'x'; 5000], b"\nend".to_vec()].concat();
+        let long = printed.print(Printed::STDOUT, &long, 16);
         assert_eq!(long[0].len(), LINE);
         assert_eq!(printed.rest(), [(Printed::STDOUT, "end".to_owned())]);
+        assert_eq!(printed.rest(), []);
+    }
+
+    #[test]
+    fn no_more_lines_are_made_than_there_is_room_for() {
+        let mut printed = Printed::default();
+        assert_eq!(printed.print(Printed::STDOUT, b"begun", 1), [""; 0]);
+        let flood = vec![b'\n'; 8 << 20];
+        assert_eq!(printed.print(Printed::STDOUT, &flood, 2), ["begun", ""]);
+        assert_eq!(printed.print(Printed::STDOUT, &flood, 0), [""; 0]);
         assert_eq!(printed.rest(), []);
     }
 }

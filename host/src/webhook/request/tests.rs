@@ -86,7 +86,7 @@ fn who_asks_is_read_and_bounded() {
 #[test]
 fn what_is_wrong_with_a_body_is_named() {
     type Change = fn(&mut Value);
-    let cases: [(Change, &str); 12] = [
+    let cases: [(Change, &str); 14] = [
         (|r| *r = json!([]), "invalid type: sequence"),
         (|r| *r = json!("AdmissionReview"), "invalid type: string"),
         (|r| *r = json!({}), "the body is a \"\" of \"\""),
@@ -100,6 +100,14 @@ fn what_is_wrong_with_a_body_is_named() {
         (
             |r| r["request"]["uid"] = json!(""),
             "\"request.uid\" is empty",
+        ),
+        (
+            |r| r["request"]["uid"] = json!("x".repeat(129)),
+            "\"request.uid\" has 129 bytes",
+        ),
+        (
+            |r| r["request"]["uid"] = json!("a\nb"),
+            "\"request.uid\" has 3 bytes",
         ),
         (
             |r| r["request"]["kind"]["kind"] = json!("Scale"),
@@ -143,6 +151,21 @@ fn a_stranger_cannot_make_the_answer_long() {
     let long = review(|review| review["kind"] = json!("x".repeat(100_000)));
     let error = parse(long.to_string().as_bytes()).unwrap_err().to_string();
     assert!(error.len() < 400, "{}", error.len());
+}
+
+#[test]
+fn a_stranger_cannot_make_the_log_long() {
+    let long = "x".repeat(100_000);
+    let request = request(|r| {
+        r["uid"] = json!("x".repeat(128));
+        r["name"] = json!(long);
+        r["namespace"] = json!(format!("a\u{1b}[31m{long}"));
+    });
+    assert_eq!(request.uid.len(), 128);
+    for shown in [request.name, request.namespace] {
+        assert!(shown.len() <= 253, "{}", shown.len());
+        assert!(!shown.contains('\u{1b}'), "{shown}");
+    }
 }
 
 #[test]

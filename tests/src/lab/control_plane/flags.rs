@@ -42,10 +42,19 @@ pub struct ApiServer {
 }
 
 impl Etcd {
+    /// URL for clients.
+    pub fn client(&self) -> String {
+        format!("http://127.0.0.1:{}", self.client_port)
+    }
+
+    /// URL for other members.
+    pub fn peer(&self) -> String {
+        format!("http://127.0.0.1:{}", self.peer_port)
+    }
+
     /// Arguments of etcd. Writes are not flushed to disk: the data does not outlive the run.
     pub fn args(&self) -> Vec<String> {
-        let client = format!("http://127.0.0.1:{}", self.client_port);
-        let peer = format!("http://127.0.0.1:{}", self.peer_port);
+        let (client, peer) = (self.client(), self.peer());
         let mut args = vec![
             format!("--data-dir={}", self.data.display()),
             format!("--listen-client-urls={client}"),

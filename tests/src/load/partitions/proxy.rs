@@ -1,8 +1,9 @@
 //! The vipu-proxy alone: its process on an API server without the chart, and simulated controllers.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,8 +18,12 @@ use serde_json::Value;
 use super::super::bare::define;
 use super::super::consumption::Consumption;
 use super::super::fleet::{entries, label, simulators};
-use super::super::product::{RELEASE, consumption, labelled_node, log_of, once_ready, program};
+use super::super::product::{
+    RELEASE, consumption, job, labelled_node, log_of, once_ready, program,
+};
+use super::super::submit::{jobs, submit};
 use super::super::{LoadError, PATIENCE, SUBMITTED_AT_ONCE, api};
+use super::wanted_by;
 use crate::http;
 use crate::lab::control_plane::{ControlPlane, free_ports};
 use crate::lab::keeper::Keeper;
@@ -80,6 +85,29 @@ impl Proxy {
     pub(super) async fn record(&self, wanted: &[Value]) -> Result<(), LoadError> {
         futures::try_join!(self.ask_for(wanted), self.once_ready(wanted))?;
         Ok(())
+    }
+
+    /// Makes an IPUJob for each of these numbers, and answers the partition that each wants. Nobody brings
+    /// the jobs forward: they are there to be looked for.
+    pub(super) async fn of_jobs(&self, numbers: Range<usize>) -> Result<Vec<Value>, LoadError> {
+        let jobs = jobs(&self.client, "graphcore.ai", "v1alpha1", "IPUJob");
+        let name = |number: usize| format!("owner-{number}");
+        let first = numbers.start;
+        submit(&jobs, numbers.len(), |number| job(&name(first + number))).await?;
+        let made = jobs.list_metadata(&ListParams::default()).await;
+        let made = made.map_err(api("list the jobs"))?;
+        let uids: HashMap<String, String> = made
+            .iter()
+            .filter_map(|job| Some((job.name_any(), job.uid()?)))
+            .collect();
+        let kind = (ipu_operator::api::API_VERSION, "IPUJob");
+        let wanted = numbers.map(|number| {
+            let name = name(number);
+            let uid = uids.get(&name);
+            let uid = uid.ok_or_else(|| LoadError::Missing(format!("{name} was not made")))?;
+            Ok(wanted_by(kind, (&name, uid), number))
+        });
+        wanted.collect()
     }
 
     /// The object of the owner of this name.
@@ -203,16 +231,17 @@ async fn start(
     plane: &ControlPlane,
     scratch: &Path,
 ) -> Result<(Keeper, u16), LoadError> {
-    let [port, secure] = free_ports().map_err(failed)?;
+    let [port, secure, probes] = free_ports().map_err(failed)?;
     let args = [
         format!("--port={port}"),
         format!("--secure-port={secure}"),
+        format!("--probe-port={probes}"),
         "--log-format=json".to_owned(),
         "--log-level=info,ipu_operator::partition::sweep=debug".to_owned(),
     ];
     let program = program(NAME, &args, settings, plane, scratch);
     let programs = Keeper::start(vec![program]).map_err(failed)?;
-    once_ready(port, &programs, scratch).await?;
+    once_ready(probes, &programs, scratch).await?;
     Ok((programs, port))
 }
 

@@ -1,0 +1,241 @@
+//! `ipu-operator adopt`: gives jobs that live the partitions that Graphcore's operator made for them.
+//!
+//! An admin runs it once, in a Pod of the proxy, which reaches the V-IPU controllers. It prints what it would
+//! do; with `--yes` it writes that down in the IPUPartitions. The proxy goes on from there as after an attempt
+//! of its own whose reply was lost.
+
+mod plan;
+mod tracker;
+
+use std::io::Write;
+
+use clap::Args;
+use futures::future::join_all;
+use futures::stream;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DynamicObject, ListParams, PostParams};
+use kube::core::ApiResource;
+use kube::runtime::watcher::Event;
+use kube::{Client, ResourceExt};
+
+use self::plan::{Adoption, Controller, Entry, Findings, Job};
+use crate::api::ipujob::IPUJob;
+use crate::api::ipupartition::{ControllerRef, IPUPartition};
+use crate::cli::ProxyArguments;
+use crate::clock;
+use crate::partition::placing::shortened;
+use crate::partition::record;
+use crate::proxy::{ProxyOptions, deadlines};
+use crate::vipu::access::AccessError;
+use crate::vipu::{AccessFiles, Registry};
+
+/// What is adopted, and whether that is done.
+#[derive(Args, Clone, Debug)]
+pub struct AdoptArguments {
+    /// The options of the proxy, as its Pod has them.
+    #[command(flatten)]
+    pub proxy: ProxyArguments,
+    /// Adopt. Without this nothing is changed, and the plan is printed.
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// Why nothing, or not everything, was adopted.
+#[derive(Debug, thiserror::Error)]
+pub enum AdoptError {
+    /// No client of the API server could be made.
+    #[error("failed to find the API server")]
+    Client(#[source] Box<kube::Error>),
+    /// Something that the plan is made from could not be read.
+    #[error("failed to read {what}")]
+    Read {
+        /// What it is.
+        what: String,
+        /// What the API server said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// There is no word of the other operator.
+    #[error(
+        "the ConfigMap {0} holds this operator's own summary; name the tracker of Graphcore's operator, or \
+         a copy of it, with --tracker-configmap"
+    )]
+    OwnSummary(String),
+    /// What an IPUPartition holds is not known.
+    #[error("IPUPartition {0} cannot be read, and may hold anything; correct or delete it first")]
+    Unreadable(String),
+    /// An option says how to speak to V-IPU controllers, and cannot be carried out.
+    #[error("failed to settle how V-IPU controllers are spoken to")]
+    Access(#[from] AccessError),
+    /// Some were not adopted. The lines before say which and why.
+    #[error(
+        "{0} partitions were not adopted as planned; run this again to see what became of them"
+    )]
+    Incomplete(usize),
+    /// The plan cannot be told.
+    #[error("failed to write to standard output")]
+    Tell(#[from] std::io::Error),
+}
+
+/// Prints the plan to `out`, and carries it out where `yes` says so.
+pub async fn run(
+    client: Client,
+    options: &ProxyOptions,
+    yes: bool,
+    out: &mut impl Write,
+) -> Result<(), AdoptError> {
+    let entries = look(&client, options).await?;
+    let (mut adopted, mut failed) = (0, 0);
+    for Entry { id, verdict } in &entries {
+        match verdict {
+            Ok(adoption) => {
+                let told = if yes {
+                    let result = adopt(&client, id, adoption).await;
+                    failed += usize::from(result.is_err());
+                    result.err().unwrap_or_else(|| "adopted".to_owned())
+                } else {
+                    "to be adopted".to_owned()
+                };
+                adopted += 1;
+                writeln!(out, "{id}: {told}: {}", described(adoption))?;
+            }
+            Err(refusal) => writeln!(out, "{id}: left alone: {refusal}")?,
+        }
+    }
+    if failed > 0 {
+        return Err(AdoptError::Incomplete(failed));
+    }
+    let left = entries.len() - adopted;
+    if yes {
+        writeln!(out, "{adopted} adopted, {left} left alone")?;
+    } else {
+        writeln!(
+            out,
+            "{adopted} to be adopted, {left} left alone; nothing was changed: run it again with --yes"
+        )?;
+    }
+    Ok(())
+}
+
+/// Reads everything and makes the plan.
+async fn look(client: &Client, options: &ProxyOptions) -> Result<Vec<Entry>, AdoptError> {
+    let controllers = controllers(client, options).await?;
+    let tracker = config_map(client, options, &options.tracker_configmap).await?;
+    let tracked = tracker::ids(&tracker);
+    let tracked = tracked.map_err(|_| AdoptError::OwnSummary(options.tracker_configmap.clone()))?;
+    // Jobs first: whatever IPUPartition is read later belongs to one of them, or to a newer one.
+    let jobs = Api::<IPUJob>::all(client.clone());
+    let jobs = jobs.list_metadata(&ListParams::default()).await;
+    let jobs = jobs.map_err(unread("the IPUJobs"))?.into_iter();
+    let jobs: Vec<Job> = jobs
+        .map(|job| Job {
+            namespace: job.namespace().unwrap_or_default(),
+            name: job.name_any(),
+            uid: job.uid().unwrap_or_default(),
+        })
+        .collect();
+    let partitions = partitions(client).await?;
+    Ok(plan::plan(&Findings {
+        tracked: &tracked,
+        jobs: &jobs,
+        partitions: &partitions,
+        controllers: &controllers,
+        scope: &options.release.scope,
+    }))
+}
+
+/// What every V-IPU controller of the admin's list has.
+async fn controllers(
+    client: &Client,
+    options: &ProxyOptions,
+) -> Result<Vec<Controller>, AdoptError> {
+    let list = config_map(client, options, &options.controllers_configmap()).await?;
+    let access = AccessFiles::open(options.access.clone()).await?;
+    let registry = Registry::with_access(deadlines(options), access.subscribe());
+    registry
+        .follow(stream::iter([Ok(Event::Apply(list))]))
+        .await;
+    let known = registry.known();
+    let asked = known
+        .entries
+        .iter()
+        .map(|reference| ask(&registry, reference));
+    Ok(join_all(asked).await)
+}
+
+async fn ask(registry: &Registry, reference: &ControllerRef) -> Controller {
+    let (listed, account) = match registry.client(reference) {
+        Ok(client) => (client.list().await, client.account()),
+        Err(error) => (Err(error), None),
+    };
+    Controller {
+        reference: reference.clone(),
+        listed: listed.map_err(|error| shortened(&error.reason())),
+        account,
+    }
+}
+
+async fn config_map(
+    client: &Client,
+    options: &ProxyOptions,
+    name: &str,
+) -> Result<ConfigMap, AdoptError> {
+    let namespace = &options.release.namespace;
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);
+    let map = maps.get(name).await;
+    map.map_err(unread(&format!("the ConfigMap {namespace}/{name}")))
+}
+
+async fn partitions(client: &Client) -> Result<Vec<IPUPartition>, AdoptError> {
+    let kind = ApiResource::erase::<IPUPartition>(&());
+    let api = Api::<DynamicObject>::all_with(client.clone(), &kind);
+    let all = api.list(&ListParams::default()).await;
+    let all = all.map_err(unread("the IPUPartitions"))?.into_iter();
+    let read = all.map(|object| {
+        let name = object.name_any();
+        let read = object.try_parse::<IPUPartition>();
+        read.map_err(|_| AdoptError::Unreadable(name))
+    });
+    read.collect()
+}
+
+fn unread(what: &str) -> impl FnOnce(kube::Error) -> AdoptError + use<> {
+    let what = what.to_owned();
+    move |source| AdoptError::Read {
+        what,
+        source: Box::new(source),
+    }
+}
+
+/// Writes down that the IPUPartition takes partition `id`, unless it was changed since it was read; then the
+/// answer says why not.
+async fn adopt(client: &Client, id: &str, adoption: &Adoption) -> Result<(), String> {
+    let mut partition = adoption.partition.clone();
+    let status = partition.status.unwrap_or_default();
+    let controller = (adoption.controller.clone(), adoption.account.clone());
+    let taken = record::taken_over(&status, controller, id.to_owned(), clock::now());
+    partition.status = Some(taken);
+    let written = Api::<IPUPartition>::all(client.clone())
+        .replace_status(&partition.name_any(), &PostParams::default(), &partition)
+        .await;
+    match written {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!(
+            "NOT adopted, since it could not be written down ({error})"
+        )),
+    }
+}
+
+fn described(adoption: &Adoption) -> String {
+    let spec = &adoption.partition.spec;
+    format!(
+        "{} on {}, for {} {}/{}, instance {}, by IPUPartition {}",
+        plan::size(spec.ipus, spec.gcds),
+        adoption.controller.name,
+        spec.owner.kind,
+        spec.owner.namespace,
+        spec.owner.name,
+        spec.slot,
+        adoption.partition.name_any()
+    )
+}

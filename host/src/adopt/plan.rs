@@ -1,0 +1,250 @@
+//! Pure: which partitions of Graphcore's operator are adopted, and why others are not.
+//!
+//! That operator called them `p-<job>-<namespace>-<instance>`. Two jobs can share such a name, and so can the
+//! jobs of two clusters with the same V-IPU controllers. So one is adopted only where the tracker names it,
+//! one controller has it in the size that is wanted, and no other job or IPUPartition could be meant.
+
+use std::collections::BTreeSet;
+
+use kube::ResourceExt;
+
+use crate::api::ipupartition::{ControllerRef, IPUPartition};
+use crate::names;
+use crate::partition::record;
+use crate::scope::Scope;
+use crate::vipu::model::ListedPartition;
+
+/// All that the plan is made from.
+pub(super) struct Findings<'a> {
+    /// The ids in the tracker.
+    pub tracked: &'a BTreeSet<String>,
+    /// Every IPUJob of the cluster.
+    pub jobs: &'a [Job],
+    /// Every IPUPartition of the cluster that can be read.
+    pub partitions: &'a [IPUPartition],
+    /// What every V-IPU controller of the list has, or why it cannot be asked.
+    pub controllers: &'a [Controller],
+    /// Whose jobs this release serves.
+    pub scope: &'a Scope,
+}
+
+/// An IPUJob, by what identifies it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Job {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+/// A V-IPU controller of the list.
+#[derive(Clone, Debug)]
+pub(super) struct Controller {
+    pub reference: ControllerRef,
+    /// The partitions on it, or why it cannot be asked.
+    pub listed: Result<Vec<ListedPartition>, String>,
+    /// A short hash of the V-IPU user id under which it was asked.
+    pub account: Option<String>,
+}
+
+/// What becomes of one partition.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub id: String,
+    pub verdict: Result<Adoption, Refusal>,
+}
+
+/// A partition that can be adopted.
+#[derive(Clone, Debug)]
+pub(super) struct Adoption {
+    /// The object that takes it, as it was read.
+    pub partition: IPUPartition,
+    /// Where it is.
+    pub controller: ControllerRef,
+    /// A short hash of the V-IPU user id to which the controller shows it.
+    pub account: Option<String>,
+}
+
+/// Why a partition is not adopted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("IPUPartition {0} has it already")]
+    Adopted(String),
+    #[error("the tracker does not name it, so that it may be another cluster's")]
+    NotTracked,
+    #[error("no IPUJob could be meant by it; where nothing uses it, remove it by hand")]
+    Nobody,
+    #[error("it could be meant for each of {}; give one of them another name", .0.join(" and "))]
+    Ambiguous(Vec<String>),
+    #[error("this release does not serve the namespace {0}")]
+    NotServed(String),
+    #[error("{0} has no IPUPartition for it: it has ended, is suspended, or wants fewer instances")]
+    NotWanted(String),
+    #[error("IPUPartition {0} is being deleted")]
+    Deleted(String),
+    #[error("the proxy has not looked at IPUPartition {0} yet; run this again in a moment")]
+    NotSeen(String),
+    #[error("IPUPartition {0} was given another one before; delete that job to begin again")]
+    Tried(String),
+    #[error("{0} cannot be asked whether it has it: {1}; run this again once it answers")]
+    Unreachable(String, String),
+    #[error("no V-IPU controller of the list has it")]
+    NotThere,
+    #[error("{} both have it; remove the one that nothing uses by hand", .0.join(" and "))]
+    Twice(Vec<String>),
+    #[error("it has {found}, and IPUPartition {partition} wants {wanted}")]
+    OtherSize {
+        partition: String,
+        found: String,
+        wanted: String,
+    },
+}
+
+/// What becomes of each partition that the tracker names, or that carries the name of a job that lives.
+pub(super) fn plan(findings: &Findings<'_>) -> Vec<Entry> {
+    let listed = findings.controllers.iter();
+    let listed = listed.flat_map(|one| one.listed.iter().flatten());
+    let strays = listed.map(|found| &found.id);
+    let strays = strays.filter(|id| !candidates(findings, id).is_empty());
+    let ids: BTreeSet<&String> = findings.tracked.iter().chain(strays).collect();
+    let entries = ids.into_iter().map(|id| Entry {
+        id: id.clone(),
+        verdict: judge(findings, id),
+    });
+    entries.collect()
+}
+
+fn judge(findings: &Findings<'_>, id: &str) -> Result<Adoption, Refusal> {
+    let mut partitions = findings.partitions.iter();
+    if let Some(one) = partitions.find(|one| has(one, id)) {
+        return Err(Refusal::Adopted(one.name_any()));
+    }
+    if !findings.tracked.contains(id) {
+        return Err(Refusal::NotTracked);
+    }
+    let candidates: Vec<Candidate> = candidates(findings, id).into_iter().collect();
+    let candidate = match &candidates[..] {
+        [] => return Err(Refusal::Nobody),
+        [candidate] => candidate,
+        several => {
+            let names = several.iter().map(|one| one.name.clone());
+            return Err(Refusal::Ambiguous(names.collect()));
+        }
+    };
+    if !findings.scope.contains(&candidate.namespace) {
+        return Err(Refusal::NotServed(candidate.namespace.clone()));
+    }
+    let mut partitions = findings.partitions.iter();
+    let partition = partitions.find(|one| is_meant(one, id));
+    let partition = partition.ok_or_else(|| Refusal::NotWanted(candidate.name.clone()))?;
+    can_take(partition)?;
+    let (controller, found) = holder(findings.controllers, id)?;
+    let spec = &partition.spec;
+    if (found.ipus, found.gcds) != (spec.ipus, spec.gcds) {
+        return Err(Refusal::OtherSize {
+            partition: partition.name_any(),
+            found: size(found.ipus, found.gcds),
+            wanted: size(spec.ipus, spec.gcds),
+        });
+    }
+    Ok(Adoption {
+        partition: partition.clone(),
+        controller: controller.reference.clone(),
+        account: controller.account.clone(),
+    })
+}
+
+/// Whose partition an id can be.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    namespace: String,
+    /// For people.
+    name: String,
+    uid: String,
+}
+
+/// Everybody that an id can be meant for: `p-a-b-c-0` is both of `a` in `b-c` and of `a-b` in `c`.
+fn candidates(findings: &Findings<'_>, id: &str) -> BTreeSet<Candidate> {
+    let jobs = findings.jobs.iter().filter(|job| could_have(job, id));
+    let jobs = jobs.map(|job| Candidate {
+        namespace: job.namespace.clone(),
+        name: format!("IPUJob {}/{}", job.namespace, job.name),
+        uid: job.uid.clone(),
+    });
+    let owners = findings.partitions.iter().filter(|one| is_meant(one, id));
+    let owners = owners.map(|one| &one.spec.owner).map(|owner| Candidate {
+        namespace: owner.namespace.clone(),
+        name: format!("{} {}/{}", owner.kind, owner.namespace, owner.name),
+        uid: owner.uid.clone(),
+    });
+    jobs.chain(owners).collect()
+}
+
+/// Whether Graphcore's operator would have called a partition of this job so, for any of its instances.
+fn could_have(job: &Job, id: &str) -> bool {
+    let start = format!("p-{}-{}-", job.name, job.namespace);
+    let instance = id.strip_prefix(&start);
+    let number = instance.and_then(|instance| instance.parse::<u32>().ok());
+    number.is_some_and(|number| instance == Some(number.to_string().as_str()))
+}
+
+fn is_meant(partition: &IPUPartition, id: &str) -> bool {
+    names::inherited_partition(&partition.spec.owner, partition.spec.slot) == id
+}
+
+fn has(partition: &IPUPartition, id: &str) -> bool {
+    let attempts = partition.status.iter().flat_map(|status| &status.attempts);
+    attempts
+        .filter(|attempt| record::is_held(attempt))
+        .any(|attempt| attempt.id == id)
+}
+
+/// Whether nothing was made for this IPUPartition yet, and it will not go without giving back what it has.
+fn can_take(partition: &IPUPartition) -> Result<(), Refusal> {
+    let name = partition.name_any();
+    if partition.metadata.deletion_timestamp.is_some() {
+        return Err(Refusal::Deleted(name));
+    }
+    let mut finalizers = partition.finalizers().iter();
+    if !finalizers.any(|one| one == names::PARTITION_FINALIZER) {
+        return Err(Refusal::NotSeen(name));
+    }
+    let status = partition.status.as_ref();
+    if status.is_some_and(|status| status.generation != 0 || !status.attempts.is_empty()) {
+        return Err(Refusal::Tried(name));
+    }
+    Ok(())
+}
+
+/// The only controller that has partition `id`, which is known only where all of them answer.
+fn holder<'a>(
+    controllers: &'a [Controller],
+    id: &str,
+) -> Result<(&'a Controller, &'a ListedPartition), Refusal> {
+    let mut holders = Vec::new();
+    for controller in controllers {
+        let listed = controller
+            .listed
+            .as_ref()
+            .map_err(|why| Refusal::Unreachable(controller.reference.name.clone(), why.clone()))?;
+        let found = listed.iter().filter(|found| found.id == id);
+        holders.extend(found.map(|found| (controller, found)));
+    }
+    match &holders[..] {
+        [] => Err(Refusal::NotThere),
+        [holder] => Ok(*holder),
+        several => {
+            let names = several
+                .iter()
+                .map(|(controller, _)| controller.reference.name.clone());
+            Err(Refusal::Twice(names.collect()))
+        }
+    }
+}
+
+/// A size for people.
+pub(super) fn size(ipus: u32, gcds: u32) -> String {
+    format!("{ipus} IPUs with {gcds} GCDs")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! A semaphore whose permits go to the addresses that wait for them in turn: one that asks often makes itself wait, and
+//! nobody else for longer than one permit.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot::{self, Sender};
+
+/// On whose behalf a permit is asked for; none: the operator's own.
+pub type Asker = Option<IpAddr>;
+
+/// A number of permits. Clones share them.
+#[derive(Clone, Debug)]
+pub struct FairSemaphore(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    free: usize,
+    /// Those who wait, by asker; the first asker is next.
+    waiting: VecDeque<(Asker, VecDeque<Sender<FairPermit>>)>,
+}
+
+/// A permit, until it is dropped.
+#[derive(Debug)]
+pub struct FairPermit(FairSemaphore);
+
+impl FairSemaphore {
+    /// Permits that are all free.
+    pub fn new(permits: usize) -> Self {
+        let waiting = VecDeque::new();
+        Self(Arc::new(Mutex::new(State {
+            free: permits,
+            waiting,
+        })))
+    }
+
+    /// Waits for a permit.
+    pub async fn acquire(&self, asker: Asker) -> FairPermit {
+        loop {
+            let Some(given) = self.state().take(asker) else {
+                return FairPermit(self.clone());
+            };
+            if let Ok(permit) = given.await {
+                return permit;
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change of it is whole before the next one begins.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Takes a permit, or where none is free, is told of where it will be given.
+    fn take(&mut self, asker: Asker) -> Option<oneshot::Receiver<FairPermit>> {
+        // Nobody waits where one is free.
+        if let Some(free) = self.free.checked_sub(1) {
+            self.free = free;
+            return None;
+        }
+        let (given, receiver) = oneshot::channel();
+        let mut queues = self.waiting.iter_mut();
+        if let Some((_, queue)) = queues.find(|(other, _)| *other == asker) {
+            queue.retain(|given| !given.is_closed());
+            queue.push_back(given);
+        } else {
+            self.waiting.push_back((asker, VecDeque::from([given])));
+        }
+        Some(receiver)
+    }
+
+    /// Whoever is next, and still waits.
+    fn next(&mut self) -> Option<Sender<FairPermit>> {
+        while let Some((asker, mut queue)) = self.waiting.pop_front() {
+            let next = std::iter::from_fn(|| queue.pop_front()).find(|given| !given.is_closed());
+            if !queue.is_empty() {
+                self.waiting.push_back((asker, queue));
+            }
+            if next.is_some() {
+                return next;
+            }
+        }
+        self.free += 1;
+        None
+    }
+}
+
+impl Drop for FairPermit {
+    fn drop(&mut self) {
+        let next = self.0.state().next();
+        if let Some(next) = next {
+            // Who has just given up drops it, and so passes it on.
+            let _ = next.send(Self(self.0.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use futures::stream::{FuturesUnordered, StreamExt};
+
+    use super::*;
+
+    fn address(last: u8) -> Asker {
+        IpAddr::from([10, 0, 0, last]).into()
+    }
+
+    /// The askers of these permits, in the order in which they are given, each of which is returned at once.
+    fn given(permits: usize, askers: &[Asker]) -> Vec<Asker> {
+        let semaphore = FairSemaphore::new(permits);
+        let held: Vec<_> = (0..permits)
+            .map(|_| semaphore.acquire(None).now_or_never().unwrap())
+            .collect();
+        let mut waiting: FuturesUnordered<_> = askers
+            .iter()
+            .map(|asker| {
+                semaphore
+                    .acquire(*asker)
+                    .map(move |permit| (*asker, permit))
+            })
+            .collect();
+        assert!(waiting.next().now_or_never().is_none());
+        drop(held);
+        let mut order = Vec::new();
+        while let Some(Some((asker, permit))) = waiting.next().now_or_never() {
+            order.push(asker);
+            drop(permit);
+        }
+        assert_eq!(semaphore.state().free, permits);
+        order
+    }
+
+    #[test]
+    fn an_address_that_asks_often_lets_others_in_between() {
+        let (many, one, own) = (address(1), address(2), None);
+        let mut askers = vec![many; 16];
+        askers.extend([one, own, one]);
+        let order = given(1, &askers);
+        assert_eq!(order[..6], [many, one, own, many, one, many]);
+        assert_eq!(order.len(), askers.len());
+    }
+
+    #[test]
+    fn no_more_than_there_are_have_one_and_who_gave_up_keeps_none() {
+        let semaphore = FairSemaphore::new(2);
+        let take = |asker| semaphore.acquire(asker).now_or_never();
+        let (first, second) = (take(None).unwrap(), take(address(1)).unwrap());
+        for _ in 0..100 {
+            assert!(take(address(1)).is_none());
+        }
+        assert_eq!(
+            semaphore.state().waiting[0].1.len(),
+            1,
+            "the others gave up"
+        );
+        drop(first);
+        assert_eq!(semaphore.state().free, 1);
+        let again = take(address(2)).unwrap();
+        assert!(take(address(2)).is_none());
+        // Given, and never taken.
+        let mut waiting = Box::pin(semaphore.acquire(address(3)));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        drop(again);
+        assert_eq!(semaphore.state().free, 0);
+        drop(waiting);
+        drop(second);
+        assert_eq!(semaphore.state().free, 2);
+    }
+}

@@ -1,0 +1,116 @@
+//! Pure: what is still known of a job whose spec cannot be read: enough to see its end and to give back
+//! what it holds.
+
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::facts::Observed;
+use super::raw::RawJob;
+use super::restart::RestartRule;
+use super::rollout::Strategy;
+use super::validate::{Size, Start, Template, ValidJob, ValidLauncher, ValidateError};
+use super::{kept, report};
+use crate::api::ipujob::CleanPodPolicy;
+use crate::names;
+
+/// What is known of a job whose spec cannot be read: how large it is, from what it has; what its
+/// end leads to, from the fields that can be read. None where it has nothing and has not ended.
+///
+/// Nothing can be built from it, so nothing is: it only goes on to its end.
+pub fn salvage(job: &RawJob, observed: &Observed, error: ValidateError) -> Option<ValidJob> {
+    let Observed {
+        pods,
+        partitions,
+        status,
+        ..
+    } = observed;
+    if pods.is_empty() && partitions.is_empty() && report::recorded(status).is_none() {
+        return None;
+    }
+    let metadata = &job.metadata;
+    let name = metadata.name.clone().unwrap_or_default();
+    let launcher = names::launcher(&name);
+    let has_launcher = pods
+        .iter()
+        .any(|pod| pod.metadata.name.as_ref() == Some(&launcher))
+        || is_given(&job.spec, "launcher")
+        || is_given(&job.spec, "interactive");
+    let clean_pod_policy: CleanPodPolicy = field(&job.spec, "cleanPodPolicy").unwrap_or_default();
+    Some(ValidJob {
+        name,
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        labels: metadata.labels.clone().unwrap_or_default(),
+        annotations: metadata.annotations.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        generation: metadata.generation,
+        instances: instances(observed),
+        size: size(observed),
+        launcher: has_launcher.then(|| ValidLauncher {
+            command: Vec::new(),
+            env: Vec::new(),
+            session: None,
+        }),
+        template: Template {
+            metadata: ObjectMeta::default(),
+            spec: PodSpec::default(),
+            first: Container::default(),
+            others: Vec::new(),
+            hash: String::new(),
+        },
+        clean_pod_policy,
+        // Another run could not be built.
+        restart: RestartRule::new(None, clean_pod_policy),
+        strategy: Strategy::Recreate,
+        suspend: field(&job.spec, "suspend").unwrap_or_default(),
+        active_deadline_seconds: field(&job.spec, "activeDeadlineSeconds"),
+        ttl_seconds_after_finished: field(&job.spec, "ttlSecondsAfterFinished"),
+        reconfigurable: false,
+        relocatable: false,
+        start: Start::Unreadable(error),
+    })
+}
+
+/// A field of a spec, where it can be read.
+fn field<T: DeserializeOwned>(spec: &Value, name: &str) -> Option<T> {
+    serde_json::from_value(spec.get(name)?.clone()).ok()
+}
+
+fn is_given(spec: &Value, name: &str) -> bool {
+    spec.get(name).is_some_and(|value| !value.is_null())
+}
+
+/// One more than the last instance that there is or was.
+fn instances(observed: &Observed) -> u32 {
+    let of_pods = observed.pods.iter().filter_map(kept::instance);
+    let of_partitions = observed.partitions.iter().map(|found| found.spec.slot);
+    let run = observed.status.run.as_ref();
+    let ended = run.into_iter().flat_map(|run| run.ended.keys());
+    let ended = ended.filter_map(|index| index.parse().ok());
+    let last = of_pods.chain(of_partitions).chain(ended).max();
+    last.map_or(0, |last| last.saturating_add(1))
+}
+
+/// The size of the job's partitions, which is fixed; without one, as many workers as there are Pods of
+/// one instance.
+fn size(observed: &Observed) -> Size {
+    if let Some(found) = observed.partitions.first() {
+        return Size {
+            ipus: found.spec.ipus,
+            workers: found.spec.gcds.max(1),
+            replicas_per_worker: 1,
+        };
+    }
+    let instances = || observed.pods.iter().filter_map(kept::instance);
+    let workers =
+        instances().map(|instance| instances().filter(|other| *other == instance).count());
+    let workers = workers
+        .max()
+        .and_then(|workers| u32::try_from(workers).ok());
+    Size {
+        ipus: 1,
+        workers: workers.unwrap_or(1),
+        replicas_per_worker: 1,
+    }
+}

@@ -1,0 +1,152 @@
+//! How large the small world is in each exploration.
+
+use std::time::Duration;
+
+use super::faults::Fault;
+
+/// How large the small world is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bound {
+    pub name: &'static str,
+    /// IPUs of each V-IPU controller. Others have one of them.
+    pub controllers: &'static [u32],
+    /// IPUs that each owner wants.
+    pub wanted: &'static [u32],
+    /// Whether the owners are of a kind that the operator does not know.
+    pub careless: bool,
+    pub faults: &'static [Fault],
+    /// How many of the faults occur at most, each of them once.
+    pub most: u8,
+    /// How often time passes, and how long each time.
+    pub ticks: u8,
+    pub tick: Duration,
+    pub sweeps: u8,
+    /// Attempts at one object, at most.
+    pub attempts: i64,
+}
+
+impl Bound {
+    /// Whether IPUs that a Pod uses may be given to nobody else. As in the simulation: what is late, and two
+    /// that both act, may do so where the controller has lost its state.
+    pub(super) fn gives_once(&self) -> bool {
+        let breaks = [Fault::Late, Fault::Doubled, Fault::Paused, Fault::BothLead];
+        !self.faults.iter().any(|fault| breaks.contains(fault))
+    }
+}
+
+/// Two controllers, one of which takes what the other has no room for.
+const CONTROLLERS: &[u32] = &[4, 4];
+
+/// Longer than the grace of what is missing, and shorter than what forming may take.
+const GRACE: Duration = Duration::from_secs(31);
+
+/// Longer than anything is waited for.
+const LONG: Duration = Duration::from_mins(11);
+
+/// One owner, which the operator knows.
+const ONE: Bound = Bound {
+    name: "one owner, any fault",
+    controllers: CONTROLLERS,
+    wanted: &[2],
+    careless: false,
+    faults: &Fault::ALL,
+    most: 1,
+    ticks: 0,
+    tick: GRACE,
+    sweeps: 0,
+    attempts: 4,
+};
+
+/// Two owners, for whom one controller has no room.
+const TWO: Bound = Bound {
+    name: "two owners, a controller that comes back empty",
+    wanted: &[2, 2],
+    faults: &[Fault::Emptied],
+    ticks: 1,
+    ..ONE
+};
+
+/// One owner that looks after nothing.
+const CARELESS: Bound = Bound {
+    name: "a careless owner, a second use",
+    careless: true,
+    faults: &[Fault::UsedAgain],
+    ..ONE
+};
+
+/// Faults of calls, owners and releases.
+const PAIRED: &[Fault] = &[
+    Fault::Lost,
+    Fault::Late,
+    Fault::Denied,
+    Fault::HandedOver,
+    Fault::JobDeleted,
+    Fault::UsedAgain,
+];
+
+/// Faults of calls, replicas and releases.
+const REPLICAS: &[Fault] = &[
+    Fault::Late,
+    Fault::Doubled,
+    Fault::Crashed,
+    Fault::Paused,
+    Fault::HandedOver,
+    Fault::JobDeleted,
+];
+
+/// What a plain test run explores.
+pub(super) const SMALL: &[Bound] = &[ONE];
+
+/// What `make soak` explores besides.
+pub(super) const LARGE: &[Bound] = &[
+    Bound {
+        name: "one owner, any fault, and the grace passes",
+        ticks: 1,
+        ..ONE
+    },
+    CARELESS,
+    Bound {
+        name: "one owner, two of six faults",
+        faults: PAIRED,
+        most: 2,
+        ..ONE
+    },
+    TWO,
+    Bound {
+        name: "one owner, any fault, and longer than anything is waited for",
+        ticks: 1,
+        tick: LONG,
+        ..ONE
+    },
+    Bound {
+        name: "one owner, any two faults",
+        most: 2,
+        ticks: 1,
+        ..ONE
+    },
+    Bound {
+        name: "one owner, three of what befalls replicas, calls and releases",
+        faults: REPLICAS,
+        most: 3,
+        ..ONE
+    },
+    Bound {
+        name: "one owner, sweeps with anything in between",
+        faults: &[Fault::Late, Fault::JobDeleted, Fault::HandedOver],
+        most: 2,
+        ticks: 1,
+        sweeps: 2,
+        ..ONE
+    },
+    Bound {
+        name: "a careless owner, any fault, and a second use",
+        faults: &Fault::ALL,
+        most: 2,
+        ..CARELESS
+    },
+    Bound {
+        name: "two owners, any fault",
+        faults: &Fault::ALL,
+        ..TWO
+    },
+];

@@ -1,0 +1,95 @@
+//! What the ledger has to outlive: a release that another one replaces, and a restore of the API server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::agenda::Event;
+use super::api_server::Key;
+use super::coverage::Sight;
+use super::driver;
+use super::owners::{Job, Stage};
+use super::repair::Repair;
+use super::world::World;
+use crate::api::ipupartition::IPUPartition;
+
+/// The API server at one moment.
+#[derive(Debug)]
+pub(super) struct Backup {
+    objects: BTreeMap<Key, Arc<IPUPartition>>,
+    jobs: Vec<Job>,
+    pods: BTreeSet<u64>,
+}
+
+impl World {
+    /// The release is uninstalled, and another one in another namespace goes on, now and then in another
+    /// cluster that all was brought into.
+    pub(super) fn release_is_replaced(&mut self) {
+        self.saw(Sight::HandedOver);
+        self.handovers += 1;
+        if self.chance.permille(250) {
+            self.saw(Sight::BroughtElsewhere);
+            self.ledger.cluster += 1;
+        }
+        let cluster = self.ledger.cluster;
+        self.note(|| format!("another release takes over, in cluster {cluster}"));
+        let release = format!("release-{}", self.handovers);
+        self.settings.identity = driver::identity(cluster, &release);
+        self.restart_replicas();
+    }
+
+    /// A backup is made, to which the API server goes back a while later.
+    pub(super) fn back_up(&mut self) {
+        let (None, Some(objects)) = (&self.backup, self.api.back_up()) else {
+            return;
+        };
+        self.note(|| "the API server is backed up".to_owned());
+        self.backup = Some(Backup {
+            objects,
+            jobs: self.jobs.clone(),
+            pods: self.pods.keys().copied().collect(),
+        });
+        let pause = self.chance.pick(&[2_000, 20_000, 120_000]);
+        let pause = self.chance.between(500, pause);
+        self.agenda
+            .add(pause, Event::Repair(Repair::BackupRestored));
+    }
+
+    /// The API server goes back to the backup, and V-IPU controllers stay as they are. The operator was
+    /// stopped before, as the documents say. Pods that were made since then are unknown to their kubelets;
+    /// those that have ended do not come back.
+    pub(super) fn restore(&mut self) {
+        let Some(backup) = self.backup.take().filter(|_| !self.is_over) else {
+            return;
+        };
+        self.saw(Sight::WentBack);
+        self.restores += 1;
+        self.restart_replicas();
+        let on_their_way = self.agenda.calls().map(|call| call.id.clone());
+        let objects = backup.objects.values().map(Arc::as_ref);
+        let held = driver::held(objects.clone());
+        if self.ours().iter().any(|(_, id)| !held.contains(*id)) {
+            self.coverage.count(Sight::Forgot);
+        }
+        self.ledger.restored(objects, on_their_way);
+        self.lacking.restored();
+        self.pods.retain(|pod, _| backup.pods.contains(pod));
+        for (index, job) in self.jobs.iter_mut().enumerate() {
+            match backup.jobs.get(index) {
+                Some(before) => *job = before.clone(),
+                None => job.stage = Stage::Away,
+            }
+            job.is_due = false;
+        }
+        self.api.restore(backup.objects);
+        for job in 0..self.jobs.len() {
+            self.schedule_tick(job, 0);
+        }
+    }
+
+    fn restart_replicas(&mut self) {
+        for who in 0..self.replicas.len() {
+            let downtime = self.chance.between(500, 20_000);
+            self.kill(who, downtime);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Pure: the steps of one reconcile, one after the other, and what it has learned on the way.
+
+use jiff::Timestamp;
+
+use super::knowledge::{Fact, Knowledge};
+use super::step::{self, Settings, Step};
+use crate::api::ipupartition::IPUPartition;
+
+/// Steps of one reconcile. No way through the state machine is longer; this bounds a mistake in it.
+const STEPS_MAX: u32 = 256;
+
+/// The steps went round in a circle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("failed to come to rest within {STEPS_MAX} steps")]
+pub(super) struct Circle;
+
+/// One reconcile of one IPUPartition. The shell carries each step out and adds what it yields.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Steps {
+    knowledge: Knowledge,
+    taken: u32,
+    has_worked: bool,
+}
+
+impl Steps {
+    /// The next step for the object as it is now.
+    pub(super) fn next(
+        &mut self,
+        partition: &IPUPartition,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> Result<Step, Circle> {
+        if self.taken == STEPS_MAX {
+            return Err(Circle);
+        }
+        self.taken += 1;
+        Ok(step::next(partition, &self.knowledge, settings, now))
+    }
+
+    /// Takes in what a step has yielded.
+    pub(super) fn learn(&mut self, fact: Fact) {
+        self.knowledge.learn(fact);
+    }
+
+    /// The same of a step that wrote the object.
+    pub(super) fn wrote(&mut self, fact: Fact) {
+        self.has_worked = true;
+        // They were read for what the object was: it may be on another controller now.
+        self.knowledge.forget_surroundings();
+        self.learn(fact);
+    }
+
+    /// Whether anything was written.
+    pub(super) fn has_worked(&self) -> bool {
+        self.has_worked
+    }
+}

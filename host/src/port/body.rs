@@ -1,0 +1,103 @@
+//! Reads the body of a request into one buffer, so that a body takes no more memory than its bytes.
+
+use axum::Error;
+use axum::body::{Body, Bytes};
+use http_body_util::BodyExt;
+
+/// Why a body cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// It is too long.
+    #[error("it is longer than {0} bytes")]
+    TooLong(usize),
+    /// It ended before its end.
+    #[error("it broke off")]
+    Broken(#[source] Error),
+}
+
+/// Reads a body of at most `max` bytes.
+pub async fn read(mut body: Body, max: usize) -> Result<Vec<u8>, BodyError> {
+    let mut text = Vec::new();
+    while let Some(piece) = next(&mut body).await? {
+        if text.len() + piece.len() > max {
+            return Err(BodyError::TooLong(max));
+        }
+        text.extend_from_slice(&piece);
+    }
+    Ok(text)
+}
+
+/// Reads the next piece of a body; `None` is its end. A piece of one byte keeps the whole buffer that it was received
+/// in, so that its caller copies it and lets it go before the next.
+pub async fn next(body: &mut Body) -> Result<Option<Bytes>, BodyError> {
+    while let Some(frame) = body.frame().await {
+        // What is no data are trailers, which nobody asks for.
+        if let Ok(piece) = frame.map_err(BodyError::Broken)?.into_data() {
+            return Ok(Some(piece));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::stream;
+
+    use super::*;
+
+    /// A byte in a large buffer, as hyper receives a segment of one byte.
+    struct Segment {
+        bytes: Vec<u8>,
+        alive: Arc<AtomicUsize>,
+    }
+
+    impl AsRef<[u8]> for Segment {
+        fn as_ref(&self) -> &[u8] {
+            &self.bytes[..1]
+        }
+    }
+
+    impl Drop for Segment {
+        fn drop(&mut self) {
+            self.alive.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A body that comes byte by byte, and the most buffers of these that were kept at the same time.
+    pub(crate) fn byte_by_byte(text: &[u8]) -> (Body, Arc<AtomicUsize>) {
+        let (alive, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let kept = most.clone();
+        let text = text.to_vec();
+        let segments = text.into_iter().map(move |byte| {
+            let now = alive.fetch_add(1, Ordering::Relaxed) + 1;
+            kept.fetch_max(now, Ordering::Relaxed);
+            let mut bytes = vec![0; 8 << 10];
+            bytes[0] = byte;
+            let alive = alive.clone();
+            Ok::<_, Infallible>(Bytes::from_owner(Segment { bytes, alive }))
+        });
+        (Body::from_stream(stream::iter(segments)), most)
+    }
+
+    #[tokio::test]
+    async fn a_body_that_comes_byte_by_byte_takes_no_more_than_its_bytes() {
+        let (body, most) = byte_by_byte(&[7; 4_096]);
+        let text = read(body, 4_096).await.unwrap();
+        assert_eq!(text, [7; 4_096]);
+        assert!(text.capacity() <= 8_192, "{}", text.capacity());
+        assert_eq!(most.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_body_is_read_up_to_its_limit() {
+        let long = read(byte_by_byte(&[7; 11]).0, 10).await;
+        assert!(matches!(long, Err(BodyError::TooLong(10))), "{long:?}");
+        let broken = stream::iter([Ok(Bytes::from("a")), Err(std::io::Error::other("gone"))]);
+        let broken = read(Body::from_stream(broken), 10).await;
+        assert!(matches!(broken, Err(BodyError::Broken(_))), "{broken:?}");
+    }
+}

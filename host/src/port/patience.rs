@@ -1,0 +1,166 @@
+//! A connection that ends by itself where its client sends no first request, or takes no answer.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+use tokio_util::sync::CancellationToken;
+
+use axum_server::accept::Accept;
+
+/// How long a client may take nothing of what is sent to it.
+const TAKING: Duration = Duration::from_secs(10);
+
+/// Whether the head of a first request has arrived. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Arrived(Arc<AtomicBool>);
+
+impl Arrived {
+    /// It has.
+    pub(super) fn now(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn has(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// A stream whose client has to get on.
+pub(super) struct Patient<S> {
+    stream: S,
+    arrived: Arrived,
+    first: Option<Pin<Box<Sleep>>>,
+    taking: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Patient<S> {
+    /// The head of the first request must be there within `first`.
+    pub(super) fn new(stream: S, arrived: Arrived, first: Duration) -> Self {
+        Self {
+            stream,
+            arrived,
+            first: Some(Box::pin(sleep(first))),
+            taking: None,
+        }
+    }
+
+    /// Ends a wait of the stream for its client once it was too long.
+    fn bounded<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        polled: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.taking = None;
+            return polled;
+        }
+        let taking = self.taking.get_or_insert_with(|| Box::pin(sleep(TAKING)));
+        match taking.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.arrived.has() {
+            this.first = None;
+        }
+        if let Some(first) = &mut this.first
+            && first.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        Pin::new(&mut this.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.stream).poll_write(context, buffer);
+        this.bounded(context, polled)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.stream).poll_flush(context);
+        this.bounded(context, polled)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.stream).poll_shutdown(context);
+        this.bounded(context, polled)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.stream).poll_write_vectored(context, buffers);
+        this.bounded(context, polled)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+/// Knows whether a request has come over its connection.
+pub(super) trait Waits {
+    /// Where that is written down.
+    fn arrived(&self) -> Arrived;
+
+    /// Is cancelled once its connection has to end.
+    fn preempted(&self) -> CancellationToken;
+}
+
+/// Accepts as `inner` does, and makes the stream one whose client has to get on.
+#[derive(Clone, Debug)]
+pub(super) struct PatientAcceptor<A> {
+    /// Accepts the connection.
+    pub(super) inner: A,
+    /// How long the head of the first request may take.
+    pub(super) first: Duration,
+}
+
+impl<A, I, V> Accept<I, V> for PatientAcceptor<A>
+where
+    A: Accept<I, V, Service = V>,
+    A::Stream: Send + 'static,
+    A::Future: Send + 'static,
+    V: Waits + Send + 'static,
+{
+    type Stream = Patient<A::Stream>;
+    type Service = V;
+    type Future = BoxFuture<'static, io::Result<(Self::Stream, V)>>;
+
+    fn accept(&self, stream: I, service: V) -> Self::Future {
+        let (accepted, first) = (self.inner.accept(stream, service), self.first);
+        Box::pin(async move {
+            let (stream, service) = accepted.await?;
+            let stream = Patient::new(stream, service.arrived(), first);
+            Ok((stream, service))
+        })
+    }
+}

@@ -1,0 +1,333 @@
+//! Divides a limited number of places among addresses: whoever has least comes first, and whoever has most gives way.
+
+mod queue;
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use queue::Queue;
+
+/// How many places there are, how many of them one address may have, and how many requests for them may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// All of them.
+    pub total: usize,
+    /// Those of one address.
+    pub each: usize,
+    /// Requests that wait, of all addresses together.
+    pub queue: usize,
+}
+
+/// Why there is no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Full {
+    /// The address has its share already.
+    #[error("this address has all that one address may have at the same time ({0})")]
+    Address(usize),
+    /// All addresses together have all of them.
+    #[error("all that there is at the same time ({0}) is taken")]
+    Total(usize),
+}
+
+impl Full {
+    /// The value of the label `limit`.
+    pub const fn limit(self) -> &'static str {
+        match self {
+            Self::Address(_) => "address",
+            Self::Total(_) => "total",
+        }
+    }
+}
+
+/// The order in which places of one address are preempted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// Of a client that has not sent anything of use yet.
+    New,
+    /// Of any other client that is waited for.
+    Idle,
+}
+
+/// Places of one kind. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Places(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    share: Share,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    by_address: HashMap<IpAddr, Held>,
+    /// How often a place was made preemptible, which orders them by time.
+    sequence: u64,
+    queue: Queue,
+}
+
+/// What one address has.
+#[derive(Debug, Default)]
+struct Held {
+    amount: usize,
+    preemptible: BTreeMap<Key, Preemptible>,
+}
+
+type Key = (Rank, u64);
+
+#[derive(Debug)]
+struct Preemptible {
+    amount: usize,
+    preempted: CancellationToken,
+}
+
+impl Places {
+    /// Places that are all free.
+    pub fn new(share: Share) -> Self {
+        let taken = Mutex::default();
+        Self(Arc::new(Shared { share, taken }))
+    }
+
+    /// Takes `amount` of them for an address, now or not at all. Whatever is preemptible of addresses that have more
+    /// makes room.
+    pub fn take(&self, address: IpAddr, amount: usize) -> Result<Place, Full> {
+        // An IPv4 address that comes by way of IPv6 is the same address.
+        let address = address.to_canonical();
+        let mut taken = self.0.taken();
+        match taken.find_room(self.0.share, address, amount) {
+            Ok(()) => Ok(self.0.place(&mut taken, address, amount)),
+            Err(full) => Err(full),
+        }
+    }
+
+    /// As [`Self::take`], and where there is no room, waits for it for so long at most. Of all that wait, the one goes
+    /// first whose address will have least.
+    pub async fn take_within(
+        &self,
+        address: IpAddr,
+        amount: usize,
+        patience: Duration,
+    ) -> Result<Place, Full> {
+        let address = address.to_canonical();
+        let queued = self.0.taken().queue.push(address, amount, self.0.share);
+        let (number, granted) = queued?;
+        let _waits = Waits {
+            shared: &self.0,
+            number,
+        };
+        self.0.grant();
+        match timeout(patience, granted).await {
+            Ok(Ok(place)) => Ok(place),
+            _ => Err(self.0.taken().lack(self.0.share, address, amount)),
+        }
+    }
+
+    /// Preempts the first of what is preemptible of an address. Answers whether there was any.
+    pub fn preempt(&self, address: IpAddr) -> bool {
+        self.0.taken().preempt(address.to_canonical())
+    }
+}
+
+impl Shared {
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        // Every change of it is whole before the next one begins.
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn place(self: &Arc<Self>, taken: &mut Taken, address: IpAddr, amount: usize) -> Place {
+        if amount > 0 {
+            taken.all += amount;
+            taken.by_address.entry(address).or_default().amount += amount;
+        }
+        Place {
+            shared: self.clone(),
+            address,
+            amount,
+            key: None,
+            preempted: CancellationToken::new(),
+        }
+    }
+
+    /// Gives places to those that wait, as far as there is room.
+    fn grant(self: &Arc<Self>) {
+        let mut granted = Vec::new();
+        let mut taken = self.taken();
+        while let Some(next) = taken.next_waiter(self.share) {
+            let (address, amount) = (next.address, next.amount);
+            if taken.find_room(self.share, address, amount).is_err() {
+                break;
+            }
+            let waiter = taken.queue.remove(next.number);
+            let place = self.place(&mut taken, address, amount);
+            granted.extend(waiter.map(|waiter| (waiter, place)));
+        }
+        drop(taken);
+        for (waiter, place) in granted {
+            // What nobody waits for any more is given to the next.
+            let _ = waiter.send(place);
+        }
+    }
+}
+
+impl Taken {
+    fn of(&self, address: IpAddr) -> usize {
+        self.by_address.get(&address).map_or(0, |held| held.amount)
+    }
+
+    fn lack(&self, share: Share, address: IpAddr, amount: usize) -> Full {
+        if self.of(address) + amount > share.each {
+            return Full::Address(share.each);
+        }
+        Full::Total(share.total)
+    }
+
+    /// Whether an address finds room for so many more, once others have given way.
+    fn find_room(&mut self, share: Share, address: IpAddr, amount: usize) -> Result<(), Full> {
+        let after = self.of(address) + amount;
+        if after > share.each {
+            return Err(Full::Address(share.each));
+        }
+        let full = Full::Total(share.total);
+        let excess = (self.all + amount).saturating_sub(share.total);
+        if excess > self.can_give_way(after) {
+            return Err(full);
+        }
+        while self.all + amount > share.total {
+            let others = self.by_address.iter();
+            let others = others.filter(|(_, held)| held.gives_way_to(after));
+            let most = others.max_by_key(|(_, held)| held.amount);
+            let most = most.map(|(address, _)| *address).ok_or(full)?;
+            self.preempt(most);
+        }
+        Ok(())
+    }
+
+    /// How much others may lose to an address that will have `after`.
+    fn can_give_way(&self, after: usize) -> usize {
+        let others = self.by_address.values();
+        let others = others.filter(|held| held.gives_way_to(after));
+        let preemptible = others.flat_map(|held| held.preemptible.values());
+        preemptible.map(|one| one.amount).sum()
+    }
+
+    fn preempt(&mut self, address: IpAddr) -> bool {
+        let held = self.by_address.get_mut(&address);
+        let Some((_, first)) = held.and_then(|held| held.preemptible.pop_first()) else {
+            return false;
+        };
+        self.give_back(address, first.amount);
+        first.preempted.cancel();
+        true
+    }
+
+    fn give_back(&mut self, address: IpAddr, amount: usize) {
+        self.all -= amount;
+        let left = self.of(address) - amount;
+        match self.by_address.get_mut(&address) {
+            Some(held) if left > 0 => held.amount = left,
+            // An address that has none is forgotten, so that no address is remembered for ever.
+            _ => drop(self.by_address.remove(&address)),
+        }
+    }
+}
+
+impl Held {
+    /// Nobody gives way to an address that will have as much.
+    fn gives_way_to(&self, after: usize) -> bool {
+        self.amount > after && !self.preemptible.is_empty()
+    }
+}
+
+/// A request leaves the queue, however its wait ends.
+struct Waits<'a> {
+    shared: &'a Shared,
+    number: u64,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.shared.taken().queue.remove(self.number);
+    }
+}
+
+/// Places that were taken, until this is dropped or until they are preempted.
+#[derive(Debug)]
+pub struct Place {
+    shared: Arc<Shared>,
+    address: IpAddr,
+    amount: usize,
+    key: Option<Key>,
+    preempted: CancellationToken,
+}
+
+impl Place {
+    /// Lets others preempt it from now on.
+    pub fn set_preemptible(&mut self, rank: Rank) {
+        self.keep();
+        if self.amount == 0 {
+            return;
+        }
+        let mut taken = self.shared.taken();
+        taken.sequence += 1;
+        let key = (rank, taken.sequence);
+        if let Some(held) = taken.by_address.get_mut(&self.address) {
+            let (amount, preempted) = (self.amount, self.preempted.clone());
+            let preemptible = Preemptible { amount, preempted };
+            held.preemptible.insert(key, preemptible);
+            self.key = Some(key);
+        }
+        drop(taken);
+        self.shared.grant();
+    }
+
+    /// Lets nobody preempt it from now on, unless that has happened.
+    pub fn keep(&mut self) {
+        let Some(key) = self.key.take() else {
+            return;
+        };
+        let mut taken = self.shared.taken();
+        let held = taken.by_address.get_mut(&self.address);
+        if held
+            .and_then(|held| held.preemptible.remove(&key))
+            .is_none()
+        {
+            self.amount = 0;
+        }
+    }
+
+    /// Is cancelled once others have it.
+    pub fn preempted(&self) -> CancellationToken {
+        self.preempted.clone()
+    }
+
+    /// Makes one place of this and another one of the same address, which cannot be preempted now.
+    pub fn join(&mut self, mut other: Self) {
+        let rank = self.key.map(|(rank, _)| rank);
+        self.keep();
+        if self.amount > 0 {
+            self.amount += std::mem::take(&mut other.amount);
+        }
+        if let Some(rank) = rank {
+            self.set_preemptible(rank);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.keep();
+        if self.amount > 0 {
+            self.shared.taken().give_back(self.address, self.amount);
+            self.shared.grant();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! Who gets a place, who waits for one, and who gives way.
+
+use std::net::Ipv4Addr;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::*;
+
+const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+const C: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3));
+
+fn places(total: usize, each: usize) -> Places {
+    Places::new(Share {
+        total,
+        each,
+        queue: 4,
+    })
+}
+
+/// Places of an address, each of which may be preempted.
+fn idle(places: &Places, address: IpAddr, count: usize) -> Vec<Place> {
+    let idle = |_| {
+        let mut place = places.take(address, 1).unwrap();
+        place.set_preemptible(Rank::Idle);
+        place
+    };
+    (0..count).map(idle).collect()
+}
+
+fn waiting(places: &Places, address: IpAddr, amount: usize) -> BoxFuture<'_, Result<Place, Full>> {
+    let mut waiting = places
+        .take_within(address, amount, Duration::from_hours(1))
+        .boxed();
+    assert!(waiting.as_mut().now_or_never().is_none());
+    waiting
+}
+
+#[test]
+fn one_address_cannot_take_what_the_others_need() {
+    let places = places(5, 3);
+    let of_a = places.take(A, 3).unwrap();
+    assert_eq!(places.take(A, 1).unwrap_err(), Full::Address(3));
+    let mapped = "::ffff:10.0.0.1".parse().unwrap();
+    assert_eq!(places.take(mapped, 1).unwrap_err(), Full::Address(3));
+    let of_b = places.take(B, 2).unwrap();
+    assert_eq!(places.take(C, 1).unwrap_err(), Full::Total(5));
+    drop(of_a);
+    let _of_c = places.take(C, 3).unwrap();
+    drop(of_b);
+    assert_eq!(places.0.taken().by_address.len(), 1);
+}
+
+#[tokio::test]
+async fn who_waits_gets_what_becomes_free_and_nobody_waits_for_ever() {
+    let places = places(5, 3);
+    let first = places.take(A, 3).unwrap();
+    let none = places.take_within(A, 1, Duration::ZERO).await;
+    assert_eq!(none.unwrap_err(), Full::Address(3));
+    assert!(places.0.taken().queue.is_empty());
+    let waiting = places.take_within(A, 2, Duration::MAX);
+    let (waited, ()) = tokio::join!(waiting, async { drop(first) });
+    assert_eq!(waited.unwrap().amount, 2);
+    assert_eq!(
+        places.take_within(A, 4, Duration::MAX).await.unwrap_err(),
+        Full::Address(3)
+    );
+}
+
+#[test]
+fn where_all_are_taken_whoever_has_most_gives_way() {
+    // Eight addresses have all there is.
+    let places = places(128, 16);
+    let others = (1..=8).map(|last| IpAddr::from([10, 0, 1, last]));
+    let others: Vec<_> = others.map(|other| idle(&places, other, 16)).collect();
+    let newcomer: Vec<_> = (0..14).map(|_| places.take(A, 1).unwrap()).collect();
+    let preempted = |places: &[Place]| {
+        let preempted = places.iter().map(|one| one.preempted().is_cancelled());
+        preempted.collect::<Vec<_>>()
+    };
+    for places in &others {
+        let preempted = preempted(places);
+        let count = preempted.iter().filter(|preempted| **preempted).count();
+        assert!((1..=2).contains(&count), "{preempted:?}");
+        assert!(preempted.is_sorted_by(|a, b| a >= b), "the oldest first");
+    }
+    // Nobody has more than the newcomer will have.
+    assert_eq!(places.take(A, 1).unwrap_err(), Full::Total(128));
+    drop((others, newcomer));
+    assert_eq!(places.0.taken().all, 0);
+    assert!(places.0.taken().by_address.is_empty());
+}
+
+#[test]
+fn what_is_kept_does_not_give_way_and_what_is_new_does_so_first() {
+    let places = places(3, 3);
+    let mut of_a = idle(&places, A, 3);
+    of_a[0].keep();
+    of_a[2].set_preemptible(Rank::New);
+    let of_b = places.take(B, 1).unwrap();
+    assert!(of_a[2].preempted().is_cancelled());
+    assert!(places.take(B, 1).is_err(), "both would have as much");
+    drop(of_b);
+    assert!(places.preempt(A));
+    assert!(of_a[1].preempted().is_cancelled());
+    assert!(!places.preempt(A));
+    // What was preempted is nothing any more, whatever becomes of it.
+    of_a[1].set_preemptible(Rank::Idle);
+    assert!(!places.preempt(A));
+    assert_eq!(places.0.taken().all, 1);
+}
+
+#[tokio::test]
+async fn of_those_who_wait_whoever_will_have_least_is_next() {
+    let places = places(5, 4);
+    let (mut of_a, of_b) = (idle(&places, A, 4), places.take(B, 1).unwrap());
+    of_a.iter_mut().for_each(Place::keep);
+    let again = waiting(&places, A, 1);
+    let mut more = waiting(&places, B, 1);
+    let mut first = waiting(&places, C, 1);
+    drop(of_a.pop());
+    let _of_c = first.as_mut().now_or_never().unwrap().unwrap();
+    assert!(more.as_mut().now_or_never().is_none());
+    drop(of_a.pop());
+    let _more = more.now_or_never().unwrap().unwrap();
+    drop(again);
+    // Who waits no longer is passed over.
+    drop(of_b);
+    assert_eq!(places.0.taken().of(A), 2);
+}
+
+#[tokio::test]
+async fn who_waits_is_let_in_once_somebody_can_give_way() {
+    let places = places(2, 2);
+    let mut of_a = places.take(A, 2).unwrap();
+    let mut of_b = waiting(&places, B, 1);
+    of_a.set_preemptible(Rank::Idle);
+    assert!(of_b.as_mut().now_or_never().is_some());
+    assert!(of_a.preempted().is_cancelled());
+}
+
+#[tokio::test]
+async fn a_full_queue_loses_the_last_of_whoever_waits_most() {
+    let places = places(1, 1);
+    let _one = places.take(C, 1).unwrap();
+    let mut of_a: Vec<_> = (0..4).map(|_| waiting(&places, A, 1)).collect();
+    let of_b = [waiting(&places, B, 1), waiting(&places, B, 1)];
+    for one in of_a.drain(2..) {
+        assert_eq!(one.now_or_never().unwrap().unwrap_err(), Full::Total(1));
+    }
+    let third = places.take_within(B, 1, Duration::MAX).now_or_never();
+    assert_eq!(third.unwrap().unwrap_err(), Full::Total(1));
+    drop(of_b);
+}
+
+#[test]
+fn places_that_are_joined_are_one() {
+    let places = places(4, 4);
+    let mut first = places.take(A, 1).unwrap();
+    first.set_preemptible(Rank::New);
+    first.join(places.take(A, 2).unwrap());
+    assert!(places.preempt(A));
+    assert!(first.preempted().is_cancelled());
+    assert_eq!(places.0.taken().all, 0);
+    first.join(places.take(A, 2).unwrap());
+    assert_eq!(places.0.taken().all, 0);
+}

@@ -1,0 +1,130 @@
+//! Pure: controllers that have left the list, as an admin writes it beside the list: gone for good, or
+//! known by another name now.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::controllers::{self, EntryProblem};
+use crate::api::ipupartition::ControllerRef;
+
+/// Key of the ConfigMap: controllers that are gone for good, with all that was on them.
+pub const GONE: &str = "gone";
+
+/// Key of the ConfigMap: controllers that have another name now, each as `old=new`.
+pub const RENAMED: &str = "renamed";
+
+/// What an admin says of controllers that have left the list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Departed {
+    /// Names of those that are gone for good: nothing is left on them, and they are not asked.
+    pub gone: BTreeSet<String>,
+    /// Names of those that have another name, and the entry of the list that each is now.
+    pub renamed: BTreeMap<String, ControllerRef>,
+}
+
+/// Reads both keys. Entries are separated by commas or newlines; without a port it is that of the list.
+pub fn parse(
+    gone: Option<&str>,
+    renamed: Option<&str>,
+    entries: &[ControllerRef],
+) -> (Departed, Vec<EntryProblem>) {
+    let mut departed = Departed::default();
+    let mut problems = Vec::new();
+    let keys = [(GONE, gone), (RENAMED, renamed)];
+    for (key, text) in keys {
+        for (index, (line, item)) in controllers::items(text.unwrap_or_default()).enumerate() {
+            let taken = match key {
+                GONE => departed.take_gone(item, entries),
+                _ => departed.take_renamed(item, entries),
+            };
+            if let Err(rule) = taken {
+                problems.push(EntryProblem {
+                    key,
+                    line,
+                    entry: index + 1,
+                    text: controllers::shown(item),
+                    rule,
+                });
+            }
+        }
+    }
+    (departed, problems)
+}
+
+impl Departed {
+    fn take_gone(&mut self, item: &str, entries: &[ControllerRef]) -> Result<(), String> {
+        self.gone.insert(not_listed(item, entries)?);
+        Ok(())
+    }
+
+    fn take_renamed(&mut self, item: &str, entries: &[ControllerRef]) -> Result<(), String> {
+        let (old, new) = item
+            .split_once('=')
+            .ok_or("write the old and the new address as old-host:port=new-host:port")?;
+        let old = not_listed(old.trim(), entries)?;
+        let new = controllers::address(new.trim())?;
+        let Some(new) = entries.iter().find(|entry| entry.name == new) else {
+            return Err(format!(
+                "{new} is none of the controllers in {}; add it there, and name it here as host:port",
+                super::registry::KEY
+            ));
+        };
+        if self.gone.contains(&old) {
+            return Err(format!(
+                "{old} is named under {GONE}, too, which counts; remove one of the two"
+            ));
+        }
+        self.renamed.insert(old, new.clone());
+        Ok(())
+    }
+}
+
+/// The name of a controller that is not in the list.
+fn not_listed(text: &str, entries: &[ControllerRef]) -> Result<String, String> {
+    let name = controllers::address(text)?;
+    if entries.iter().any(|entry| entry.name == name) {
+        return Err(format!(
+            "{name} is in {}; take it off there first",
+            super::registry::KEY
+        ));
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_left_the_list_are_gone_or_renamed_and_mistakes_are_told() {
+        let list = controllers::parse("new1:8090:ipunode=a,pod2:ipunode=b,[fd00::1]:9:x=y");
+        let read = |gone: &str, renamed: &str| parse(Some(gone), Some(renamed), &list.entries);
+        let (departed, problems) = read("pod9\nPOD8:8091", "pod1=new1, [fd00::2]:9=[fd00::1]:9");
+        assert!(problems.is_empty(), "{problems:?}");
+        let gone: Vec<_> = departed.gone.iter().map(String::as_str).collect();
+        assert_eq!(gone, ["pod8:8091", "pod9:8090"]);
+        let renamed = departed.renamed.iter();
+        let renamed: Vec<_> = renamed.map(|(old, new)| (&**old, &*new.name)).collect();
+        assert_eq!(
+            renamed,
+            [("[fd00::2]:9", "[fd00::1]:9"), ("pod1:8090", "new1:8090")]
+        );
+        let (departed, problems) = read("pod9,pod2", "pod1\npod1=pod7,pod2=new1,pod9=new1");
+        assert_eq!((departed.gone.len(), departed.renamed.len()), (1, 0));
+        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "entry 2 on line 1 of gone, \"pod2\": pod2:8090 is in controllers.yaml; take it off there \
+                 first",
+                "entry 1 on line 1 of renamed, \"pod1\": write the old and the new address as \
+                 old-host:port=new-host:port",
+                "entry 2 on line 2 of renamed, \"pod1=pod7\": pod7:8090 is none of the controllers in \
+                 controllers.yaml; add it there, and name it here as host:port",
+                "entry 3 on line 2 of renamed, \"pod2=new1\": pod2:8090 is in controllers.yaml; take it \
+                 off there first",
+                "entry 4 on line 2 of renamed, \"pod9=new1\": pod9:8090 is named under gone, too, which \
+                 counts; remove one of the two",
+            ]
+        );
+    }
+}

@@ -1,0 +1,78 @@
+//! A job of 256 workers: everything of it fits, and how long the control plane takes is printed.
+
+use std::time::Instant;
+
+use ipu_operator::names;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::rbac::v1::Role;
+use kube::api::{Api, ListParams};
+use serde_json::json;
+use tests::wait::{Seen, eventually};
+
+use crate::job::parallel;
+use crate::stage::Stage;
+
+/// Partitions of the job; each has as many workers as a partition may have IPUs.
+const INSTANCES: u32 = 4;
+const WORKERS: u32 = 256;
+
+#[tokio::test]
+async fn a_job_of_256_workers_is_made_runs_ends_and_goes() {
+    let mut stage = Stage::new("large").await;
+    stage.start();
+    let mut job = parallel("large");
+    job["spec"]["jobInstances"] = json!(INSTANCES);
+    job["spec"]["ipusPerJobInstance"] = json!("64");
+    job["spec"]["workersPerJobInstance"] = json!("64");
+    job["spec"]["cleanPodPolicy"] = json!("All");
+    let begun = Instant::now();
+    let passed = |what: &str| eprintln!("{WORKERS} workers: {what} after {:.1?}", begun.elapsed());
+    stage.submit(&job).await;
+    for slot in 0..INSTANCES {
+        stage.partition_ready(slot).await;
+    }
+    once_there(&stage, WORKERS as usize).await;
+    passed("all worker Pods made");
+    for index in 0..WORKERS {
+        stage.pod_runs(&names::worker("large", index)).await;
+    }
+    stage.pod_runs("large-launcher").await;
+    stage
+        .row("large", "Running 4 4", "Successfully reconciled IPUJob")
+        .await;
+    passed("running");
+
+    let files: Api<ConfigMap> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    let files = files.get("large-config").await.unwrap().data.unwrap();
+    assert_eq!(files["hostfile"].lines().count(), WORKERS as usize);
+    let roles: Api<Role> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    let rules = roles.get("large-launcher").await.unwrap().rules.unwrap();
+    for rule in rules {
+        let named = rule.resource_names.unwrap_or_default().len();
+        assert_eq!(
+            named, WORKERS as usize,
+            "a right that is not bound to the workers"
+        );
+    }
+
+    stage.pod_ends("large-launcher", 0).await;
+    stage
+        .row("large", "Completed 0 4", "All instances done")
+        .await;
+    once_there(&stage, 0).await;
+    passed("completed, and all Pods gone");
+    stage.delete("large").await;
+    stage.gone("large").await;
+    passed("gone");
+    assert!(stage.partitions().await.is_empty());
+    stage.kill().await;
+}
+
+/// Waits until there are so many Pods.
+async fn once_there(stage: &Stage, count: usize) {
+    eventually(&format!("{count} Pods to be there"), async || {
+        let pods = stage.pods().list_metadata(&ListParams::default()).await;
+        Seen::when(pods.unwrap().items.len(), |found| *found == count)
+    })
+    .await;
+}

@@ -1,0 +1,73 @@
+//! Controllers that have left the admin's list: what is said of what was on them, and how it ends.
+
+use ipu_operator::api::ipupartition::PartitionPhase;
+use ipu_operator::partition::state_unknown::{CONTROLLER_NOT_LISTED, STATE_UNKNOWN};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+use tests::simulator::faults::{Down, Order};
+
+use super::scene::{LIST, NAMESPACE, Scene, id};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_gone_for_good_holds_up_nothing_once_an_admin_says_so() {
+    let scene = Scene::start(&[16, 16]).await;
+    let wanted = scene.want("departed", 4).await;
+    scene.once_in(&wanted, PartitionPhase::Ready).await;
+    scene.pods[0].server.order(Order {
+        down: Some(Down::Refuse),
+        ..Order::default()
+    });
+    scene.list_controllers(&[&scene.pods[1]]).await;
+    scene.delete(&wanted).await;
+    let held = scene
+        .once(
+            &wanted,
+            "it says that its controller left the list",
+            |object| {
+                let mut conditions = object.status.iter().flat_map(|status| &status.conditions);
+                conditions
+                    .any(|one| one.type_ == STATE_UNKNOWN && one.reason == CONTROLLER_NOT_LISTED)
+            },
+        )
+        .await;
+    let message = held.status.unwrap().message.unwrap();
+    assert!(message.contains("name it under `renamed`"), "{message}");
+    scene
+        .once_event(&wanted.name_any(), CONTROLLER_NOT_LISTED)
+        .await;
+    scene.close("gone", &[&scene.pods[0]]).await;
+    scene.once_gone(&wanted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_was_renamed_is_known_by_its_new_name_and_goes_on() {
+    let scene = Scene::start(&[16]).await;
+    let wanted = scene.want("renamed", 4).await;
+    let before = scene.once_in(&wanted, PartitionPhase::Ready).await;
+    let old = scene.pods[0].address.to_string();
+    let new = format!("localhost:{}", scene.pods[0].address.port());
+    let list = json!({"data": {
+        "controllers.yaml": format!("{new}:ipunode=here"), "renamed": format!("{old}={new}"),
+    }});
+    Api::<ConfigMap>::namespaced(scene.client.clone(), NAMESPACE)
+        .patch(LIST, &PatchParams::default(), &Patch::Merge(list))
+        .await
+        .unwrap();
+    let after = scene
+        .once(&wanted, "its controller has the new name", |object| {
+            let status = object.status.as_ref().unwrap();
+            let attempts = status.attempts.iter().map(|one| &one.controller);
+            let mut all = attempts.chain(&status.controller);
+            all.all(|one| one.name == new)
+        })
+        .await;
+    let status = after.status.clone().unwrap();
+    assert_eq!(status.phase, PartitionPhase::Ready);
+    assert_eq!(status.controller.unwrap().host, "localhost");
+    assert_eq!(id(&after), id(&before));
+    scene.delete(&wanted).await;
+    scene.once_gone(&wanted).await;
+    assert_eq!(scene.ids(), [[""; 0]]);
+}

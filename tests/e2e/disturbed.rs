@@ -1,0 +1,171 @@
+//! Pods that Kubernetes takes away: by preemption and by `kubectl drain`, with and without a PodDisruptionBudget.
+
+use ipu_operator::api::ipujob::IPUJob;
+use ipu_operator::api::ipujob_status::JobState;
+use ipu_operator::names;
+use libtest_mimic::Failed;
+use serde_json::json;
+use tests::demo::KubectlError;
+use tests::lab::images::openmpi::OpenMpi;
+use tests::wait::{Seen, until};
+
+use crate::failing_pods::{IMAGE, job};
+use crate::pods::{node_of, runs};
+use crate::scene::{PATIENCE, Scene};
+
+/// What every worker here runs: it goes on until it is told to end.
+const SERVES: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
+
+/// What a drain needs to be told to leave the rest of the cluster alone.
+const DRAIN: [&str; 4] = [
+    "--ignore-daemonsets",
+    "--delete-emptydir-data",
+    "--force",
+    "--timeout=120s",
+];
+
+/// A Pod of a higher priority takes a worker's place: the job says who took it and waits; when the place is free
+/// again, the worker comes back on the same partition, which has been reset.
+pub(crate) fn is_preempted(scene: &Scene) -> Result<(), Failed> {
+    scene.block_on(async {
+        // Both want the node of the second controller.
+        let pinned = json!({"nodeSelector": {"ipunode": "pod2"}});
+        // More than half of what a node of the run has, whatever else is on it.
+        let large = json!({"requests": {"cpu": "1100m"}});
+        let serves = json!({"command": ["bash", "-c", SERVES], "resources": large});
+        scene.create(&job("low", pinned.clone(), serves)?).await?;
+        let before = runs(scene, "low-worker-0", None).await?;
+
+        let class = ["create", "priorityclass", "urgent", "--value=1000000"];
+        scene.kubectl(&class).await?;
+        let urgent = json!({"spec": {
+            "nodeSelector": pinned["nodeSelector"],
+            "priorityClassName": "urgent",
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{
+                "name": "urgent", "image": IMAGE, "imagePullPolicy": "IfNotPresent",
+                "command": ["bash", "-c", SERVES], "resources": large,
+            }],
+        }});
+        let image = format!("--image={IMAGE}");
+        let overrides = format!("--overrides={urgent}");
+        scene
+            .kubectl(&["run", "urgent", &image, &overrides])
+            .await?;
+        let preempted = "Pod low-worker-0 is being deleted: PreemptionByScheduler";
+        scene
+            .described("low", &[preempted, "Unschedulable", "Insufficient cpu"])
+            .await?;
+
+        scene.kubectl(&["delete", "pod", "urgent"]).await?;
+        scene
+            .kubectl(&["delete", "priorityclass", "urgent"])
+            .await?;
+        runs(scene, "low-worker-0", Some(&before)).await?;
+        assert_eq!(resets(scene).await?, [1], "reset before its next use");
+        scene.clear("default").await
+    })
+}
+
+/// A worker without a launcher is drained: it comes back when its node may be used again, on the partition that it had,
+/// which has been reset. Under a PodDisruptionBudget that forbids it, the drain waits and the worker goes on.
+pub(crate) fn worker_is_drained(scene: &Scene) -> Result<(), Failed> {
+    scene.block_on(async {
+        let serves = json!({"command": ["bash", "-c", SERVES]});
+        scene.create(&job("drained", json!({}), serves)?).await?;
+        let before = runs(scene, "drained-worker-0", None).await?;
+        let node = node_of(scene, "drained-worker-0").await?;
+        let of_job = format!("{}=drained", names::JOB_NAME_LABEL);
+
+        let selector = format!("--selector={of_job}");
+        let budget = [
+            "create",
+            "poddisruptionbudget",
+            "kept",
+            &selector,
+            "--min-available=1",
+        ];
+        scene.kubectl(&budget).await?;
+        let refused = drain(scene, &node, &of_job, "--timeout=10s").await;
+        let refused = refused.err().ok_or("the drain went through")?.to_string();
+        assert!(refused.contains("disruption budget"), "{refused}");
+        assert_eq!(runs(scene, "drained-worker-0", None).await?, before);
+
+        scene
+            .kubectl(&["delete", "poddisruptionbudget", "kept"])
+            .await?;
+        drain(scene, &node, &of_job, DRAIN[3]).await?;
+        let why = [
+            "Pod drained-worker-0 is being deleted: EvictionByEvictionAPI",
+            "Pod drained-worker-0: Unschedulable: 0/2 nodes",
+        ];
+        scene.described("drained", &why).await?;
+        scene.kubectl(&["uncordon", &node]).await?;
+        runs(scene, "drained-worker-0", Some(&before)).await?;
+        assert_eq!(resets(scene).await?, [1], "reset before its next use");
+        scene.clear("default").await
+    })
+}
+
+/// A drain takes a worker, then in another job the launcher, from under `mpirun`: each job fails and says that it was a
+/// drain.
+pub(crate) fn parallel_job_is_drained(scene: &Scene) -> Result<(), Failed> {
+    scene.block_on(async {
+        for (role, pod, how) in [
+            ("worker", "parallel-worker-0", "worker parallel-worker-"),
+            (
+                "launcher",
+                "parallel-launcher",
+                "Pod parallel-launcher was deleted while it ran",
+            ),
+        ] {
+            scene.create(&endless(scene)?).await?;
+            until("the ranks to run", PATIENCE, || async {
+                let look = ["exec", "parallel-worker-1", "--", "ls", "/tmp/runs"];
+                let found = scene.kubectl(&look).await;
+                Ok::<_, Failed>(Seen::from(found.map_err(|error| format!("{error:?}"))))
+            })
+            .await?;
+            let node = node_of(scene, pod).await?;
+            let selected = format!(
+                "{}=parallel,{}={role}",
+                names::JOB_NAME_LABEL,
+                names::ROLE_LABEL
+            );
+            drain(scene, &node, &selected, DRAIN[3]).await?;
+            scene.kubectl(&["uncordon", &node]).await?;
+            let status = scene.once("parallel", JobState::Failed).await?;
+            let said = status.last_message;
+            assert!(
+                said.contains(how) && said.contains("EvictionByEvictionAPI"),
+                "{said}"
+            );
+            scene.clear("default").await?;
+        }
+        Ok(())
+    })
+}
+
+/// A parallel job whose ranks never end.
+fn endless(scene: &Scene) -> Result<IPUJob, Failed> {
+    let rank = "touch /tmp/runs; while :; do sleep 0.1; done";
+    let command = ["mpirun", "-np", "2", "--bind-to", "none", "sh", "-c", rank];
+    scene.parallel(OpenMpi::Four, 0, &command)
+}
+
+/// Drains a node of the Pods that a label selects, as an admin does.
+async fn drain(scene: &Scene, node: &str, pods: &str, limit: &str) -> Result<String, KubectlError> {
+    let selector = format!("--pod-selector={pods}");
+    let [daemons, empty, force, _] = DRAIN;
+    let arguments = ["drain", node, &selector, daemons, empty, force, limit];
+    scene.kubectl(&arguments).await
+}
+
+/// How often each partition has been reset.
+async fn resets(scene: &Scene) -> Result<Vec<i64>, Failed> {
+    let partitions = scene.partitions().await?.into_iter();
+    let statuses = partitions.filter_map(|partition| partition.status);
+    Ok(statuses
+        .map(|status| status.observed_reset_generation)
+        .collect())
+}

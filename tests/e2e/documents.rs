@@ -1,0 +1,202 @@
+//! What README and documents tell people to type, typed on real nodes.
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use libtest_mimic::Failed;
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use serde_json::json;
+use tempfile::TempDir;
+use tests::lab::images::openmpi::OpenMpi;
+use tests::lab::operator::NAMESPACE;
+
+use crate::scene::Scene;
+
+/// What a person does besides: ends what shows changes for ever, edits in an editor, and asks again where a container or
+/// a forwarded port is not there yet.
+const PERSON: &str = r#"
+export KUBE_EDITOR=true
+again() { local tries=0; until "$@"; do (( ++tries < 120 )) || return 1; sleep 1; done; }
+kubectl() {
+    local words=() word
+    for word; do [ "$word" = --watch ] || words+=("$word"); done
+    case $1 in
+        logs | exec) again command kubectl "${words[@]}" ;;
+        *) command kubectl "${words[@]}" ;;
+    esac
+}
+curl() {
+    command curl --silent --show-error --fail-with-body --retry 60 --retry-delay 1 --retry-all-errors "$@"
+}
+"#;
+
+/// A person who looks for something in a log, and may find nothing.
+const READER: &str = r#"
+grep() { command grep "$@" || [ $? -eq 1 ]; }
+"#;
+
+/// Documents for users: all that they say is done, in their order.
+const FOR_USERS: [&str; 5] = [
+    "README",
+    "examples/docs/fields",
+    "examples/docs/run",
+    "examples/docs/life",
+    "examples/docs/status",
+];
+
+/// Documents for admins, whose other blocks the tests on an API server run. The last one takes the operator away.
+const FOR_ADMINS: [&str; 6] = [
+    "install",
+    "debugging",
+    "messages",
+    "runbook",
+    "restore",
+    "migrate",
+];
+
+/// What stands in documents for what is somebody's own.
+const OWN: [(&str, &str); 2] = [
+    ("pod1.example.com:8090", "pod1.vipu:8090"),
+    ("node-1", "node1"),
+];
+
+/// What users are told, from the first job to the last.
+pub(crate) fn for_users(scene: &Scene) -> Result<(), Failed> {
+    scene.block_on(async {
+        let desk = Desk::new(scene)?;
+        for document in FOR_USERS {
+            let marks: &[&str] = match document {
+                "README" => &["sh nodes"],
+                _ => &["sh", "sh nodes", "sh refused"],
+            };
+            desk.run(document, marks)?;
+            scene.clear("default").await?;
+        }
+        Ok(())
+    })
+}
+
+/// What admins are told, while a job runs. At the end the operator is uninstalled as the document says.
+pub(crate) fn for_admins(scene: &Scene) -> Result<(), Failed> {
+    scene.block_on(async {
+        let desk = Desk::new(scene)?;
+        let waits = ["sh", "-c", "until [ -e /tmp/go ]; do sleep 0.2; done"];
+        let mut job = scene.parallel(OpenMpi::Four, 0, &waits)?;
+        job.metadata.name = Some("mnist".to_owned());
+        scene.create(&job).await?;
+        let lists: Api<ConfigMap> = Api::namespaced(scene.operated.client.clone(), NAMESPACE);
+        let list = format!("{NAMESPACE}-vipu-controllers");
+        let before = lists.get(&list).await?.data;
+        for document in FOR_ADMINS {
+            let marks: &[&str] = match document {
+                "runbook" => &["sh", "sh nodes"],
+                _ => &["sh nodes"],
+            };
+            desk.run(&format!("charts/ipu-operator/docs/{document}"), marks)?;
+            scene.webhooks_answer().await?;
+        }
+        let before = Patch::Merge(json!({"data": before}));
+        lists.patch(&list, &PatchParams::default(), &before).await?;
+        scene.clear("default").await?;
+        for block in blocks(scene, "charts/ipu-operator/docs/uninstall", &["sh nodes"])? {
+            desk.block("uninstall", &block)?;
+            scene.release.install()?;
+        }
+        Ok(())
+    })
+}
+
+/// The blocks of a document with one of these marks, in their order. A block that must be refused has `!` before it.
+fn blocks(scene: &Scene, document: &str, marks: &[&str]) -> Result<Vec<String>, Failed> {
+    let path = scene.operated.repository.join(format!("{document}.md"));
+    let text = fs::read_to_string(&path)?;
+    let mut found = Vec::new();
+    for part in text.split("\n```").skip(1).step_by(2) {
+        let (mark, block) = part.split_once('\n').ok_or("a block has no end")?;
+        if marks.contains(&mark) {
+            let refused = if mark == "sh refused" { "! " } else { "" };
+            found.push(format!("{refused}{block}"));
+        }
+    }
+    if found.is_empty() {
+        return Err(format!("{document} has no commands").into());
+    }
+    Ok(found)
+}
+
+/// Where a person types: a shell with kubectl and Helm, in a folder from which the repository's are reached.
+struct Desk<'a> {
+    scene: &'a Scene,
+    folder: TempDir,
+}
+
+impl<'a> Desk<'a> {
+    fn new(scene: &'a Scene) -> Result<Self, Failed> {
+        let folder = TempDir::new()?;
+        for name in ["charts", "examples"] {
+            let there = scene.operated.repository.join(name);
+            symlink(there, folder.path().join(name))?;
+        }
+        Ok(Self { scene, folder })
+    }
+
+    fn run(&self, document: &str, marks: &[&str]) -> Result<(), Failed> {
+        for block in blocks(self.scene, document, marks)? {
+            self.block(document, &block)?;
+        }
+        Ok(())
+    }
+
+    /// Runs a block, and ends what it has left in the background.
+    fn block(&self, document: &str, block: &str) -> Result<(), Failed> {
+        let path = self.folder.path();
+        let said = path.join("said");
+        let person = path.join("person");
+        let reader = if document.starts_with("examples") {
+            ""
+        } else {
+            READER
+        };
+        fs::write(&person, [PERSON, reader].concat())?;
+        let own = OWN.iter();
+        let script = own.fold(block.to_owned(), |script, (theirs, ours)| {
+            script.replace(theirs, ours)
+        });
+        let mut shell = Command::new("bash");
+        shell.args(["-euo", "pipefail", "-c", &script]);
+        shell.env("BASH_ENV", &person).env("PATH", self.path()?);
+        shell.env("KUBECONFIG", &self.scene.operated.kubectl.kubeconfig);
+        shell.env("HOME", path).current_dir(path).process_group(0);
+        let output = File::create(&said)?;
+        shell.stdout(output.try_clone()?).stderr(output);
+        let mut shell = shell.stdin(std::process::Stdio::null()).spawn()?;
+        let group = Pid::from_raw(i32::try_from(shell.id())?);
+        let status = shell.wait();
+        match killpg(group, Signal::SIGTERM) {
+            Ok(()) | Err(Errno::ESRCH) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if status?.success() {
+            return Ok(());
+        }
+        let said = fs::read_to_string(&said)?;
+        Err(format!("{document}.md says\n{script}\nand that said\n{said}").into())
+    }
+
+    fn path(&self) -> Result<std::ffi::OsString, Failed> {
+        let programs = ["kubectl", "helm"].map(|name| self.scene.tools.program(name));
+        let folders = programs.iter().filter_map(|program| program.parent());
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let others = std::env::split_paths(&path);
+        let all = folders.map(Path::to_owned).chain(others);
+        Ok(std::env::join_paths(all)?)
+    }
+}

@@ -1,0 +1,120 @@
+//! Pods that do not start or do not last: what `kubectl describe ipujob` says of each, on real nodes.
+
+use ipu_operator::api::ipujob::IPUJob;
+use ipu_operator::api::ipujob_status::JobState;
+use libtest_mimic::Failed;
+use serde_json::{Value, json};
+
+use crate::scene::Scene;
+
+/// The image of the examples, which is on every node.
+pub(crate) const IMAGE: &str = "ipu-operator.local/openmpi:4";
+
+/// A job of one worker whose Pod has these fields beside its one container.
+pub(crate) fn job(name: &str, pod: Value, container: Value) -> Result<IPUJob, Failed> {
+    let mut spec = json!({"containers": [{
+        "name": "main", "image": IMAGE, "imagePullPolicy": "IfNotPresent", "command": ["true"],
+    }]});
+    add(&mut spec["containers"][0], container);
+    add(&mut spec, pod);
+    Ok(serde_json::from_value(json!({
+        "apiVersion": "graphcore.ai/v1alpha1",
+        "kind": "IPUJob",
+        "metadata": {"name": name},
+        "spec": {
+            "jobInstances": 1,
+            "ipusPerJobInstance": "4",
+            "workers": {"template": {"spec": spec}},
+        },
+    }))?)
+}
+
+/// Sets fields of an object.
+fn add(object: &mut Value, fields: Value) {
+    if let Value::Object(fields) = fields {
+        for (name, value) in fields {
+            object[name] = value;
+        }
+    }
+}
+
+/// A Pod that no node has room for, and one whose image nobody has: the job waits and names both the Pod and the
+/// reason. Their partitions are kept, since either may be mended.
+pub(crate) fn do_not_start(scene: &Scene) -> Result<(), Failed> {
+    let huge = json!({"resources": {"requests": {"cpu": "1000"}}});
+    let missing = json!({"image": "ipu-operator.local/missing:1", "imagePullPolicy": "Never"});
+    scene.block_on(async {
+        scene.create(&job("huge", json!({}), huge)?).await?;
+        scene.create(&job("missing", json!({}), missing)?).await?;
+        let unschedulable = [
+            "Pod huge-worker-0: Unschedulable: 0/2 nodes",
+            "Insufficient cpu",
+        ];
+        scene.described("huge", &unschedulable).await?;
+        let image = [
+            "Pod missing-worker-0: ErrImageNeverPull",
+            "ipu-operator.local/missing:1",
+        ];
+        scene.described("missing", &image).await?;
+        assert_eq!(scene.partitions().await?.len(), 2, "they are kept");
+        scene.clear("default").await
+    })
+}
+
+/// An init container that fails fails the job, which names it.
+pub(crate) fn init_container_fails(scene: &Scene) -> Result<(), Failed> {
+    let init = json!({"initContainers": [{
+        "name": "fetch", "image": IMAGE, "imagePullPolicy": "IfNotPresent",
+        "command": ["sh", "-c", "echo no data; exit 7"],
+    }]});
+    let fails = job("init", init, json!({}));
+    ends_with(
+        scene,
+        &fails?,
+        "Pod init-worker-0, container fetch: exit code 7 (Error)",
+    )
+}
+
+/// A worker that takes more memory than it may: the kernel ends it, and the job says that, not only 137.
+pub(crate) fn killed_for_memory(scene: &Scene) -> Result<(), Failed> {
+    let hungry = json!({
+        "command": ["python3", "-c", "kept = [bytearray(1 << 20) for _ in range(1 << 12)]"],
+        "resources": {"limits": {"memory": "64Mi"}},
+    });
+    let killed = job("hungry", json!({}), hungry);
+    ends_with(
+        scene,
+        &killed?,
+        "Pod hungry-worker-0, container main: exit code 137 (OOMKilled)",
+    )
+}
+
+/// A worker that writes more than its limit for ephemeral storage: the kubelet evicts it. It would do the same again, so
+/// the job fails, and says which limit it was.
+pub(crate) fn evicted_for_storage(scene: &Scene) -> Result<(), Failed> {
+    let volume = json!({"volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "1Mi"}}]});
+    let writes = json!({
+        "command": ["bash", "-c", "head -c 8388608 /dev/zero > /scratch/data; while :; do sleep 0.1; done"],
+        "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+    });
+    let evicted = job("writes", volume, writes);
+    ends_with(
+        scene,
+        &evicted?,
+        "(Evicted): Usage of EmptyDir volume \"scratch\" exceeds the limit",
+    )
+}
+
+/// A job fails, says so, and gives its partition back.
+fn ends_with(scene: &Scene, job: &IPUJob, words: &str) -> Result<(), Failed> {
+    scene.block_on(async {
+        let name = job.metadata.name.as_deref().unwrap_or_default();
+        scene.create(job).await?;
+        let status = scene.once(name, JobState::Failed).await?;
+        let said = status.last_message;
+        assert!(said.contains(words), "{said}");
+        scene.described(name, &[words, "IPUJobFailed"]).await?;
+        scene.once_no_partition().await?;
+        scene.clear("default").await
+    })
+}

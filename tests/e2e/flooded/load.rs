@@ -1,0 +1,136 @@
+//! The load: a process in the network of each of several Pods, which have an address of their own each.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command};
+
+use libtest_mimic::Failed;
+use tempfile::TempDir;
+use tests::flood::{Kind, Targets};
+use tests::lab::images::simulator;
+use tests::operator_process::{OperatorProcess, ProcessError};
+use tests::wait::{Seen, until};
+
+use super::{PROBES, Running};
+use crate::scene::{PATIENCE, Scene};
+
+/// How many Pods: more than there are shares of one address in any total of the ports.
+const PODS: usize = 9;
+
+/// What a process has done so far.
+type Sent = BTreeMap<Kind, u64>;
+
+/// The processes, the last of which began last, and what they tell.
+pub(super) struct Flood {
+    children: Vec<Child>,
+    told: TempDir,
+}
+
+impl Flood {
+    pub(super) async fn begin(scene: &Scene, pods: &[Running]) -> Result<Self, Failed> {
+        let targets = serde_json::to_string(&targets(pods))?;
+        let mut flood = Self {
+            children: Vec::new(),
+            told: tempfile::tempdir()?,
+        };
+        for number in 0..PODS {
+            let process = pod(scene, &name(number)).await?;
+            let network = format!("--net=/proc/{}/ns/net", process.pid);
+            let child = Command::new("nsenter")
+                .args([&network, "--"])
+                .arg(std::env::current_exe()?)
+                .args(["flood", &targets])
+                .stdout(File::create(flood.told.path().join(name(number)))?)
+                .spawn()?;
+            flood.children.push(child);
+        }
+        Ok(flood)
+    }
+
+    /// Ends the load. Answers what came of it.
+    pub(super) fn end(&mut self) -> Result<Sent, Failed> {
+        let mut sent = Sent::new();
+        for (number, child) in self.children.iter_mut().enumerate() {
+            if let Some(status) = child.try_wait()? {
+                return Err(format!("the load {number} ended by itself: {status}").into());
+            }
+            child.kill()?;
+            child.wait()?;
+            for (kind, count) in last(&self.told.path().join(name(number)))? {
+                *sent.entry(kind).or_default() += count;
+            }
+        }
+        Ok(sent)
+    }
+
+    pub(super) async fn delete(self, scene: &Scene) -> Result<(), Failed> {
+        let names: Vec<_> = (0..PODS).map(name).collect();
+        let mut delete = vec!["delete", "pod", "--wait=false"];
+        delete.extend(names.iter().map(String::as_str));
+        scene.kubectl(&delete).await?;
+        Ok(())
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // It has ended where all went well.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn name(number: usize) -> String {
+    format!("flood-{number}")
+}
+
+/// What a process told last; its last line may be cut.
+fn last(told: &Path) -> Result<Sent, Failed> {
+    let told = std::fs::read_to_string(told)?;
+    let mut lines = told.lines().rev();
+    let last = lines.find_map(|line| serde_json::from_str(line).ok());
+    last.ok_or_else(|| "a load told nothing".into())
+}
+
+/// Runs a Pod without rights. Answers its process.
+async fn pod(scene: &Scene, name: &str) -> Result<OperatorProcess, Failed> {
+    let image = format!("--image={}", simulator::NAME);
+    let overrides =
+        r#"--overrides={"apiVersion": "v1", "spec": {"automountServiceAccountToken": false}}"#;
+    let run = ["run", name, &image, "--image-pull-policy=Never", overrides];
+    scene.kubectl(&run).await?;
+    let process = until("the Pod that loads to run", PATIENCE, || async {
+        Ok::<_, ProcessError>(Seen::Yes(OperatorProcess::of_pod("/vipu-simulator", name)?))
+    });
+    Ok(process.await?)
+}
+
+fn targets(pods: &[Running]) -> Targets {
+    let all = |component: &str, port: u16| -> Vec<SocketAddr> {
+        let pods = pods.iter().filter(|pod| pod.component == component);
+        pods.map(|pod| pod.at(port)).collect()
+    };
+    let with = |addresses: Vec<_>, path: &str| {
+        let with = move |address| (address, path.to_owned());
+        addresses.into_iter().map(with).collect::<Vec<_>>()
+    };
+    let every_port = pods.iter().flat_map(|pod| {
+        let ports = pod.ports.iter().chain([&PROBES]);
+        ports.map(|port| pod.at(*port)).collect::<Vec<_>>()
+    });
+    Targets {
+        idle: every_port.collect(),
+        webhooks: all("controller", 9443),
+        guarded: [
+            with(all("vipu-proxy", 8443), "/partitions"),
+            with(all("controller", 8443), "/metrics"),
+        ]
+        .concat(),
+        queries: all("vipu-proxy", 8080),
+        partitions: all("vipu-proxy", 8443),
+    }
+}

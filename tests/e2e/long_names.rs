@@ -1,0 +1,34 @@
+//! The longest names that Kubernetes takes, on real nodes and under `mpirun`.
+
+use ipu_operator::api::ipujob_status::JobState;
+use libtest_mimic::Failed;
+use tests::lab::images::openmpi::OpenMpi;
+
+use crate::scene::Scene;
+
+/// The longest name that validation takes in the namespace `default`: the kubelet names a folder of logs after the
+/// namespace, the Pod and its UID, and a name of a file has 255 characters at most.
+const LONGEST: usize = 201;
+
+/// Each worker says who it is, and both are told apart, though a host name has no more than 63 characters.
+pub(crate) fn run_mpirun(scene: &Scene) -> Result<(), Failed> {
+    scene.block_on(async {
+        let rank = "echo rank of $IPUOF_VIPU_API_PARTITION_ID GCD $IPUOF_VIPU_API_GCD_ID";
+        let command = ["mpirun", "-np", "2", "--bind-to", "none", "sh", "-c", rank];
+        for length in [64, LONGEST] {
+            let name = format!("j{}", "0".repeat(length - 1));
+            let mut job = scene.parallel(OpenMpi::Four, 0, &command)?;
+            job.metadata.name = Some(name.clone());
+            scene.create(&job).await?;
+            scene.once(&name, JobState::Completed).await?;
+            let log = scene
+                .kubectl(&["logs", &format!("{name}-launcher")])
+                .await?;
+            for gcd in 0..2 {
+                assert!(log.contains(&format!("GCD {gcd}\n")), "{log}");
+            }
+            scene.clear("default").await?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,129 @@
+//! Load on the operator's ports as any Pod can make it, of no use to anybody. It runs in a process of its own, which has
+//! the network of a Pod, and does its part of what several Pods do together.
+
+mod attacks;
+mod exchange;
+mod reviews;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use attacks::Sent;
+
+pub use exchange::{exchange, exchange_tls};
+pub use reviews::hostile_review;
+
+/// How often a process tells what it has done so far.
+const TOLD: Duration = Duration::from_secs(1);
+
+/// What is loaded.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Targets {
+    /// Ports to which idle connections are opened.
+    pub idle: Vec<SocketAddr>,
+    /// Ports of webhooks.
+    pub webhooks: Vec<SocketAddr>,
+    /// Ports with TLS that ask for a token, and a path of each.
+    pub guarded: Vec<(SocketAddr, String)>,
+    /// Ports in plain text that answer `POST /query`.
+    pub queries: Vec<SocketAddr>,
+    /// Ports with TLS that take `POST /partitions`.
+    pub partitions: Vec<SocketAddr>,
+}
+
+/// A kind of load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Kind {
+    /// Connections that say nothing.
+    Idle,
+    /// Reviews whose trees would take too much memory.
+    Hostile,
+    /// Reviews that a guest is asked about.
+    Valid,
+    /// Reviews with a `uid` of a mebibyte.
+    LongUid,
+    /// Reviews of the most that may be sent, whose last byte never comes.
+    Unfinished,
+    /// Bodies that come byte by byte.
+    Dribbled,
+    /// Tokens that are made up.
+    Token,
+    /// Questions.
+    Query,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Idle,
+        Self::Hostile,
+        Self::Valid,
+        Self::LongUid,
+        Self::Unfinished,
+        Self::Dribbled,
+        Self::Token,
+        Self::Query,
+    ];
+}
+
+/// How often each kind of load came to its end: an answer, or a closed connection.
+#[derive(Debug, Default)]
+pub struct Counts([AtomicU64; Kind::ALL.len()]);
+
+impl Counts {
+    fn count(&self, kind: Kind) {
+        self.0[kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The counts so far.
+    pub fn read(&self) -> BTreeMap<Kind, u64> {
+        let read = |kind| (kind, self.0[kind as usize].load(Ordering::Relaxed));
+        Kind::ALL.map(read).into()
+    }
+}
+
+/// Begins to load the targets.
+pub fn begin(targets: Targets, counts: &Arc<Counts>) -> JoinSet<()> {
+    let mut load = JoinSet::new();
+    let sent = Arc::new(Sent::new());
+    for address in targets.webhooks {
+        attacks::webhooks(&mut load, address, (&sent, counts));
+    }
+    for (address, path) in targets.guarded {
+        attacks::tokens(&mut load, address, &path, counts);
+    }
+    for address in targets.queries {
+        attacks::queries(&mut load, address, (&sent, counts));
+    }
+    for address in targets.partitions {
+        attacks::partitions(&mut load, address, (&sent, counts));
+    }
+    for address in targets.idle {
+        attacks::idle(&mut load, address, counts);
+    }
+    load
+}
+
+/// Loads the targets for ever; what it has done so far is printed each second as a line of JSON.
+pub async fn run(targets: Targets) -> anyhow::Result<()> {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
+    let counts = Arc::default();
+    let _load = begin(targets, &counts);
+    loop {
+        println!("{}", serde_json::to_string(&counts.read())?);
+        sleep(TOLD).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! Requests to servers that nobody vouches for, each over a connection of its own.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Longest time that anything waits for an answer.
+pub(super) const ANSWER: Duration = Duration::from_secs(30);
+
+/// Sends a request in plain text and answers all that comes until the connection ends.
+pub async fn exchange(address: SocketAddr, request: &[&[u8]]) -> std::io::Result<String> {
+    timeout(ANSWER, async {
+        said(TcpStream::connect(address).await?, request).await
+    })
+    .await?
+}
+
+/// As [`exchange`], over TLS with a server that nobody vouches for.
+pub async fn exchange_tls(address: SocketAddr, request: &[&[u8]]) -> std::io::Result<String> {
+    timeout(ANSWER, async {
+        said(connect_tls(address).await?, request).await
+    })
+    .await?
+}
+
+/// A connection with TLS, over which each piece is sent by itself.
+pub(super) async fn connect_tls(address: SocketAddr) -> std::io::Result<TlsStream<TcpStream>> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let name = ServerName::IpAddress(address.ip().into());
+    connector().connect(name, stream).await
+}
+
+async fn said(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    request: &[&[u8]],
+) -> std::io::Result<String> {
+    for part in request {
+        // Who is refused before the end of the body can be answered all the same.
+        if stream.write_all(part).await.is_err() {
+            break;
+        }
+    }
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer).await {
+        // A server that closes without a word to TLS has answered nevertheless.
+        Err(error) if answer.is_empty() => Err(error),
+        _ => Ok(String::from_utf8_lossy(&answer).into_owned()),
+    }
+}
+
+fn connector() -> TlsConnector {
+    let provider = Arc::new(ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .expect("ring knows the default versions")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+        .with_no_client_auth();
+    TlsConnector::from(Arc::new(config))
+}
+
+/// Takes every server for the right one.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,27 @@
+//! The folder for modules and their compiled forms fits into the volume that the chart gives it.
+
+use ipu_operator::policy::source::folder::FOLDER_LIMIT;
+use ipu_operator::wasm::Limits;
+
+/// Bytes of the volume, as the chart's template says.
+fn volume() -> u64 {
+    let template = include_str!("../../../charts/ipu-operator/templates/_helpers.tpl");
+    let limits: Vec<_> = template
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("sizeLimit: "))
+        .collect();
+    let [limit] = limits[..] else {
+        panic!("{limits:?}");
+    };
+    let mebibytes: u64 = limit.strip_suffix("Mi").unwrap().parse().unwrap();
+    mebibytes << 20
+}
+
+#[test]
+fn what_is_kept_leaves_room_in_the_volume_for_what_is_compiled() {
+    // One module is compiled at a time.
+    let Limits {
+        module, compiled, ..
+    } = Limits::default();
+    assert!(FOLDER_LIMIT + module + compiled <= volume(), "{}", volume());
+}

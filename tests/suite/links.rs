@@ -1,0 +1,112 @@
+//! Holds the links of all documents: each relative one leads to a file, and to a heading of it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
+use crate::sources::{documents, repository};
+
+#[test]
+fn every_relative_link_of_a_document_leads_somewhere() {
+    let (mut seen, mut broken) = (0, Vec::new());
+    for (path, text) in documents() {
+        for link in links(&text) {
+            if link.contains("://") || link.starts_with("mailto:") {
+                continue;
+            }
+            seen += 1;
+            if let Err(why) = follow(&path, &link) {
+                broken.push(format!("{}: {link}: {why}", path.display()));
+            }
+        }
+    }
+    assert!(seen > 50, "only {seen} links were found");
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn headings_are_named_as_the_pages_of_a_repository_name_them() {
+    let text = "# One `two`, three\n\n## Report a bug\n\n## Report a bug\n";
+    let expected = ["one-two-three", "report-a-bug", "report-a-bug-1"];
+    assert_eq!(anchors(text), BTreeSet::from(expected.map(String::from)));
+}
+
+fn links(text: &str) -> Vec<String> {
+    let events = Parser::new_ext(text, Options::ENABLE_TABLES);
+    let link = |event| match event {
+        Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+            Some(dest_url.into_string())
+        }
+        _ => None,
+    };
+    events.filter_map(link).collect()
+}
+
+/// Finds what a link leads to.
+fn follow(from: &Path, link: &str) -> Result<(), String> {
+    let (file, anchor) = match link.split_once('#') {
+        Some((file, anchor)) => (file, Some(anchor)),
+        None => (link, None),
+    };
+    let target = if file.is_empty() {
+        from.to_owned()
+    } else {
+        from.parent().expect("a file is in a folder").join(file)
+    };
+    let target: PathBuf = target.canonicalize().map_err(|error| error.to_string())?;
+    if !target.starts_with(
+        repository()
+            .canonicalize()
+            .expect("the repository is there"),
+    ) {
+        return Err("it leads out of the repository".to_owned());
+    }
+    let Some(anchor) = anchor else {
+        return Ok(());
+    };
+    let text = fs::read_to_string(&target).map_err(|error| error.to_string())?;
+    let known = anchors(&text);
+    if known.contains(anchor) {
+        Ok(())
+    } else {
+        Err(format!("no such heading; there are {known:?}"))
+    }
+}
+
+/// The names by which the headings of a document can be reached.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut heading: Option<String> = None;
+    for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
+        match event {
+            Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+            Event::End(TagEnd::Heading(_)) => {
+                let name = slug(&heading.take().unwrap_or_default());
+                let again = (1..).map(|count| format!("{name}-{count}"));
+                let free = std::iter::once(name.clone())
+                    .chain(again)
+                    .find(|name| !found.contains(name));
+                found.extend(free);
+            }
+            Event::Text(text) | Event::Code(text) => {
+                if let Some(heading) = &mut heading {
+                    heading.push_str(&text);
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn slug(heading: &str) -> String {
+    let is_kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    let lower = heading.to_lowercase();
+    lower
+        .chars()
+        .filter(is_kept)
+        .collect::<String>()
+        .replace(' ', "-")
+}

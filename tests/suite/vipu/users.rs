@@ -1,0 +1,76 @@
+//! A V-IPU user who may not see what another one made.
+
+use std::fs;
+
+use ipu_operator::vipu::{AccessFiles, AccessOptions, Deadlines, Truth, VipuClient};
+use tests::simulator::codes::CodeName;
+use tests::simulator::{Options, Simulator};
+
+use super::partition;
+
+/// A list shows what its caller may see. That another user's partition is not in it says nothing of it.
+#[tokio::test]
+async fn what_another_user_made_is_never_taken_for_absent() {
+    let simulator = Simulator::start(Options::quick("pod1", 16)).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let name_user = |user: &str| fs::write(folder.path().join("user-id"), user).unwrap();
+    name_user("first");
+    let options = AccessOptions {
+        vipu_credentials_dir: Some(folder.path().to_owned()),
+        ..AccessOptions::default()
+    };
+    let controller = simulator.controller("pod1");
+    let client = async |options: &AccessOptions| {
+        let access = AccessFiles::open(options.clone()).await.unwrap();
+        VipuClient::with_access(&controller, Deadlines::default(), access.subscribe()).unwrap()
+    };
+    let first = client(&options).await;
+    first.create(&partition("p-1", 4)).await.unwrap();
+    let account = first.account();
+    name_user("second");
+    let second = client(&options).await;
+    assert_ne!(second.account(), account);
+    let asked = async |hides: Option<CodeName>, id: &str| {
+        simulator.server.with(|world, _| world.users.hides = hides);
+        let truth = second.truth_of(id, account.as_deref()).await;
+        truth.map_err(|error| (error.is_denial(), error.reason()))
+    };
+    assert!(matches!(asked(None, "p-1").await, Ok(Truth::Present(_))));
+    for code in [CodeName::PermissionDenied, CodeName::Unauthenticated] {
+        let (is_denial, reason) = asked(Some(code), "p-1").await.unwrap_err();
+        assert!(is_denial && reason.contains("it does not let the operator do GetPartitionStatus"));
+        let own = second.truth("p-1").await.unwrap_err();
+        assert!(own.is_denial(), "whoever asked for it: {own}");
+    }
+    // A code that says nothing, and a list that does not show it.
+    for code in [
+        CodeName::Unknown,
+        CodeName::InvalidArgument,
+        CodeName::Internal,
+    ] {
+        let (is_denial, reason) = asked(Some(code), "p-1").await.unwrap_err();
+        assert!(is_denial, "{code:?}");
+        assert!(
+            reason.contains("asked for under another V-IPU user id"),
+            "{reason}"
+        );
+        let own = second.truth("p-1").await.unwrap();
+        assert_eq!(own, Truth::Absent, "the list of its own user decides");
+    }
+    // A server may hide by the same code by which it says that there is none.
+    simulator
+        .server
+        .with(|world, _| world.codes.unknown = CodeName::NotFound);
+    for (hides, id) in [
+        (CodeName::NotFound, "p-1"),
+        (CodeName::PermissionDenied, "p-9"),
+    ] {
+        let (is_denial, reason) = asked(Some(hides), id).await.unwrap_err();
+        assert!(is_denial, "{reason}");
+        assert_eq!(second.truth(id).await.unwrap(), Truth::Absent, "its own");
+    }
+    // What it is shown is not hidden from it later.
+    assert!(matches!(asked(None, "p-1").await, Ok(Truth::Present(_))));
+    second.remove("p-1", false).await.unwrap();
+    assert_eq!(second.truth("p-1").await.unwrap(), Truth::Absent);
+}

@@ -1,0 +1,136 @@
+//! A slow policy beside others: they are answered meanwhile, and nothing of its time is charged to them.
+
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt, select_all};
+use ipu_operator::api::ipupolicy::{CallCounts, Hook};
+use ipu_operator::policy::admission::Chain;
+use ipu_operator::policy::guests::{Entry, Guests, Roster};
+use ipu_operator::wasm::model::{Served, Slot, Verdict};
+use ipu_operator::wasm::{BUILT_IN, Guest, GuestError, Limits, Policies, Terms};
+use ipu_operator::webhook::answer::Decision;
+use serde_json::{Value, json};
+use tests::guests::hostile;
+use tests::review;
+
+use super::{create, open, options};
+
+/// A guest that never ends where the object is large.
+const ENDLESS: &str = "(loop (br 0))";
+
+/// Longer than anything else in a test takes; its deadline ends what is left at the end of the test.
+const LONG: Duration = Duration::from_secs(5);
+
+async fn host(limits: Limits) -> Policies {
+    let mut options = options(&[Slot::Validation]);
+    options.limits = limits;
+    open(options).await
+}
+
+async fn prepared(policies: &Policies, deadline: Duration) -> Guest {
+    let terms = Terms {
+        name: "policy".to_owned(),
+        settings: "{}".to_owned(),
+        deadline: Some(deadline),
+        ..Terms::default()
+    };
+    let component = hostile::validation(ENDLESS);
+    let prepared = policies.prepare(Slot::Validation, component, terms);
+    prepared.await.unwrap()
+}
+
+fn large() -> Value {
+    json!({ "spec": "x".repeat(8_192) })
+}
+
+type Call<'a> = BoxFuture<'a, Result<Served<Verdict>, GuestError>>;
+
+/// So many calls that do not end, begun in this order.
+async fn endless<'a>(policies: &'a Policies, guest: &'a Guest, count: usize) -> Vec<Call<'a>> {
+    let mut calls: Vec<Call<'a>> = Vec::new();
+    for _ in 0..count {
+        let call = async move { policies.validate(guest, &create(), &large(), None).await };
+        calls.push(call.boxed());
+        let begun = futures::poll!(calls.last_mut().unwrap());
+        assert!(begun.is_pending());
+    }
+    calls
+}
+
+#[tokio::test]
+async fn a_slow_policy_takes_nothing_of_its_neighbours() {
+    let limits = Limits::default();
+    let policies = host(limits).await;
+    let (slow, fast) = (
+        prepared(&policies, LONG).await,
+        prepared(&policies, LONG).await,
+    );
+    let calls = endless(&policies, &slow, 4 * limits.concurrent).await;
+    let mut calls = select_all(calls);
+    for guest in [&fast, &BUILT_IN] {
+        let (admission, object) = (create(), json!({}));
+        tokio::select! {
+            biased;
+            ended = &mut calls => panic!("a call of the slow policy ended before: {:?}", ended.0),
+            answer = policies.validate(guest, &admission, &object, None) => {
+                assert!(answer.is_ok(), "{answer:?}");
+            }
+        }
+    }
+}
+
+/// A chain of one policy, and how its calls are counted.
+fn chain_of(guests: &Guests, guest: Guest) -> Entry {
+    let entry = Entry {
+        name: "policy".into(),
+        guest,
+        ..Entry::built_in(Hook::Validation)
+    };
+    let seats = vec![vec![entry.clone()]];
+    let trials = Vec::new();
+    guests.put(Hook::Validation, Roster { seats, trials });
+    entry
+}
+
+/// Why a request was refused.
+async fn refused(guests: &Guests, chain: &Chain<'_>) -> String {
+    let answer = chain.validated().await;
+    assert!(guests.roster(Hook::Validation).trials.is_empty());
+    match answer.decision {
+        Decision::Failed(message) => message,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn waiting_for_a_permit_is_not_charged_to_the_policy() {
+    let limits = Limits {
+        queue: Duration::from_millis(20),
+        ..Limits::default()
+    };
+    let policies = host(limits).await;
+    let guest = prepared(&policies, LONG).await;
+    let guests = Guests::new(policies.clone());
+    let entry = chain_of(&guests, guest.clone());
+    let _running = endless(&policies, &guest, limits.each_policy).await;
+    let spec = json!({"jobInstances": 1, "ipusPerJobInstance": "2"});
+    let request = review::creating("small", 0, &spec).unwrap();
+    let reason = refused(&guests, &Chain::new(&guests, &request, create())).await;
+    assert!(reason.contains("busy"), "{reason}");
+    assert_eq!(entry.meter.counts().calls, CallCounts::default());
+}
+
+/// Before it ends by its own deadline, the time of the whole request is over, which others may have taken.
+#[tokio::test]
+async fn the_end_of_the_requests_time_is_not_charged_to_the_policy() {
+    let policies = host(Limits::default()).await;
+    let guest = prepared(&policies, LONG).await;
+    let guests = Guests::new(policies);
+    let entry = chain_of(&guests, guest);
+    let spec = json!({"jobInstances": 1, "ipusPerJobInstance": "2"});
+    let request = review::creating("large", 5_000, &spec).unwrap();
+    let chain = Chain::new(&guests, &request, create()).within(Duration::from_millis(50));
+    let reason = refused(&guests, &chain).await;
+    assert!(reason.contains("have together were over"), "{reason}");
+    assert_eq!(entry.meter.counts().calls, CallCounts::default());
+}

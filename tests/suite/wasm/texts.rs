@@ -1,0 +1,117 @@
+//! What hostile guests write, and what of it reaches people.
+
+use ipu_operator::api::ipupolicy::Hook;
+use ipu_operator::policy::admission::Chain;
+use ipu_operator::policy::guests::{Entry, Guests, Roster};
+use ipu_operator::rest::{question, what_if};
+use ipu_operator::sanitize::is_plain;
+use ipu_operator::wasm::facts::PlaceFacts;
+use ipu_operator::wasm::model::{ControllerView, Decision, PlaceRequest, Placed, Slot};
+use ipu_operator::wasm::{Terms, serial_walk};
+use serde_json::{Value, json};
+use tests::guests::hostile;
+use tests::review;
+
+use super::{create, open, options};
+
+/// Guests of one hook, of which this component is the one that is asked.
+async fn asking(hook: Hook, component: Vec<u8>) -> Guests {
+    let slot = Slot::from(hook);
+    let guests = Guests::new(open(options(&[slot])).await);
+    let terms = Terms {
+        name: "hostile".to_owned(),
+        settings: "{}".to_owned(),
+        ..Terms::default()
+    };
+    let prepared = guests.policies().prepare(slot, component, terms);
+    let entry = Entry {
+        name: "hostile".into(),
+        guest: prepared.await.unwrap(),
+        ..Entry::built_in(hook)
+    };
+    let seats = vec![vec![entry]];
+    let trials = Vec::new();
+    guests.put(hook, Roster { seats, trials });
+    guests
+}
+
+/// Every text of a JSON value.
+fn texts(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => vec![text],
+        Value::Array(values) => values.iter().flat_map(texts).collect(),
+        Value::Object(members) => members.values().flat_map(texts).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
+    }
+}
+
+fn controllers() -> Vec<ControllerView> {
+    let controllers = ["pod1:8090", "pod2:8090"].map(|name| ControllerView {
+        name: name.to_owned(),
+        has_nodes: true,
+        total_ipus: 16,
+        largest_free: 16,
+        ..ControllerView::default()
+    });
+    controllers.into()
+}
+
+fn wanted() -> PlaceRequest {
+    PlaceRequest {
+        namespace: "default".to_owned(),
+        owner: "job".to_owned(),
+        ipus: 4,
+        gcds: 1,
+        ..PlaceRequest::default()
+    }
+}
+
+async fn placed(component: Vec<u8>) -> (Guests, Placed) {
+    let guests = asking(Hook::Placement, component).await;
+    let placed = guests.place(&wanted(), &controllers(), &[]).await;
+    (guests, placed)
+}
+
+#[tokio::test]
+async fn a_refusal_of_megabytes_is_told_in_its_first_words() {
+    let component = hostile::defaulting(&hostile::refuse_with(3 << 20));
+    let guests = asking(Hook::Defaulting, component).await;
+    let spec = json!({"jobInstances": 1, "ipusPerJobInstance": "2"});
+    let request = review::creating("large", 5_000, &spec).unwrap();
+    let answer = Chain::new(&guests, &request, create()).defaulted().await;
+    let rendered = answer.render(&request);
+    let response = &rendered["response"];
+    assert_eq!(response["allowed"], json!(false));
+    assert_eq!(response["status"]["code"], json!(422));
+    let told = texts(response);
+    assert!(told.len() > 3);
+    for text in told {
+        assert!(text.len() < 1_100, "{}", text.len());
+        assert!(text.chars().all(is_plain), "{text:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_wait_that_names_nobody_decides_nothing() {
+    for entries in [0, 1, 170_000] {
+        let (guests, placed) = placed(hostile::waiting(entries)).await;
+        let walk = serial_walk(&wanted(), &controllers(), &[]);
+        assert_eq!(placed.decision, walk, "{entries}");
+        let why = placed.overruled.expect("the guest was overruled");
+        assert!(why.contains("its wait names"), "{why}");
+        let question = question::read(br#"{"size": 4}"#).unwrap();
+        let views = controllers();
+        let told = what_if::answer(&guests, &question, PlaceFacts::default(), &views);
+        let told = told.await.placement;
+        assert_eq!(told.controller.as_deref(), Some("pod1:8090"));
+        assert!(told.overruled.unwrap().contains("its wait names"));
+    }
+}
+
+#[tokio::test]
+async fn what_a_rejection_says_is_plain() {
+    let (_, placed) = placed(hostile::rejecting()).await;
+    let why = "no\u{fffd}\u{fffd}[2J \u{fffd}!".to_owned();
+    assert_eq!(placed.decision, Decision::Reject(why));
+    assert_eq!(placed.overruled, None);
+}
