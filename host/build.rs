@@ -12,7 +12,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let out = std::path::PathBuf::from(std::env::var("OUT_DIR")?);
     // What the test of wire compatibility reads.
     std::fs::write(out.join("vipu.descriptors"), files.encode_to_vec())?;
-    tonic_prost_build::configure().compile_fds(files)?;
+    tonic_prost_build::configure()
+        .codec_path("crate::vipu::codec::BoundedCodec")
+        .compile_fds(files)?;
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 pub mod access;
 pub mod client;
 pub mod closed;
+pub mod codec;
 pub mod controllers;
 pub mod departed;
 pub mod error;

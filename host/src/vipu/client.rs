@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use backon::{ExponentialBuilder, Retryable};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tonic::{Code, Request, Response, Status};
 use tracing::Instrument;
 
 use super::access::{self, Standing};
+use super::codec;
 use super::error::VipuError;
 use super::model::{
     self, CreateRequest, Device, GcdConfig, Inventory, ListedPartition, PartitionState, ReadyState,
@@ -23,10 +24,18 @@ use super::model::{
 };
 use super::proto;
 use crate::api::ipupartition::ControllerRef;
-use line::{Line, Lines};
+use line::{Line, Lines, REPLY_MAX};
 
 /// GCDs whose IPUs are asked for, at most: as many as the largest V-POD has IPU-Machines.
 const GCDS_ASKED: u32 = 64;
+
+/// Reads of one controller at the same time, so that the replies of one that lies take a bounded memory. A controller
+/// that does not answer holds up nobody else.
+const READS: usize = 8;
+
+/// Most memory that the replies of one controller take, in bytes: what is received, in a buffer that grows, and what it
+/// is decoded to.
+pub const REPLIES: usize = READS * (2 * REPLY_MAX + codec::DECODED);
 
 /// Reads are tried again only within so long after they began.
 const RETRIES_WITHIN: Duration = Duration::from_secs(2);
@@ -63,6 +72,7 @@ pub struct VipuClient {
 pub(super) struct Inner {
     lines: Lines,
     deadlines: Deadlines,
+    reads: Semaphore,
 }
 
 impl VipuClient {
@@ -80,7 +90,11 @@ impl VipuClient {
     ) -> Result<Self, VipuError> {
         let lines = Lines::new(controller, deadlines.connect, access)?;
         Ok(VipuClient {
-            inner: Arc::new(Inner { lines, deadlines }),
+            inner: Arc::new(Inner {
+                lines,
+                deadlines,
+                reads: Semaphore::new(READS),
+            }),
         })
     }
 
@@ -91,13 +105,12 @@ impl VipuClient {
 
     /// The version of the controller's server.
     pub async fn version(&self) -> Result<String, VipuError> {
-        let reply = self
-            .read("GetVersion", |line| async move {
-                let request = line.request(proto::VersionRequest {});
-                line.version().get_version(request).await
-            })
-            .await?;
-        Ok(model::named(&reply.version))
+        let call = |line: Line| async move {
+            let request = line.request(proto::VersionRequest {});
+            line.version().get_version(request).await
+        };
+        let version = |reply: proto::VersionReply| model::named(&reply.version);
+        self.read("GetVersion", call, version).await
     }
 
     /// Makes a partition and waits until it is formed. Sent at most once.
@@ -141,61 +154,59 @@ impl VipuClient {
     /// Where one partition stands, as GetPartitionStatus tells it.
     pub async fn status(&self, id: &str) -> Result<PartitionState, VipuError> {
         const METHOD: &str = "GetPartitionStatus";
-        let reply = self
-            .read(METHOD, |line| async move {
-                let request = line.request(proto::GetPartitionStatusRequest {
-                    partition_id: id.to_owned(),
-                });
-                line.users().get_partition_status(request).await
-            })
-            .await?;
-        let status = reply
-            .status
-            .ok_or_else(|| self.incomplete(METHOD, "status"))?;
-        self.is_about(METHOD, id, &status.partition_id)?;
-        Ok(status.into())
+        let call = |line: Line| async move {
+            let request = line.request(proto::GetPartitionStatusRequest {
+                partition_id: id.to_owned(),
+            });
+            line.users().get_partition_status(request).await
+        };
+        let state = |reply: proto::GetPartitionStatusReply| {
+            let status = reply
+                .status
+                .ok_or_else(|| self.incomplete(METHOD, "status"))?;
+            self.is_about(METHOD, id, &status.partition_id)?;
+            Ok(status.into())
+        };
+        self.read(METHOD, call, state).await?
     }
 
     /// Every partition that the controller shows, whoever made it.
     pub async fn list(&self) -> Result<Vec<ListedPartition>, VipuError> {
-        let reply = self
-            .read("ListPartitions", |line| async move {
-                let request = line.request(proto::ListPartitionsRequest::default());
-                line.users().list_partitions(request).await
-            })
-            .await?;
-        Ok(model::listed(reply))
+        let call = |line: Line| async move {
+            let request = line.request(proto::ListPartitionsRequest::default());
+            line.users().list_partitions(request).await
+        };
+        self.read("ListPartitions", call, model::listed).await
     }
 
     /// How many IPUs the controller has and how many of them are in partitions.
     pub async fn inventory(&self) -> Result<Inventory, VipuError> {
-        let (reply, partitions) = futures::try_join!(
-            self.read("ListIPUAttributes", |line| async move {
-                let request = line.request(proto::ListIpuAttributesRequest::default());
-                line.users().list_ipu_attributes(request).await
-            }),
-            self.list()
-        )?;
-        Ok(Inventory::new(model::total_ipus(&reply), partitions))
+        let call = |line: Line| async move {
+            let request = line.request(proto::ListIpuAttributesRequest::default());
+            line.users().list_ipu_attributes(request).await
+        };
+        let count = |reply| model::total_ipus(&reply);
+        let counted = self.read("ListIPUAttributes", call, count);
+        let (ipus, partitions) = futures::try_join!(counted, self.list())?;
+        Ok(Inventory::new(ipus, partitions))
     }
 
     /// How the process of GCD `gcd` attaches to the IPUs of partition `id`.
     pub async fn ipuof_config(&self, id: &str, gcd: u32) -> Result<GcdConfig, VipuError> {
         const METHOD: &str = "GetPartitionIpuofConfig";
-        let reply = self
-            .read(METHOD, |line| async move {
-                let request = line.request(proto::GetPartitionIpuofConfigRequest {
-                    partition_id: id.to_owned(),
-                    gcd_id: Some(proto::get_partition_ipuof_config_request::GcdId { id: gcd }),
-                });
-                line.users().get_partition_ipuof_config(request).await
-            })
-            .await?;
-        let config = reply.ipuof_config.unwrap_or_default();
-        let gcd = config.gcd_configs.into_iter().next();
-        Ok(gcd
-            .ok_or_else(|| self.incomplete(METHOD, "GCD configuration"))?
-            .into())
+        let call = |line: Line| async move {
+            let request = line.request(proto::GetPartitionIpuofConfigRequest {
+                partition_id: id.to_owned(),
+                gcd_id: Some(proto::get_partition_ipuof_config_request::GcdId { id: gcd }),
+            });
+            line.users().get_partition_ipuof_config(request).await
+        };
+        let config = |reply: proto::GetPartitionIpuofConfigReply| {
+            let config = reply.ipuof_config.unwrap_or_default();
+            config.gcd_configs.into_iter().next().map(GcdConfig::from)
+        };
+        let config = self.read(METHOD, call, config).await?;
+        config.ok_or_else(|| self.incomplete(METHOD, "GCD configuration"))
     }
 
     /// How an active partition differs from what was asked for, where its controller tells so. A
@@ -282,11 +293,14 @@ impl VipuClient {
     /// Sends one call that only reads, again after a short pause where the controller cannot be
     /// reached; all of it within the deadline of reads. An attempt that failed slowly, since nobody
     /// answers at that address at all, is not made again: its caller has waited long enough.
-    async fn read<T, C>(
+    ///
+    /// `take` turns the reply into what is kept of it.
+    async fn read<T, R, C>(
         &self,
         method: &'static str,
         call: impl Fn(Line) -> C,
-    ) -> Result<T, VipuError>
+        take: impl FnOnce(T) -> R,
+    ) -> Result<R, VipuError>
     where
         C: Future<Output = Result<Response<T>, Status>>,
     {
@@ -295,9 +309,14 @@ impl VipuClient {
             .with_min_delay(Duration::from_millis(100))
             .with_max_times(2);
         let began = Instant::now();
-        let calls = (|| call(line.clone()))
-            .retry(pauses)
-            .when(|status| status.code() == Code::Unavailable && began.elapsed() < RETRIES_WITHIN);
+        let calls = async {
+            // The semaphore is never closed.
+            let _permit = self.inner.reads.acquire().await;
+            let calls = (|| call(line.clone())).retry(pauses).when(|status| {
+                status.code() == Code::Unavailable && began.elapsed() < RETRIES_WITHIN
+            });
+            calls.await.map(|reply| reply.map(take))
+        };
         let span = tracing::trace_span!("vipu", method, controller = self.name());
         self.within(self.inner.deadlines.read, Box::pin(calls))
             .instrument(span)

@@ -24,6 +24,9 @@ const ERRORS_MAX: usize = 8;
 /// Partitions that an inventory keeps of one controller; beyond that their IPUs are only counted.
 pub const PARTITIONS_MAX: usize = 16_384;
 
+/// Most devices of one GCD that are kept: one more than a V-POD has IPUs, so that a misfit stays one.
+const DEVICES_MAX: usize = 257;
+
 /// What a new partition must be like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateRequest {
@@ -292,7 +295,10 @@ impl From<proto::PartitionOperationState> for OperationState {
 impl From<proto::partition_config::Gcd> for GcdConfig {
     fn from(gcd: proto::partition_config::Gcd) -> Self {
         GcdConfig {
-            devices: gcd.devices.into_iter().map(Device::from).collect(),
+            devices: {
+                let devices = gcd.devices.into_iter().take(DEVICES_MAX);
+                devices.map(Device::from).collect()
+            },
         }
     }
 }

@@ -13,8 +13,8 @@ use crate::vipu::error::VipuError;
 use crate::vipu::proto::user_service_client::UserServiceClient;
 use crate::vipu::proto::version_service_client::VersionServiceClient;
 
-/// Largest reply that is read, in bytes: the attributes of some ten thousand IPUs.
-const REPLY_MAX: usize = 64 << 20;
+/// Largest reply that is read, in bytes: the attributes of some thousand IPUs, while a V-POD has at most 256.
+pub(super) const REPLY_MAX: usize = 8 << 20;
 
 /// The connections to one controller, one at a time.
 #[derive(Debug)]
