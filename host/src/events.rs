@@ -1,21 +1,25 @@
 //! Writes Kubernetes events.
 
+mod queue;
+
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, Recorder, Reporter};
+
+pub use queue::EventQueue;
 
 /// Longest note that the API server takes, in bytes.
 const NOTE_MAX: usize = 1_000;
 
 /// Writes the events of one process.
-pub struct Publisher {
+struct Publisher {
     client: Client,
     reporter: Reporter,
 }
 
 impl Publisher {
     /// `instance` is the name of this process among its replicas.
-    pub fn new(client: Client, controller: &str, instance: Option<String>) -> Self {
+    fn new(client: Client, controller: &str, instance: Option<String>) -> Self {
         Self {
             client,
             reporter: Reporter {
@@ -27,7 +31,7 @@ impl Publisher {
 
     /// Writes an event about an object. One that is lost is no reason to stop: the status says the
     /// same.
-    pub async fn publish(&self, mut event: Event, regarding: &ObjectReference) {
+    async fn publish(&self, mut event: Event, regarding: &ObjectReference) {
         if let Some(note) = &mut event.note {
             note.truncate(note.floor_char_boundary(NOTE_MAX));
         }

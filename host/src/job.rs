@@ -8,7 +8,6 @@ pub mod finalize;
 pub mod index;
 pub mod kept;
 mod lists;
-mod notify;
 pub mod observe;
 pub mod phase;
 pub mod plan;
@@ -200,7 +199,7 @@ pub async fn run(
         () = reconciling => {}
         () = finished => {}
     }
-    shared.notifier.close().await;
+    shared.events.close().await;
     Ok(())
 }
 

@@ -315,7 +315,7 @@ async fn follow_controllers(
 }
 
 /// Reconciles whenever this replica leads. Where it no longer does, what is under way is dropped as if
-/// the process was killed: the next leader finds everything that matters written down.
+/// the process was killed: the next leader finds everything that matters written down. Events need no lead.
 async fn lead_in_turn(
     shared: Shared,
     options: ProxyOptions,
@@ -323,12 +323,11 @@ async fn lead_in_turn(
     stop: CancellationToken,
 ) {
     let release = &options.release;
-    let me = release.replica_name();
     let elector = Elector::new(
         shared.client.clone(),
         &release.namespace,
         &format!("{}-vipu-proxy", release.fullname),
-        &me,
+        &release.replica_name(),
         options.times.lease,
     )
     .telling(leading)
@@ -336,11 +335,14 @@ async fn lead_in_turn(
     while let Some(held) = stop.run_until_cancelled(elector.acquire()).await {
         let context = Arc::new(Context::new(shared.clone(), held.clone()));
         tokio::select! {
-            () = elector.keep(&held) => continue,
+            () = elector.keep(&held) => {
+                tokio::spawn(async move { context.events.close().await });
+                continue;
+            }
             () = drained(&stop) => {}
-            () = lead(context, &options, stop.clone()) => {}
+            () = lead(context.clone(), &options, stop.clone()) => {}
         }
-        elector.release(&held).await;
+        futures::join!(context.events.close(), elector.release(&held));
         return;
     }
 }

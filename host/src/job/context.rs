@@ -6,19 +6,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kube::api::Api;
-use kube::{Client, ResourceExt};
+use kube::runtime::events::{Event, EventType};
+use kube::{Client, Resource, ResourceExt};
 use serde_json::json;
 use tokio_util::task::TaskTracker;
 
 use super::kept::OfJob;
 use super::lists::Lists;
-use super::notify::Notifier;
 use super::observe::Seen;
 use super::plan::{Applicable, Plan};
 use super::raw::RawJob;
-use super::report::{self, Obstacle, events};
+use super::report::events::{self, JobEvent};
+use super::report::{self, Obstacle};
 use super::retry::Failures;
 use super::settled::Settled;
 use super::watches::Views;
@@ -26,6 +27,7 @@ use super::writes::{self, WriteError};
 use super::{JobMeta, JobSettings, apply, stranded};
 use crate::api::ipujob_status::IPUJobStatus;
 use crate::clock;
+use crate::events::EventQueue;
 use crate::metrics::Metrics;
 use crate::metrics::jobs::Jobs;
 use crate::metrics::reconcile::Reconciles;
@@ -37,7 +39,7 @@ use crate::uid::Uid;
 pub(super) struct Context {
     pub(super) client: Client,
     pub(super) settings: JobSettings,
-    pub(super) notifier: Notifier,
+    pub(super) events: EventQueue,
     failures: Mutex<Failures>,
     /// Jobs whose last reconcile left it to the next one to report.
     unreported: Mutex<HashSet<Uid>>,
@@ -54,10 +56,11 @@ impl Context {
     /// With nothing remembered yet.
     pub(super) fn new(client: Client, settings: JobSettings, metrics: &Metrics) -> Self {
         Self {
-            notifier: Notifier::new(
+            events: EventQueue::new(
                 &client,
+                names::FIELD_MANAGER,
                 settings.instance.as_deref(),
-                metrics.jobs.events_lost.clone(),
+                metrics.reconciles.events_lost.clone(),
             ),
             client,
             settings,
@@ -164,8 +167,14 @@ impl Context {
             self.settled().found(job, objects, applied.versions);
         }
         let events = events::of_writes(plan, &applied);
-        self.notifier.publish(&seen.job, &events);
+        self.publish(&seen.job, &events);
         Ok(applied.obstacles)
+    }
+
+    fn publish(&self, job: &RawJob, events: &[JobEvent]) {
+        let namespace = job.namespace().unwrap_or_default();
+        let events = events.iter().map(|event| to_kubernetes(event, &namespace));
+        self.events.publish(job.object_ref(&()), events.collect());
     }
 
     /// Deletes by force what never ends, because its node is lost.
@@ -182,7 +191,7 @@ impl Context {
             writes::delete_by_force(&pods, &stranded.pod, &uid, &self.views.pods).await?;
         }
         let events: Vec<_> = stranded.iter().map(events::of_stranded).collect();
-        self.notifier.publish(&seen.job, &events);
+        self.publish(&seen.job, &events);
         Ok(())
     }
 
@@ -209,7 +218,7 @@ impl Context {
             trace::runs(&uid, name, created.0, now);
         }
         let events = events::of_status(old, &new);
-        self.notifier.publish(&seen.job, &events);
+        self.publish(&seen.job, &events);
         if let Some(written) = written {
             (seen.object, seen.job) = (written.as_json(), written);
         }
@@ -230,6 +239,27 @@ impl Context {
         }});
         let (name, view) = (seen.job.name_any(), &self.views.jobs);
         writes::patch_job(&self.jobs(seen), &name, &patch, view).await
+    }
+}
+
+fn to_kubernetes(event: &JobEvent, namespace: &str) -> Event {
+    let about = event.pod.as_ref().map(|pod| ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        name: Some(pod.clone()),
+        namespace: Some(namespace.to_owned()),
+        ..ObjectReference::default()
+    });
+    Event {
+        type_: if event.warning {
+            EventType::Warning
+        } else {
+            EventType::Normal
+        },
+        reason: event.reason.to_owned(),
+        note: Some(event.note.clone()),
+        action: event.action.to_owned(),
+        secondary: about,
     }
 }
 

@@ -35,8 +35,6 @@ pub struct Jobs {
     to_running: Waited,
     restarts: Counter,
     finished: Family<[(&'static str, &'static str); 1], Counter>,
-    /// Events that were not written, because there were too many at once.
-    pub events_lost: Counter,
     listed: Family<[(&'static str, String); 1], Gauge>,
 }
 
@@ -53,7 +51,6 @@ impl Default for Jobs {
             to_running: Waited::new(BUCKETS.into_iter()),
             restarts: Counter::default(),
             finished: Family::default(),
-            events_lost: Counter::default(),
             listed: Family::default(),
         }
     }
@@ -133,11 +130,6 @@ impl Jobs {
             "jobs_finished",
             "Jobs that have ended for good, by how",
             self.finished.clone(),
-        );
-        registry.register(
-            "job_events_lost",
-            "Kubernetes events about jobs that were not written, because there were too many at once",
-            self.events_lost.clone(),
         );
         registry.register(
             "watch_listed",

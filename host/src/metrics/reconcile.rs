@@ -27,6 +27,8 @@ pub struct Reconciles {
     took: Histogram,
     running: Gauge,
     waiting: Arc<Mutex<HashSet<Box<str>>>>,
+    /// Kubernetes events that were not written, because there were too many at once.
+    pub events_lost: Counter,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -58,6 +60,7 @@ impl Default for Reconciles {
             took: Histogram::new(BUCKETS),
             running: Gauge::default(),
             waiting: Arc::default(),
+            events_lost: Counter::default(),
         }
     }
 }
@@ -112,6 +115,11 @@ impl Reconciles {
             "reconciles_running",
             "Reconciles that are under way",
             self.running.clone(),
+        );
+        registry.register(
+            "events_lost",
+            "Kubernetes events that were not written, because there were too many at once",
+            self.events_lost.clone(),
         );
     }
 

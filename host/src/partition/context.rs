@@ -11,7 +11,7 @@ use super::step::Settings;
 use super::turns::Turns;
 use super::watched::Watched;
 use super::written::Written;
-use crate::events::Publisher;
+use crate::events::EventQueue;
 use crate::lease::Held;
 use crate::metrics::reconcile::Reconciles;
 use crate::namespaces::Namespaces;
@@ -62,8 +62,8 @@ pub struct Context {
     pub held: Arc<Held>,
     /// Counts the reconciles.
     pub(super) reconciles: Reconciles,
-    /// Writes events on IPUPartitions.
-    pub(super) publisher: Publisher,
+    /// Events about IPUPartitions.
+    pub events: EventQueue,
     /// Told when IPUs were given back, so that whoever waits is looked at again.
     pub(super) given_back: Arc<Notify>,
     /// Who waits, and who of them is served first.
@@ -90,7 +90,12 @@ impl Context {
             reconciles,
         } = shared;
         Context {
-            publisher: Publisher::new(client.clone(), "ipu-operator-vipu-proxy", instance),
+            events: EventQueue::new(
+                &client,
+                "ipu-operator-vipu-proxy",
+                instance.as_deref(),
+                reconciles.events_lost.clone(),
+            ),
             client,
             fleet,
             guests,

@@ -161,7 +161,7 @@ async fn write(
     }
     log_change(&before, &written, &fact);
     if let Some(note) = note {
-        publish(context, &written, note).await;
+        publish(context, &written, note);
     }
     Ok(Outcome::Wrote(Box::new(written), fact))
 }
@@ -207,7 +207,7 @@ async fn release(
     }
     context.given_back.notify_one();
     if let Some(note) = note {
-        publish(context, partition, note).await;
+        publish(context, partition, note);
     }
     Ok(())
 }
@@ -354,8 +354,8 @@ fn client(context: &Context, attempt: &Attempt) -> Result<VipuClient, String> {
     client.map_err(|error| shortened(&error.reason()))
 }
 
-/// Tells of an IPUPartition in a Kubernetes event.
-pub(super) async fn publish<K>(context: &Context, object: &K, note: Note)
+/// Queues an event about an IPUPartition.
+pub(super) fn publish<K>(context: &Context, object: &K, note: Note)
 where
     K: Resource<DynamicType = ()>,
 {
@@ -370,10 +370,7 @@ where
         action: note.reason.to_owned(),
         secondary: None,
     };
-    context
-        .publisher
-        .publish(event, &object.object_ref(&()))
-        .await;
+    context.events.publish(object.object_ref(&()), vec![event]);
 }
 
 fn unless_conflict(

@@ -58,7 +58,7 @@ async fn decide(context: &Context, partition: &IPUPartition) -> Answer {
         return placement::overtaken();
     };
     if let Some(why) = &placed.overruled {
-        tell_overruled(context, partition, why).await;
+        tell_overruled(context, partition, why);
     }
     let by = placing::decided_by(&placed);
     request.conclude(placed.decision, by, &context.fleet.controllers())
@@ -136,7 +136,7 @@ fn siblings(context: &Context, partition: &IPUPartition) -> Vec<IPUPartition> {
     context.watched.read(are_its)
 }
 
-async fn tell_overruled(context: &Context, partition: &IPUPartition, why: &str) {
+fn tell_overruled(context: &Context, partition: &IPUPartition, why: &str) {
     tracing::warn!(partition = %partition.name_any(), why, "the placement policy was overruled");
     let uid = partition.uid().unwrap_or_default();
     if context.is_news(&uid, why) {
@@ -145,6 +145,6 @@ async fn tell_overruled(context: &Context, partition: &IPUPartition, why: &str) 
             reason: "PolicyOverruled",
             message: shortened(why),
         };
-        publish(context, partition, note).await;
+        publish(context, partition, note);
     }
 }

@@ -28,7 +28,7 @@ pub(super) async fn tell(context: &Context, object: &Guarded, error: &str) {
         return;
     };
     tracing::error!(partition = name, problem, "left alone");
-    execute::publish(context, object, events::of_unreadable(&problem)).await;
+    execute::publish(context, object, events::of_unreadable(&problem));
 }
 
 /// The field that cannot be read, and why; nothing where all of it can.
