@@ -164,7 +164,12 @@ impl Claim {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use axum::http::{Request, Response};
+    use kube::client::Body;
     use serde_json::json;
+    use tower::service_fn;
 
     use super::*;
     use crate::webhook::request;
@@ -241,5 +246,34 @@ mod tests {
             assert!(!callers.knows(address, &review("1")));
         }
         assert_eq!(state(&callers).claims.len(), CLAIMS);
+    }
+
+    #[tokio::test]
+    async fn the_address_whose_ipujob_is_found_becomes_known_and_one_that_made_a_uid_up_does_not() {
+        let api_server = service_fn(|_: Request<Body>| async {
+            let found = json!({
+                "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+                "metadata": {"name": "mnist", "namespace": "default", "uid": "1"},
+            });
+            let found = found.to_string().into_bytes();
+            Ok::<_, Infallible>(Response::new(Body::from(found)))
+        });
+        let (callers, stop) = (Callers::unknown(), CancellationToken::new());
+        assert!(!callers.knows(address(2), &review("made up")));
+        assert!(!callers.knows(address(1), &review("1")));
+        let client = Client::new(api_server, "default");
+        let (followed, stopping) = (callers.clone(), stop.clone());
+        let following = tokio::spawn(async move { followed.follow(client, stopping).await });
+        // The other address came first, and was looked at before.
+        let known = async {
+            while !callers.knows(address(1), &review("1")) {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let known = tokio::time::timeout(Duration::from_mins(1), known).await;
+        known.expect("the address becomes known");
+        assert!(!callers.knows(address(2), &review("made up")));
+        stop.cancel();
+        following.await.unwrap();
     }
 }
