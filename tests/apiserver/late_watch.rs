@@ -1,9 +1,11 @@
-//! Watches that are late: a decision on an old view must make nothing twice, and take nothing away that
-//! is in use.
+//! Watches that are late, and lists that never end: a decision on an old view must create nothing twice, and delete
+//! nothing that is in use.
 
 use std::sync::{Arc, Mutex};
 
 use http::{Method, Request};
+use ipu_operator::policy::guests::Guests;
+use ipu_operator::wasm::{Policies, PolicyOptions};
 use kube::client::Body;
 use kube::{Client, ResourceExt};
 use tests::wait::{Seen, eventually};
@@ -16,8 +18,12 @@ use crate::stage::Stage;
 /// What was asked of the API server, in order.
 type Requests = Arc<Mutex<Vec<(Method, String)>>>;
 
-/// A client whose watches of Pods hear nothing until `told`, and the requests that it makes.
-fn late(client: &Client, told: &CancellationToken) -> (Client, Requests) {
+/// What stands among the requests where one that was held back goes on.
+const LET_THROUGH: &str = "let-through";
+
+/// A client that gets no answer to its watches of Pods until `told`, or to its lists of Pods, and the requests that
+/// it sends.
+fn late(client: &Client, told: &CancellationToken, of_watches: bool) -> (Client, Requests) {
     let requests = Requests::default();
     let (inner, told, seen) = (client.clone(), told.clone(), Arc::clone(&requests));
     let service = service_fn(move |request: Request<Body>| {
@@ -26,12 +32,15 @@ fn late(client: &Client, told: &CancellationToken) -> (Client, Requests) {
         let is_watch = uri
             .query()
             .is_some_and(|query| query.contains("watch=true"));
-        let held_back = is_watch && uri.path() == "/api/v1/pods";
+        let held_back = is_watch == of_watches && uri.path() == "/api/v1/pods";
         let what = (request.method().clone(), uri.path().to_owned());
         seen.lock().unwrap().push(what);
+        let seen = Arc::clone(&seen);
         async move {
             if held_back {
                 told.cancelled().await;
+                let what = (Method::GET, LET_THROUGH.to_owned());
+                seen.lock().unwrap().push(what);
             }
             inner.send(request).await
         }
@@ -52,7 +61,7 @@ fn places(requests: &Requests, method: &Method, kind: &str) -> Vec<usize> {
 async fn pods_that_the_watch_has_not_told_of_are_made_once_and_keep_their_partition() {
     let mut stage = Stage::new("late").await;
     let told = CancellationToken::new();
-    let (client, requests) = late(&stage.client, &told);
+    let (client, requests) = late(&stage.client, &told, true);
     stage.start_with(client);
     stage.submit(&parallel("mpi")).await;
     stage.partition_ready(0).await;
@@ -82,5 +91,54 @@ async fn pods_that_the_watch_has_not_told_of_are_made_once_and_keep_their_partit
     let partitions = places(&requests, &Method::DELETE, "ipupartitions");
     assert_eq!(places(&requests, &Method::POST, "pods").len(), 2);
     assert!(pods.last() < partitions.first(), "{pods:?} {partitions:?}");
+    stage.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_pods_cannot_be_listed_no_job_is_read_and_a_metric_names_the_kind() {
+    let mut stage = Stage::new("unlisted").await;
+    let told = CancellationToken::new();
+    let (client, requests) = late(&stage.client, &told, false);
+    stage.start_with(client);
+    stage.submit(&single("web")).await;
+    let policies = Policies::open(PolicyOptions::default());
+    let guests = Guests::new(policies.await.unwrap());
+    let exposed = stage.metrics.of_controller(guests);
+    let once = async |kinds: [(&str, u8); 7], what: &str| {
+        eventually(what, async || {
+            let text = exposed.text().await.unwrap();
+            let is_so = kinds.iter().all(|(kind, complete)| {
+                let line = format!("ipu_operator_watch_listed{{kind=\"{kind}\"}} {complete}\n");
+                text.contains(&line)
+            });
+            Seen::when(is_so, |is_so| *is_so)
+        })
+        .await;
+    };
+    let listed = |jobs: u8, pods: u8| {
+        let others = [
+            "IPUPartition",
+            "ConfigMap",
+            "ServiceAccount",
+            "Role",
+            "RoleBinding",
+        ];
+        let [partition, map, account, role, binding] = others.map(|kind| (kind, 1));
+        let (jobs, pods) = (("IPUJob", jobs), ("Pod", pods));
+        [partition, map, account, role, binding, jobs, pods]
+    };
+    once(listed(0, 0), "all but Pods and IPUJobs are listed").await;
+    told.cancel();
+    once(listed(1, 1), "everything is listed").await;
+    stage.partition_ready(0).await;
+    stage.pod_runs("web-worker-0").await;
+    stage.row("web", "Running 1 1", "").await;
+
+    // Beside the look at the start whether IPUJobs can be listed at all, nothing was asked of them before.
+    let let_through = places(&requests, &Method::GET, LET_THROUGH);
+    let jobs = places(&requests, &Method::GET, "ipujobs");
+    assert!(jobs[1] > let_through[0], "{jobs:?} {let_through:?}");
+    stage.delete("web").await;
+    stage.gone("web").await;
     stage.kill().await;
 }

@@ -47,5 +47,7 @@ mod stage;
 mod support;
 mod twins;
 #[cfg(test)]
+mod upgraded;
+#[cfg(test)]
 mod verify;
 mod webhook;

@@ -3,7 +3,7 @@
 use std::future::ready;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use http::Request;
 use ipu_operator::api::crd;
 use ipu_operator::api::ipujob::IPUJob;
@@ -215,15 +215,18 @@ impl Stage {
         .unwrap();
     }
 
+    /// The proxy: does every reset that is asked for from now on.
+    pub(crate) fn partitions_are_reset(&mut self) {
+        let partitions = Api::all(self.client.clone());
+        self.proxy.spawn(reset(partitions, self.namespace.clone()));
+    }
+
     /// The proxy: does the reset that is asked for.
     pub(crate) async fn partition_reset(&self, slot: u32) {
         let mut all = self.partitions().await.into_iter();
         let partition = all.find(|found| found.spec.slot == slot).unwrap();
-        let done = partition.spec.reset_generation;
-        let status = Patch::Merge(json!({"status": {"observedResetGeneration": done}}));
         let api: Api<IPUPartition> = Api::all(self.client.clone());
-        let (name, params) = (partition.name_any(), PatchParams::default());
-        api.patch_status(&name, &params, &status).await.unwrap();
+        reset_is_done(&api, &partition).await.unwrap();
     }
 
     /// The scheduler: waits for a Pod, and gives it a node.
@@ -321,14 +324,8 @@ pub(crate) fn settings() -> JobSettings {
 
 /// The proxy: lets go of every partition that is given back.
 async fn let_go(partitions: Api<IPUPartition>, namespace: String) {
-    let changes = watcher(partitions.clone(), watcher::Config::default());
-    let changes = changes.default_backoff().applied_objects();
-    // An interrupted watch begins again.
-    let changes = changes.filter_map(async |change| change.ok());
-    let leaving = changes.filter(|found| {
-        let is_leaving = found.metadata.deletion_timestamp.is_some();
-        ready(is_leaving && found.spec.owner.namespace == namespace)
-    });
+    let leaving = changes(&partitions, namespace)
+        .filter(|found| ready(found.metadata.deletion_timestamp.is_some()));
     leaving
         .for_each(async |found| {
             let mut finalizers = found.finalizers().to_vec();
@@ -339,4 +336,40 @@ async fn let_go(partitions: Api<IPUPartition>, namespace: String) {
             let _ = partitions.patch(&name, &params, &patch).await;
         })
         .await;
+}
+
+/// The proxy: does every reset that is asked for.
+async fn reset(partitions: Api<IPUPartition>, namespace: String) {
+    let asked = changes(&partitions, namespace).filter(|found| {
+        let status = found.status.as_ref();
+        let done = status.map_or(0, |status| status.observed_reset_generation);
+        ready(done < found.spec.reset_generation)
+    });
+    asked
+        .for_each(async |found| {
+            // It may be gone by now.
+            let _ = reset_is_done(&partitions, &found).await;
+        })
+        .await;
+}
+
+async fn reset_is_done(
+    partitions: &Api<IPUPartition>,
+    found: &IPUPartition,
+) -> Result<IPUPartition, kube::Error> {
+    let done = found.spec.reset_generation;
+    let status = Patch::Merge(json!({"status": {"observedResetGeneration": done}}));
+    let (name, params) = (found.name_any(), PatchParams::default());
+    partitions.patch_status(&name, &params, &status).await
+}
+
+/// Every change of the partitions of one namespace's jobs. An interrupted watch begins again.
+fn changes(
+    partitions: &Api<IPUPartition>,
+    namespace: String,
+) -> impl Stream<Item = IPUPartition> + use<> {
+    let changes = watcher(partitions.clone(), watcher::Config::default());
+    let changes = changes.default_backoff().applied_objects();
+    let changes = changes.filter_map(async |change| change.ok());
+    changes.filter(move |found| ready(found.spec.owner.namespace == namespace))
 }

@@ -7,8 +7,10 @@ use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use tests::simulator::faults::{Down, Order};
+use tests::wait::{Seen, eventually};
 
-use super::scene::{LIST, NAMESPACE, Scene, id};
+use super::placement::get;
+use super::scene::{LIST, NAMESPACE, Scene, id, notebook};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_is_gone_for_good_holds_up_nothing_once_an_admin_says_so() {
@@ -39,6 +41,29 @@ async fn one_that_is_gone_for_good_holds_up_nothing_once_an_admin_says_so() {
         .await;
     scene.close("gone", &[&scene.pods[0]]).await;
     scene.once_gone(&wanted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_left_the_list_is_swept_as_long_as_an_ipupartition_holds_something_there() {
+    let scene = Scene::start(&[16, 8]).await;
+    let wanted = scene.want("still", 4).await;
+    let held = scene.once_in(&wanted, PartitionPhase::Ready).await;
+    scene.list_controllers(&[&scene.pods[1]]).await;
+    eventually("only the other controller is listed", async || {
+        let answer = get(scene.port, "/stats").await;
+        let answer = answer.unwrap_or_else(|error| error.to_string());
+        let total = r#""total":{"used":4,"available":8}}"#;
+        Seen::when(answer, |answer| answer.ends_with(total))
+    })
+    .await;
+    scene.orphan(0, &notebook("gone")).await;
+    let expected = [vec![id(&held)], vec![]];
+    scene
+        .once_ids("the orphan on it is removed", |ids| ids == expected)
+        .await;
+    scene.delete(&wanted).await;
+    scene.once_gone(&wanted).await;
+    assert_eq!(scene.ids(), [[""; 0]; 2]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

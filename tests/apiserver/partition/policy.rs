@@ -139,6 +139,17 @@ async fn an_ipupolicy_places_partitions_and_what_it_placed_names_it() {
     let told = scene.once_event(&third.name_any(), "PolicyOverruled").await;
     assert!(told.contains("mars"), "{told}");
 
+    let waits = module(&scene, "waits.wasm", hostile::waiting(170_000)).await;
+    let waits = ("waits.wasm", waits.as_str());
+    once(&scene, "tight", waits, PolicyPhase::Active).await;
+    let fourth = scene.want("fits-still", 4).await;
+    let fourth = scene.once_in(&fourth, PartitionPhase::Ready).await;
+    assert_eq!(decided_by(&fourth), of_walk, "its wait names nobody");
+    let told = scene
+        .once_event(&fourth.name_any(), "PolicyOverruled")
+        .await;
+    assert!(told.contains("its wait names"), "{told}");
+
     let policies = Api::<IPUPolicy>::all(scene.client.clone());
     for name in ["tight", "tighter"] {
         let deleted = policies.delete(name, &DeleteParams::default()).await;

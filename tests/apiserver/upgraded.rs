@@ -1,0 +1,152 @@
+//! IPUJobs that were made under the definition of Graphcore's operator: they live on under ours, and go back.
+
+use std::collections::BTreeMap;
+
+use ipu_operator::api::crd;
+use ipu_operator::names;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use tests::wait::{Seen, eventually};
+
+use crate::definitions::define;
+use crate::job::{parallel, single};
+use crate::stage::Stage;
+
+/// The definition of Graphcore's operator 1.2.0.
+const GRAPHCORE: &str = include_str!("upgraded/graphcore-1.2.0.yaml");
+
+/// What both operators say of a job that runs.
+const RUNS: &str = "Successfully reconciled IPUJob";
+
+/// What both say of one that has completed.
+const ENDED: &str = "All instances done";
+
+#[tokio::test]
+async fn jobs_of_graphcores_definition_go_on_under_ours_and_back_and_again() {
+    let mut stage = Stage::new("upgraded").await;
+    let theirs: CustomResourceDefinition = serde_saphyr::from_str(GRAPHCORE).unwrap();
+    defined(&stage, &theirs).await;
+    let ran = made_by_graphcore(&stage, &single("ran"), &completed()).await;
+    let waits = made_by_graphcore(&stage, &parallel("waits"), &pending()).await;
+
+    // Forward: what has ended stays as it ended, and what waits begins.
+    defined(&stage, &crd::ipujob()).await;
+    assert_eq!(stage.jobs().get("ran").await.unwrap().data, ran.data);
+    stage.start();
+    stage.job_partition_ready("waits").await;
+    for pod in ["waits-worker-0", "waits-worker-1", "waits-launcher"] {
+        stage.pod_runs(pod).await;
+    }
+    stage.row("waits", "Running 1 1", RUNS).await;
+    stage.row("ran", "Completed 0 1", ENDED).await;
+    stage.kill().await;
+    let ours = stage.jobs().get("waits").await.unwrap();
+    assert_ne!(ours.data["status"]["run"], Value::Null);
+    let before = pods(&stage).await;
+    assert_eq!(before.len(), 3);
+
+    // Back: what only we know is cut, and nothing else.
+    defined(&stage, &theirs).await;
+    let back = stage.jobs().get("waits").await.unwrap();
+    assert_eq!(back.data["spec"], waits.data["spec"]);
+    assert_eq!(back.data["status"]["run"], Value::Null);
+    stage.row("waits", "Running 1 1", RUNS).await;
+    let (jobs, parameters) = (stage.jobs(), PostParams::default());
+    let written = jobs.replace_status("waits", &parameters, &back);
+    written.await.unwrap();
+
+    // Forward again: what was cut is worked out from what is there.
+    defined(&stage, &crd::ipujob()).await;
+    stage.start();
+    stage.pod_ends("waits-launcher", 0).await;
+    stage.row("waits", "Completed 0 1", ENDED).await;
+    assert_eq!(pods(&stage).await, before, "no Pod was made again");
+    assert_eq!(stage.partitions().await.len(), 1);
+    let job = stage.jobs().get("waits").await.unwrap();
+    assert_eq!(job.data["status"]["restartCount"], json!(0));
+    for job in ["ran", "waits"] {
+        stage.delete(job).await;
+        stage.gone(job).await;
+    }
+    stage.kill().await;
+}
+
+/// Applies a definition, and waits until the API server goes by it: only ours knows of `suspend`.
+async fn defined(stage: &Stage, definition: &CustomResourceDefinition) {
+    define(&stage.client, definition).await;
+    let schema = definition.spec.versions[0].schema.clone().unwrap();
+    let schema = schema.open_api_v3_schema.unwrap().properties.unwrap();
+    let knows = schema["spec"].properties.as_ref().unwrap();
+    let knows = knows.contains_key("suspend");
+    let mut job = single("asked");
+    job["spec"]["suspend"] = json!(true);
+    let job: DynamicObject = serde_json::from_value(job).unwrap();
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    eventually("the definition holds", async || {
+        let made = stage.jobs().create(&dry_run, &job).await.unwrap();
+        Seen::when(made.data["spec"]["suspend"] == json!(true), |is_there| {
+            *is_there == knows
+        })
+    })
+    .await;
+}
+
+/// A job as Graphcore's operator leaves it. Answers it as it is then.
+async fn made_by_graphcore(stage: &Stage, job: &Value, status: &Value) -> DynamicObject {
+    let mut job: DynamicObject = serde_json::from_value(job.clone()).unwrap();
+    job.finalizers_mut().push(names::JOB_FINALIZER.to_owned());
+    job.data["spec"]["cleanPodPolicy"] = json!("None");
+    job.data["spec"]["restartPolicy"] = json!({"type": "Never", "backOffLimit": 3});
+    let (jobs, parameters) = (stage.jobs(), PostParams::default());
+    let made = jobs.create(&parameters, &job).await.unwrap();
+    let (name, nobody) = (made.name_any(), PatchParams::default());
+    let status = Patch::Merge(json!({"status": status}));
+    let written = jobs.patch_status(&name, &nobody, &status);
+    written.await.unwrap()
+}
+
+/// The status of a job whose Pods and partition are gone.
+fn completed() -> Value {
+    let at = "2023-05-04T10:00:00Z";
+    json!({
+        "launcherStatus": "Completed", "lastMessage": ENDED,
+        "currentReplicas": 0, "desiredReplicas": 1, "iPUPartitionCreated": true, "restartCount": 0,
+        "startTime": at, "completionTime": at, "lastReconcileTime": at,
+        "workersStatus": {"active": 0, "failed": 0, "succeeded": 1},
+        "conditions": [
+            condition("Pending", "False", "IPUJobPending"),
+            condition("Running", "False", "IPUJobRunning"),
+            condition("Succeeded", "True", "IPUJobSucceeded"),
+        ],
+    })
+}
+
+/// The status of a job that waits for its partition.
+fn pending() -> Value {
+    json!({
+        "launcherStatus": "Pending", "lastMessage": "partition not ready yet!",
+        "currentReplicas": 0, "desiredReplicas": 1, "iPUPartitionCreated": false, "restartCount": 0,
+        "startTime": "2023-05-04T10:00:00Z",
+        "conditions": [condition("Pending", "True", "IPUJobPending")],
+    })
+}
+
+fn condition(kind: &str, status: &str, reason: &str) -> Value {
+    let at = "2023-05-04T10:00:00Z";
+    json!({
+        "type": kind, "status": status, "reason": reason, "message": "",
+        "lastUpdateTime": at, "lastTransitionTime": at,
+    })
+}
+
+/// UIDs of all Pods, by name.
+async fn pods(stage: &Stage) -> BTreeMap<String, Option<String>> {
+    let pods = stage.pods().list(&ListParams::default()).await.unwrap();
+    let pods = pods.into_iter();
+    pods.map(|pod| (pod.name_any(), pod.uid())).collect()
+}
