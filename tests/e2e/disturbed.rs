@@ -77,23 +77,8 @@ pub(crate) fn worker_is_drained(scene: &Scene) -> Result<(), Failed> {
         let node = node_of(scene, "drained-worker-0").await?;
         let of_job = format!("{}=drained", names::JOB_NAME_LABEL);
 
-        let selector = format!("--selector={of_job}");
-        let budget = [
-            "create",
-            "poddisruptionbudget",
-            "kept",
-            &selector,
-            "--min-available=1",
-        ];
-        scene.kubectl(&budget).await?;
-        let refused = drain(scene, &node, &of_job, "--timeout=10s").await;
-        let refused = refused.err().ok_or("the drain went through")?.to_string();
-        assert!(refused.contains("disruption budget"), "{refused}");
+        budget_forbids_drain(scene, &node, &of_job, 1).await?;
         assert_eq!(runs(scene, "drained-worker-0", None).await?, before);
-
-        scene
-            .kubectl(&["delete", "poddisruptionbudget", "kept"])
-            .await?;
         drain(scene, &node, &of_job, DRAIN[3]).await?;
         let why = [
             "Pod drained-worker-0 is being deleted: EvictionByEvictionAPI",
@@ -107,14 +92,15 @@ pub(crate) fn worker_is_drained(scene: &Scene) -> Result<(), Failed> {
     })
 }
 
-/// A drain takes a worker, then in another job the launcher, from under `mpirun`: each job fails and says that it was a
-/// drain.
+/// A drain evicts a worker, then in another job the launcher, under `mpirun`: each job fails and says that it was a
+/// drain. Before, a PodDisruptionBudget forbids the same drain, and the job goes on.
 pub(crate) fn parallel_job_is_drained(scene: &Scene) -> Result<(), Failed> {
     scene.block_on(async {
-        for (role, pod, how) in [
-            ("worker", "parallel-worker-0", "worker parallel-worker-"),
+        for (role, pods, pod, how) in [
+            ("worker", 2, "parallel-worker-0", "worker parallel-worker-"),
             (
                 "launcher",
+                1,
                 "parallel-launcher",
                 "Pod parallel-launcher was deleted while it ran",
             ),
@@ -132,6 +118,9 @@ pub(crate) fn parallel_job_is_drained(scene: &Scene) -> Result<(), Failed> {
                 names::JOB_NAME_LABEL,
                 names::ROLE_LABEL
             );
+            let before = uids(scene).await?;
+            budget_forbids_drain(scene, &node, &selected, pods).await?;
+            assert_eq!(uids(scene).await?, before, "every Pod goes on");
             drain(scene, &node, &selected, DRAIN[3]).await?;
             scene.kubectl(&["uncordon", &node]).await?;
             let status = scene.once("parallel", JobState::Failed).await?;
@@ -140,6 +129,9 @@ pub(crate) fn parallel_job_is_drained(scene: &Scene) -> Result<(), Failed> {
                 said.contains(how) && said.contains("EvictionByEvictionAPI"),
                 "{said}"
             );
+            scene
+                .described("parallel", &[&said, "IPUJobFailed"])
+                .await?;
             scene.clear("default").await?;
         }
         Ok(())
@@ -151,6 +143,36 @@ fn endless(scene: &Scene) -> Result<IPUJob, Failed> {
     let rank = "touch /tmp/runs; while :; do sleep 0.1; done";
     let command = ["mpirun", "-np", "2", "--bind-to", "none", "sh", "-c", rank];
     scene.parallel(OpenMpi::Four, 0, &command)
+}
+
+/// Tries to drain a node of the Pods that a label selects, under a PodDisruptionBudget that demands all of them. A
+/// share in percent would be one of the job's instances, which is what an IPUJob's scale counts.
+async fn budget_forbids_drain(
+    scene: &Scene,
+    node: &str,
+    pods: &str,
+    count: u32,
+) -> Result<(), Failed> {
+    let (selector, all) = (
+        format!("--selector={pods}"),
+        format!("--min-available={count}"),
+    );
+    let create = ["create", "poddisruptionbudget", "kept", &selector, &all];
+    scene.kubectl(&create).await?;
+    let refused = drain(scene, node, pods, "--timeout=10s").await;
+    let refused = refused.err().ok_or("the drain went through")?.to_string();
+    let rule = "would violate the pod's disruption budget";
+    assert!(refused.contains(rule), "{refused}");
+    scene
+        .kubectl(&["delete", "poddisruptionbudget", "kept"])
+        .await?;
+    Ok(())
+}
+
+/// The UIDs of all Pods of the namespace.
+async fn uids(scene: &Scene) -> Result<String, KubectlError> {
+    let uids = "--output=jsonpath={.items[*].metadata.uid}";
+    scene.kubectl(&["get", "pods", uids]).await
 }
 
 /// Drains a node of the Pods that a label selects, as an admin does.

@@ -38,14 +38,18 @@ fn add(object: &mut Value, fields: Value) {
     }
 }
 
-/// A Pod that no node has room for, and one whose image nobody has: the job waits and names both the Pod and the
-/// reason. Their partitions are kept, since either may be mended.
+/// A Pod that fits on no node, one whose image may not be pulled, and one whose registry refuses connections: the job waits
+/// and names both the Pod and the reason, in one event. Their partitions are kept, since each may be mended.
 pub(crate) fn do_not_start(scene: &Scene) -> Result<(), Failed> {
     let huge = json!({"resources": {"requests": {"cpu": "1000"}}});
     let missing = json!({"image": "ipu-operator.local/missing:1", "imagePullPolicy": "Never"});
+    let unreachable = json!({"image": "127.0.0.1:9/missing:1"});
     scene.block_on(async {
         scene.create(&job("huge", json!({}), huge)?).await?;
         scene.create(&job("missing", json!({}), missing)?).await?;
+        scene
+            .create(&job("unreachable", json!({}), unreachable)?)
+            .await?;
         let unschedulable = [
             "Pod huge-worker-0: Unschedulable: 0/2 nodes",
             "Insufficient cpu",
@@ -56,7 +60,20 @@ pub(crate) fn do_not_start(scene: &Scene) -> Result<(), Failed> {
             "ipu-operator.local/missing:1",
         ];
         scene.described("missing", &image).await?;
-        assert_eq!(scene.partitions().await?.len(), 2, "they are kept");
+        let pull = [
+            "Pod unreachable-worker-0: ImagePullBackOff",
+            "127.0.0.1:9/missing:1",
+        ];
+        scene.described("unreachable", &pull).await?;
+        assert_eq!(scene.partitions().await?.len(), 3, "they are kept");
+        // The kubelet reports ErrImagePull first: another reason of the same wait is no other event. The events of a
+        // job are in their order, so that all of them are there once the last one is.
+        let suspend = r#"--patch={"spec": {"suspend": true}}"#;
+        scene
+            .kubectl(&["patch", "ipujob", "unreachable", "--type=merge", suspend])
+            .await?;
+        let said = scene.described("unreachable", &["JobSuspended"]).await?;
+        assert_eq!(said.matches(" PodsWaiting ").count(), 1, "{said}");
         scene.clear("default").await
     })
 }

@@ -36,7 +36,7 @@ use tests::lab::interrupt::{self, First};
 
 /// The trials, in the order in which they run.
 type Check = fn(&Scene) -> Result<(), Failed>;
-const TRIALS: [(&str, Check); 38] = [
+const TRIALS: [(&str, Check); 39] = [
     ("three_jobs_from_apply_to_completed", scene::demo),
     (
         "proxy_killed_after_the_partition_was_formed_and_before_it_was_recorded",
@@ -139,6 +139,10 @@ const TRIALS: [(&str, Check); 38] = [
         streams::nothing_of_a_flood_is_lost,
     ),
     ("longest_names_run_mpirun", long_names::run_mpirun),
+    (
+        "stream_is_not_needed_by_detached_ranks",
+        streams::detached_ranks_need_no_stream,
+    ),
     ("flood_from_a_pod_disturbs_nobody", flooded::nobody_notices),
     ("guests_of_policies_decide_and_go", policies::decide_and_go),
     (

@@ -168,16 +168,40 @@ pub(crate) async fn apply(scene: &Scene, name: &str, spec: Value) -> Result<(), 
 /// The policy once every replica asks what it wishes.
 pub(crate) async fn once_active(scene: &Scene, name: &str) -> Result<IPUPolicy, Failed> {
     let what = format!("the IPUPolicy {name} to be in force everywhere");
+    once(scene, name, what, |policy| {
+        policy.status.as_ref().is_some_and(|status| {
+            let mut conditions = status.conditions.iter();
+            status.phase == PolicyPhase::Active
+                && conditions.any(|found| found.type_ == "Ready" && found.status == "True")
+        })
+    })
+    .await
+}
+
+/// The policy once what was applied last is in a phase.
+pub(crate) async fn once_in(
+    scene: &Scene,
+    name: &str,
+    phase: PolicyPhase,
+) -> Result<IPUPolicy, Failed> {
+    let what = format!("the IPUPolicy {name} to be {phase:?}");
+    once(scene, name, what, |policy| {
+        policy.status.as_ref().is_some_and(|status| {
+            status.phase == phase && Some(status.observed_generation) == policy.metadata.generation
+        })
+    })
+    .await
+}
+
+async fn once(
+    scene: &Scene,
+    name: &str,
+    what: String,
+    is_so: impl Fn(&IPUPolicy) -> bool,
+) -> Result<IPUPolicy, Failed> {
     let found = until(what, PATIENCE, || async {
         let policy = policies(scene).get(name).await?;
-        let is_ready = |policy: &IPUPolicy| {
-            policy.status.as_ref().is_some_and(|status| {
-                let mut conditions = status.conditions.iter();
-                status.phase == PolicyPhase::Active
-                    && conditions.any(|found| found.type_ == "Ready" && found.status == "True")
-            })
-        };
-        Ok::<_, kube::Error>(Seen::when(policy, is_ready))
+        Ok::<_, kube::Error>(Seen::when(policy, &is_so))
     });
     Ok(found.await?)
 }

@@ -1,5 +1,6 @@
 //! The streams by which `mpirun` reaches its workers: full, silent for long, and cut without being closed.
 
+use ipu_operator::api::ipujob::IPUJob;
 use ipu_operator::api::ipujob_status::JobState;
 use libtest_mimic::Failed;
 use tests::lab::fault::cut_from_the_api_server;
@@ -14,6 +15,12 @@ const FLOOD: u64 = 64 << 20;
 
 /// How long a rank says nothing: longer than a connection that answers no ping counts as alive.
 const SILENCE: &str = "150";
+
+/// Keeps the daemons of `mpirun` on the streams that have started them, which they leave otherwise.
+const ATTACHED: &str = "--leave-session-attached";
+
+/// A rank that runs until it is told to end.
+const WAITS: &str = "touch /tmp/runs; until [ -e /tmp/go ]; do sleep 0.1; done";
 
 /// Both workers print as fast as they can; not a byte is lost on the way to the launcher.
 pub(crate) fn nothing_of_a_flood_is_lost(scene: &Scene) -> Result<(), Failed> {
@@ -30,14 +37,11 @@ pub(crate) fn nothing_of_a_flood_is_lost(scene: &Scene) -> Result<(), Failed> {
     })
 }
 
-/// A rank that says nothing for minutes is waited for, and its last word arrives.
+/// A rank that prints nothing for minutes is waited for, and its last line arrives.
 pub(crate) fn silence_is_waited_for(scene: &Scene) -> Result<(), Failed> {
     scene.block_on(async {
         let rank = format!("sleep {SILENCE}; echo done");
-        let command = ["mpirun", "-np", "2", "--bind-to", "none", "sh", "-c", &rank];
-        scene
-            .create(&scene.parallel(OpenMpi::Four, 0, &command)?)
-            .await?;
+        scene.create(&ranks(scene, &[ATTACHED], &rank)?).await?;
         scene.once("parallel", JobState::Completed).await?;
         let log = scene.kubectl(&["logs", "parallel-launcher"]).await?;
         let done = log.lines().filter(|line| line.trim() == "done");
@@ -50,22 +54,8 @@ pub(crate) fn silence_is_waited_for(scene: &Scene) -> Result<(), Failed> {
 /// minutes instead of never, its partition is given back, and the launcher's log says what was lost.
 pub(crate) fn a_cut_is_noticed(scene: &Scene) -> Result<(), Failed> {
     scene.block_on(async {
-        let rank = "touch /tmp/runs; while :; do sleep 0.1; done";
-        let command = ["mpirun", "-np", "2", "--bind-to", "none", "sh", "-c", rank];
-        scene
-            .create(&scene.parallel(OpenMpi::Four, 0, &command)?)
-            .await?;
-        until("the ranks to run", PATIENCE, || async {
-            let look = ["exec", "parallel-worker-1", "--", "ls", "/tmp/runs"];
-            let found = scene.kubectl(&look).await;
-            Ok::<_, Failed>(Seen::from(found.map_err(|error| format!("{error:?}"))))
-        })
-        .await?;
-        let launcher = until("mpirun to be found", PATIENCE, || async {
-            let found = OperatorProcess::of_pod("mpirun", "parallel-launcher");
-            Ok::<_, ProcessError>(Seen::Yes(found?))
-        });
-        cut_from_the_api_server(launcher.await?, &scene.tools)?;
+        scene.create(&ranks(scene, &[ATTACHED], WAITS)?).await?;
+        cut_once_they_run(scene).await?;
         let status = scene.once("parallel", JobState::Failed).await?;
         let said = status.last_message;
         assert!(
@@ -77,7 +67,52 @@ pub(crate) fn a_cut_is_noticed(scene: &Scene) -> Result<(), Failed> {
             log.contains("lost the command in Pod parallel-worker-"),
             "{log}"
         );
+        scene
+            .described("parallel", &[&said, "IPUJobFailed"])
+            .await?;
         scene.once_no_partition().await?;
         scene.clear("default").await
     })
+}
+
+/// By default the daemons of `mpirun` need no stream once they run: a launcher that cannot reach the API server any more
+/// comes to its end all the same.
+pub(crate) fn detached_ranks_need_no_stream(scene: &Scene) -> Result<(), Failed> {
+    scene.block_on(async {
+        scene.create(&ranks(scene, &[], WAITS)?).await?;
+        cut_once_they_run(scene).await?;
+        for worker in ["parallel-worker-0", "parallel-worker-1"] {
+            let go = ["exec", worker, "--", "touch", "/tmp/go"];
+            scene.kubectl(&go).await?;
+        }
+        scene.once("parallel", JobState::Completed).await?;
+        scene.clear("default").await
+    })
+}
+
+/// A job of two ranks that run this.
+fn ranks(scene: &Scene, options: &[&str], rank: &str) -> Result<IPUJob, Failed> {
+    let mpirun = ["mpirun", "-np", "2", "--bind-to", "none"];
+    scene.parallel(
+        OpenMpi::Four,
+        0,
+        &[&mpirun, options, &["sh", "-c", rank]].concat(),
+    )
+}
+
+/// Cuts the launcher from the API server once both ranks run.
+async fn cut_once_they_run(scene: &Scene) -> Result<(), Failed> {
+    for worker in ["parallel-worker-0", "parallel-worker-1"] {
+        until("the ranks to run", PATIENCE, || async {
+            let look = ["exec", worker, "--", "ls", "/tmp/runs"];
+            let found = scene.kubectl(&look).await;
+            Ok::<_, Failed>(Seen::from(found.map_err(|error| format!("{error:?}"))))
+        })
+        .await?;
+    }
+    let launcher = until("mpirun to be found", PATIENCE, || async {
+        let found = OperatorProcess::of_pod("mpirun", "parallel-launcher");
+        Ok::<_, ProcessError>(Seen::Yes(found?))
+    });
+    Ok(cut_from_the_api_server(launcher.await?, &scene.tools)?)
 }

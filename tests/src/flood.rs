@@ -47,8 +47,10 @@ pub enum Kind {
     Idle,
     /// Reviews whose trees would take too much memory.
     Hostile,
-    /// Reviews that a guest is asked about.
+    /// Reviews that a validation policy is asked about.
     Valid,
+    /// Reviews that a defaulting policy is asked about.
+    Defaulted,
     /// Reviews with a `uid` of a mebibyte.
     LongUid,
     /// Reviews of the most that may be sent, whose last byte never comes.
@@ -63,10 +65,11 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Idle,
         Self::Hostile,
         Self::Valid,
+        Self::Defaulted,
         Self::LongUid,
         Self::Unfinished,
         Self::Dribbled,

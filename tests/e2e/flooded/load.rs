@@ -65,9 +65,10 @@ impl Flood {
         Ok(sent)
     }
 
-    pub(super) async fn delete(self, scene: &Scene) -> Result<(), Failed> {
+    /// Deletes the Pods.
+    pub(super) async fn delete(scene: &Scene) -> Result<(), Failed> {
         let names: Vec<_> = (0..PODS).map(name).collect();
-        let mut delete = vec!["delete", "pod", "--wait=false"];
+        let mut delete = vec!["delete", "pod", "--wait=false", "--ignore-not-found"];
         delete.extend(names.iter().map(String::as_str));
         scene.kubectl(&delete).await?;
         Ok(())

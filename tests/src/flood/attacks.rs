@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_operator::webhook::{MUTATE_PATH, VALIDATE_PATH};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -78,27 +79,29 @@ fn again<F: Future<Output = std::io::Result<()>> + Send + 'static>(
     });
 }
 
-/// Which of the bodies is sent.
-type Part = fn(&Sent) -> &[u8];
+/// What is sent, what of it, and to which path of the webhooks.
+type Review = (Kind, fn(&Sent) -> &[u8], &'static str);
 
 /// Loads a port of the webhooks.
 pub(super) fn webhooks(load: &mut JoinSet<()>, address: SocketAddr, (sent, counts): Shared<'_>) {
-    let whole: [(Kind, Part); 4] = [
-        (Kind::Hostile, |sent| &sent.hostile),
-        (Kind::Valid, |sent| &sent.valid[0]),
-        (Kind::Valid, |sent| &sent.valid[1]),
-        (Kind::LongUid, |sent| &sent.long_uid),
+    let whole: [Review; 5] = [
+        (Kind::Hostile, |sent| &sent.hostile, VALIDATE_PATH),
+        (Kind::Valid, |sent| &sent.valid[0], VALIDATE_PATH),
+        (Kind::Valid, |sent| &sent.valid[1], VALIDATE_PATH),
+        (Kind::Defaulted, |sent| &sent.valid[0], MUTATE_PATH),
+        (Kind::LongUid, |sent| &sent.long_uid, VALIDATE_PATH),
     ];
-    for (kind, body) in whole {
+    for (kind, body, path) in whole {
         let sent = sent.clone();
         again(load, (kind, PAUSE), counts, move |_| {
             let sent = sent.clone();
             async move {
                 let body = body(&sent);
-                let head = review_head(body.len());
+                let head = post(path, body.len());
                 let answer = exchange_tls(address, &[head.as_bytes(), body]).await?;
                 // A review that was turned away has not reached a guest.
-                if kind == Kind::Valid && !answer.starts_with("HTTP/1.1 200 ") {
+                let is_asked = matches!(kind, Kind::Valid | Kind::Defaulted);
+                if is_asked && !answer.starts_with("HTTP/1.1 200 ") {
                     return Err(std::io::ErrorKind::ConnectionRefused.into());
                 }
                 Ok(())
@@ -109,7 +112,7 @@ pub(super) fn webhooks(load: &mut JoinSet<()>, address: SocketAddr, (sent, count
     again(load, (Kind::Unfinished, PAUSE), counts, move |_| {
         let sent = all_but_one.clone();
         async move {
-            let head = review_head(BODY_LIMIT);
+            let head = post(VALIDATE_PATH, BODY_LIMIT);
             let part = [head.as_bytes(), &sent.blanks[1..]];
             exchange_tls(address, &part).await.map(drop)
         }
@@ -119,7 +122,7 @@ pub(super) fn webhooks(load: &mut JoinSet<()>, address: SocketAddr, (sent, count
         again(load, (Kind::Dribbled, PAUSE), counts, move |_| {
             let sent = sent.clone();
             async move {
-                let head = review_head(BODY_LIMIT);
+                let head = post(VALIDATE_PATH, BODY_LIMIT);
                 dribble(connect_tls(address).await?, &head, &sent.blanks).await
             }
         });
@@ -200,10 +203,6 @@ fn post(path: &str, length: usize) -> String {
         "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
          content-length: {length}\r\nconnection: close\r\n\r\n"
     )
-}
-
-fn review_head(length: usize) -> String {
-    post("/validate-graphcore-ai-v1alpha1-ipujob", length)
 }
 
 /// Sends a body byte by byte until the server has had enough.

@@ -1,0 +1,168 @@
+//! Policies in force beside the load: one is slow, the answers of the others are meant to do harm; and one that is
+//! refused when it is tried, again and again.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+
+use ipu_operator::api::ipupolicy::PolicyPhase;
+use ipu_operator::wasm::digest_of;
+use libtest_mimic::Failed;
+use serde_json::{Value, json};
+use tests::guests::hostile;
+use tests::lab::operator::NAMESPACE;
+
+use crate::policies;
+use crate::scene::Scene;
+
+/// Counts down from sixty millions at an address that nothing else uses: some tenth of a second where nobody else
+/// wants the core.
+const COUNTS: &str = "(i32.store (i32.const 8) (i32.const 60000000))
+    (loop $next
+      (i32.store (i32.const 8) (i32.sub (i32.load (i32.const 8)) (i32.const 1)))
+      (br_if $next (i32.load (i32.const 8))))";
+
+/// Elements of an answer, seven bytes each: just under 4 MiB, the most that an answer may have.
+const OBJECTS: u32 = 599_000;
+
+/// Bytes of the text of a refusal.
+const WORDS: u32 = 3 << 20;
+
+/// Entries of a wait, none of which names a controller.
+const ENTRIES: u32 = 170_000;
+
+/// Name of the policy that is refused when it is tried.
+const REFUSED: &str = "flood-refused";
+
+/// What they are.
+pub(super) struct Hostile<'a> {
+    scene: &'a Scene,
+    /// The digest of the module that is refused.
+    refused: String,
+    /// How often it was.
+    refusals: Cell<u32>,
+}
+
+impl<'a> Hostile<'a> {
+    /// None of them yet.
+    pub(super) fn new(scene: &'a Scene) -> Self {
+        Self {
+            scene,
+            refused: String::new(),
+            refusals: Cell::default(),
+        }
+    }
+
+    /// Puts the slow one in force.
+    pub(super) async fn apply_slow(&self) -> Result<(), Failed> {
+        let [slow, ..] = in_force();
+        self.put(slow).await
+    }
+
+    /// Puts the others in force, but the one that cannot be.
+    pub(super) async fn apply_all(&mut self) -> Result<(), Failed> {
+        let [_, others @ ..] = in_force();
+        for other in others {
+            self.put(other).await?;
+        }
+        let always = hostile::always(&hostile::many_objects(OBJECTS));
+        self.refused = keep(self.scene, REFUSED, &hostile::defaulting(&always)).await?;
+        Ok(())
+    }
+
+    async fn put(&self, (name, module, spec): InForce) -> Result<(), Failed> {
+        let digest = keep(self.scene, name, &module).await?;
+        policies::apply(self.scene, name, with_module(spec, name, &digest)).await?;
+        policies::once_active(self.scene, name).await?;
+        Ok(())
+    }
+
+    /// Has the one that cannot be in force tried again and again, until this is dropped.
+    pub(super) async fn reload(&self) -> Result<Infallible, Failed> {
+        loop {
+            let settings = json!({"attempt": self.refusals.get()});
+            let spec = json!({"hook": "Defaulting", "settings": settings});
+            let spec = with_module(spec, REFUSED, &self.refused);
+            policies::apply(self.scene, REFUSED, spec).await?;
+            let found = policies::once_in(self.scene, REFUSED, PolicyPhase::Refused).await?;
+            let message = found.status.unwrap_or_default().message;
+            assert!(message.contains("so many members"), "{message}");
+            self.refusals.set(self.refusals.get() + 1);
+        }
+    }
+
+    /// They are still in force, whatever strangers have asked them, but for the one that never was.
+    pub(super) async fn are_in_force(&self) -> Result<(), Failed> {
+        assert!(self.refusals.get() > 0, "{REFUSED} was never tried");
+        println!("{REFUSED}: refused {} times", self.refusals.get());
+        for (name, _, _) in in_force() {
+            let policy = policies::once_active(self.scene, name).await?;
+            println!("{name}: {:?}", policy.status.unwrap_or_default().calls);
+        }
+        Ok(())
+    }
+
+    /// Deletes all of them.
+    pub(super) async fn delete(scene: &Scene) -> Result<(), Failed> {
+        let names = in_force().map(|(name, _, _)| name);
+        let names = [names.as_slice(), &[REFUSED]].concat();
+        let policies = ["delete", "ipupolicy", "--ignore-not-found"];
+        let maps = ["delete", "configmap", "--ignore-not-found"];
+        let maps = [maps.as_slice(), &["--namespace", NAMESPACE]].concat();
+        for delete in [policies.as_slice(), &maps] {
+            scene.kubectl(&[delete, &names].concat()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Name, module, and the rest of `spec`.
+type InForce = (&'static str, Vec<u8>, Value);
+
+/// Those that can be in force, the slow one first. A large object, as those of the load are, makes them hostile; who chooses a
+/// controller is so always.
+fn in_force() -> [InForce; 4] {
+    [
+        (
+            "flood-slow",
+            hostile::validation(COUNTS),
+            // The machine is busy: what is shown is who waits for whom.
+            json!({"hook": "Validation", "limits": {"deadlineMilliseconds": 5_000}}),
+        ),
+        (
+            "flood-objects",
+            hostile::defaulting(&hostile::many_objects(OBJECTS)),
+            // The next one is to be asked too.
+            json!({"hook": "Defaulting", "order": 10, "onError": "Ignore"}),
+        ),
+        (
+            "flood-words",
+            hostile::defaulting(&hostile::refuse_with(WORDS)),
+            json!({"hook": "Defaulting", "order": 20}),
+        ),
+        (
+            "flood-waits",
+            hostile::waiting(ENTRIES),
+            json!({"hook": "Placement"}),
+        ),
+    ]
+}
+
+fn with_module(mut spec: Value, name: &str, digest: &str) -> Value {
+    spec["module"] = json!({
+        "configMap": {"name": name, "key": "policy.wasm"}, "digest": digest,
+    });
+    spec
+}
+
+/// Makes a ConfigMap with a module. Answers the module's digest.
+async fn keep(scene: &Scene, name: &str, module: &[u8]) -> Result<String, Failed> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("policy.wasm");
+    std::fs::write(&file, module)?;
+    let from_file = format!("--from-file={}", file.display());
+    let create = ["create", "configmap", name, "--namespace", NAMESPACE];
+    scene
+        .kubectl(&[create.as_slice(), &[&from_file]].concat())
+        .await?;
+    Ok(digest_of(module).to_string())
+}
