@@ -57,7 +57,7 @@ check: ## formatting, lints and the tests that need no server: the quick half, f
 	@sh tests/preflight.sh check
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
-	INSTA_UPDATE=no cargo test --locked --workspace --lib --bins --test agent --test compile --test policy_cli --test suite
+	INSTA_UPDATE=no cargo test --locked --workspace --lib --bins --test agent --test bounded_json --test compile --test policy_cli --test suite
 
 test: ## all tests but those that take hours, with one end-to-end run on real nodes
 	@sh tests/preflight.sh test
@@ -82,6 +82,7 @@ test-full: test ## what a release needs: every test, the long ones too, and ever
 	cargo test --locked --workspace --test languages
 	cargo test --locked --workspace --test cert_manager
 	IPU_OPERATOR_E2E=long cargo test --locked --workspace --test e2e
+	@$(MAKE) --no-print-directory flood
 	@$(MAKE) --no-print-directory test-versions
 	@$(MAKE) --no-print-directory mutants
 	@$(MAKE) --no-print-directory soak
@@ -104,8 +105,8 @@ bench: ## the figures of BENCHMARKS.md: calls of guests, the policy plane, many 
 # that it depends on is the same as in `make check` and is not compiled again.
 soak: ## simulate a million lives of jobs, from a seed that is new each time, check the large bounds of the model, and feed the partition core with ten million pieces of nonsense
 	IPU_OPERATOR_SIMULATION_FIRST_SEED=$(SOAK_SEED) IPU_OPERATOR_SIMULATED_LIVES=1000000 IPU_OPERATOR_MODEL=large \
-	  IPU_OPERATOR_FUZZ_CASES=10000000 cargo test --locked --workspace --lib \
-	  --package ipu-operator --config profile.dev.package.ipu-operator.opt-level=2 -- simulation:: partition::model:: --nocapture
+	  IPU_OPERATOR_FUZZ_CASES=10000000 RUNNER_OPTIONS=--nocapture tests/filtered.sh "simulation:: partition::model::" \
+	  --workspace --lib --package ipu-operator --config profile.dev.package.ipu-operator.opt-level=2
 
 flood: ## the run on real nodes whose load from nine Pods lasts ten minutes
 	@sh tests/preflight.sh test

@@ -9,6 +9,7 @@ mod chart;
 mod fuzz;
 mod layering;
 mod links;
+mod makefile;
 mod metrics;
 mod mutations;
 mod oci;
