@@ -15,6 +15,7 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use libtest_mimic::Failed;
 use tests::flood;
+use tests::lab::cgroups;
 use tests::lab::operator::NAMESPACE;
 use tests::operator_process::OperatorProcess;
 
@@ -97,8 +98,10 @@ async fn probes_were_answered(scene: &Scene, since_then: &Waits) -> Result<(), F
     Ok(())
 }
 
-/// Is the load itself, on these targets in JSON.
-pub(crate) fn load(targets: &str) -> anyhow::Result<()> {
+/// Is the load itself, on these targets in JSON, in the cgroups of this process.
+pub(crate) fn load(pid: &str, targets: &str) -> anyhow::Result<()> {
+    // Before there is a second thread, and before anything is sent.
+    cgroups::join(pid.parse()?)?;
     let targets = serde_json::from_str(targets)?;
     tokio::runtime::Runtime::new()?.block_on(flood::run(targets))
 }

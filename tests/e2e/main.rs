@@ -198,11 +198,11 @@ fn main() -> ExitCode {
             }
         };
     }
-    // The load of a trial runs in the network of a Pod: this program, in a process of its own.
-    if let [_, word, targets] = words.as_slice()
+    // The load of a trial runs as if it were in a Pod: this program, in a process of its own.
+    if let [_, word, pid, targets] = words.as_slice()
         && word == "flood"
     {
-        return match flooded::load(targets) {
+        return match flooded::load(pid, targets) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("{error:#}");

@@ -1,4 +1,5 @@
-//! The load: a process in the network of each of several Pods, which have an address of their own each.
+//! The load: a process in the network and the cgroups of each of several Pods, which have an address of their own each and
+//! no more of the machine's time than Pods that request none.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -41,7 +42,7 @@ impl Flood {
             let child = Command::new("nsenter")
                 .args([&network, "--"])
                 .arg(std::env::current_exe()?)
-                .args(["flood", &targets])
+                .args(["flood", &process.pid.to_string(), &targets])
                 .stdout(File::create(flood.told.path().join(name(number)))?)
                 .spawn()?;
             flood.children.push(child);

@@ -25,6 +25,22 @@ pub fn make(node: &str) -> Result<String, FileError> {
     Ok(format!("/{path}"))
 }
 
+/// Moves this process into the cgroups of another one.
+pub fn join(pid: i32) -> Result<(), FileError> {
+    for line in read(Path::new(&format!("/proc/{pid}/cgroup")))?.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else {
+            continue;
+        };
+        let path = path.trim_start_matches('/');
+        for controller in controllers.split(',') {
+            let procs = hierarchy_of(controller).join(path).join("cgroup.procs");
+            fs::write(&procs, std::process::id().to_string()).at("write", &procs)?;
+        }
+    }
+    Ok(())
+}
+
 /// Removes all cgroups of the cluster, waiting at most `limit` for the last process to be gone.
 pub fn remove(limit: Duration) -> Result<(), FileError> {
     let begin = Instant::now();
@@ -64,6 +80,16 @@ fn hierarchies() -> Result<Vec<PathBuf>, FileError> {
         }
     }
     Ok(found)
+}
+
+/// Where the hierarchy of a controller is, as a line of `/proc/PID/cgroup` names it: that of version 2 has no name there.
+fn hierarchy_of(controller: &str) -> PathBuf {
+    let root = Path::new(ROOT);
+    match controller {
+        "" if root.join("cgroup.controllers").exists() => root.to_owned(),
+        "" => root.join("unified"),
+        named => root.join(named.trim_start_matches("name=")),
+    }
 }
 
 /// Whether limits of containers are set here. The hierarchy of version 2 beside those of version 1
