@@ -108,7 +108,7 @@ soak: ## simulate a million lives of jobs, from a seed that is new each time, ch
 	  IPU_OPERATOR_FUZZ_CASES=10000000 RUNNER_OPTIONS=--nocapture tests/filtered.sh "simulation:: partition::model::" \
 	  --workspace --lib --package ipu-operator --config profile.dev.package.ipu-operator.opt-level=2
 
-flood: ## the run on real nodes whose load from nine Pods lasts ten minutes
+flood: ## the run on real nodes whose load from nine Pods lasts ten minutes beside hostile policies
 	@sh tests/preflight.sh test
 	IPU_OPERATOR_FLOOD_SECONDS=600 cargo test --locked --workspace --test e2e -- flood
 

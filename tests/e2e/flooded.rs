@@ -25,10 +25,10 @@ use waits::{User, Waits};
 
 use crate::scene::Scene;
 
-/// How long the load lasts, in seconds; `make flood` makes it ten minutes.
+/// How long the load lasts beside hostile policies, in seconds; `make flood` makes it ten minutes.
 const SECONDS: &str = "IPU_OPERATOR_FLOOD_SECONDS";
 
-/// The same where nothing is said.
+/// The same where nothing is said, and how long others' waiting is measured.
 const SHORT: u64 = 40;
 
 /// A process of the operator: the component of its Pods, its container, and the ports that anybody reaches.
@@ -59,11 +59,11 @@ async fn loaded(scene: &Scene) -> Result<(), Failed> {
     let mut hostile = Hostile::new(scene);
     hostile.apply_slow().await?;
     let job = scene.example("01-single-worker.yaml")?;
-    let seconds = std::env::var(SECONDS).ok();
-    let seconds = seconds.map_or(Ok(SHORT), |text| text.parse())?;
+    let hostile_for = std::env::var(SECONDS).ok();
+    let hostile_for = hostile_for.map_or(Ok(SHORT), |text| text.parse())?;
     let quiet = Waits::measure(scene, &pods, (&job, &user), Duration::from_secs(10)).await?;
     let mut flood = Flood::begin(scene, &pods).await?;
-    let during = Duration::from_secs(seconds);
+    let during = Duration::from_secs(SHORT);
     let loaded = Waits::measure(scene, &pods, (&job, &user), during).await?;
     println!("without load: {quiet}\nwith it: {loaded}");
     loaded.are_within(&quiet)?;
@@ -71,7 +71,8 @@ async fn loaded(scene: &Scene) -> Result<(), Failed> {
     // Such policies cost what an admin lets them cost, on cores that all share here: nobody's waiting is bounded, but
     // memory is.
     hostile.apply_all().await?;
-    if let Ok(refused) = tokio::time::timeout(during, hostile.reload()).await {
+    let hostile_for = Duration::from_secs(hostile_for);
+    if let Ok(refused) = tokio::time::timeout(hostile_for, hostile.reload()).await {
         match refused? {}
     }
     let sent = flood.end()?;
