@@ -24,7 +24,7 @@ SOAK_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 # started with IPU_OPERATOR_KUBERNETES=1.35.
 OTHER_VERSIONS := 1.35 1.34
 
-.PHONY: help demo up down dist release release-twice check test test-versions test-full advisories bench soak flood fuzz mutants
+.PHONY: help demo up down dist release release-twice check test test-versions test-full advisories bench race soak flood fuzz mutants
 
 help: ## list what can be run
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
@@ -100,6 +100,11 @@ bench: ## the figures of BENCHMARKS.md: calls of guests, the policy plane, many 
 	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --no-default-features --bin bench-jobs
 	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --no-default-features --bin bench-partitions
 	@$(LAB) bench
+
+race: ## jobs in a second beside mpi-operator and beside a loop that makes the same writes
+	@sh tests/preflight.sh bench
+	@$(LAB) dist
+	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --no-default-features --bin bench-jobs -- --race
 
 # The tests' own profile, with debug assertions and overflow checks, and only this crate optimised: all
 # that it depends on is the same as in `make check` and is not compiled again.

@@ -14,6 +14,11 @@ use std::error::Error;
 /// none is named (kubectl's own).
 pub const DEFAULT_CONTAINER_ANNOTATION: &str = "kubectl.kubernetes.io/default-container";
 
+/// Name of worker `index` of a job; the index counts over all instances.
+pub fn worker(job: &str, index: u32) -> String {
+    format!("{job}-worker-{index}")
+}
+
 /// Exit code for everything that went wrong in the agent itself; `ssh` does the same, and mpirun
 /// was written for `ssh`.
 pub const FAILED: u8 = 255;

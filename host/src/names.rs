@@ -7,8 +7,12 @@ use crate::api::ipupartition::PartitionOwner;
 /// Field manager of every server-side apply.
 pub const FIELD_MANAGER: &str = "ipu-operator";
 
-/// Finalizer on IPUJobs: held until Pods and partitions of the job are gone (the original's name).
-pub const JOB_FINALIZER: &str = "ipu.finalizers.graphcore.ai";
+/// Finalizer on IPUJobs: held until Pods and partitions of the job are gone. It has a path, as the API server wants
+/// it: a finalizer without one makes it warn whoever writes the object.
+pub const JOB_FINALIZER: &str = "graphcore.ai/finalizer";
+
+/// The same as Graphcore's operator and version 0.1.0 of this one set it. Ours takes its place.
+pub const FORMER_JOB_FINALIZER: &str = "ipu.finalizers.graphcore.ai";
 
 /// Finalizer on IPUPartitions: held until nothing of it is left on any V-IPU controller.
 pub const PARTITION_FINALIZER: &str = "partition.finalizers.graphcore.ai";
@@ -51,7 +55,7 @@ pub const TEMPLATE_HASH_ANNOTATION: &str = "graphcore.ai/template-hash";
 /// Annotation of a job's Pods: the container whose end is the Pod's end, whatever runs beside it.
 pub const MAIN_CONTAINER_ANNOTATION: &str = "graphcore.ai/main-container";
 
-pub use crate::agent::DEFAULT_CONTAINER_ANNOTATION;
+pub use crate::agent::{DEFAULT_CONTAINER_ANNOTATION, worker};
 
 /// Label of a job's Pods: which run of the job they belong to, from 0.
 pub const RUN_LABEL: &str = "graphcore.ai/run";
@@ -82,19 +86,14 @@ const TAG: usize = 4;
 /// Length of the hash at the end of a partition id, in characters.
 const UNIQUE: usize = 10;
 
-/// Name of worker `index` of a job; the index counts over all instances.
-pub fn worker(job: &str, index: u32) -> String {
-    format!("{job}-worker-{index}")
-}
-
 /// Name of a job's launcher Pod, ServiceAccount, Role and RoleBinding.
 pub fn launcher(job: &str) -> String {
     format!("{job}-launcher")
 }
 
-/// Name of a job's ConfigMap with `kubeexec.sh` and `hostfile`.
-pub fn config_map(job: &str) -> String {
-    format!("{job}-config")
+/// Whether a finalizer of an IPUJob is the operator's, under its name of today or the one before.
+pub fn is_job_finalizer(finalizer: &str) -> bool {
+    [JOB_FINALIZER, FORMER_JOB_FINALIZER].contains(&finalizer)
 }
 
 /// A label value that stands for `name`: the name itself where it fits, else its start and a hash.

@@ -179,10 +179,11 @@ fn outside_a_namespace_of_its_own_it_leaves_strangers_alone() {
     assert_eq!(stranger.0.try_wait().unwrap(), None);
 }
 
-fn install(dir: &Path) -> (ExitStatus, String) {
+fn install(dir: &Path, further: &[&str]) -> (ExitStatus, String) {
     let mut child = Command::new(AGENT)
         .arg("install")
         .arg(dir)
+        .args(further)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -205,7 +206,7 @@ fn the_copy_runs_and_is_replaced_whole() {
     fs::write(folder.path().join(".ipu-agent.new"), b"half").unwrap();
     for _ in 0..2 {
         assert_eq!(
-            install(folder.path()),
+            install(folder.path(), &[]),
             (ExitStatus::default(), String::new())
         );
     }
@@ -219,10 +220,40 @@ fn the_copy_runs_and_is_replaced_whole() {
 }
 
 #[test]
+fn mpirun_finds_the_workers_and_a_script_that_reaches_them() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = folder();
+    let workers = ["--job", "mnist", "--workers", "2"];
+    for _ in 0..2 {
+        assert_eq!(
+            install(folder.path(), &workers),
+            (ExitStatus::default(), String::new())
+        );
+    }
+    let file = |name: &str| {
+        let path = folder.path().join(name);
+        let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        (fs::read_to_string(&path).unwrap(), mode)
+    };
+    let listed = "mnist-worker-0 slots=1\nmnist-worker-1 slots=1\n".to_owned();
+    assert_eq!(file("hostfile"), (listed, 0o444));
+    let (script, mode) = file("kubeexec.sh");
+    let agent = folder.path().join("ipu-agent");
+    let carries = format!(
+        "exec {} exec \"$POD\" -- /bin/sh -c \"$*\"\n",
+        agent.display()
+    );
+    assert!(script.ends_with(&carries), "{script}");
+    assert_eq!(mode, 0o555);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_is_named() {
     let folder = folder();
     let missing = folder.path().join("not-there");
-    let (status, said) = install(&missing);
+    let (status, said) = install(&missing, &[]);
     assert_eq!(status.code(), Some(255));
     assert!(
         said.contains("not-there") && said.contains("No such file"),

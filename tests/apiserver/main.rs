@@ -51,3 +51,4 @@ mod upgraded;
 #[cfg(test)]
 mod verify;
 mod webhook;
+mod writes;

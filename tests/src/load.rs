@@ -119,9 +119,16 @@ pub struct Load {
     pub took: Duration,
     /// Writes to the API server by all but the user and the kubelet, by what was written.
     pub writes: BTreeMap<String, u64>,
+    /// Time on a processor that kube-apiserver took for all of them.
+    pub api_server: Duration,
 }
 
 impl Load {
+    /// Time on a processor that kube-apiserver took for each, in milliseconds.
+    pub fn api_server_ms(&self) -> f64 {
+        self.api_server.as_secs_f64() * 1000.0 / as_figure(self.count as u64)
+    }
+
     /// How many per second.
     pub fn rate(&self) -> f64 {
         self.took.as_secs_f64().recip() * as_figure(self.count as u64)

@@ -25,7 +25,7 @@ first, and could never go otherwise.
   resources: [pods]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
-  resources: [configmaps, serviceaccounts]
+  resources: [serviceaccounts]
   verbs: [get, list, watch, create, patch]
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]

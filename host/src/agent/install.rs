@@ -1,13 +1,32 @@
-//! `ipu-agent install`: puts a copy of the agent into a folder that other containers mount.
+//! `ipu-agent install`: puts a copy of the agent, and the files that mpirun reads, into a folder that other
+//! containers mount.
 
+use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::worker;
+
 /// Name of the copy.
 pub const FILE_NAME: &str = "ipu-agent";
+
+/// Name of the script that mpirun calls in the place of ssh.
+pub const KUBEEXEC: &str = "kubeexec.sh";
+
+/// Name of the list of workers.
+pub const HOSTFILE: &str = "hostfile";
+
+/// The workers that a launcher reaches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workers {
+    /// Name of their job.
+    pub job: String,
+    /// How many there are.
+    pub count: u32,
+}
 
 /// Why the agent could not be installed.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +34,7 @@ pub enum InstallError {
     /// The running executable cannot be found or read.
     #[error("failed to open the agent's own executable")]
     OpenSelf(#[source] io::Error),
-    /// The copy cannot be made.
+    /// The copy, or another file, cannot be made.
     #[error("failed to write {path}; the folder must exist, be writable and have 10 MB of room")]
     Write {
         /// The file being written.
@@ -24,8 +43,8 @@ pub enum InstallError {
         #[source]
         source: io::Error,
     },
-    /// The copy is complete but cannot be put in its place.
-    #[error("failed to move the copy to {path}")]
+    /// A file is complete but cannot be put in its place.
+    #[error("failed to move the new file to {path}")]
     Rename {
         /// The final place.
         path: PathBuf,
@@ -52,16 +71,51 @@ pub enum InstallError {
     },
 }
 
-/// Copies the running executable to `<dir>/ipu-agent` (mode 0755) and makes sure that it runs there.
+/// Copies the running executable to `<dir>/ipu-agent` (mode 0755), makes sure that it runs there, and writes the files
+/// for mpirun where there are `workers`.
 ///
-/// The copy appears under its name only when it is whole: a reader never meets half a file, and an
+/// A file appears under its name only when it is whole: a reader never meets half a file, and an
 /// init container that was killed half-way can simply run again.
-pub fn install(dir: &Path) -> Result<PathBuf, InstallError> {
-    let path = dir.join(FILE_NAME);
-    let unfinished = dir.join(format!(".{FILE_NAME}.new"));
+pub fn install(dir: &Path, workers: Option<&Workers>) -> Result<PathBuf, InstallError> {
     // The path of `current_exe` may be of another mount namespace; the link itself always works.
     let own = File::open("/proc/self/exe").map_err(InstallError::OpenSelf)?;
-    write(own, &unfinished).map_err(|source| InstallError::Write {
+    let path = put(own, dir, (FILE_NAME, 0o755))?;
+    check(&path)?;
+    if let Some(workers) = workers {
+        // Open MPI passes the path of the script on to the workers and gives up, with an exit code that
+        // says nothing, where it is not executable.
+        put(kubeexec(&path).as_bytes(), dir, (KUBEEXEC, 0o555))?;
+        put(hostfile(workers).as_bytes(), dir, (HOSTFILE, 0o444))?;
+    }
+    Ok(path)
+}
+
+/// The first argument is the worker, untouched. The rest carries quotes that mpirun put there for
+/// a remote shell, so it must reach one as a single string.
+fn kubeexec(agent: &Path) -> String {
+    format!(
+        "#!/bin/sh\n\
+         # Called by mpirun in the place of ssh: kubeexec.sh <worker Pod> <command of a shell>...\n\
+         POD=\"$1\"\n\
+         shift\n\
+         exec {agent} exec \"$POD\" -- /bin/sh -c \"$*\"\n",
+        agent = agent.display()
+    )
+}
+
+/// One slot each: `-np <workers>` puts one rank on each GCD.
+fn hostfile(workers: &Workers) -> String {
+    (0..workers.count).fold(String::new(), |mut text, index| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{} slots=1", worker(&workers.job, index));
+        text
+    })
+}
+
+fn put(content: impl Read, dir: &Path, (name, mode): (&str, u32)) -> Result<PathBuf, InstallError> {
+    let path = dir.join(name);
+    let unfinished = dir.join(format!(".{name}.new"));
+    write(content, &unfinished, mode).map_err(|source| InstallError::Write {
         path: unfinished.clone(),
         source,
     })?;
@@ -69,11 +123,10 @@ pub fn install(dir: &Path) -> Result<PathBuf, InstallError> {
         path: path.clone(),
         source,
     })?;
-    check(&path)?;
     Ok(path)
 }
 
-fn write(mut from: File, to: &Path) -> io::Result<()> {
+fn write(mut from: impl Read, to: &Path, mode: u32) -> io::Result<()> {
     match fs::remove_file(to) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -81,11 +134,11 @@ fn write(mut from: File, to: &Path) -> io::Result<()> {
     let mut copy = OpenOptions::new()
         .write(true)
         .create_new(true)
-        .mode(0o755)
+        .mode(mode)
         .open(to)?;
     io::copy(&mut from, &mut copy)?;
     // The mode given at opening is cut by the umask, which the image decides.
-    copy.set_permissions(Permissions::from_mode(0o755))?;
+    copy.set_permissions(Permissions::from_mode(mode))?;
     copy.sync_all()
 }
 

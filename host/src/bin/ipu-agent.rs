@@ -18,10 +18,17 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Copy this program to <DIR>/ipu-agent and make sure that it runs there.
+    /// Copy this program to <DIR>/ipu-agent and make sure that it runs there. With the workers of a job, write
+    /// <DIR>/kubeexec.sh and <DIR>/hostfile for mpirun too.
     Install {
         /// A folder that other containers of the Pod mount.
         dir: PathBuf,
+        /// Name of the job whose workers mpirun reaches.
+        #[arg(long, requires = "workers")]
+        job: Option<String>,
+        /// How many workers it has.
+        #[arg(long, requires = "job")]
+        workers: Option<u32>,
     },
     /// Be PID 1 of a container: reap, pass SIGTERM and SIGINT on, and end.
     Idle {
@@ -58,8 +65,11 @@ fn main() -> ExitCode {
 
 fn run(task: Task) -> Result<u8, Box<dyn std::error::Error>> {
     match task {
-        Task::Install { dir } => {
-            install::install(&dir)?;
+        Task::Install { dir, job, workers } => {
+            let workers = job
+                .zip(workers)
+                .map(|(job, count)| install::Workers { job, count });
+            install::install(&dir, workers.as_ref())?;
             Ok(0)
         }
         Task::Idle {

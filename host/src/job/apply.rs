@@ -1,5 +1,7 @@
 //! Carries out a plan: all writes, in the plan's order.
 
+use futures::future::join_all;
+use futures::{FutureExt, StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::Api;
@@ -12,7 +14,11 @@ use super::writes::{self, Brought, WriteError};
 use crate::api::ipupartition::IPUPartition;
 use crate::uid::Uid;
 
-/// Carries out a plan for a job in a namespace; `owner` is the job's UID.
+/// Pods of one job that are created at the same time.
+const PODS_AT_ONCE: usize = 8;
+
+/// Carries out a plan for a job in a namespace; `owner` is the job's UID. Where its rights are `expected` to be
+/// there, they are read before they are written.
 ///
 /// Guarantees: nothing is made twice, nothing of a stranger is touched, and a run that is killed at
 /// any point is carried on by the next one.
@@ -21,7 +27,7 @@ pub async fn apply(
     namespace: &str,
     owner: &str,
     plan: &Plan,
-    objects: &[Applicable],
+    (objects, expected): (&[Applicable], bool),
     views: &Views,
 ) -> Result<Applied, WriteError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
@@ -55,30 +61,19 @@ pub async fn apply(
         let made = writes::create(&partitions, partition, owner, &views.partitions).await?;
         obstacles.extend(made.filter(|obstacle| !matches!(obstacle, Obstacle::Stranger { .. })));
     }
-    // They are made with the first Pods.
-    let expected = plan.create_pods.is_empty();
-    let (mut blocked, mut versions) = (false, Versions::default());
-    for object in objects {
-        match bring_about(client, namespace, owner, object, expected).await? {
-            Ok(version) => versions[object.file().place()] = version,
-            Err(obstacle) => {
-                blocked = true;
-                obstacles.push(obstacle);
-            }
-        }
-    }
+    let (in_the_way, versions) = bring_all(client, namespace, owner, objects, expected).await?;
+    let blocked = !in_the_way.is_empty();
+    obstacles.extend(in_the_way);
     // Pods mount and use these objects: with a stranger's, or an earlier job's, they would do what
     // that one says.
     if !blocked {
-        for pod in &plan.create_pods {
-            // After an error it is asked for again, and found where it was made; where it has gone by
-            // then, the watch has told of it.
-            let made = writes::create(&pods, pod, owner, &views.pods).await?;
-            if made.as_ref().is_none_or(|obstacle| !obstacle.is_unmade()) {
-                let name = pod.metadata.name.as_deref().unwrap_or_default();
-                views.unmade.remove(Uid::of(owner), name);
-            }
-            obstacles.extend(made);
+        let creating = plan.create_pods.iter();
+        let creating = creating.map(|pod| create_pod(&pods, pod, owner, views).boxed());
+        let creating: Vec<_> = creating.collect();
+        // None is given up half-way where another one fails: what becomes of it is known.
+        let created = stream::iter(creating).buffered(PODS_AT_ONCE);
+        for made in created.collect::<Vec<_>>().await {
+            obstacles.extend(made?);
         }
     }
     for deletion in &plan.delete_partitions {
@@ -91,6 +86,44 @@ pub async fn apply(
     })
 }
 
+/// Brings all objects about at the same time. Answers what stands in the way, and their versions.
+async fn bring_all(
+    client: &Client,
+    namespace: &str,
+    owner: &str,
+    objects: &[Applicable],
+    expected: bool,
+) -> Result<(Vec<Obstacle>, Versions), WriteError> {
+    let brought = objects
+        .iter()
+        .map(|object| bring_about(client, namespace, owner, object, expected));
+    let brought: Vec<_> = brought.collect();
+    let (mut obstacles, mut versions) = (Vec::new(), Versions::default());
+    for (object, brought) in objects.iter().zip(join_all(brought).await) {
+        match brought? {
+            Ok(version) => versions[object.file().place()] = version,
+            Err(obstacle) => obstacles.push(obstacle),
+        }
+    }
+    Ok((obstacles, versions))
+}
+
+/// Creates a Pod. After an error it is asked for again, and found where it was made; where it has gone by then, the
+/// watch has told of it.
+async fn create_pod(
+    pods: &Api<Pod>,
+    pod: &Pod,
+    owner: &str,
+    views: &Views,
+) -> Result<Option<Obstacle>, WriteError> {
+    let made = writes::create(pods, pod, owner, &views.pods).await?;
+    if made.as_ref().is_none_or(|obstacle| !obstacle.is_unmade()) {
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        views.unmade.remove(Uid::of(owner), name);
+    }
+    Ok(made)
+}
+
 async fn bring_about(
     client: &Client,
     namespace: &str,
@@ -99,9 +132,6 @@ async fn bring_about(
     expected: bool,
 ) -> Brought {
     match object {
-        Applicable::ConfigMap(object) => {
-            writes::apply(client, namespace, object, owner, expected).await
-        }
         Applicable::ServiceAccount(object) => {
             writes::apply(client, namespace, object, owner, expected).await
         }

@@ -2,7 +2,6 @@
 
 pub mod access;
 pub mod agent;
-pub mod config;
 pub mod environment;
 pub mod launcher;
 pub mod partitions;

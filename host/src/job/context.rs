@@ -1,7 +1,6 @@
 //! What all reconciles of jobs share: the client, the views, and what is remembered from one to the
 //! next. Nothing of it is lost with the process: it only saves requests.
 
-use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -41,8 +40,6 @@ pub(super) struct Context {
     pub(super) settings: JobSettings,
     pub(super) events: EventQueue,
     failures: Mutex<Failures>,
-    /// Jobs whose last reconcile left it to the next one to report.
-    unreported: Mutex<HashSet<Uid>>,
     settled: Mutex<Settled>,
     pub(super) views: Arc<Views>,
     pub(super) lists: Lists,
@@ -65,7 +62,6 @@ impl Context {
             client,
             settings,
             failures: Mutex::default(),
-            unreported: Mutex::default(),
             settled: Mutex::default(),
             views: Arc::default(),
             lists: Lists::new(metrics.jobs.clone()),
@@ -97,7 +93,6 @@ impl Context {
     pub(super) fn forget(&self, job: Uid) {
         self.failures().went_well(job);
         self.settled().forget(job);
-        self.unreported().remove(&job);
         self.views.unmade.forget(job);
     }
 
@@ -106,7 +101,6 @@ impl Context {
     pub(super) fn remembers(&self, job: Uid) -> bool {
         self.failures().knows(job)
             || self.settled().knows(job)
-            || self.unreported().contains(&job)
             || !self.views.unmade.of(job).is_empty()
     }
 
@@ -119,22 +113,6 @@ impl Context {
 
     pub(super) fn settled(&self) -> MutexGuard<'_, Settled> {
         self.settled.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn unreported(&self) -> MutexGuard<'_, HashSet<Uid>> {
-        let unreported = self.unreported.lock();
-        unreported.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the report may be left to the next reconcile, which it may be once in a row.
-    pub(super) fn leaves_report(&self, seen: &Seen) -> bool {
-        let uid = Uid::of(&seen.job.uid().unwrap_or_default());
-        let mut unreported = self.unreported();
-        let is_second = unreported.remove(&uid);
-        if !is_second {
-            unreported.insert(uid);
-        }
-        !is_second
     }
 
     pub(super) fn jobs(&self, seen: &Seen) -> Api<RawJob> {
@@ -154,6 +132,8 @@ impl Context {
         let job = Uid::of(&uid);
         let holds = self.settled().holds(job, &plan.apply);
         let objects: &[Applicable] = if holds { &[] } else { &plan.apply };
+        // They are made before the first Pod.
+        let expected = self.settled().knows(job) || !seen.observed.pods.is_empty();
         if !objects.is_empty() {
             seen.job
                 .job()
@@ -161,10 +141,11 @@ impl Context {
                 .for_each(|job| self.settled().look(job));
         }
         let views = &self.views;
+        let objects = (objects, expected);
         let applied = apply::apply(&self.client, &namespace, &uid, plan, objects, views);
         let applied = applied.await?;
-        if !applied.blocked && !objects.is_empty() {
-            self.settled().found(job, objects, applied.versions);
+        if !applied.blocked && !objects.0.is_empty() {
+            self.settled().found(job, objects.0, applied.versions);
         }
         let events = events::of_writes(plan, &applied);
         self.publish(&seen.job, &events);
@@ -204,7 +185,6 @@ impl Context {
         now: Timestamp,
     ) -> Result<(), WriteError> {
         let uid = seen.job.uid().unwrap_or_default();
-        self.unreported().remove(&Uid::of(&uid));
         let old = &seen.observed.status;
         let Some(new) = report::changed(old, status, now) else {
             return Ok(());
@@ -228,7 +208,7 @@ impl Context {
 
     pub(super) async fn set_finalizer(&self, seen: &Seen, wanted: bool) -> Result<(), WriteError> {
         let mut finalizers = seen.job.finalizers().to_vec();
-        finalizers.retain(|finalizer| finalizer != names::JOB_FINALIZER);
+        finalizers.retain(|finalizer| !names::is_job_finalizer(finalizer));
         if wanted {
             finalizers.push(names::JOB_FINALIZER.to_owned());
         }

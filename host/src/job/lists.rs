@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Resource;
 use tokio::sync::SetOnce;
@@ -17,7 +17,7 @@ use crate::metrics::jobs::Jobs;
 const SAY: Duration = Duration::from_secs(30);
 
 /// How many kinds are followed.
-const KINDS: usize = 7;
+const KINDS: usize = 6;
 
 /// Which first lists are complete.
 #[derive(Debug)]
@@ -33,7 +33,6 @@ impl Lists {
             IPUJob::kind(&()),
             Pod::kind(&()),
             IPUPartition::kind(&()),
-            ConfigMap::kind(&()),
             ServiceAccount::kind(&()),
             Role::kind(&()),
             RoleBinding::kind(&()),

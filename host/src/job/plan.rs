@@ -5,12 +5,13 @@ mod staff;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
-use super::build::{PodSettings, access, config, partitions};
+use super::build::{PodSettings, access, partitions};
+use super::facts::partition::PartitionState;
 use super::facts::pod::Aftermath;
 use super::facts::{Facts, Instance, Owned};
 use super::phase::Phase;
@@ -49,18 +50,6 @@ pub struct Plan {
     pub delete_job: bool,
     /// When to look again though nothing has changed.
     pub requeue: Option<Duration>,
-}
-
-impl Plan {
-    /// Whether it makes something that the watches will tell of, and ends nothing.
-    pub fn only_makes(&self) -> bool {
-        let makes = !self.create_partitions.is_empty() || !self.create_pods.is_empty();
-        let ends = !self.delete_pods.is_empty()
-            || !self.end_pods.is_empty()
-            || !self.reset_partitions.is_empty()
-            || !self.delete_partitions.is_empty();
-        makes && !ends
-    }
 }
 
 /// An object to delete: this one, and no other of the same name.
@@ -110,8 +99,6 @@ pub struct Binding {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Applicable {
-    /// `kubeexec.sh` and `hostfile`.
-    ConfigMap(ConfigMap),
     /// Who the launcher is.
     ServiceAccount(ServiceAccount),
     /// What the launcher may do.
@@ -123,8 +110,6 @@ pub enum Applicable {
 /// A kind of object that a job's Pods mount or use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum File {
-    /// A ConfigMap.
-    ConfigMap,
     /// A ServiceAccount.
     ServiceAccount,
     /// A Role.
@@ -135,7 +120,7 @@ pub enum File {
 
 impl File {
     /// How many kinds there are.
-    pub const COUNT: usize = 4;
+    pub const COUNT: usize = 3;
 
     /// Its place among all kinds.
     pub fn place(self) -> usize {
@@ -147,7 +132,6 @@ impl Applicable {
     /// Its kind.
     pub fn file(&self) -> File {
         match self {
-            Self::ConfigMap(_) => File::ConfigMap,
             Self::ServiceAccount(_) => File::ServiceAccount,
             Self::Role(_) => File::Role,
             Self::RoleBinding(_) => File::RoleBinding,
@@ -176,13 +160,18 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
         Phase::Finished(_) => clean(job, facts),
     };
     let in_use = match phase {
-        Phase::Waiting | Phase::Starting => facts.all().any(Instance::live),
+        // While the last partitions form: those who wait for room have no objects yet, and nobody waits for these.
+        Phase::Waiting | Phase::Starting => {
+            let state = |one: &Instance| one.partition.state.clone();
+            let is_coming =
+                |one| state(one) == PartitionState::Forming || state(one).usable().is_some();
+            facts.all().any(Instance::live) || facts.instances.iter().all(is_coming)
+        }
         Phase::Running => true,
         Phase::Ended(_) | Phase::Replaced(_) | Phase::Suspended | Phase::Finished(_) => false,
     };
     if job.launcher.is_some() && (in_use || !plan.create_pods.is_empty()) {
         plan.apply = vec![
-            Applicable::ConfigMap(config::config_map(job)),
             Applicable::ServiceAccount(access::service_account(job)),
             Applicable::Role(access::role(job)),
             Applicable::RoleBinding(access::role_binding(job)),

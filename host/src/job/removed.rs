@@ -1,12 +1,11 @@
-//! Hears that a job's files or rights were edited or removed, and has the job looked at, which brings them
-//! back.
+//! Hears that a job's rights were edited or removed, and has the job looked at, which brings them back.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::channel::mpsc::UnboundedSender;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Resource;
 use kube::core::PartialObjectMeta;
@@ -21,11 +20,10 @@ use crate::names;
 use crate::scope;
 use crate::trimmed::{Trimmed, untrimmed};
 
-/// Follows all four kinds until it is dropped. Only their versions are of interest, so that their content
+/// Follows all three kinds until it is dropped. Only their versions are of interest, so that their content
 /// stays where it is.
 pub(super) async fn follow(context: Arc<Context>, touched: UnboundedSender<JobRef>) {
     tokio::join!(
-        follow_files::<ConfigMap>(&context, File::ConfigMap, &touched),
         follow_files::<ServiceAccount>(&context, File::ServiceAccount, &touched),
         follow_files::<Role>(&context, File::Role, &touched),
         follow_files::<RoleBinding>(&context, File::RoleBinding, &touched),

@@ -3,6 +3,7 @@
 pub mod conditions;
 pub mod events;
 mod obstacle;
+pub mod postponed;
 pub mod refused;
 mod run;
 

@@ -12,6 +12,7 @@ use super::observe::{self, Observation, Seen};
 use super::phase;
 use super::plan;
 use super::raw::RawJob;
+use super::report::postponed::postponed;
 use super::report::{self, Obstacle};
 use super::salvage;
 use super::validate::{self, ValidJob, ValidateError};
@@ -37,7 +38,10 @@ pub(super) async fn step(context: &Context, job: &JobMeta) -> Result<Action, Rec
     };
     let is_deleted = seen.job.metadata.deletion_timestamp.is_some();
     let is_ours = if is_deleted {
-        has_finalizer(&seen.job)
+        seen.job
+            .finalizers()
+            .iter()
+            .any(|one| names::is_job_finalizer(one))
     } else {
         !validate::managed_by_another(&seen.object)
     };
@@ -89,10 +93,6 @@ async fn carry_on(
         context.report(&mut seen, begins, now).await?;
     }
     let obstacles = context.apply(&seen, &plan).await?;
-    if obstacles.is_empty() && plan.only_makes() && context.leaves_report(&seen) {
-        // The watches tell of what was made in a moment, and one status then says all of it.
-        return Ok(Action::requeue(BEHIND));
-    }
     let looks_again = !obstacles.is_empty() || awaits_pods(&seen);
     let unreadable = job.start.unreadable().map(|error| Obstacle::Unreadable {
         object: format!("IPUJob {}", job.name),
@@ -100,15 +100,19 @@ async fn carry_on(
     });
     let obstacles: Vec<_> = unreadable.into_iter().chain(obstacles).collect();
     let reported = status(&obstacles, &seen);
-    context.report(&mut seen, reported, now).await?;
-    Ok(again(looks_again, plan.requeue))
+    let (old, created) = (&seen.observed.status, &seen.job.metadata.creation_timestamp);
+    let postponed = postponed(old, &reported, created.as_ref(), now);
+    if postponed.is_none() {
+        context.report(&mut seen, reported, now).await?;
+    }
+    Ok(again(looks_again, [plan.requeue, postponed]))
 }
 
 /// When a job is looked at again: where something stands in its way soon, and sooner where something is
 /// due.
-fn again(looks_again: bool, due: Option<Duration>) -> Action {
+fn again(looks_again: bool, due: [Option<Duration>; 2]) -> Action {
     let obstacle = looks_again.then_some(OBSTACLE);
-    let soonest = obstacle.into_iter().chain(due).min();
+    let soonest = obstacle.into_iter().chain(due.into_iter().flatten()).min();
     soonest.map_or_else(Action::await_change, Action::requeue)
 }
 
@@ -169,7 +173,9 @@ mod tests {
             (true, seconds(2), seconds(2)),
         ] {
             let expected = expected.map_or_else(Action::await_change, Action::requeue);
-            assert_eq!(again(looks_again, due), expected, "{looks_again} {due:?}");
+            for due in [[due, None], [None, due], [due, seconds(900).and(due)]] {
+                assert_eq!(again(looks_again, due), expected, "{looks_again} {due:?}");
+            }
         }
     }
 }

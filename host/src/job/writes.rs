@@ -79,7 +79,7 @@ where
 }
 
 /// Brings an object inside the job's namespace to a state by server-side apply, unless it belongs
-/// to a stranger: a ConfigMap `<job>-config` may well be a user's own.
+/// to a stranger: a ServiceAccount `<job>-launcher` may well be a user's own.
 ///
 /// One that is `expected` is looked at first, since mostly it is as it should be; another is made at
 /// once, which mostly succeeds.

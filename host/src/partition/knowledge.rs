@@ -209,6 +209,14 @@ impl Knowledge {
         self.truths.get(id)
     }
 
+    /// The partition `id` as its controller shows it, where it is active there.
+    pub(super) fn active(&self, id: &str) -> Option<&Seen> {
+        match self.truth(id)? {
+            Truth::Present(seen) if seen.state == SeenState::Active => Some(seen),
+            _ => None,
+        }
+    }
+
     /// The live Pods that carry `id`, where they were listed.
     pub(super) fn users(&self, id: &str) -> Option<&[String]> {
         self.users.get(id).map(Vec::as_slice)

@@ -91,7 +91,13 @@ pub(super) fn settle(
     }
     match made {
         Some(id) if obstacles.iter().all(Obstacle::allows_another) => {
-            Settling::Do(Box::new(write(record::adopted(status, id, now))))
+            let adopted = record::adopted(status, id, now);
+            // What is active when it is first seen takes one write, not two.
+            let taken = knowledge.active(id).map_or(adopted.clone(), |seen| {
+                let fresh = record::reset_observed(&adopted, spec.reset_generation);
+                record::as_seen(&fresh, seen, now)
+            });
+            Settling::Do(Box::new(write(taken)))
         }
         Some(_) | None => Settling::Done(obstacles),
     }

@@ -8,7 +8,7 @@ use super::step::Pace;
 /// the object changes.
 pub(super) fn rest(pace: Pace, rests: u32) -> Option<Duration> {
     match pace {
-        Pace::Soon => Some(doubling(250, rests, 2_000)),
+        Pace::Soon => Some(doubling(50, rests, 2_000)),
         Pace::ForRoom => Some(Duration::from_secs(10)),
         Pace::Blocked => Some(doubling(1_000, rests, 60_000)),
         Pace::Steady => Some(Duration::from_secs(30)),
@@ -28,8 +28,8 @@ mod tests {
     #[test]
     fn pauses_grow_to_their_bound() {
         let cases = [
-            (Pace::Soon, 0, Some(250)),
-            (Pace::Soon, 2, Some(1_000)),
+            (Pace::Soon, 0, Some(50)),
+            (Pace::Soon, 2, Some(200)),
             (Pace::Soon, 200, Some(2_000)),
             (Pace::Blocked, 0, Some(1_000)),
             (Pace::Blocked, 63, Some(60_000)),

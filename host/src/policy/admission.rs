@@ -140,7 +140,8 @@ impl<'a> Chain<'a> {
             };
             steps.push(Step { before, after });
         }
-        answer.decision = mutate::decision(&self.request.object, &object);
+        let defaulted = mutate::decision(&self.request.object, &object);
+        answer.decision = mutate::with_finalizer(self.request, &object, defaulted);
         steps.push(Step {
             before: object,
             after: None,

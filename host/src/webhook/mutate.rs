@@ -1,15 +1,18 @@
 //! Pure: the answer of the mutating webhook. The host trusts a defaulting policy with nothing but
-//! spec, labels and annotations, and on an update not with what the user left alone.
-//!
-//! The finalizer is the controller's to add, as with the original: set here, every `kubectl apply`
-//! would print the API server's warning about a finalizer without a path.
+//! spec, labels and annotations, and on an update not with what the user left alone. The finalizer of a new job it
+//! adds itself, which saves the controller a write.
 
-use serde_json::{Map, Value};
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, Patch, PatchOperation};
+use serde_json::{Map, Value, json};
 
 use super::answer::Decision;
 use super::patch;
 use super::request::AdmissionRequest;
+use crate::job::validate::managed_by_another;
+use crate::names::JOB_FINALIZER;
 use crate::sanitize::sanitize;
+use crate::wasm::model::Operation;
 
 /// Longest path that an error tells, in bytes: its keys are the guest's.
 const PATH: usize = 512;
@@ -48,6 +51,43 @@ pub fn decision(sent: &Value, defaulted: &Value) -> Decision {
     } else {
         Decision::Patched(patch)
     }
+}
+
+/// The same with the finalizer, where the request makes a job that this operator carries out.
+pub fn with_finalizer(
+    request: &AdmissionRequest,
+    defaulted: &Value,
+    decision: Decision,
+) -> Decision {
+    let is_new = request.operation == Some(Operation::Create) && request.sub_resource.is_none();
+    let Some(finalizer) = is_new.then(|| finalizer(defaulted)).flatten() else {
+        return decision;
+    };
+    match decision {
+        Decision::Allowed => Decision::Patched(Patch(vec![finalizer])),
+        Decision::Patched(mut patch) => {
+            patch.0.push(finalizer);
+            Decision::Patched(patch)
+        }
+        refused => refused,
+    }
+}
+
+/// What adds the finalizer to a job. One that another controller carries out would keep it for ever.
+fn finalizer(job: &Value) -> Option<PatchOperation> {
+    if managed_by_another(job) {
+        return None;
+    }
+    let metadata = job.get("metadata")?.as_object()?;
+    let (tokens, value) = match metadata.get("finalizers") {
+        Some(Value::Array(all)) if all.iter().any(|one| one == JOB_FINALIZER) => return None,
+        Some(Value::Array(_)) => (vec!["metadata", "finalizers", "-"], json!(JOB_FINALIZER)),
+        Some(_) | None => (vec!["metadata", "finalizers"], json!([JOB_FINALIZER])),
+    };
+    Some(PatchOperation::Add(AddOperation {
+        path: PointerBuf::from_tokens(tokens),
+        value,
+    }))
 }
 
 /// Checks what one defaulting policy made of the object that it was given (`before`).

@@ -10,6 +10,9 @@ struct Cli {
     /// Jobs of each contender in the race; 0: no race.
     #[arg(long, default_value_t = 300)]
     jobs: usize,
+    /// Only the race.
+    #[arg(long)]
+    race: bool,
     /// Jobs at once on 16 V-IPU controllers that have room for 256 of them; 0: none.
     #[arg(long, default_value_t = 1000)]
     crowd: usize,
@@ -23,6 +26,9 @@ async fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
     if cli.jobs > 0 {
         race(cli.jobs).await?;
+    }
+    if cli.race {
+        return Ok(());
     }
     if cli.crowd > 0 {
         tell_crowd(&load::crowd(cli.crowd).await?);
@@ -58,6 +64,10 @@ fn tell(who: &str, load: &Load) {
         load.count,
         load.took.as_secs_f64(),
         load.rate()
+    );
+    println!(
+        "  CPU of kube-apiserver: {:.1} ms for each job",
+        load.api_server_ms()
     );
     for (what, count) in &load.writes {
         println!("  {what}: {:.2} for each job", load.of_each(*count));

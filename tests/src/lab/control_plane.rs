@@ -29,6 +29,7 @@ use super::{
     kubeconfig::{self, ClientError},
     log_tail::LogTail,
     pki::{Pki, PkiError},
+    process::Process,
     progress::Progress,
     settings::{Settings, SettingsError},
     tools::{Tools, ToolsError},
@@ -135,6 +136,11 @@ impl ControlPlane {
     /// URL of the API server.
     pub fn server(&self) -> &str {
         &self.server
+    }
+
+    /// The process of kube-apiserver, while it runs.
+    pub fn api_server(&self) -> Option<Process> {
+        self.keeper.process("kube-apiserver")
     }
 
     /// URL of etcd.

@@ -10,6 +10,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
+use super::consumption::Consumption;
 use super::fake_node::FakeNode;
 use super::product::FIRST;
 use super::submit::{jobs, once_served};
@@ -37,7 +38,7 @@ pub async fn bare_loop(
     let node = FakeNode::start(client.clone());
     let mut best: Option<(usize, Load)> = None;
     for (round, at_once) in AT_ONCE.into_iter().enumerate() {
-        let begun = Instant::now();
+        let (begun, used) = (Instant::now(), Consumption::of_api_server(&plane)?);
         stream::iter(0..count)
             .map(Ok)
             .try_for_each_concurrent(at_once, |number| {
@@ -49,6 +50,7 @@ pub async fn bare_loop(
             count,
             took: begun.elapsed(),
             writes: BTreeMap::new(),
+            api_server: Consumption::of_api_server(&plane)?.saturating_sub(used),
         };
         node.once_running(3 * count * (round + 1), PATIENCE).await?;
         if best.as_ref().is_none_or(|(_, best)| load.took < best.took) {

@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use super::{LoadError, as_figure};
+use crate::lab::control_plane::ControlPlane;
 use crate::lab::process::Process;
 
 /// Length of a clock tick of /proc: fixed by the kernel's interface to programs.
@@ -36,6 +37,12 @@ impl Consumption {
     /// Most resident memory so far, in MiB.
     pub fn peak_mib(self) -> f64 {
         as_figure(self.peak_kib) / 1024.0
+    }
+
+    /// Time on a processor that an API server has used so far.
+    pub(super) fn of_api_server(plane: &ControlPlane) -> Result<Duration, LoadError> {
+        let missing = || LoadError::Missing("kube-apiserver has ended".to_owned());
+        Ok(Self::of(plane.api_server().ok_or_else(missing)?)?.cpu)
     }
 
     /// Of a process that runs.

@@ -7,6 +7,7 @@ use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use super::api_writes::Writes;
+use super::consumption::Consumption;
 use super::fake_node::FakeNode;
 use super::submit::{jobs, once_served, submit};
 use super::{Load, LoadError, PATIENCE};
@@ -61,17 +62,24 @@ pub async fn mpi_operator(count: usize) -> Result<Load, LoadError> {
     let launchers = jobs(&client, "batch", "v1", "Job");
     once_launchers(&launchers, 1).await?;
     let before = Writes::so_far(&client).await?;
+    let used = Consumption::of_api_server(&plane)?;
     let begun = Instant::now();
     submit(&mpi_jobs, count, |number| mpi_job(&format!("job-{number}"))).await?;
     node.once_made(2 * (count + 1), PATIENCE).await?;
     once_launchers(&launchers, count + 1).await?;
     let took = begun.elapsed();
-    let others = ["POST mpijobs", "PATCH pods/status"];
+    let others = [
+        "POST mpijobs",
+        "PATCH pods/status",
+        "POST events",
+        "PATCH events",
+    ];
     let writes = Writes::so_far(&client).await?.since(&before, &others);
     Ok(Load {
         count,
         took,
         writes,
+        api_server: Consumption::of_api_server(&plane)?.saturating_sub(used),
     })
 }
 

@@ -101,17 +101,24 @@ pub async fn record_partitions(count: usize) -> Result<Recorded, LoadError> {
     let writes = Writes::so_far(&proxy.client).await?;
     let calls = Calls::so_far(&proxy.simulators);
     let all = notebooks(0..count);
+    let used = Consumption::of_api_server(&proxy.plane)?;
     let begun = Instant::now();
     proxy.record(&all).await?;
     let took = begun.elapsed();
     // Besides the user's, the summary for people: one ConfigMap for all partitions.
-    let others = ["POST ipupartitions", "PATCH configmaps"];
+    let others = [
+        "POST ipupartitions",
+        "PATCH configmaps",
+        "POST events",
+        "PATCH events",
+    ];
     let writes = Writes::so_far(&proxy.client).await?.since(&writes, &others);
     Ok(Recorded {
         load: Load {
             count,
             took,
             writes,
+            api_server: Consumption::of_api_server(&proxy.plane)?.saturating_sub(used),
         },
         calls: Calls::so_far(&proxy.simulators).since(calls),
         object,

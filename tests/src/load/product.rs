@@ -65,13 +65,19 @@ pub async fn ipu_operator(count: usize) -> Result<(Load, Vec<Value>), LoadError>
     product.submit_and_run("first", 1).await?;
     let objects = product.objects_of(FIRST).await?;
     let before = Writes::so_far(&product.client).await?;
+    let used = Consumption::of_api_server(&product.plane)?;
     let begun = Instant::now();
     product.submit("job", count).await?;
     product.node.once_made(3 * (count + 1), PATIENCE).await?;
     let took = begun.elapsed();
     product.node.once_running(3 * (count + 1), PATIENCE).await?;
     product.once_all("Running", count + 1).await?;
-    let others = ["POST ipujobs", "PATCH pods/status"];
+    let others = [
+        "POST ipujobs",
+        "PATCH pods/status",
+        "POST events",
+        "PATCH events",
+    ];
     let writes = Writes::so_far(&product.client)
         .await?
         .since(&before, &others);
@@ -79,6 +85,7 @@ pub async fn ipu_operator(count: usize) -> Result<(Load, Vec<Value>), LoadError>
         count,
         took,
         writes,
+        api_server: Consumption::of_api_server(&product.plane)?.saturating_sub(used),
     };
     Ok((load, objects))
 }
@@ -105,7 +112,7 @@ pub(super) struct Product {
     pub(super) node: FakeNode,
     pub(super) client: Client,
     pub(super) simulators: Vec<Simulator>,
-    _plane: ControlPlane,
+    plane: ControlPlane,
     _scratch: tempfile::TempDir,
 }
 
@@ -143,7 +150,7 @@ impl Product {
             node: FakeNode::start(client.clone()),
             client,
             simulators,
-            _plane: plane,
+            plane,
             _scratch: scratch,
         })
     }
@@ -180,7 +187,6 @@ impl Product {
         let mut objects = Vec::new();
         for (group, version, kind, name) in [
             ("graphcore.ai", "v1alpha1", "IPUJob", job.to_owned()),
-            ("", "v1", "ConfigMap", format!("{job}-config")),
             ("", "v1", "ServiceAccount", launcher.clone()),
             ("rbac.authorization.k8s.io", "v1", "Role", launcher.clone()),
             (

@@ -1,15 +1,14 @@
-//! Pure: puts `ipu-agent` and the job's files into a Pod, whatever image its containers have.
+//! Pure: puts `ipu-agent` and the files for mpirun into a Pod, whatever image its containers have.
 
 use k8s_openapi::api::core::v1::{
-    Capabilities, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, PodSpec, SeccompProfile,
-    SecurityContext, Volume, VolumeMount,
+    Capabilities, Container, EmptyDirVolumeSource, PodSpec, SeccompProfile, SecurityContext,
+    Volume, VolumeMount,
 };
 
-use super::{PodSettings, config};
+use super::PodSettings;
 use crate::job::validate::ValidJob;
-use crate::names;
 
-/// Where the agent is, in every container that it is put into.
+/// Where the agent and the files are, in every container that they are put into.
 pub const FOLDER: &str = "/ipu-operator-agent";
 
 /// The agent's program there.
@@ -18,47 +17,42 @@ pub const PROGRAM: &str = "/ipu-operator-agent/ipu-agent";
 /// Name of the init container and of the volume.
 const AGENT: &str = "ipu-operator-agent";
 
-/// Name of the volume with the job's files.
-const JOB: &str = "ipu-operator-job";
-
 /// User of the agent's image.
 const USER: i64 = 65_532;
 
-/// Adds the init container that installs the agent, and both volumes.
+/// Adds the init container that installs the agent and the files, and their volume.
 pub fn add_to_pod(spec: &mut PodSpec, job: &ValidJob, settings: &PodSettings) {
     // First, so that the user's own init containers can use the agent's folder as well.
     spec.init_containers
         .get_or_insert_default()
-        .insert(0, install(settings));
-    spec.volumes
-        .get_or_insert_default()
-        .extend([agent_volume(), job_volume(job)]);
+        .insert(0, install(job, settings));
+    spec.volumes.get_or_insert_default().push(Volume {
+        name: AGENT.to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource::default()),
+        ..Volume::default()
+    });
 }
 
-/// Mounts both volumes into a container.
+/// Mounts the volume into a container.
 pub fn mount(container: &mut Container) {
-    container.volume_mounts.get_or_insert_default().extend([
-        VolumeMount {
-            name: AGENT.to_owned(),
-            mount_path: FOLDER.to_owned(),
-            read_only: Some(true),
-            ..VolumeMount::default()
-        },
-        VolumeMount {
-            name: JOB.to_owned(),
-            mount_path: config::FOLDER.to_owned(),
-            read_only: Some(true),
-            ..VolumeMount::default()
-        },
-    ]);
+    let mounts = container.volume_mounts.get_or_insert_default();
+    mounts.push(VolumeMount {
+        name: AGENT.to_owned(),
+        mount_path: FOLDER.to_owned(),
+        read_only: Some(true),
+        ..VolumeMount::default()
+    });
 }
 
-fn install(settings: &PodSettings) -> Container {
+fn install(job: &ValidJob, settings: &PodSettings) -> Container {
+    let workers = job.instances.saturating_mul(job.size.workers).to_string();
+    let command = ["/ipu-agent", "install", FOLDER, "--job", &job.name];
+    let command = command.into_iter().chain(["--workers", &workers]);
     Container {
         name: AGENT.to_owned(),
         image: Some(settings.launcher_image.clone()),
         image_pull_policy: settings.launcher_image_pull_policy.clone(),
-        command: Some(["/ipu-agent", "install", FOLDER].map(str::to_owned).into()),
+        command: Some(command.map(str::to_owned).collect()),
         // What the strictest Pod security standard asks for, so that the user's Pod decides.
         security_context: Some(SecurityContext {
             allow_privilege_escalation: Some(false),
@@ -81,27 +75,5 @@ fn install(settings: &PodSettings) -> Container {
             ..VolumeMount::default()
         }]),
         ..Container::default()
-    }
-}
-
-fn agent_volume() -> Volume {
-    Volume {
-        name: AGENT.to_owned(),
-        empty_dir: Some(EmptyDirVolumeSource::default()),
-        ..Volume::default()
-    }
-}
-
-/// Open MPI passes the path of the script on to the workers and gives up, with an exit code that
-/// says nothing, where it is not executable.
-fn job_volume(job: &ValidJob) -> Volume {
-    Volume {
-        name: JOB.to_owned(),
-        config_map: Some(ConfigMapVolumeSource {
-            name: names::config_map(&job.name),
-            default_mode: Some(0o555),
-            ..ConfigMapVolumeSource::default()
-        }),
-        ..Volume::default()
     }
 }

@@ -2,7 +2,8 @@
 
 use k8s_openapi::api::core::v1::EnvVar;
 
-use super::config;
+use super::agent;
+use crate::agent::install;
 use crate::job::facts::partition::Held;
 use crate::job::validate::{Size, ValidJob};
 
@@ -82,8 +83,8 @@ fn of_replicas(size: Size, gcd: u32) -> Vec<EnvVar> {
 /// without a word, and 5 would then run all ranks in the launcher: so both are set. Only the
 /// launcher may exec, hence no tree spawn.
 fn of_open_mpi() -> Vec<EnvVar> {
-    let script = format!("{}/{}", config::FOLDER, config::KUBEEXEC);
-    let hostfile = format!("{}/{}", config::FOLDER, config::HOSTFILE);
+    let file = |name| format!("{}/{name}", agent::FOLDER);
+    let (script, hostfile) = (file(install::KUBEEXEC), file(install::HOSTFILE));
     vec![
         variable("OMPI_MCA_plm_rsh_agent", &script),
         variable("OMPI_MCA_plm_rsh_no_tree_spawn", "1"),

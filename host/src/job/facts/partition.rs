@@ -14,6 +14,8 @@ pub enum PartitionState {
     Absent,
     /// It is not there yet, and this is why: one text for each V-IPU controller, or none.
     Waiting(Vec<String>),
+    /// A V-IPU controller is making it.
+    Forming,
     /// No controller can ever make it, and this is why.
     Rejected(String),
     /// It is there, and Pods may use it.
@@ -64,7 +66,11 @@ impl PartitionState {
         match self {
             Self::Held(held) | Self::Unusable(held, _) | Self::Leaving(held, _) => Some(held),
             Self::Broken(broken) => broken.held.as_ref(),
-            Self::Absent | Self::Waiting(_) | Self::Rejected(_) | Self::Going(_) => None,
+            Self::Absent
+            | Self::Waiting(_)
+            | Self::Forming
+            | Self::Rejected(_)
+            | Self::Going(_) => None,
         }
     }
 
@@ -93,7 +99,7 @@ impl PartitionState {
     /// Whether it is on its way, and nothing is known to keep it from being made.
     pub fn is_forming(&self) -> bool {
         match self {
-            Self::Absent => true,
+            Self::Absent | Self::Forming => true,
             Self::Waiting(reasons) => reasons.is_empty(),
             Self::Rejected(_)
             | Self::Held(_)
@@ -109,10 +115,10 @@ impl PartitionState {
         match self {
             Self::Held(_) => None,
             Self::Absent => Some("it is being asked for".to_owned()),
-            Self::Waiting(reasons) if reasons.is_empty() => Some(
+            Self::Waiting(reasons) if !reasons.is_empty() => Some(reasons.join("; ")),
+            Self::Waiting(_) | Self::Forming => Some(
                 "it is being made, or about to be; kubectl get ipup tells how far it is".to_owned(),
             ),
-            Self::Waiting(reasons) => Some(reasons.join("; ")),
             Self::Rejected(reason)
             | Self::Unusable(_, reason)
             | Self::Leaving(_, reason)
@@ -180,6 +186,7 @@ pub fn state(
             let reason = unusable(status, &held);
             PartitionState::Unusable(held, reason)
         }
+        (PartitionPhase::Creating, _) if forms(status) => PartitionState::Forming,
         _ => PartitionState::Waiting(waiting(status)),
     }
 }
@@ -211,14 +218,18 @@ fn unusable(status: &IPUPartitionStatus, held: &Held) -> String {
     )
 }
 
+/// Whether a controller is making it, and nothing is said against that.
+fn forms(status: &IPUPartitionStatus) -> bool {
+    let mut conditions = status.conditions.iter();
+    conditions.any(|ready| {
+        ready.reason == conditions::CREATING && Some(&ready.message) == status.message.as_ref()
+    })
+}
+
 /// What keeps a partition from being made; nothing while it is simply on its way, or the job's status
 /// would be written at every step of it.
 fn waiting(status: &IPUPartitionStatus) -> Vec<String> {
-    let forms = status.phase == PartitionPhase::Creating
-        && status.conditions.iter().any(|ready| {
-            ready.reason == conditions::CREATING && Some(&ready.message) == status.message.as_ref()
-        });
-    if forms {
+    if status.phase == PartitionPhase::Creating && forms(status) {
         return Vec::new();
     }
     let each: Vec<String> = status

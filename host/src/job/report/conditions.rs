@@ -252,6 +252,8 @@ impl Conditions {
         self.complain(TEMPLATE_CURRENT, complaint);
     }
 
+    /// Says what keeps partitions of a job that has ended, and says that they are given back only after that: mostly
+    /// they go within a moment, and a write for each job would say nothing else.
     fn describe_release(&mut self, facts: &Facts) {
         self.complain(PODS_READY, None);
         self.list.retain(|old| old.type_ != PARTITIONS_READY);
@@ -261,8 +263,10 @@ impl Conditions {
             .map(|instance| kept(facts, instance))
             .collect();
         if kept.is_empty() {
-            let all = "every partition of the job was given back";
-            self.set(PARTITIONS_RELEASED, true, "PartitionsReleased", all);
+            if self.has(PARTITIONS_RELEASED) {
+                let all = "every partition of the job was given back";
+                self.set(PARTITIONS_RELEASED, true, "PartitionsReleased", all);
+            }
         } else {
             self.set(
                 PARTITIONS_RELEASED,

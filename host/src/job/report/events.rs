@@ -4,8 +4,7 @@ use serde::Serialize;
 
 use super::conditions::WAITING;
 use super::{
-    Applied, FAILED, Obstacle, PARTITIONS_READY, PODS_READY, RESTARTING, RUNNING, SUCCEEDED,
-    SUSPENDED,
+    Applied, FAILED, Obstacle, PARTITIONS_READY, PODS_READY, RESTARTING, SUCCEEDED, SUSPENDED,
 };
 use crate::api::ipujob_status::{IPUJobStatus, JobCondition};
 use crate::job::plan::Plan;
@@ -32,18 +31,6 @@ pub struct JobEvent {
 /// Events about what was written, in the order of the writing.
 pub fn of_writes(plan: &Plan, applied: &Applied) -> Vec<JobEvent> {
     let mut events = Vec::new();
-    for partition in &plan.create_partitions {
-        events.push(normal(
-            "PartitionRequested",
-            "Request",
-            match (partition.spec.ipus, partition.spec.slot) {
-                (1, slot) => format!("asked for a partition of 1 IPU for instance {slot}"),
-                (ipus, slot) => {
-                    format!("asked for a partition of {ipus} IPUs for instance {slot}")
-                }
-            },
-        ));
-    }
     let hindered: Vec<&str> = applied.obstacles.iter().map(Obstacle::object).collect();
     let created = plan.create_pods.iter().filter(|_| !applied.blocked);
     let created = created.filter_map(|pod| pod.metadata.name.as_deref());
@@ -119,9 +106,6 @@ pub fn of_status(old: &IPUJobStatus, new: &IPUJobStatus) -> Vec<JobEvent> {
     if let (None, Some(now)) = (waits(old), waits(new)) {
         events.push(normal(WAITING, "Place", now.message.clone()));
     }
-    if let Some(note) = turned(PARTITIONS_READY, "True") {
-        events.push(normal("PartitionsReady", "Place", note));
-    }
     // Once for each wait too: the words of the scheduler and of a quota change all the time.
     let complaint = |status| find(status, PODS_READY).filter(|now| now.status == "False");
     let reason = |complaint: Option<&JobCondition>| complaint.map(|now| now.reason.clone());
@@ -129,9 +113,6 @@ pub fn of_status(old: &IPUJobStatus, new: &IPUJobStatus) -> Vec<JobEvent> {
         complaint(new).filter(|now| reason(complaint(old)).as_ref() != Some(&now.reason))
     {
         events.push(warning("PodsWaiting", "Reconcile", now.message.clone()));
-    }
-    if let Some(note) = turned(RUNNING, "True") {
-        events.push(normal("IPUJobRunning", "Reconcile", note));
     }
     if let Some(note) = turned(RESTARTING, "True") {
         events.push(warning("IPUJobRestarting", "Restart", note));

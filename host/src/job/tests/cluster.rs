@@ -188,11 +188,6 @@ impl Cluster {
         tell(&context.views.jobs, self.below(JOBS));
         tell(&context.views.partitions, self.below(PARTITIONS));
         let core = "/api/v1/namespaces/default";
-        self.tell_files::<k8s_openapi::api::core::v1::ConfigMap>(
-            context,
-            File::ConfigMap,
-            &format!("{core}/configmaps/"),
-        );
         self.tell_files::<k8s_openapi::api::core::v1::ServiceAccount>(
             context,
             File::ServiceAccount,

@@ -164,7 +164,7 @@ async fn files_of_a_running_job_are_read_again_only_after_an_edit() {
         .iter()
         .filter(|asked| !asked.starts_with("GET"))
         .collect();
-    assert_eq!(reads, 4, "{asked:?}");
+    assert_eq!(reads, 3, "{asked:?}");
     assert!(
         matches!(&writes[..], [write] if write.contains("roles/")),
         "{asked:?}"

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{OverreachError, checked, decision};
+use super::{OverreachError, checked, decision, with_finalizer};
 use crate::webhook::answer::Decision;
 use crate::webhook::request::AdmissionRequest;
 use crate::webhook::request::tests::{request, updating};
@@ -57,6 +57,47 @@ fn nothing_but_spec_labels_and_annotations_may_change() {
             })
         );
     }
+}
+
+#[test]
+fn a_new_job_has_the_finalizer_unless_another_controller_carries_it_out() {
+    type Change = fn(&mut Value);
+    const OURS: &str = "graphcore.ai/finalizer";
+    let cases: [(Change, Value); 5] = [
+        (|_| {}, json!([OURS])),
+        (
+            |o| o["metadata"]["finalizers"] = json!(["x/y"]),
+            json!(["x/y", OURS]),
+        ),
+        (
+            |o| o["metadata"]["finalizers"] = json!([OURS]),
+            json!([OURS]),
+        ),
+        (
+            |o| o["spec"]["managedBy"] = json!("kueue.x-k8s.io/multikueue"),
+            Value::Null,
+        ),
+        (
+            |o| o["spec"]["managedBy"] = json!("graphcore.ai/ipu-operator"),
+            json!([OURS]),
+        ),
+    ];
+    for (change, expected) in cases {
+        let request = request(|request| change(&mut request["object"]));
+        let mut object = request.object.clone();
+        match with_finalizer(&request, &object, Decision::Allowed) {
+            Decision::Patched(patch) => json_patch::patch(&mut object, &patch).unwrap(),
+            decision => assert_eq!(decision, Decision::Allowed),
+        }
+        assert_eq!(object["metadata"]["finalizers"], expected);
+    }
+    let update = request(|request| updating(|_| {})(request));
+    let decision = with_finalizer(&update, &update.object, Decision::Allowed);
+    assert_eq!(
+        decision,
+        Decision::Allowed,
+        "the controller has set it long before"
+    );
 }
 
 fn update() -> AdmissionRequest {

@@ -9,7 +9,7 @@ use ipu_operator::vipu::{Deadlines, VipuClient};
 
 use super::super::bare::{AT_ONCE, write_one};
 use super::super::fleet::{label, simulators};
-use super::super::{Load, LoadError};
+use super::super::{Consumption, Load, LoadError};
 use super::proxy::api_server;
 use super::{CONTROLLERS, IPUS, Recorded, ipus_for};
 
@@ -17,7 +17,7 @@ use super::{CONTROLLERS, IPUS, Recorded, ipus_for};
 /// Answers the fastest way, and how many it did at the same time.
 pub async fn bare_partitions(like: &Recorded) -> Result<(usize, Load), LoadError> {
     let count = like.load.count;
-    let (_plane, client) = api_server().await?;
+    let (plane, client) = api_server().await?;
     let simulators = simulators(CONTROLLERS, ipus_for(count * AT_ONCE.len())).await?;
     let mut vipu = Vec::new();
     for (index, simulator) in simulators.iter().enumerate() {
@@ -27,7 +27,7 @@ pub async fn bare_partitions(like: &Recorded) -> Result<(usize, Load), LoadError
     let objects = std::slice::from_ref(&like.object);
     let mut best: Option<(usize, Load)> = None;
     for (round, at_once) in AT_ONCE.into_iter().enumerate() {
-        let begun = Instant::now();
+        let (begun, used) = (Instant::now(), Consumption::of_api_server(&plane)?);
         stream::iter(0..count)
             .map(Ok)
             .try_for_each_concurrent(at_once, async |number| {
@@ -40,6 +40,7 @@ pub async fn bare_partitions(like: &Recorded) -> Result<(usize, Load), LoadError
             count,
             took: begun.elapsed(),
             writes: BTreeMap::new(),
+            api_server: Consumption::of_api_server(&plane)?.saturating_sub(used),
         };
         if best.as_ref().is_none_or(|(_, best)| load.took < best.took) {
             best = Some((at_once, load));

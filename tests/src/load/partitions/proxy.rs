@@ -48,7 +48,7 @@ pub(super) struct Proxy {
     pub(super) simulators: Vec<Simulator>,
     port: u16,
     log: PathBuf,
-    _plane: ControlPlane,
+    pub(super) plane: ControlPlane,
     _scratch: tempfile::TempDir,
 }
 
@@ -76,7 +76,7 @@ impl Proxy {
             simulators,
             port,
             log: log_of(NAME, scratch.path()),
-            _plane: plane,
+            plane,
             _scratch: scratch,
         })
     }

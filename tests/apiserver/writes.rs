@@ -1,0 +1,106 @@
+//! What a job costs: every write of the operator to the API server, by verb and resource.
+
+use std::collections::BTreeMap;
+
+use ipu_operator::api::ipujob_status::JobState;
+use k8s_openapi::api::core::v1::Event;
+use kube::api::{Api, ListParams};
+use tests::load::Writes;
+use tests::wait::{Seen, eventually};
+
+use crate::job::parallel;
+use crate::processes::Place;
+
+/// Most writes of a job with a launcher and two workers from its creation to Completed.
+const BUDGET: u64 = 15;
+
+/// All of them. A new write changes this table, on purpose.
+const TO_COMPLETED: &[(&str, u64)] = &[
+    // Pods created, of workers and of the launcher; the job succeeded.
+    ("POST events", 3),
+    ("POST ipupartitions", 1),
+    ("POST pods", 3),
+    ("POST rolebindings", 1),
+    ("POST roles", 1),
+    ("POST serviceaccounts", 1),
+    // Its partitions are there, and who uses them; it runs; it has completed.
+    ("PUT ipujobs/status", 3),
+    // What is about to be asked of which V-IPU controller; what came of it.
+    ("PUT ipupartitions/status", 2),
+];
+
+/// Those that follow, until its IPUs are given back.
+const RELEASE: &[(&str, u64)] = &[
+    ("DELETE ipupartitions", 1),
+    ("DELETE pods", 2),
+    // The finalizer.
+    ("PATCH ipupartitions", 1),
+    // Pods deleted; the partition given back, and removed.
+    ("POST events", 3),
+    // No worker is left.
+    ("PUT ipujobs/status", 1),
+    // It is to be removed; nothing is left of it.
+    ("PUT ipupartitions/status", 2),
+];
+
+/// What the user and the kubelet write.
+const OTHERS: &[&str] = &["POST ipujobs", "PATCH pods/status"];
+
+#[tokio::test]
+async fn a_job_takes_no_more_writes_than_the_table_says() {
+    let place = Place::new().await;
+    let controller = place.controller("writes-controller", Vec::new()).await;
+    let proxy = place.proxy("writes-proxy", Vec::new()).await;
+    // What is written once for all jobs is written for this one.
+    complete(&place, "first").await;
+    let before = Writes::so_far(&place.client).await.unwrap();
+    complete(&place, "second").await;
+    let after = Writes::so_far(&place.client).await.unwrap();
+    let written = after.since(&before, OTHERS);
+    let mut expected = BTreeMap::new();
+    for (what, count) in TO_COMPLETED.iter().chain(RELEASE) {
+        *expected.entry((*what).to_owned()).or_default() += count;
+    }
+    let log = || format!("{}\n{}", controller.said(), proxy.said());
+    assert_eq!(written, expected, "{}", log());
+    let to_completed: u64 = TO_COMPLETED.iter().map(|(_, count)| count).sum();
+    assert!(to_completed <= BUDGET, "{to_completed}");
+}
+
+/// A job runs to its end and gives its IPUs back; events tell of both.
+async fn complete(place: &Place, job: &str) {
+    let mut object = parallel(job);
+    object["spec"]["cleanPodPolicy"] = "Workers".into();
+    place.submit(&object).await;
+    for worker in 0..2 {
+        place.runs(&format!("{job}-worker-{worker}")).await;
+    }
+    place.runs(&format!("{job}-launcher")).await;
+    place.once(job, JobState::Running).await;
+    place.ends(&format!("{job}-launcher")).await;
+    place.once(job, JobState::Completed).await;
+    eventually("the status says that no worker is left", async || {
+        let found = place.jobs().get(job).await.unwrap();
+        let workers = found.status.unwrap_or_default().workers_status;
+        Seen::when(workers.unwrap_or_default().active, |active| *active == 0)
+    })
+    .await;
+    eventually("nothing is left of its partition", async || {
+        Seen::when(place.partitions().await, Vec::is_empty)
+    })
+    .await;
+    let events: Api<Event> = Api::all(place.client.clone());
+    for reason in ["IPUJobSucceeded", "PartitionReleased", "Removed"] {
+        let list = ListParams::default().fields(&format!("reason={reason}"));
+        eventually(&format!("{reason} is told of {job}"), async || {
+            let told = events.list(&list).await.unwrap().items;
+            let names = told
+                .into_iter()
+                .filter_map(|event| event.involved_object.name);
+            Seen::when(names.collect::<Vec<_>>(), |names| {
+                names.iter().any(|name| name.contains(job))
+            })
+        })
+        .await;
+    }
+}
