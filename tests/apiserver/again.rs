@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use ipu_operator::names;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::{Resource, ResourceExt};
@@ -57,11 +57,13 @@ async fn a_job_made_again_at_once_waits_for_what_the_earlier_one_left() {
     // No garbage collector runs here: what belonged to the first job is still there.
     stage.submit(&parallel("mpi")).await;
     stage.partition_ready(0).await;
-    let message = "waiting for an earlier ConfigMap mpi-config to be gone";
+    let message = "waiting for an earlier ServiceAccount mpi-launcher to be gone";
     stage.row("mpi", "Pending 0 1", message).await;
     let pod = stage.pods().get_opt("mpi-worker-0").await.unwrap();
-    assert!(pod.is_none(), "it would mount the earlier job's files");
-    remove::<ConfigMap>(&stage, "mpi-config").await;
+    assert!(
+        pod.is_none(),
+        "its launcher would have the earlier job's rights"
+    );
     remove::<ServiceAccount>(&stage, "mpi-launcher").await;
     remove::<Role>(&stage, "mpi-launcher").await;
     remove::<RoleBinding>(&stage, "mpi-launcher").await;
@@ -115,13 +117,13 @@ async fn a_job_can_be_deleted_while_its_partition_forms_while_it_starts_again_an
 }
 
 #[tokio::test]
-async fn files_and_rights_that_somebody_removes_under_a_job_come_back_at_once() {
+async fn rights_that_somebody_removes_under_a_job_come_back_at_once() {
     let mut stage = Stage::new("removed").await;
     stage.start();
     stage.submit(&parallel("mpi")).await;
     stage.partition_ready(0).await;
     stage.pod_exists("mpi-worker-1").await;
-    // Its Pods have yet to mount the files.
+    // Its launcher has yet to use them.
     come_back_once_removed(&stage).await;
     for pod in ["mpi-worker-0", "mpi-worker-1", "mpi-launcher"] {
         stage.pod_runs(pod).await;
@@ -136,12 +138,12 @@ async fn files_and_rights_that_somebody_removes_under_a_job_come_back_at_once() 
 }
 
 async fn come_back_once_removed(stage: &Stage) {
-    let files = remove::<ConfigMap>(stage, "mpi-config").await;
+    let accounts = remove::<ServiceAccount>(stage, "mpi-launcher").await;
     let roles = remove::<Role>(stage, "mpi-launcher").await;
     eventually("both are back", async || {
-        let file = files.get_opt("mpi-config").await.unwrap()?;
+        let account = accounts.get_opt("mpi-launcher").await.unwrap()?;
         let role = roles.get_opt("mpi-launcher").await.unwrap()?;
-        Some((file, role))
+        Some((account, role))
     })
     .await;
 }

@@ -104,7 +104,7 @@ async fn while_pods_cannot_be_listed_no_job_is_read_and_a_metric_names_the_kind(
     let policies = Policies::open(PolicyOptions::default());
     let guests = Guests::new(policies.await.unwrap());
     let exposed = stage.metrics.of_controller(guests);
-    let once = async |kinds: [(&str, u8); 7], what: &str| {
+    let once = async |kinds: [(&str, u8); 6], what: &str| {
         eventually(what, async || {
             let text = exposed.text().await.unwrap();
             let is_so = kinds.iter().all(|(kind, complete)| {
@@ -116,16 +116,10 @@ async fn while_pods_cannot_be_listed_no_job_is_read_and_a_metric_names_the_kind(
         .await;
     };
     let listed = |jobs: u8, pods: u8| {
-        let others = [
-            "IPUPartition",
-            "ConfigMap",
-            "ServiceAccount",
-            "Role",
-            "RoleBinding",
-        ];
-        let [partition, map, account, role, binding] = others.map(|kind| (kind, 1));
+        let others = ["IPUPartition", "ServiceAccount", "Role", "RoleBinding"];
+        let [partition, account, role, binding] = others.map(|kind| (kind, 1));
         let (jobs, pods) = (("IPUJob", jobs), ("Pod", pods));
-        [partition, map, account, role, binding, jobs, pods]
+        [partition, account, role, binding, jobs, pods]
     };
     once(listed(0, 0), "all but Pods and IPUJobs are listed").await;
     told.cancel();

@@ -99,7 +99,8 @@ async fn defined(stage: &Stage, definition: &CustomResourceDefinition) {
 /// A job as Graphcore's operator leaves it. Answers it as it is then.
 async fn made_by_graphcore(stage: &Stage, job: &Value, status: &Value) -> DynamicObject {
     let mut job: DynamicObject = serde_json::from_value(job.clone()).unwrap();
-    job.finalizers_mut().push(names::JOB_FINALIZER.to_owned());
+    job.finalizers_mut()
+        .push(names::FORMER_JOB_FINALIZER.to_owned());
     job.data["spec"]["cleanPodPolicy"] = json!("None");
     job.data["spec"]["restartPolicy"] = json!({"type": "Never", "backOffLimit": 3});
     let (jobs, parameters) = (stage.jobs(), PostParams::default());

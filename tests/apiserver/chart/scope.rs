@@ -209,7 +209,7 @@ async fn each_release_serves_its_own_namespaces_with_rights_in_no_others() {
         );
     }
     for (namespace, may) in [("scope-a", "yes"), ("scope-c", "no"), ("scope-one", "no")] {
-        for what in ["pods", "roles", "configmaps"] {
+        for what in ["pods", "roles", "serviceaccounts"] {
             let ask = [
                 "auth",
                 "can-i",
