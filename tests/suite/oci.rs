@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod fake;
+mod secure;
 mod signed;
 
 use std::time::Duration;

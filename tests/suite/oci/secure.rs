@@ -1,0 +1,160 @@
+//! Registries over TLS: whose certificates count, and that nothing leads from TLS to a server without.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::response::IntoResponse;
+use ipu_operator::agent::explain;
+use ipu_operator::oci::fetch::{component, find};
+use ipu_operator::oci::registry::{Access, Registry};
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::PrivateKeyDer;
+use serde_json::json;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use super::fake::{Asked, Content, Fake, challenged, moved};
+use super::{BASIC, LIMIT, user};
+
+/// A certificate that vouches for itself, and a port of its owner that is not served yet.
+struct Front {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    /// Host and port.
+    host: String,
+    /// The certificate in PEM.
+    authority: Vec<u8>,
+}
+
+impl Front {
+    async fn new() -> Self {
+        let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![own.cert.der().clone()], key);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        Self {
+            host: listener.local_addr().unwrap().to_string(),
+            listener,
+            acceptor: TlsAcceptor::from(Arc::new(config.unwrap())),
+            authority: own.cert.pem().into_bytes(),
+        }
+    }
+
+    /// Leads to a registry that speaks plain text; what that answers is reached over TLS from now on.
+    fn before(self, fake: Fake) -> Fake {
+        let (plain, host) = (fake.host.clone(), self.host);
+        let (listener, acceptor) = (self.listener, self.acceptor);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (acceptor, plain) = (acceptor.clone(), plain.clone());
+                tokio::spawn(async move {
+                    let (mut ours, mut theirs) =
+                        tokio::try_join!(acceptor.accept(stream), TcpStream::connect(plain))?;
+                    copy_bidirectional(&mut ours, &mut theirs).await
+                });
+            }
+        });
+        fake.moved_to(&host)
+    }
+}
+
+/// Fetches as the operator does, over TLS: the component, or why not.
+async fn fetched(fake: &Fake, authority: Option<&[u8]>) -> Result<Vec<u8>, String> {
+    let access = Access {
+        authorities: authority.map(<[u8]>::to_vec),
+        ..user()
+    };
+    let reference = fake.reference(":1");
+    let registry = Registry::new(&reference, access).unwrap();
+    let found = find(&registry, &reference).await;
+    let found = found.map_err(|error| explain(&error))?;
+    let bytes = component(&registry, &found, LIMIT).await;
+    bytes.map_err(|error| explain(&error))
+}
+
+#[tokio::test]
+async fn the_authority_that_is_given_counts_and_no_other() {
+    let front = Front::new().await;
+    let authority = front.authority.clone();
+    let fake = front.before(Fake::start(|_| None).await);
+    let bytes = fetched(&fake, Some(&authority)).await;
+    assert_eq!(bytes, Ok(Content::new().component));
+
+    let asked = fake.asked().len();
+    let stranger = Front::new().await.authority;
+    for others in [None, Some(&*stranger)] {
+        let error = fetched(&fake, others).await.unwrap_err();
+        assert!(error.contains("gave no answer to the request"), "{error}");
+        assert!(error.contains("invalid peer certificate"), "{error}");
+    }
+    assert_eq!(fake.asked().len(), asked, "{:?}", fake.asked());
+}
+
+/// A registry over TLS that wants a token of the server at an address, and its authority.
+async fn with_tokens_of(front: Front, realm: &str) -> Fake {
+    let challenge = format!("Bearer realm=\"{realm}\",service=\"reg\"");
+    let answer = move |asked: &Asked| {
+        if asked.line.starts_with("GET /token") {
+            return Some(Json(json!({"token": "good"})).into_response());
+        }
+        match asked.authorization.as_deref() {
+            Some("Bearer good") => None,
+            _ => Some(challenged(&challenge)),
+        }
+    };
+    front.before(Fake::start(answer).await)
+}
+
+#[tokio::test]
+async fn user_and_password_go_to_a_server_of_tokens_over_tls_alone() {
+    let front = Front::new().await;
+    let authority = front.authority.clone();
+    let realm = format!("https://{}/token", front.host);
+    let fake = with_tokens_of(front, &realm).await;
+    let bytes = fetched(&fake, Some(&authority)).await;
+    assert_eq!(bytes, Ok(Content::new().component));
+    let shown = fake
+        .asked()
+        .into_iter()
+        .find(|asked| asked.line.starts_with("GET /token"))
+        .and_then(|asked| asked.authorization);
+    assert_eq!(shown.as_deref(), Some(BASIC));
+
+    let thief = Fake::start(|_| Some(Json(json!({"token": "good"})).into_response())).await;
+    let front = Front::new().await;
+    let authority = front.authority.clone();
+    let fake = with_tokens_of(front, &format!("http://{}/token", thief.host)).await;
+    let error = fetched(&fake, Some(&authority)).await.unwrap_err();
+    assert!(error.contains("credentials go over https alone"), "{error}");
+    assert!(thief.asked().is_empty(), "{:?}", thief.asked());
+}
+
+#[tokio::test]
+async fn no_redirect_leads_from_tls_to_a_server_without() {
+    let blob = Content::new().blob();
+    for end in ["manifests/1", &*blob] {
+        let other = Fake::start(|_| None).await;
+        let to = format!("http://{}", other.host);
+        let end = end.to_owned();
+        let answer = move |asked: &Asked| {
+            let path = asked.line.strip_prefix("GET ")?;
+            path.ends_with(&end).then(|| moved(&format!("{to}{path}")))
+        };
+        let front = Front::new().await;
+        let authority = front.authority.clone();
+        let fake = front.before(Fake::start(answer).await);
+        let error = fetched(&fake, Some(&authority)).await.unwrap_err();
+        assert!(
+            error.contains("a redirect to no address, or to one without TLS"),
+            "{error}"
+        );
+        assert!(other.asked().is_empty(), "{:?}", other.asked());
+    }
+}
