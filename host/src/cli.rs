@@ -200,7 +200,6 @@ mod tests {
             "--namespace=ipu-system",
             "--fullname=my-ipus",
             "--guests-dir=/guests",
-            "--policies-dir=/policies",
             "--compile-cache-dir=/var/cache/ipu-operator",
             "--log-format=text",
             "--log-level=debug",

@@ -175,8 +175,14 @@ async fn serve(
         .await
         .map_err(ControllerError::Policies)?
         .counted_by(metrics.guests.clone());
-    let guests = Guests::new(policies.clone()).called_by(options.callers());
-    readiness.reached(Step::PoliciesLoaded);
+    let guests = Guests::new(policies).called_by(options.callers());
+    let loaded = {
+        let guests = guests.clone();
+        async move {
+            guests.loaded().await;
+            readiness.reached(Step::PoliciesLoaded);
+        }
+    };
 
     let (namespaces, namespace_watch) = namespaces();
     let asked = router(guests.clone(), namespaces.clone(), &metrics);
@@ -197,15 +203,15 @@ async fn serve(
         stop.clone(),
     );
     let watches = Watches {
-        policies,
         log,
         namespaces: (namespaces, namespace_watch),
         conflicts,
     };
     let jobs = (&options.jobs, &metrics);
-    let (served, measured, (), (), ()) = tokio::join!(
+    let (served, measured, _, (), (), ()) = tokio::join!(
         ends_all(webhooks, stop),
         Box::pin(ends_all(measured, stop)),
+        stop.run_until_cancelled(loaded),
         jobs::lead_in_turn(&client, release, jobs, lease::TTL, stop),
         Box::pin(followed),
         Box::pin(watches.follow(&client, release, stop)),
@@ -223,7 +229,6 @@ async fn ends_all<T>(server: impl Future<Output = T>, stop: &CancellationToken) 
 
 /// What the process keeps itself informed of.
 struct Watches {
-    policies: Policies,
     log: LogLevel,
     namespaces: (Namespaces, NamespaceWatch),
     conflicts: ConflictWatch,
@@ -235,7 +240,6 @@ impl Watches {
         let (log, process) = (self.log, Process::Controller);
         let (namespaces, labels) = self.namespaces;
         tokio::join!(
-            self.policies.follow(stop.clone()),
             log.follow(client.clone(), release, process, stop.clone()),
             labels.follow(client.clone(), stop.clone()),
             namespaces.follow_partitions(client.clone(), stop.clone()),

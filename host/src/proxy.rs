@@ -192,7 +192,7 @@ pub async fn run_with(
     let shared = Shared {
         client: client.clone(),
         fleet: Arc::new(Fleet::new(registry.clone(), nodes, watched.clone())),
-        guests: Guests::new(policies.clone()),
+        guests: Guests::new(policies),
         settings: settings(&options, &client).await?,
         watched,
         namespaces,
@@ -209,7 +209,7 @@ pub async fn run_with(
     tasks.spawn(access.follow(stop.clone()));
     let (list, asking) = (options.clone(), client.clone());
     tasks.spawn(follow_controllers(asking, list, registry, stop.clone()));
-    follow_policies(&mut tasks, &shared, policies, &options.release, &stop);
+    follow_policies(&mut tasks, &shared, &options.release, &stop);
     let behind = behind(&shared, &metrics);
     let turn = (metrics.leading.clone(), metrics.conflicts.clone());
     tasks.spawn(lead_in_turn(shared, options.clone(), turn, stop.clone()));
@@ -234,16 +234,12 @@ async fn settings(options: &ProxyOptions, client: &Client) -> Result<Settings, P
     })
 }
 
-/// Follows the modules in their folder, and the IPUPolicies.
 fn follow_policies(
     tasks: &mut JoinSet<()>,
     shared: &Shared,
-    policies: Policies,
     release: &ReleaseOptions,
     stop: &CancellationToken,
 ) {
-    let stopping = stop.clone();
-    tasks.spawn(async move { policies.follow(stopping).await });
     let (asking, guests) = (shared.client.clone(), shared.guests.clone());
     let (release, stopping) = (release.clone(), stop.clone());
     tasks.spawn(async move {
@@ -314,7 +310,7 @@ async fn follow_controllers(
     }
 }
 
-/// Reconciles whenever this replica leads. Where it no longer does, what is under way is dropped as if
+/// Reconciles whenever this replica leads, once the policies in force are loaded. Where it no longer does, what is under way is dropped as if
 /// the process was killed: the next leader finds everything that matters written down. Events need no lead.
 async fn lead_in_turn(
     shared: Shared,
@@ -322,6 +318,10 @@ async fn lead_in_turn(
     (leading, conflicts): (Leading, Conflicts),
     stop: CancellationToken,
 ) {
+    let loaded = stop.run_until_cancelled(shared.guests.loaded());
+    if loaded.await.is_none() {
+        return;
+    }
     let release = &options.release;
     let elector = Elector::new(
         shared.client.clone(),

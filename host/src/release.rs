@@ -32,9 +32,6 @@ pub struct ReleaseOptions {
     /// Folder of the built-in guests.
     #[arg(long, env = "IPU_OPERATOR_GUESTS_DIR", default_value = "/guests")]
     pub guests_dir: PathBuf,
-    /// Folder whose files take the place of built-in guests of the same name.
-    #[arg(long, env = "IPU_OPERATOR_POLICIES_DIR")]
-    pub policies_dir: Option<PathBuf>,
     /// Folder for compiled guests, which nobody else may write to.
     #[arg(long, env = "IPU_OPERATOR_COMPILE_CACHE_DIR")]
     pub compile_cache_dir: Option<PathBuf>,
@@ -60,7 +57,6 @@ impl ReleaseOptions {
     pub fn policies(&self, slots: &[Slot], settings: Value) -> PolicyOptions {
         PolicyOptions {
             guests_dir: self.guests_dir.clone(),
-            policies_dir: self.policies_dir.clone(),
             compile_cache_dir: self.compile_cache_dir.clone(),
             compiler: std::env::current_exe().ok(),
             settings,

@@ -1,4 +1,4 @@
-//! The WebAssembly host: loads policies, watches them, and calls them within limits.
+//! The WebAssembly host: loads guests and calls them within limits.
 //!
 //! Nothing else in the tree names wasmtime. A policy sees no file, no network, no environment and no
 //! clock; every call meets a fresh instance, has a deadline, a memory limit and a limit on the size
@@ -23,13 +23,11 @@ mod precompiled;
 pub mod question;
 pub mod record;
 mod samples;
-mod slot_state;
 mod store;
 mod tap;
 pub mod texts;
 mod trial;
 mod wasi;
-mod watch;
 
 pub use call::GuestError;
 pub use capabilities::{Capabilities, CapabilitiesError, Export, Import, Lack, capabilities};
@@ -43,7 +41,6 @@ pub use library::{OpenError, Policies, PolicyOptions};
 pub use limits::Limits;
 pub use load::{LoadError, digest as digest_of};
 pub use native::serial_walk;
-pub use slot_state::{ModuleInfo, Problem};
 pub use store::OverLimit;
 pub use tap::Heard;
 pub use trial::{Asked, Meter, Trial};

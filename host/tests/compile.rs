@@ -8,9 +8,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ipu_operator::agent::explain;
 use ipu_operator::wasm::facts::Admission;
 use ipu_operator::wasm::model::{Operation, Slot};
-use ipu_operator::wasm::{BUILT_IN, Limits, Policies, PolicyOptions, componentize};
+use ipu_operator::wasm::{
+    BUILT_IN, Guest, Limits, LoadError, Policies, PolicyOptions, Terms, componentize, digest_of,
+};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -52,7 +55,7 @@ fn bomb() -> Vec<u8> {
     policy(&format!("(func (local{types}) {starts}\n{changes}{ends})"))
 }
 
-/// The folders of a process and the policies that are in use there.
+/// The folders of a process and the built-in policies that it has loaded.
 struct Scene {
     folders: TempDir,
     policies: Policies,
@@ -62,7 +65,7 @@ impl Scene {
     /// The small policy is the built-in one; a process of the operator's own compiles.
     async fn open(limits: Limits) -> Self {
         let folders = tempfile::tempdir().unwrap();
-        for folder in ["guests", "policies", "cache"] {
+        for folder in ["guests", "cache"] {
             std::fs::create_dir(folders.path().join(folder)).unwrap();
         }
         std::fs::write(folders.path().join("guests").join(FILE), policy("")).unwrap();
@@ -71,22 +74,26 @@ impl Scene {
         Self { folders, policies }
     }
 
-    /// Offers a policy in the place of the built-in one, and answers why it is refused. The one
-    /// before must go on, and nothing be left behind.
-    async fn refused(&self, bytes: &[u8]) -> String {
+    /// Makes a guest of a policy beside the built-in one.
+    async fn prepare(&self, bytes: Vec<u8>) -> Result<Guest, LoadError> {
+        let terms = Terms {
+            settings: "{}".to_owned(),
+            ..Terms::default()
+        };
+        self.policies.prepare(Slot::Validation, bytes, terms).await
+    }
+
+    /// Why no guest is made of a policy. The built-in one must go on, and nothing be left behind.
+    async fn refused(&self, bytes: Vec<u8>) -> String {
         let (compiled, begun) = self.cached();
         assert_eq!((compiled.len(), begun), (1, Vec::new()));
-        std::fs::write(self.folders.path().join("policies").join(FILE), bytes).unwrap();
-        self.policies.refresh().await;
-        let problem = self.policies.problems().pop().expect("it is refused");
+        let error = self.prepare(bytes).await.map(drop).unwrap_err();
         assert_eq!(self.cached(), (compiled, Vec::new()));
-        let source = &self.policies.modules()[0].source;
-        assert_eq!(*source, self.folders.path().join("guests").join(FILE));
         let admission = Admission::of(Operation::Create);
         let object = json!({});
         let answered = self.policies.validate(&BUILT_IN, &admission, &object, None);
         answered.await.unwrap();
-        problem.reason
+        explain(&error)
     }
 
     /// The files in the folder for compiled modules: compiled ones, and others.
@@ -102,7 +109,6 @@ impl Scene {
 fn options(folders: &Path, limits: Limits, compiler: &Path) -> PolicyOptions {
     PolicyOptions {
         guests_dir: folders.join("guests"),
-        policies_dir: Some(folders.join("policies")),
         compile_cache_dir: Some(folders.join("cache")),
         compiler: Some(compiler.to_owned()),
         settings: json!({}),
@@ -130,7 +136,7 @@ async fn what_takes_too_long_to_compile_is_refused() {
         ..Limits::default()
     })
     .await;
-    let reason = scene.refused(&bomb()).await;
+    let reason = scene.refused(bomb()).await;
     assert!(
         reason.ends_with("compiling it took longer than 10s; make it smaller or simpler"),
         "{reason}"
@@ -144,7 +150,7 @@ async fn what_takes_too_much_memory_to_compile_is_refused() {
         ..Limits::default()
     })
     .await;
-    let reason = scene.refused(&bomb()).await;
+    let reason = scene.refused(bomb()).await;
     let expected =
         format!("compiling it took more than {MEMORY} bytes of memory; make it smaller or simpler");
     assert!(reason.ends_with(&expected), "{reason}");
@@ -153,7 +159,7 @@ async fn what_takes_too_much_memory_to_compile_is_refused() {
 #[tokio::test]
 async fn what_the_child_finds_invalid_is_refused_in_its_words() {
     let scene = Scene::open(Limits::default()).await;
-    let reason = scene.refused(b"<html>404</html>").await;
+    let reason = scene.refused(b"<html>404</html>".to_vec()).await;
     for part in [
         "the compiling process ended with exit status: 1",
         "no valid component",
@@ -163,13 +169,12 @@ async fn what_the_child_finds_invalid_is_refused_in_its_words() {
 }
 
 #[tokio::test]
-async fn a_policy_that_is_compiled_by_the_child_takes_over() {
+async fn a_policy_that_is_compiled_by_the_child_is_kept_beside_the_built_in_one() {
     let scene = Scene::open(Limits::default()).await;
-    let file = scene.folders.path().join("policies").join(FILE);
-    std::fs::write(&file, policy("(func (nop))")).unwrap();
-    scene.policies.refresh().await;
-    assert_eq!(scene.policies.problems(), []);
-    assert_eq!(scene.policies.modules()[0].source, file);
+    let bytes = policy("(func (nop))");
+    let digest = digest_of(&bytes);
+    let guest = scene.prepare(bytes).await.unwrap();
+    assert_eq!(guest.digest(), Some(&digest));
     let (compiled, begun) = scene.cached();
     assert_eq!((compiled.len(), begun), (2, Vec::new()));
 }
@@ -183,7 +188,7 @@ async fn a_policy_whose_code_is_too_large_is_refused() {
         ..Limits::default()
     };
     let scene = Scene::open(limits).await;
-    let reason = scene.refused(&policy(&"(func (nop))".repeat(4_000))).await;
+    let reason = scene.refused(policy(&"(func (nop))".repeat(4_000))).await;
     let expected = format!("more than the {own} that it may have; make it smaller or simpler");
     assert!(reason.ends_with(&expected), "{reason}");
 }
@@ -194,10 +199,8 @@ async fn what_was_compiled_before_is_loaded_without_the_child() {
     let missing = scene.folders.path().join("missing");
     let options = options(scene.folders.path(), Limits::default(), &missing);
     let again = Policies::open(options).await.unwrap();
-    assert_eq!(
-        again.modules()[0].digest,
-        scene.policies.modules()[0].digest
-    );
+    let digest = again.built_in(Slot::Validation);
+    assert_eq!(digest, Some(&digest_of(&policy(""))));
 }
 
 #[tokio::test]
@@ -211,8 +214,7 @@ async fn what_lies_in_the_folder_and_is_no_code_is_compiled_anew() {
         std::fs::remove_file(&compiled[0]).unwrap();
         std::fs::write(&compiled[0], bad).unwrap();
         let options = options(scene.folders.path(), Limits::default(), Path::new(OPERATOR));
-        let policies = Policies::open(options).await.unwrap();
-        assert_eq!(policies.problems(), []);
+        Policies::open(options).await.unwrap();
         assert!(std::fs::read(&compiled[0]).unwrap() == good, "it is mended");
     }
 }
@@ -224,7 +226,7 @@ async fn without_a_folder_the_child_compiles_all_the_same() {
     for folder in [None, Some(PathBuf::from("/proc/no-folder"))] {
         options.compile_cache_dir = folder;
         let policies = Policies::open(options.clone()).await.unwrap();
-        assert_eq!(policies.modules().len(), 1);
+        assert!(policies.built_in(Slot::Validation).is_some());
     }
 }
 

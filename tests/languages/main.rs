@@ -12,7 +12,7 @@ use ipu_operator::wasm::facts::{Admission, NamespaceFacts, PlaceFacts};
 use ipu_operator::wasm::model::{ControllerView, Decision, Operation, PlaceRequest, Slot};
 use ipu_operator::wasm::{BUILT_IN, Limits, Policies, PolicyOptions};
 use serde_json::{Value, json};
-use tests::{guests, languages};
+use tests::languages;
 
 /// Calls that are timed.
 const CALLS: u32 = 50;
@@ -20,14 +20,11 @@ const CALLS: u32 = 50;
 /// The component in the place of the built-in guest. How long that took is printed: an interpreter is
 /// compiled with its language.
 async fn open(component: &Path, slot: Slot, settings: Value) -> Policies {
-    let guests_dir = tokio::task::spawn_blocking(|| guests::build().unwrap());
-    let guests_dir = guests_dir.await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     std::fs::copy(component, folder.path().join(slot.file_name())).unwrap();
     let begin = Instant::now();
     let policies = Policies::open(PolicyOptions {
-        guests_dir,
-        policies_dir: Some(folder.path().to_owned()),
+        guests_dir: folder.path().to_owned(),
         compile_cache_dir: None,
         compiler: None,
         settings,
@@ -39,7 +36,6 @@ async fn open(component: &Path, slot: Slot, settings: Value) -> Policies {
         },
     });
     let policies = policies.await.unwrap();
-    assert_eq!(policies.problems(), []);
     let size = std::fs::metadata(component).unwrap().len();
     let loaded = begin.elapsed();
     println!(

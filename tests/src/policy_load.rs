@@ -87,7 +87,6 @@ async fn prepared(
     bytes: Vec<u8>,
 ) -> Result<Entry, PolicyLoadError> {
     let terms = Terms {
-        name: name.to_owned(),
         settings: "{}".to_owned(),
         ..Terms::default()
     };

@@ -91,7 +91,7 @@ fn check_tells_what_a_policy_is() {
                 &format!("size     {size} bytes\n"),
                 "digest   sha256:",
                 "answered a sample request",
-                &format!("name the file {}", guest.slot.file_name()),
+                "To use it, name this digest in an IPUPolicy with hook: ",
             ] {
                 assert!(printed.contains(part), "{part:?}: {printed}");
             }

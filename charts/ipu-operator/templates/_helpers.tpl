@@ -98,11 +98,6 @@ true
 {{ include "ipu-operator.fullname" . }}-log-level
 {{- end -}}
 
-{{/* Made by an admin who swaps a guest, not by the chart. */}}
-{{- define "ipu-operator.policiesConfigMap" -}}
-{{ include "ipu-operator.fullname" . }}-policies
-{{- end -}}
-
 {{- define "ipu-operator.controllerServiceAccount" -}}
 {{- $account := (include "ipu-operator.controllerValues" . | fromYaml).serviceAccount -}}
 {{- $made := ternary (include "ipu-operator.controllerName" .) "default" $account.create -}}
@@ -190,18 +185,11 @@ app.kubernetes.io/component: vipu-proxy
 - name: cache
   emptyDir:
     sizeLimit: 512Mi
-- name: policies
-  configMap:
-    name: {{ include "ipu-operator.policiesConfigMap" . }}
-    optional: true
 {{- end -}}
 
 {{- define "ipu-operator.volumeMounts" -}}
 - name: cache
   mountPath: /var/cache/ipu-operator
-- name: policies
-  mountPath: /policies
-  readOnly: true
 {{- end -}}
 
 {{/*

@@ -173,13 +173,9 @@ pub(super) fn expose(now: &mut Registry, process: Process, guests: &Guests) {
         let tried = roster.trials.iter().map(|tried| (&tried.entry, "shadow"));
         let mut seen = BTreeSet::new();
         for (Entry { name, guest, .. }, mode) in entries.chain(tried) {
-            let built_in = || {
-                let modules = guests.policies().modules().into_iter();
-                let mut of_slot = modules.filter(|module| module.slot == *slot);
-                of_slot.next().map(|module| module.digest)
-            };
-            let digest = guest.digest().cloned().or_else(built_in);
-            let digest = digest.map_or_else(|| "none".to_owned(), |digest| digest.to_string());
+            let built_in = || guests.policies().built_in(*slot);
+            let digest = guest.digest().or_else(built_in);
+            let digest = digest.map_or_else(|| "none".to_owned(), ToString::to_string);
             if !seen.insert((name.to_string(), mode)) {
                 continue;
             }

@@ -3,8 +3,10 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
 
 use super::callers::Callers;
 use super::judging::Judges;
@@ -17,11 +19,16 @@ use crate::wasm::{self, Guest, Policies};
 /// Comparisons that are under way at once: they must not take the turns of answers that count.
 pub const COMPARED_AT_ONCE: usize = 2;
 
+/// Longest time that a process waits for the policies in force before it decides without those that are
+/// missing.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// The guests that this process asks now. Cheap to clone; all clones ask the same.
 #[derive(Clone)]
 pub struct Guests {
     policies: Policies,
     rosters: Arc<RwLock<HashMap<Hook, Arc<Roster>>>>,
+    loaded: Arc<watch::Sender<bool>>,
     comparing: Arc<Semaphore>,
     judges: Judges,
     callers: Callers,
@@ -69,6 +76,7 @@ impl Guests {
         Self {
             policies,
             rosters: Arc::default(),
+            loaded: Arc::new(watch::Sender::new(false)),
             comparing: Arc::new(Semaphore::new(COMPARED_AT_ONCE)),
             judges: Judges::default(),
             callers: Callers::certified(),
@@ -104,6 +112,23 @@ impl Guests {
                 trials: Vec::new(),
             })
         })
+    }
+
+    /// Waits until each policy in force is loaded, or cannot be, so that a process that has just been
+    /// started does not pass them by. Ends after a while in any case.
+    pub async fn loaded(&self) {
+        let mut loaded = self.loaded.subscribe();
+        let loaded = loaded.wait_for(|is_loaded| *is_loaded);
+        if timeout(PATIENCE, loaded).await.is_err() {
+            tracing::warn!(
+                "not every IPUPolicy in force is loaded; going on without those that are missing"
+            );
+        }
+    }
+
+    /// Each policy in force is loaded, or cannot be.
+    pub(super) fn set_loaded(&self) {
+        self.loaded.send_replace(true);
     }
 
     /// Where modules are loaded and called.
@@ -173,7 +198,21 @@ impl From<Hook> for Slot {
 
 #[cfg(test)]
 mod tests {
+    use futures::{FutureExt, poll};
+
     use super::*;
+    use crate::wasm::PolicyOptions;
+
+    #[tokio::test]
+    async fn a_process_waits_until_what_is_in_force_is_loaded() {
+        let policies = Policies::open(PolicyOptions::default());
+        let guests = Guests::new(policies.await.unwrap());
+        let mut waiting = Box::pin(guests.loaded());
+        assert!(poll!(&mut waiting).is_pending());
+        guests.set_loaded();
+        assert!(poll!(&mut waiting).is_ready());
+        assert!(guests.loaded().now_or_never().is_some());
+    }
 
     #[test]
     fn a_share_is_about_as_large_as_it_says() {

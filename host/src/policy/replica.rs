@@ -146,6 +146,9 @@ impl Follower<'_> {
             let roster = shelf.roster(&lineup, &members, *hook, clock::now());
             self.guests.put(*hook, roster);
         }
+        if !shelf.is_loading(&members) {
+            self.guests.set_loaded();
+        }
     }
 
     fn tell(&self, report: Report) {
@@ -253,7 +256,6 @@ async fn prepare(
         |settings| Value::Object(settings).to_string(),
     );
     let terms = Terms {
-        name: wanted.name,
         settings,
         deadline: limits
             .deadline_milliseconds

@@ -78,8 +78,6 @@ pub struct Counts {
 pub struct Wanted {
     /// UID of the IPUPolicy.
     pub uid: String,
-    /// Name of the IPUPolicy.
-    pub name: String,
     /// The `metadata.generation` that it comes from.
     pub generation: i64,
     /// What it asks for.
@@ -101,7 +99,6 @@ fn versions(policy: &IPUPolicy) -> Vec<Wanted> {
     }
     let wanted = |generation, spec| Wanted {
         uid: policy.uid().unwrap_or_default(),
-        name: policy.name_any(),
         generation,
         spec,
     };

@@ -161,6 +161,15 @@ impl Shelf {
         };
     }
 
+    /// Whether one of these versions that decides is being made ready for the first time.
+    pub fn is_loading(&self, members: &[Member]) -> bool {
+        let mut members = members.iter().filter(|member| member.counts);
+        members.any(|member| {
+            let slot = self.versions.get(&(member.uid.clone(), member.generation));
+            matches!(slot, Some(Slot::Preparing))
+        })
+    }
+
     /// When the next source is to be asked again.
     pub fn next(&self) -> Option<Instant> {
         let again = self.versions.values().filter_map(|slot| match slot {
@@ -311,7 +320,6 @@ mod tests {
             "hook": "Validation", "module": {"image": {"file": "validation.wasm"}},
         });
         Wanted {
-            name: "policy".to_owned(),
             uid: "uid".to_owned(),
             generation: 1,
             spec: serde_json::from_value(spec).unwrap(),
@@ -336,6 +344,36 @@ mod tests {
             panic!("it has failed");
         };
         assert!(problem.reason.len() <= REASON && problem.reason.ends_with('…'));
+    }
+
+    #[test]
+    fn a_version_in_force_is_waited_for_until_it_is_ready_or_has_failed() {
+        let (mut shelf, now) = (Shelf::default(), Instant::now());
+        let Wanted {
+            uid,
+            generation,
+            spec,
+        } = version();
+        let member = Member {
+            name: "policy".to_owned(),
+            uid,
+            generation,
+            spec,
+            created: None,
+            counts: true,
+        };
+        let tried = Member {
+            counts: false,
+            ..member.clone()
+        };
+        let in_force = [member];
+        assert!(!shelf.is_loading(&[]), "nothing is in force");
+        shelf.begin(vec![version()], now);
+        assert!(shelf.is_loading(&in_force));
+        assert!(!shelf.is_loading(&[tried]), "it decides nothing");
+        let key = ("uid".to_owned(), 1);
+        shelf.end(&key, Err(failure("down")), now);
+        assert!(!shelf.is_loading(&in_force));
     }
 
     #[test]

@@ -23,23 +23,32 @@ type Guarded = DeserializeGuard<IPUPolicy>;
 pub struct PolicyStore {
     store: Store<Guarded>,
     version: watch::Receiver<u64>,
+    is_defined: watch::Receiver<bool>,
 }
 
 /// What keeps a [`PolicyStore`] up to date.
 pub struct PolicyWatch {
     writer: Writer<Guarded>,
     version: watch::Sender<u64>,
+    is_defined: watch::Sender<bool>,
 }
 
 /// IPUPolicies of which nothing is known until the watch is followed.
 pub fn policies() -> (PolicyStore, PolicyWatch) {
     let (store, writer) = reflector::store();
-    let (sender, version) = watch::channel(0);
+    let (version, versions) = watch::channel(0);
+    let (is_defined, definition) = watch::channel(true);
     let watch = PolicyWatch {
         writer,
-        version: sender,
+        version,
+        is_defined,
     };
-    (PolicyStore { store, version }, watch)
+    let store = PolicyStore {
+        store,
+        version: versions,
+        is_defined: definition,
+    };
+    (store, watch)
 }
 
 impl PolicyStore {
@@ -50,10 +59,14 @@ impl PolicyStore {
         readable.cloned().collect()
     }
 
-    /// Waits until all are known.
+    /// Waits until all are known. Where their definition is missing there are none.
     pub async fn known(&self) {
-        // It fails where the watch has ended, with the process.
-        let _ = self.store.wait_until_ready().await;
+        let mut is_defined = self.is_defined.clone();
+        // Both fail where the watch has ended, with the process.
+        tokio::select! {
+            _ = self.store.wait_until_ready() => {}
+            _ = is_defined.wait_for(|is_defined| !is_defined) => {}
+        }
     }
 
     /// Changes whenever one of them does.
@@ -63,7 +76,7 @@ impl PolicyStore {
 }
 
 impl PolicyWatch {
-    /// Follows the IPUPolicies of a release until `stop`. Where their definition is missing there are none.
+    /// Follows the IPUPolicies of a release until `stop`.
     pub async fn follow(self, client: Client, release: &ReleaseOptions, stop: CancellationToken) {
         let version = self.version;
         let mut complained = false;
@@ -78,14 +91,26 @@ impl PolicyWatch {
                     complained = false;
                     version.send_modify(|version| *version += 1);
                 }
-                Err(error) if !complained => {
-                    complained = true;
-                    tracing::warn!(%error, "failed to watch IPUPolicies; trying again, and what is in force goes on");
+                Err(error) => {
+                    if is_undefined(&error) {
+                        self.is_defined.send_replace(false);
+                    }
+                    if !complained {
+                        complained = true;
+                        tracing::warn!(%error, "failed to watch IPUPolicies; trying again, and what is in force goes on");
+                    }
                 }
-                Err(_) => {}
             }
         }
     }
+}
+
+/// Whether the API server has no such resource.
+fn is_undefined(error: &watcher::Error) -> bool {
+    matches!(
+        error,
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404
+    )
 }
 
 /// A release that serves the whole cluster follows every IPUPolicy; one that serves some namespaces may have

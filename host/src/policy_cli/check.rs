@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::push::hook;
 use super::settings::settings;
 use super::world::World;
 use super::{PolicyCliError, no_policy};
@@ -43,11 +44,11 @@ fn report(inspection: &Inspection) -> String {
          size     {size} bytes\n\
          digest   {digest}\n\
          loaded   in {load_time:.1?}, and answered a sample request\n\
-         To use it, name the file {file} in the folder of policies.\n",
+         To use it, name this digest in an IPUPolicy with hook: {hook}.\n",
         world = inspection.slot.world(),
         size = inspection.size,
         digest = inspection.digest,
         load_time = inspection.load_time,
-        file = inspection.slot.file_name(),
+        hook = hook(inspection.slot),
     )
 }

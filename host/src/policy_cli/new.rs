@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use super::PolicyCliError;
+use super::push::hook;
 use super::world::World;
 use crate::wasm::CONTRACT;
 use crate::wasm::model::Slot;
@@ -143,7 +144,7 @@ fn files(name: &str, slot: Slot) -> Vec<(&'static str, String)> {
         text.replace("{{name}}", name)
             .replace("{{module}}", &name.replace('-', "_"))
             .replace("{{world}}", slot.world())
-            .replace("{{file}}", slot.file_name())
+            .replace("{{hook}}", hook(slot))
             .replace("{{wit-bindgen}}", generator(template.bindings))
     };
     let mut files = vec![

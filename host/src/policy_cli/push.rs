@@ -63,7 +63,7 @@ fn names(found: &Capabilities) -> (Vec<String>, Vec<String>) {
 }
 
 /// What `spec.hook` is called for a world.
-fn hook(slot: Slot) -> &'static str {
+pub(super) fn hook(slot: Slot) -> &'static str {
     match slot {
         Slot::Defaulting => "Defaulting",
         Slot::Validation => "Validation",

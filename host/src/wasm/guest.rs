@@ -18,7 +18,7 @@ pub static BUILT_IN: Guest = Guest(Kind::BuiltIn);
 
 #[derive(Clone)]
 pub(super) enum Kind {
-    /// Whatever the slot's file is at the time.
+    /// The built-in module of the slot.
     BuiltIn,
     /// This module, no more of whose calls run at once than there are permits.
     Module(Arc<Module>, FairSemaphore),
@@ -29,8 +29,6 @@ pub(super) enum Kind {
 /// On which terms a module is prepared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// By which name messages call it.
-    pub name: String,
     /// Given to its `configure`, as JSON.
     pub settings: String,
     /// Longest time of a call; missing: as for the built-in guests, which is also the most memory
@@ -64,7 +62,7 @@ impl Guest {
         Self(Kind::Missing(reason.into()))
     }
 
-    /// Which module it is; none where that is not known before it is asked.
+    /// Which module it is; none for a built-in one, which depends on the slot.
     pub fn digest(&self) -> Option<&ModuleDigest> {
         match &self.0 {
             Kind::Module(module, _) => Some(&module.digest),

@@ -102,11 +102,11 @@ pub fn inspect(
         return Err(no_world(&component));
     };
     let begin = Instant::now();
-    load::load(&engine, &Compiler::Here, slot, &bytes, settings)
+    let module = load::load(&engine, &Compiler::Here, slot, &bytes, settings)
         .map_err(|error| explained(error, slot, &bytes))?;
     Ok(Inspection {
         slot,
-        digest: load::digest(&bytes),
+        digest: module.digest,
         size: bytes.len(),
         imports: bindings::imports(&component),
         load_time: begin.elapsed(),

@@ -3,9 +3,8 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use wasmtime::component::Component;
 
@@ -60,8 +59,6 @@ pub enum LoadError {
 /// A policy that was loaded and tried.
 pub(super) struct Module {
     pub(super) digest: ModuleDigest,
-    pub(super) source: PathBuf,
-    pub(super) since: Timestamp,
     pub(super) callable: Callable,
 }
 
@@ -94,12 +91,15 @@ pub(super) fn load(
     slot: Slot,
     bytes: &[u8],
     settings: &str,
-) -> Result<Callable, LoadError> {
+) -> Result<Module, LoadError> {
     let component = compiler.compile(engine, bytes)?;
     let linked = check(&component, slot)?;
     let callable = Callable::new(engine.clone(), linked, settings.to_owned());
     try_out(&callable, slot).map_err(LoadError::Tried)?;
-    Ok(callable)
+    Ok(Module {
+        digest: digest(bytes),
+        callable,
+    })
 }
 
 /// Checks imports and exports against the world of the slot.

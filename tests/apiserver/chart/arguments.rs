@@ -99,10 +99,6 @@ fn by_default_the_processes_start_as_the_chart_says() {
         assert_eq!(release.namespace, "ipu");
         assert_eq!(release.fullname, "ipu-operator");
         assert_eq!(release.guests_dir, Path::new("/guests"));
-        assert_eq!(
-            release.policies_dir.as_deref(),
-            Some(Path::new("/policies"))
-        );
         assert!(release.compile_cache_dir.is_some());
     }
     assert_eq!(

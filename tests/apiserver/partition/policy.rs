@@ -93,7 +93,7 @@ fn decided_by(partition: &IPUPartition) -> DecidedBy {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ipupolicy_places_partitions_and_what_it_placed_names_it() {
-    let scene = Scene::start(&[64, 8]).await;
+    let mut scene = Scene::start(&[64, 8]).await;
     let _coordinator = coordinator(&scene).await;
     let built = tokio::task::spawn_blocking(|| guests::build_examples().unwrap());
     let best_fit = std::fs::read(built.await.unwrap().join("best-fit.wasm")).unwrap();
@@ -101,7 +101,7 @@ async fn an_ipupolicy_places_partitions_and_what_it_placed_names_it() {
 
     let first = scene.want("fits-before", 4).await;
     let first = scene.once_in(&first, PartitionPhase::Ready).await;
-    let (large, small) = (&scene.pods[0].address, &scene.pods[1].address);
+    let (large, small) = (scene.pods[0].address, scene.pods[1].address);
     assert_eq!(controller(&first), large.to_string(), "the serial walk");
     let of_walk = DecidedBy {
         policy: "built-in".to_owned(),
@@ -124,6 +124,17 @@ async fn an_ipupolicy_places_partitions_and_what_it_placed_names_it() {
         told.contains("tight") && told.contains(&digest) && told.contains(&small.to_string()),
         "{told}"
     );
+
+    scene.kill_proxy().await;
+    let early = scene.want("fits-early", 4).await;
+    scene.start_proxy().await;
+    let early = scene.once_in(&early, PartitionPhase::Ready).await;
+    assert_eq!(
+        decided_by(&early),
+        of_policy,
+        "it is loaded before anything is decided"
+    );
+
     let other = scene.want("another", 4).await;
     let other = scene.once_in(&other, PartitionPhase::Ready).await;
     assert_eq!(controller(&other), large.to_string(), "it concerns others");

@@ -56,7 +56,8 @@ pub(crate) struct Scene {
     pub(crate) namespace: String,
     /// Whose partitions are made; read when a proxy starts.
     pub(crate) scope: Scope,
-    /// The placement policy's folder and settings; read when a proxy starts. None: the built-in walk.
+    /// The folder and the settings of what is the built-in guest for placement; read when a proxy starts.
+    /// None: the built-in walk.
     pub(crate) policy: Option<(PathBuf, serde_json::Value)>,
     proxy: Option<Replica>,
     pub(crate) secure_port: u16,
@@ -166,8 +167,10 @@ impl Scene {
                 pod_name: Some(name.to_owned()),
                 namespace: self.namespace.clone(),
                 fullname: "ipu-operator".to_owned(),
-                guests_dir: PathBuf::from("/nonexistent"),
-                policies_dir: self.policy.as_ref().map(|(folder, _)| folder.clone()),
+                guests_dir: self.policy.as_ref().map_or_else(
+                    || PathBuf::from("/nonexistent"),
+                    |(folder, _)| folder.clone(),
+                ),
                 scope: self.scope.clone(),
                 ..ReleaseOptions::default()
             },

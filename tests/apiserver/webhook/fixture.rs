@@ -70,22 +70,24 @@ impl Webhooks {
 
     /// Some of one's own.
     pub(crate) async fn start() -> Owned {
-        Self::start_with(None).await
+        Self::own(None).await
     }
 
-    /// Some of one's own, with the policies of a folder.
-    pub(crate) async fn start_with(policies_dir: Option<PathBuf>) -> Owned {
-        let webhooks = Self::new(policies_dir).await;
+    /// Some of one's own, whose built-in guests are those of a folder.
+    pub(crate) async fn start_with(guests_dir: PathBuf) -> Owned {
+        Self::own(Some(guests_dir)).await
+    }
+
+    async fn own(guests_dir: Option<PathBuf>) -> Owned {
+        let webhooks = Self::new(guests_dir).await;
         let view = View::of(&webhooks.control_plane).await;
         Owned { view, webhooks }
     }
 
-    async fn new(policies_dir: Option<PathBuf>) -> Self {
+    async fn new(guests_dir: Option<PathBuf>) -> Self {
         // Before anything that has a bound: from nothing this takes minutes.
-        let guests_dir = tokio::task::spawn_blocking(guests::build)
-            .await
-            .unwrap()
-            .unwrap();
+        let built = tokio::task::spawn_blocking(guests::build).await;
+        let guests_dir = guests_dir.unwrap_or(built.unwrap().unwrap());
         let control_plane = ControlPlane::start().await.unwrap();
         let client = control_plane.client().await.unwrap();
         let metrics = Metrics::default();
@@ -103,7 +105,7 @@ impl Webhooks {
         let stop = CancellationToken::new();
         let readiness = Readiness::default();
         let thread = serve(
-            (guests_dir, policies_dir),
+            guests_dir,
             control_plane.kubeconfig(),
             (listener, metrics),
             readiness.clone(),
@@ -242,7 +244,7 @@ impl View {
 
 /// Serves the webhooks in a runtime of their own: that of a test ends with it.
 fn serve(
-    (guests_dir, policies_dir): (PathBuf, Option<PathBuf>),
+    guests_dir: PathBuf,
     kubeconfig: PathBuf,
     (listener, metrics): (Port, Metrics),
     readiness: Readiness,
@@ -253,7 +255,6 @@ fn serve(
         runtime.block_on(async {
             let policies = Policies::open(PolicyOptions {
                 guests_dir: guests_dir.clone(),
-                policies_dir,
                 settings: json!({ "maxIpusPerJob": 64 }),
                 slots: vec![Slot::Defaulting, Slot::Validation],
                 ..PolicyOptions::default()

@@ -7,6 +7,7 @@ use ipu_operator::wasm::model::Slot;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
+use tests::guests;
 use tests::guests::hostile::{MEMORY, component};
 use tests::wait::{Seen, eventually};
 
@@ -46,9 +47,13 @@ fn witness() -> Vec<u8> {
 #[tokio::test]
 async fn a_policy_sees_the_labels_and_the_usage_of_its_namespace() {
     let folder = tempfile::tempdir().unwrap();
+    let built = tokio::task::spawn_blocking(|| guests::build().unwrap());
+    let defaulting = Slot::Defaulting.file_name();
+    let built = built.await.unwrap().join(defaulting);
+    std::fs::copy(built, folder.path().join(defaulting)).unwrap();
     let file = folder.path().join(Slot::Validation.file_name());
     std::fs::write(&file, witness()).unwrap();
-    let webhooks = Webhooks::start_with(Some(folder.path().to_owned())).await;
+    let webhooks = Webhooks::start_with(folder.path().to_owned()).await;
     let team: Namespace = serde_json::from_value(json!({
         "metadata": {"name": "vision", "labels": {"tier": "gold"}},
     }))

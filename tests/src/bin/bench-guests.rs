@@ -1,5 +1,5 @@
 //! What WebAssembly costs: a call of a guest in a fresh instance beside the same code run natively,
-//! and the time from a changed file to the first answer of the new module.
+//! and the time from the bytes of a new module to its first answer.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -9,7 +9,7 @@ use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use ipu_operator::wasm::facts::Admission;
 use ipu_operator::wasm::model::{Operation, Slot};
-use ipu_operator::wasm::{BUILT_IN, Policies, PolicyOptions};
+use ipu_operator::wasm::{BUILT_IN, Policies, PolicyOptions, Terms};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -56,7 +56,7 @@ fn calls(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("a runtime");
     let guests = tests::guests::build().expect("the guests can be built");
     let slots = [Slot::Defaulting, Slot::Validation];
-    let policies = Policies::open_blocking(options(&guests, &slots)).expect("the guests load");
+    let policies = Policies::open_blocking(&options(&guests, &slots)).expect("the guests load");
     let (job, admission) = (Arc::new(job()), Admission::of(Operation::Create));
 
     let mut group = criterion.benchmark_group("defaulting");
@@ -111,31 +111,30 @@ fn swap(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("a runtime");
     let built = tests::guests::build().expect("the guests can be built");
     let module = std::fs::read(built.join("validation.wasm")).expect("the guest is there");
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut options = options(&built, &[Slot::Validation]);
-    options.policies_dir = Some(folder.path().to_owned());
-    let policies = Policies::open_blocking(options).expect("the guests load");
+    let options = options(&built, &[Slot::Validation]);
+    let policies = Policies::open_blocking(&options).expect("the guests load");
     let mut version = 0_u8;
     let mut group = criterion.benchmark_group("swap");
     group.sample_size(20);
-    group.bench_function("changed file to first answer", |bencher| {
+    group.bench_function("new module to first answer", |bencher| {
         bencher.iter_batched(
             || {
                 version = version.wrapping_add(1);
                 let mut changed = module.clone();
                 changed.extend([0, 2, 1, b'a' + version % 26]);
-                std::fs::write(folder.path().join("validation.wasm"), changed).expect("a file");
+                changed
             },
-            |()| {
-                runtime.block_on(policies.refresh());
-                runtime
-                    .block_on(policies.validate(
-                        &BUILT_IN,
-                        &Admission::of(Operation::Create),
-                        &json!({}),
-                        None,
-                    ))
-                    .expect("an answer")
+            |changed| {
+                let terms = Terms {
+                    settings: "{}".to_owned(),
+                    ..Terms::default()
+                };
+                let prepared = policies.prepare(Slot::Validation, changed, terms);
+                let guest = runtime.block_on(prepared).expect("the guest loads");
+                let admission = Admission::of(Operation::Create);
+                let object = json!({});
+                let asked = policies.validate(&guest, &admission, &object, None);
+                runtime.block_on(asked).expect("an answer")
             },
             BatchSize::PerIteration,
         );

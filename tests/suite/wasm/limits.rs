@@ -23,11 +23,9 @@ async fn serving(slot: Slot, component: Vec<u8>, limits: Limits) -> Policies {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join(slot.file_name()), component).unwrap();
     let mut options = options(&[slot]);
-    options.policies_dir = Some(folder.path().to_owned());
+    options.guests_dir = folder.path().to_owned();
     options.limits = limits;
-    let policies = open(options).await;
-    assert_eq!(policies.problems(), []);
-    policies
+    open(options).await
 }
 
 /// A guest that loops on large objects, with one turn that is not waited for long.
@@ -183,10 +181,8 @@ async fn an_object_that_would_fill_the_memory_is_not_taken() {
 #[tokio::test]
 async fn a_module_that_answers_so_is_refused_when_it_is_tried() {
     let policies = open(options(&[Slot::Defaulting])).await;
-    let before = policies.modules()[0].digest.clone();
     let body = hostile::always(&hostile::many_objects(OBJECTS));
     let terms = Terms {
-        name: "large".to_owned(),
         settings: "{}".to_owned(),
         ..Terms::default()
     };
@@ -196,7 +192,6 @@ async fn a_module_that_answers_so_is_refused_when_it_is_tried() {
         panic!("{error:?}");
     };
     assert!(why.to_string().contains("so many members"), "{why}");
-    assert_eq!(policies.modules()[0].digest, before);
 }
 
 #[tokio::test]

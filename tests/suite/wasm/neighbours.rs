@@ -29,7 +29,6 @@ async fn host(limits: Limits) -> Policies {
 
 async fn prepared(policies: &Policies, deadline: Duration) -> Guest {
     let terms = Terms {
-        name: "policy".to_owned(),
         settings: "{}".to_owned(),
         deadline: Some(deadline),
         ..Terms::default()

@@ -1,31 +1,32 @@
-//! Files that do not become policies: each is refused with its reason, and the one before stays.
+//! Files that do not become guests: each is refused with its reason, and those in use go on.
 
+use ipu_operator::agent::explain;
 use ipu_operator::wasm::model::Slot;
-use ipu_operator::wasm::{BUILT_IN, Limits, OpenError, Policies};
+use ipu_operator::wasm::{BUILT_IN, Limits, OpenError, Policies, Terms};
 use serde_json::json;
 use tests::guests::hostile;
 
 use super::{create, guests, open, options};
 
-/// The reason why a file is refused in the place of the built-in validation, which then answers.
-async fn reason(bytes: &[u8]) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("validation.wasm"), bytes).unwrap();
-    let mut options = options(&[Slot::Validation]);
-    options.policies_dir = Some(folder.path().to_owned());
-    let policies = open(options).await;
+/// The reason why a module is refused as a guest for validation, beside which the built-in one answers.
+async fn reason(policies: &Policies, bytes: &[u8]) -> String {
+    let terms = Terms {
+        settings: "{}".to_owned(),
+        ..Terms::default()
+    };
+    let prepared = policies.prepare(Slot::Validation, bytes.to_vec(), terms);
+    let error = prepared.await.map(drop).unwrap_err();
     let served = policies
         .validate(&BUILT_IN, &create(), &json!({}), None)
         .await
         .unwrap();
     assert_eq!(served.answer.violations[0].field, "spec");
-    let problem = policies.problems().pop().expect("the file is refused");
-    assert_eq!(problem.source, folder.path().join("validation.wasm"));
-    problem.reason
+    explain(&error)
 }
 
 #[tokio::test]
 async fn what_is_no_policy_is_refused_with_its_reason() {
+    let policies = open(options(&[Slot::Validation])).await;
     let placement = std::fs::read(guests().join("serial-walk.wasm")).unwrap();
     let mut cut = std::fs::read(guests().join("validation.wasm")).unwrap();
     cut.truncate(cut.len() / 2);
@@ -73,7 +74,7 @@ async fn what_is_no_policy_is_refused_with_its_reason() {
         ),
     ];
     for (name, bytes, expected) in cases {
-        let reason = reason(&bytes).await;
+        let reason = reason(&policies, &bytes).await;
         assert!(reason.contains(expected), "{name}: {reason}");
     }
 }

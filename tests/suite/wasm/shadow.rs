@@ -21,7 +21,6 @@ fn request() -> AdmissionRequest {
 
 async fn entry(guests: &Guests, body: &str) -> Entry {
     let terms = Terms {
-        name: "tried".to_owned(),
         settings: "{}".to_owned(),
         ..Terms::default()
     };

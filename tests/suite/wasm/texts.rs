@@ -19,7 +19,6 @@ async fn asking(hook: Hook, component: Vec<u8>) -> Guests {
     let slot = Slot::from(hook);
     let guests = Guests::new(open(options(&[slot])).await);
     let terms = Terms {
-        name: "hostile".to_owned(),
         settings: "{}".to_owned(),
         ..Terms::default()
     };

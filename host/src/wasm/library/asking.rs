@@ -110,9 +110,8 @@ impl Policies {
         answer
     }
 
-    /// Waits for a permit and makes one call off the async threads. The module is taken once, so that
-    /// the whole call is served by it even while another one is swapped in. The permit ends when the
-    /// call's instance is gone, which whoever asked does not wait for.
+    /// Waits for a permit and makes one call off the async threads. The permit ends when the call's
+    /// instance is gone, which whoever asked does not wait for.
     async fn call<T: Send + 'static>(
         &self,
         (guest, slot): (&Guest, Slot),
@@ -178,7 +177,7 @@ impl Policies {
     ) -> Option<ModuleDigest> {
         match (answer, &guest.0) {
             (Ok(served), _) => Some(served.digest.clone()),
-            (_, Kind::BuiltIn) => Some(self.current(slot)?.digest.clone()),
+            (_, Kind::BuiltIn) => self.built_in(slot).cloned(),
             (_, Kind::Module(module, _)) => Some(module.digest.clone()),
             (_, Kind::Missing(_)) => None,
         }
@@ -191,7 +190,7 @@ impl Policies {
         ask: impl FnOnce(&mut Call<'_>) -> Result<T, GuestError> + Send + 'static,
     ) -> Result<Served<T>, GuestError> {
         let module = match &guest.0 {
-            Kind::BuiltIn => self.current(slot).ok_or(GuestError::Missing(slot))?,
+            Kind::BuiltIn => self.module(slot).ok_or(GuestError::Missing(slot))?.clone(),
             Kind::Module(module, _) => module.clone(),
             Kind::Missing(reason) => return Err(GuestError::NotReady(reason.to_string())),
         };
