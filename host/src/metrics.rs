@@ -8,7 +8,6 @@ pub mod admission;
 pub mod api;
 mod bounded;
 pub mod connections;
-pub mod exposition;
 pub mod guests;
 pub mod jobs;
 pub mod partitions;

@@ -113,7 +113,7 @@ async fn only_who_has_a_token_and_the_right_reads_metrics() {
 }
 
 #[tokio::test]
-async fn exemplars_go_to_those_who_know_them() {
+async fn everybody_gets_open_metrics_with_exemplars() {
     let metrics = Metrics::default();
     let took = std::time::Duration::from_millis(3);
     metrics
@@ -122,17 +122,17 @@ async fn exemplars_go_to_those_who_know_them() {
     let router = serve(exposed(&metrics).await, api_server(&Asked::default()));
     let sample = "ipu_operator_admission_duration_seconds_bucket{le=\"0.005\",webhook=\"validation\",\
         verdict=\"refused\"} 1";
-    let open = "application/openmetrics-text; version=1.0.0";
-    let (_, headers, text) = ask(&router, Some("reader"), open).await;
-    assert!(headers["content-type"].to_str().unwrap().starts_with(open));
-    let exemplar = format!("\n{sample} # {{request_uid=\"a-uid\"}} 0.003");
-    assert!(text.contains(&exemplar), "{text}");
-    assert!(text.ends_with("# EOF\n"));
-    let (_, headers, text) = ask(&router, Some("reader"), "text/plain").await;
-    assert_eq!(
-        headers["content-type"],
-        "text/plain; version=0.0.4; charset=utf-8"
-    );
-    assert!(text.contains(&format!("\n{sample}\n")), "{text}");
-    assert!(!text.contains("EOF"));
+    // What Prometheus 3 asks for, what curl does, and what would rather have an older format.
+    let of_prometheus = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
+        text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+    for accept in [of_prometheus, "*/*", "text/plain"] {
+        let (_, headers, text) = ask(&router, Some("reader"), accept).await;
+        assert_eq!(
+            headers["content-type"],
+            "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        );
+        let exemplar = format!("\n{sample} # {{request_uid=\"a-uid\"}} 0.003");
+        assert!(text.contains(&exemplar), "{text}");
+        assert!(text.ends_with("# EOF\n"));
+    }
 }
