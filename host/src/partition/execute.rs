@@ -269,14 +269,14 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
         "create failed"
     );
     match error {
-        VipuError::Address { .. }
+        VipuError::Address(_)
         | VipuError::Misnamed { .. }
-        | VipuError::Access { .. }
-        | VipuError::Unreachable { .. } => Reply::NotSent(reason),
+        | VipuError::Access(_)
+        | VipuError::Unreachable(_) => Reply::NotSent(reason),
         VipuError::OutcomeUnknown { .. }
         | VipuError::Refused { .. }
         | VipuError::Denied { .. }
-        | VipuError::OtherAccount { .. }
+        | VipuError::OtherAccount
         | VipuError::OtherPartition { .. }
         | VipuError::Incomplete { .. } => Reply::Failed(reason),
     }

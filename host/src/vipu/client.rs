@@ -122,7 +122,7 @@ impl VipuClient {
         let reply = self
             .change(METHOD, line.users().create_partition(message))
             .await?;
-        self.is_about(METHOD, &request.id, &reply.partition_id)
+        is_about(METHOD, &request.id, &reply.partition_id)
     }
 
     /// Removes whatever partition has this id now. With `force` the controller ignores errors while
@@ -161,10 +161,8 @@ impl VipuClient {
             line.users().get_partition_status(request).await
         };
         let state = |reply: proto::GetPartitionStatusReply| {
-            let status = reply
-                .status
-                .ok_or_else(|| self.incomplete(METHOD, "status"))?;
-            self.is_about(METHOD, id, &status.partition_id)?;
+            let status = reply.status.ok_or(incomplete(METHOD, "status"))?;
+            is_about(METHOD, id, &status.partition_id)?;
             Ok(status.into())
         };
         self.read(METHOD, call, state).await?
@@ -206,7 +204,7 @@ impl VipuClient {
             config.gcd_configs.into_iter().next().map(GcdConfig::from)
         };
         let config = self.read(METHOD, call, config).await?;
-        config.ok_or_else(|| self.incomplete(METHOD, "GCD configuration"))
+        config.ok_or(incomplete(METHOD, "GCD configuration"))
     }
 
     /// How an active partition differs from what was asked for, where its controller tells so. A
@@ -248,18 +246,15 @@ impl VipuClient {
             Ok(state) if state.ready_state == ReadyState::Removed => return Ok(Truth::Absent),
             Ok(state) => return Ok(Truth::Present(state)),
             Err(
-                error @ (VipuError::Unreachable { .. }
-                | VipuError::Access { .. }
+                error @ (VipuError::Unreachable(_)
+                | VipuError::Access(_)
                 | VipuError::Denied { .. }),
             ) => return Err(error),
             Err(_) => {}
         }
         match self.listed_state(id).await? {
             Some(state) if state.ready_state != ReadyState::Removed => Ok(Truth::Present(state)),
-            None if self.account().as_deref() != account => Err(VipuError::OtherAccount {
-                controller: self.name().to_owned(),
-                id: id.to_owned(),
-            }),
+            None if self.account().as_deref() != account => Err(VipuError::OtherAccount),
             Some(_) | None => Ok(Truth::Absent),
         }
     }
@@ -287,7 +282,7 @@ impl VipuClient {
         self.within(self.inner.deadlines.change, Box::pin(call))
             .instrument(span)
             .await
-            .map_err(|status| VipuError::from_status(self.name(), method, status))
+            .map_err(|status| VipuError::from_status(method, status))
     }
 
     /// Sends one call that only reads, again after a short pause where the controller cannot be
@@ -321,7 +316,7 @@ impl VipuClient {
         self.within(self.inner.deadlines.read, Box::pin(calls))
             .instrument(span)
             .await
-            .map_err(|status| VipuError::from_status(self.name(), method, status))
+            .map_err(|status| VipuError::from_status(method, status))
     }
 
     /// Waits for a call until its deadline. A connection that let a deadline pass may be dead
@@ -346,26 +341,21 @@ impl VipuClient {
         request.set_timeout(self.inner.deadlines.change + Duration::from_secs(1));
         request
     }
+}
 
-    /// Makes sure that an answer is about the partition that was asked for. One without an id says
-    /// nothing against it.
-    fn is_about(&self, method: &'static str, asked: &str, answered: &str) -> Result<(), VipuError> {
-        if answered.is_empty() || answered == asked {
-            return Ok(());
-        }
-        Err(VipuError::OtherPartition {
-            controller: self.name().to_owned(),
-            method,
-            asked: asked.to_owned(),
-            answered: model::named(answered),
-        })
+/// Makes sure that an answer is about the partition that was asked for. One without an id says
+/// nothing against it.
+fn is_about(method: &'static str, asked: &str, answered: &str) -> Result<(), VipuError> {
+    if answered.is_empty() || answered == asked {
+        return Ok(());
     }
+    Err(VipuError::OtherPartition {
+        method,
+        asked: asked.to_owned(),
+        answered: model::named(answered),
+    })
+}
 
-    fn incomplete(&self, method: &'static str, missing: &'static str) -> VipuError {
-        VipuError::Incomplete {
-            controller: self.name().to_owned(),
-            method,
-            missing,
-        }
-    }
+fn incomplete(method: &'static str, missing: &'static str) -> VipuError {
+    VipuError::Incomplete { method, missing }
 }

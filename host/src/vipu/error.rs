@@ -12,7 +12,8 @@ use crate::sanitize::sanitize;
 /// Longest text of a server, or of whoever answers in its place, that is kept, in bytes.
 const MESSAGE_MAX: usize = 512;
 
-/// Why a call to a V-IPU controller gave no answer to use.
+/// Why a call to a V-IPU controller gave no answer to use, in words for whoever reads the controller's name
+/// beside them.
 ///
 /// Which code a real server sends in which case is not published. So after any failed create,
 /// remove or reset, whatever the variant, the truth comes from `VipuClient::truth`. The variants
@@ -20,50 +21,28 @@ const MESSAGE_MAX: usize = 512;
 #[derive(Debug, thiserror::Error)]
 pub enum VipuError {
     /// The controller's address cannot be one. Nothing was sent; correct `controllers.yaml`.
-    #[error("failed to make an address of V-IPU controller {controller:?}")]
-    Address {
-        /// `host:port`.
-        controller: String,
-        /// What is wrong with it.
-        #[source]
-        source: tonic::transport::Error,
-    },
+    #[error("its address is not valid")]
+    Address(#[source] tonic::transport::Error),
     /// A status names a controller that is not in the admin's list, with another address than its name
     /// has. Nothing was sent: what was written by hand must not lead the credentials elsewhere.
     #[error(
-        "failed to trust V-IPU controller {controller:?}, which is not listed, with the address \
-         {address:?}"
+        "the status gives it the address {address:?}, which is not its name, and it is not in \
+         the admin's list; list it, or correct host and port in the status"
     )]
     Misnamed {
-        /// The name of the controller in the status.
-        controller: String,
         /// Host and port of the controller in the status.
         address: String,
     },
     /// The admin's certificates or credentials cannot be used. Nothing was sent; mend the file or the
     /// option that the source names.
-    #[error("failed to speak to V-IPU controller {controller} as the admin wants it")]
-    Access {
-        /// `host:port`.
-        controller: String,
-        /// What is wrong with them.
-        #[source]
-        source: Arc<AccessError>,
-    },
+    #[error("the admin has to mend how it is spoken to")]
+    Access(#[source] Arc<AccessError>),
     /// No connection was made, so nothing was sent and nothing was done. Try again later.
-    #[error("failed to connect to V-IPU controller {controller}")]
-    Unreachable {
-        /// `host:port`.
-        controller: String,
-        /// What the attempt to connect ended with.
-        #[source]
-        source: Box<Status>,
-    },
+    #[error("it cannot be reached{}", of_tls(.0))]
+    Unreachable(#[source] Box<Status>),
     /// The call was sent and may have been carried out, now or later. Ask for the truth.
-    #[error("failed to learn the outcome of {method} on V-IPU controller {controller}")]
+    #[error("{method} got no answer")]
     OutcomeUnknown {
-        /// `host:port`.
-        controller: String,
         /// The method that was called.
         method: &'static str,
         /// What took the place of an answer.
@@ -71,10 +50,8 @@ pub enum VipuError {
         source: Box<Status>,
     },
     /// The controller answered, and the answer is no.
-    #[error("failed to have {method} done by V-IPU controller {controller}: {message} ({code:?})")]
+    #[error("it refused {method}: {message} ({code:?})")]
     Refused {
-        /// `host:port`.
-        controller: String,
         /// The method that was called.
         method: &'static str,
         /// The code that the server chose.
@@ -84,10 +61,11 @@ pub enum VipuError {
     },
     /// The controller does not let the operator do this: its certificate, user id or API key is not
     /// accepted. Nothing was done; the admin has to mend it.
-    #[error("failed to be let do {method} by V-IPU controller {controller}: {message} ({code:?})")]
+    #[error(
+        "it does not let the operator do {method}; the admin has to mend the operator's credentials, and \
+         it is no lack of room: {message} ({code:?})"
+    )]
     Denied {
-        /// `host:port`.
-        controller: String,
         /// The method that was called.
         method: &'static str,
         /// `Unauthenticated` or `PermissionDenied`.
@@ -98,24 +76,15 @@ pub enum VipuError {
     /// The controller shows no partition of this id, which was asked for under another user id: it may be
     /// hidden from the one of now.
     #[error(
-        "failed to learn whether V-IPU controller {controller} has partition {id}, which was asked for \
-         under another user id"
+        "it shows none, but the partition was asked for under another V-IPU user id, from which it may be \
+         hidden; give the operator the former user id again, or remove the partition with it and set \
+         graphcore.ai/force-release"
     )]
-    OtherAccount {
-        /// `host:port`.
-        controller: String,
-        /// The id that was asked for.
-        id: String,
-    },
+    OtherAccount,
     /// The controller answered about another partition than the one that it was asked for. Ask for
     /// the truth; whose the other id is, is not known.
-    #[error(
-        "failed to use the answer of V-IPU controller {controller} to {method}: it is about \
-         partition {answered:?}, and {asked:?} was asked for"
-    )]
+    #[error("its answer to {method} is about partition {answered:?}, not {asked:?}")]
     OtherPartition {
-        /// `host:port`.
-        controller: String,
         /// The method that was called.
         method: &'static str,
         /// The id that was asked for.
@@ -124,10 +93,8 @@ pub enum VipuError {
         answered: String,
     },
     /// The controller answered without what every answer to this method holds.
-    #[error("failed to use the answer of V-IPU controller {controller} to {method}: no {missing}")]
+    #[error("its answer to {method} has no {missing}")]
     Incomplete {
-        /// `host:port`.
-        controller: String,
         /// The method that was called.
         method: &'static str,
         /// What was not in it.
@@ -138,10 +105,7 @@ pub enum VipuError {
 impl VipuError {
     /// Whether the operator is not let know, so that nothing follows from not seeing something.
     pub fn is_denial(&self) -> bool {
-        matches!(
-            self,
-            VipuError::Denied { .. } | VipuError::OtherAccount { .. }
-        )
+        matches!(self, VipuError::Denied { .. } | VipuError::OtherAccount)
     }
 
     /// The error that `status` stands for.
@@ -149,16 +113,13 @@ impl VipuError {
     /// A status with a source was made on this side: by a connection that failed, or by a call that
     /// was cut off. One without was sent by the server. Of those, the codes that a server (or a
     /// proxy before it) uses when a call went wrong half-way leave the outcome open.
-    pub(super) fn from_status(controller: &str, method: &'static str, status: Status) -> Self {
-        let controller = controller.to_owned();
+    pub(super) fn from_status(method: &'static str, status: Status) -> Self {
         let status = sanitized(status);
         if is_caused_by::<ConnectError>(&status) {
-            let source = Box::new(status);
-            return VipuError::Unreachable { controller, source };
+            return VipuError::Unreachable(Box::new(status));
         }
         if status.source().is_some() || leaves_outcome_open(status.code()) {
             return VipuError::OutcomeUnknown {
-                controller,
                 method,
                 source: Box::new(status),
             };
@@ -167,13 +128,11 @@ impl VipuError {
         let message = status.message().to_owned();
         match code {
             Code::Unauthenticated | Code::PermissionDenied => VipuError::Denied {
-                controller,
                 method,
                 code,
                 message,
             },
             _ => VipuError::Refused {
-                controller,
                 method,
                 code,
                 message,
@@ -181,60 +140,31 @@ impl VipuError {
         }
     }
 
-    /// Why, in words for a user, without the controller's name: what stands in a waiting reason.
+    /// The error with its innermost cause: what stands in a waiting reason.
     pub fn reason(&self) -> String {
-        match self {
-            VipuError::Address { source, .. } => {
-                format!("its address is not valid: {}", root(source))
+        let cause = match self {
+            VipuError::Access(source) => chain(&**source),
+            VipuError::Address(source) => root(source),
+            VipuError::Unreachable(source) => {
+                tls_failure(source).unwrap_or_else(|| root(&**source))
             }
-            VipuError::Misnamed { address, .. } => format!(
-                "the status gives it the address {address:?}, which is not its name, and it is not in \
-                 the admin's list; list it, or correct host and port in the status"
-            ),
-            VipuError::Access { source, .. } => format!(
-                "the admin has to mend how it is spoken to: {}",
-                chain(&**source)
-            ),
-            VipuError::Unreachable { source, .. } => match tls_failure(&**source) {
-                Some(failure) => {
-                    format!("it cannot be reached over TLS, which the admin has to mend: {failure}")
-                }
-                None => format!("it cannot be reached: {}", root(&**source)),
-            },
-            VipuError::OutcomeUnknown { method, source, .. } => {
-                format!("{method} got no answer: {}", root(&**source))
-            }
-            VipuError::Denied {
-                method,
-                code,
-                message,
-                ..
-            } => format!(
-                "it does not let the operator do {method}; the admin has to mend the operator's \
-                 credentials, and it is no lack of room: {message} ({code:?})"
-            ),
-            VipuError::OtherAccount { .. } => {
-                "it shows none, but the partition was asked for under another V-IPU user id, from which it \
-                 may be hidden; give the operator the former user id again, or remove the partition with \
-                 it and set graphcore.ai/force-release"
-                    .to_owned()
-            }
-            VipuError::OtherPartition {
-                method,
-                asked,
-                answered,
-                ..
-            } => format!("its answer to {method} is about partition {answered:?}, not {asked:?}"),
-            VipuError::Refused {
-                method,
-                code,
-                message,
-                ..
-            } => format!("it refused {method}: {message} ({code:?})"),
-            VipuError::Incomplete {
-                method, missing, ..
-            } => format!("its answer to {method} has no {missing}"),
-        }
+            VipuError::OutcomeUnknown { source, .. } => root(&**source),
+            VipuError::Misnamed { .. }
+            | VipuError::Refused { .. }
+            | VipuError::Denied { .. }
+            | VipuError::OtherAccount
+            | VipuError::OtherPartition { .. }
+            | VipuError::Incomplete { .. } => return self.to_string(),
+        };
+        format!("{self}: {cause}")
+    }
+}
+
+/// How the words for a failed connection go on.
+fn of_tls(status: &Status) -> &'static str {
+    match tls_failure(status) {
+        Some(_) => " over TLS, which the admin has to mend",
+        None => "",
     }
 }
 
@@ -276,8 +206,8 @@ fn is_caused_by<E: Error + 'static>(status: &Status) -> bool {
 
 /// What went wrong with TLS, where that is what went wrong. An I/O error holds it without naming it
 /// as its cause.
-fn tls_failure(error: &(dyn Error + 'static)) -> Option<String> {
-    causes(error).find_map(|cause| {
+fn tls_failure(status: &Status) -> Option<String> {
+    causes(status).find_map(|cause| {
         let inner = cause
             .downcast_ref::<io::Error>()
             .and_then(io::Error::get_ref);
@@ -316,8 +246,7 @@ mod tests {
     fn a_servers_no_is_a_refusal_and_its_trouble_leaves_the_outcome_open() {
         for number in 1..=16 {
             let code = Code::from_i32(number);
-            let error =
-                VipuError::from_status("pod1:8090", "CreatePartition", Status::new(code, "m"));
+            let error = VipuError::from_status("CreatePartition", Status::new(code, "m"));
             let open = matches!(error, VipuError::OutcomeUnknown { .. });
             let expected = [1, 2, 4, 10, 13, 14, 15].contains(&number);
             assert_eq!(open, expected, "{code:?}: {error}");
@@ -331,7 +260,7 @@ mod tests {
     #[test]
     fn credentials_that_are_not_accepted_are_told_from_a_lack_of_room() {
         let status = Status::new(Code::Unauthenticated, "unknown API key");
-        let error = VipuError::from_status("pod1:8090", "CreatePartition", status);
+        let error = VipuError::from_status("CreatePartition", status);
         assert_eq!(
             error.reason(),
             "it does not let the operator do CreatePartition; the admin has to mend the operator's \
@@ -347,16 +276,12 @@ mod tests {
                 let mut status = Status::new(Code::from_i32(number), &words);
                 let header = "x".repeat(1 << 16).parse().unwrap();
                 status.metadata_mut().insert("x-words", header);
-                VipuError::from_status("pod1:8090", "CreatePartition", status)
+                VipuError::from_status("CreatePartition", status)
             })
             .collect();
         let mut status = Status::new(Code::Unknown, "h2 protocol error");
         status.set_source(Arc::new(io::Error::other(words)));
-        errors.push(VipuError::from_status(
-            "pod1:8090",
-            "CreatePartition",
-            status,
-        ));
+        errors.push(VipuError::from_status("CreatePartition", status));
         for error in errors {
             let reason = error.reason();
             assert!(reason.len() < 2 * MESSAGE_MAX, "{}", reason.len());
@@ -368,7 +293,7 @@ mod tests {
     fn a_status_made_on_this_side_is_no_refusal_whatever_its_code() {
         let mut status = Status::new(Code::ResourceExhausted, "h2 protocol error");
         status.set_source(Arc::new(std::io::Error::other("broken pipe")));
-        let error = VipuError::from_status("pod1:8090", "CreatePartition", status);
+        let error = VipuError::from_status("CreatePartition", status);
         assert!(matches!(error, VipuError::OutcomeUnknown { .. }));
         assert_eq!(error.reason(), "CreatePartition got no answer: broken pipe");
     }
@@ -377,8 +302,8 @@ mod tests {
     fn a_connection_that_was_never_made_sent_nothing() {
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let status = Status::from_error(Box::new(ConnectError(Box::new(refused))));
-        let error = VipuError::from_status("pod1:8090", "CreatePartition", status);
-        assert!(matches!(error, VipuError::Unreachable { .. }));
+        let error = VipuError::from_status("CreatePartition", status);
+        assert!(matches!(error, VipuError::Unreachable(_)));
         assert_eq!(error.reason(), "it cannot be reached: connection refused");
     }
 }

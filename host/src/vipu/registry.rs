@@ -97,11 +97,7 @@ impl Registry {
             .find(|entry| entry.name == controller.name);
         let address = controllers::name(&controller.host, controller.port);
         if listed.is_none() && controller.name != address {
-            let controller = controller.name.clone();
-            return Err(VipuError::Misnamed {
-                controller,
-                address,
-            });
+            return Err(VipuError::Misnamed { address });
         }
         let controller = listed.unwrap_or(controller);
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);

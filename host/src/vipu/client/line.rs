@@ -58,10 +58,7 @@ impl Lines {
     /// on the old one comes to its end there.
     pub(super) fn now(&self) -> Result<Line, VipuError> {
         let standing = self.access.borrow().clone();
-        let access = standing.map_err(|source| VipuError::Access {
-            controller: self.name().to_owned(),
-            source,
-        })?;
+        let access = standing.map_err(VipuError::Access)?;
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(line) = last.as_ref()
             && Arc::ptr_eq(&line.access, &access)
@@ -86,16 +83,12 @@ impl Lines {
         } else {
             host.clone()
         };
-        let wrong = |source| VipuError::Address {
-            controller: self.name().to_owned(),
-            source,
-        };
         let endpoint = Endpoint::from_shared(format!("{scheme}://{host}:{port}"))
-            .map_err(wrong)?
+            .map_err(VipuError::Address)?
             .connect_timeout(self.connect)
             .tcp_keepalive(Some(Duration::from_mins(1)));
         match tls {
-            Some(tls) => endpoint.tls_config(tls).map_err(wrong),
+            Some(tls) => endpoint.tls_config(tls).map_err(VipuError::Address),
             None => Ok(endpoint),
         }
     }
