@@ -1,4 +1,4 @@
-//! Pure: what Kubernetes takes for the name of an object.
+//! Pure: what Kubernetes takes for names of objects, and for keys and values of labels.
 
 use crate::api::ipupartition::PartitionOwner;
 
@@ -15,6 +15,28 @@ pub fn is_subdomain(text: &str) -> bool {
 /// Whether a namespace may have this name (RFC 1123 label).
 pub fn is_label(text: &str) -> bool {
     text.len() <= 63 && is_part(text)
+}
+
+/// Whether a label or an annotation may have this key: a name of at most 63 characters, before which may
+/// stand a subdomain and `/`.
+pub fn is_label_key(text: &str) -> bool {
+    let name = match text.split_once('/') {
+        Some((prefix, name)) if is_subdomain(prefix) => name,
+        Some(_) => return false,
+        None => text,
+    };
+    !name.is_empty() && is_label_value(name)
+}
+
+/// Whether a label may have this value, which may be empty.
+pub fn is_label_value(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_end = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= 63
+        && bytes.iter().copied().all(inner)
+        && is_end(bytes.first())
+        && is_end(bytes.last())
 }
 
 fn is_part(text: &str) -> bool {
@@ -49,5 +71,21 @@ mod tests {
             assert!(!is_subdomain(bad), "{bad}");
         }
         assert!(is_subdomain("a.b") && !is_label("a.b"));
+    }
+
+    #[test]
+    fn keys_and_values_of_labels_are_those_that_kubernetes_takes() {
+        let long = "x".repeat(64);
+        for good in ["a", "A", "a.b_c-d", "1", &long[1..]] {
+            assert!(is_label_value(good) && is_label_key(good), "{good}");
+        }
+        for bad in ["-a", "a-", "a b", "ä", "a/b", &long] {
+            assert!(!is_label_value(bad), "{bad}");
+        }
+        assert!(is_label_value("") && !is_label_key(""));
+        assert!(is_label_key("example.com/A_b") && is_label_key("a/b"));
+        for bad in ["/", "/a", "a/", "A/b", "a/b/c", "-a/b", "a/-b"] {
+            assert!(!is_label_key(bad), "{bad}");
+        }
     }
 }

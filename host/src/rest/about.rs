@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::problem::{Fault, shown};
 use crate::api::ipupartition::AboutOwner;
-use crate::object_names::is_subdomain;
+use crate::object_names::{is_label_key, is_label_value, is_subdomain};
 use crate::wasm::facts::{ANNOTATION_MAX, PAIRS_MAX};
 
 /// What is wrong with what is told of an owner.
@@ -44,30 +44,11 @@ fn number(of: &str, pairs: &BTreeMap<String, String>) -> Option<Fault> {
 fn key_fault(of: &str, key: &str) -> Option<Fault> {
     let rule = "named by a key of Kubernetes: at most 63 letters, digits, `-`, `_` and `.`, with a letter or \
                 digit at both ends; before it may stand a DNS subdomain and `/`";
-    (!is_key(key)).then(|| Fault::new(&field(of, key), key, rule))
+    (!is_label_key(key)).then(|| Fault::new(&field(of, key), key, rule))
 }
 
 fn field(of: &str, key: &str) -> String {
     format!("{of}.{}", shown(key))
-}
-
-fn is_key(text: &str) -> bool {
-    let name = match text.split_once('/') {
-        Some((prefix, name)) if is_subdomain(prefix) => name,
-        Some(_) => return false,
-        None => text,
-    };
-    !name.is_empty() && is_label_value(name)
-}
-
-fn is_label_value(text: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    let is_end = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);
-    let bytes = text.as_bytes();
-    bytes.len() <= 63
-        && bytes.iter().copied().all(inner)
-        && is_end(bytes.first())
-        && is_end(bytes.last())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::api::ipupartition::ControllerRef;
+use crate::object_names::{is_label, is_label_key, is_label_value};
 
 /// The port of a controller that is named without one.
 const DEFAULT_PORT: u16 = 8090;
@@ -189,7 +190,8 @@ fn host_name(host: &str) -> Result<String, String> {
             shown(host)
         ));
     }
-    let name = host.strip_suffix('.').unwrap_or(host);
+    let lower = host.to_ascii_lowercase();
+    let name = lower.strip_suffix('.').unwrap_or(&lower);
     let numeric = !name.is_empty()
         && name
             .bytes()
@@ -197,35 +199,26 @@ fn host_name(host: &str) -> Result<String, String> {
     if numeric && name.parse::<core::net::Ipv4Addr>().is_err() {
         return Err(format!("host {:?} is not an IPv4 address", shown(host)));
     }
-    if name.len() > 253 || !name.split('.').all(is_dns_label) {
+    if name.len() > 253 || !name.split('.').all(is_label) {
         return Err(format!(
             "host {:?} is not a DNS name or an IP address",
             shown(host)
         ));
     }
-    Ok(host.to_ascii_lowercase())
+    Ok(lower)
 }
 
 /// The key and the value of a node label, by Kubernetes' rules.
 fn node_label(label: &str) -> Result<(String, String), String> {
     let (key, value) = label.split_once('=').unwrap_or((label, ""));
-    let (prefix, name) = match key.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, key),
-    };
-    let prefix_is_good = prefix.is_none_or(|prefix| {
-        prefix.len() <= 253
-            && prefix.split('.').all(is_dns_label)
-            && !prefix.bytes().any(|byte| byte.is_ascii_uppercase())
-    });
-    if !prefix_is_good || !is_label_word(name) {
+    if !is_label_key(key) {
         return Err(format!(
             "label key {:?} is not one that a Kubernetes node can have; write key=value as \
              `kubectl label node` takes it",
             shown(key)
         ));
     }
-    if !value.is_empty() && !is_label_word(value) {
+    if !is_label_value(value) {
         return Err(format!(
             "label value {:?} is not one that a Kubernetes node can have: at most 63 letters, \
              digits, `-`, `_` and `.`, with a letter or digit first and last",
@@ -233,23 +226,6 @@ fn node_label(label: &str) -> Result<(String, String), String> {
         ));
     }
     Ok((key.to_owned(), value.to_owned()))
-}
-
-fn is_dns_label(label: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    (1..=63).contains(&label.len())
-        && label.bytes().all(inner)
-        && !label.starts_with('-')
-        && !label.ends_with('-')
-}
-
-fn is_label_word(word: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
-    (1..=63).contains(&word.len())
-        && word.bytes().all(inner)
-        && edge(word.bytes().next())
-        && edge(word.bytes().last())
 }
 
 /// As much of a text as an admin needs to find it again.
