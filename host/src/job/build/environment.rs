@@ -25,25 +25,12 @@ pub fn of_launcher(held: &Held) -> Vec<EnvVar> {
     env
 }
 
-/// `own` after `ours`, so that the user's values and arguments can refer to ours; a variable that
-/// the user sets stays as it is.
-pub fn merge(ours: Vec<EnvVar>, own: Vec<EnvVar>) -> Vec<EnvVar> {
-    let mut merged: Vec<EnvVar> = ours
-        .into_iter()
-        .filter(|variable| own.iter().all(|set| set.name != variable.name))
-        .collect();
-    merged.extend(own);
-    merged
-}
-
-/// `stronger` over `weaker`: both are the user's, and where both set a variable, one is left.
-pub fn overlay(weaker: Vec<EnvVar>, stronger: &[EnvVar]) -> Vec<EnvVar> {
-    let mut merged: Vec<EnvVar> = weaker
-        .into_iter()
-        .filter(|variable| stronger.iter().all(|set| set.name != variable.name))
-        .collect();
-    merged.extend(stronger.iter().cloned());
-    merged
+/// `stronger` after `weaker`, so that its values can refer to the others; of a variable that both set, the one of
+/// `stronger` is left.
+pub fn merge(mut weaker: Vec<EnvVar>, stronger: Vec<EnvVar>) -> Vec<EnvVar> {
+    weaker.retain(|variable| stronger.iter().all(|set| set.name != variable.name));
+    weaker.extend(stronger);
+    weaker
 }
 
 fn of_partition(held: &Held) -> Vec<EnvVar> {

@@ -100,7 +100,8 @@ fn command(launcher: &ValidLauncher) -> Vec<String> {
 }
 
 fn variables(first: &Container, launcher: &ValidLauncher, held: &Held) -> Vec<EnvVar> {
-    let own = environment::overlay(first.env.clone().unwrap_or_default(), &launcher.env);
+    let of_first = first.env.clone().unwrap_or_default();
+    let own = environment::merge(of_first, launcher.env.clone());
     environment::merge(environment::of_launcher(held), own)
 }
 
