@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
-use kube::runtime::events::Event;
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::Publisher;
+use super::{Event, Publisher};
 use crate::uid::Uid;
 
 /// Number of queues, and so of events that are written at the same time. All events of one object are in one
@@ -107,20 +106,14 @@ mod tests {
 
     use axum::http::{Request, Response};
     use kube::client::Body;
-    use kube::runtime::events::EventType;
     use tokio::sync::Semaphore;
     use tower::service_fn;
 
     use super::*;
+    use crate::events::normal;
 
     fn event(note: usize) -> Event {
-        Event {
-            type_: EventType::Normal,
-            reason: "Waiting".to_owned(),
-            note: Some(note.to_string()),
-            action: "Place".to_owned(),
-            secondary: None,
-        }
+        normal("Waiting", "Place", note.to_string())
     }
 
     #[tokio::test]

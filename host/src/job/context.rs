@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
-use kube::runtime::events::{Event, EventType};
 use kube::{Client, Resource, ResourceExt};
 use serde_json::json;
 use tokio_util::task::TaskTracker;
@@ -17,7 +16,7 @@ use super::lists::Lists;
 use super::observe::Seen;
 use super::plan::{Applicable, Plan};
 use super::raw::RawJob;
-use super::report::events::{self, JobEvent};
+use super::report::events;
 use super::report::{self, Obstacle};
 use super::retry::Failures;
 use super::settled::Settled;
@@ -26,7 +25,7 @@ use super::writes::{self, WriteError};
 use super::{JobMeta, JobSettings, apply, stranded};
 use crate::api::ipujob_status::IPUJobStatus;
 use crate::clock;
-use crate::events::EventQueue;
+use crate::events::{Event, EventQueue};
 use crate::metrics::Metrics;
 use crate::metrics::jobs::Jobs;
 use crate::metrics::reconcile::Reconciles;
@@ -148,14 +147,12 @@ impl Context {
             self.settled().found(job, objects.0, applied.versions);
         }
         let events = events::of_writes(plan, &applied);
-        self.publish(&seen.job, &events);
+        self.publish(&seen.job, events);
         Ok(applied.obstacles)
     }
 
-    fn publish(&self, job: &RawJob, events: &[JobEvent]) {
-        let namespace = job.namespace().unwrap_or_default();
-        let events = events.iter().map(|event| to_kubernetes(event, &namespace));
-        self.events.publish(job.object_ref(&()), events.collect());
+    fn publish(&self, job: &RawJob, events: Vec<Event>) {
+        self.events.publish(job.object_ref(&()), events);
     }
 
     /// Deletes by force what never ends, because its node is lost.
@@ -171,8 +168,8 @@ impl Context {
         for stranded in &stranded {
             writes::delete_by_force(&pods, &stranded.pod, &uid, &self.views.pods).await?;
         }
-        let events: Vec<_> = stranded.iter().map(events::of_stranded).collect();
-        self.publish(&seen.job, &events);
+        let events = stranded.iter().map(events::of_stranded).collect();
+        self.publish(&seen.job, events);
         Ok(())
     }
 
@@ -198,7 +195,7 @@ impl Context {
             trace::runs(&uid, name, created.0, now);
         }
         let events = events::of_status(old, &new);
-        self.publish(&seen.job, &events);
+        self.publish(&seen.job, events);
         if let Some(written) = written {
             (seen.object, seen.job) = (written.as_json(), written);
         }
@@ -219,27 +216,6 @@ impl Context {
         }});
         let (name, view) = (seen.job.name_any(), &self.views.jobs);
         writes::patch_job(&self.jobs(seen), &name, &patch, view).await
-    }
-}
-
-fn to_kubernetes(event: &JobEvent, namespace: &str) -> Event {
-    let about = event.pod.as_ref().map(|pod| ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Pod".to_owned()),
-        name: Some(pod.clone()),
-        namespace: Some(namespace.to_owned()),
-        ..ObjectReference::default()
-    });
-    Event {
-        type_: if event.warning {
-            EventType::Warning
-        } else {
-            EventType::Normal
-        },
-        reason: event.reason.to_owned(),
-        note: Some(event.note.clone()),
-        action: event.action.to_owned(),
-        secondary: about,
     }
 }
 

@@ -2,19 +2,9 @@
 
 use crate::api::ipupartition::{Attempt, IPUPartitionStatus, PartitionPhase};
 use crate::api::ipupolicy::BUILT_IN;
+use crate::events::{self, Event};
 
 use super::state_unknown;
-
-/// An event on an IPUPartition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Note {
-    /// Whether an admin should look at it.
-    pub is_warning: bool,
-    /// A word for programs.
-    pub reason: &'static str,
-    /// A sentence for people.
-    pub message: String,
-}
 
 /// Whether the sweep removes a partition that was given up by force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +19,7 @@ pub(super) enum Sweep {
 
 /// The event that the step from one status to the next is worth, if any. Waiting is told once, not
 /// each time that the numbers of free IPUs change.
-pub(super) fn of_change(before: &IPUPartitionStatus, after: &IPUPartitionStatus) -> Option<Note> {
+pub(super) fn of_change(before: &IPUPartitionStatus, after: &IPUPartitionStatus) -> Option<Event> {
     if let Some((reason, message)) = state_unknown::to_mend(after)
         && state_unknown::of(before) != Some(reason)
     {
@@ -63,7 +53,7 @@ pub(super) fn of_change(before: &IPUPartitionStatus, after: &IPUPartitionStatus)
 }
 
 /// The choice of a guest that an admin brought. What the built-in one does goes without saying.
-fn chosen(status: &IPUPartitionStatus) -> Option<Note> {
+fn chosen(status: &IPUPartitionStatus) -> Option<Event> {
     let attempt = status.attempts.last()?;
     let by = attempt.decided_by.as_ref()?;
     let digest = by.digest.as_ref().filter(|_| by.policy != BUILT_IN)?;
@@ -80,7 +70,7 @@ pub(super) fn of_release(
     status: &IPUPartitionStatus,
     abandoned: &[Attempt],
     sweep: impl Fn(&Attempt) -> Sweep,
-) -> Option<Note> {
+) -> Option<Event> {
     let told = |(fate, what): (Sweep, &str)| {
         let each = abandoned.iter().filter(|attempt| sweep(attempt) == fate);
         let each = each.map(|attempt| format!("{} on {}", attempt.id, attempt.controller.name));
@@ -112,7 +102,7 @@ pub(super) fn of_release(
 }
 
 /// The event of an object that cannot be read.
-pub(super) fn of_unreadable(problem: &str) -> Note {
+pub(super) fn of_unreadable(problem: &str) -> Event {
     let message = format!(
         "left alone, because {problem}. Correct that, or delete the IPUPartition and take off its \
          finalizer: what it has on a V-IPU controller is swept once no Pod uses it"
@@ -120,20 +110,12 @@ pub(super) fn of_unreadable(problem: &str) -> Note {
     warning("Unreadable", message)
 }
 
-fn normal(reason: &'static str, message: String) -> Note {
-    Note {
-        is_warning: false,
-        reason,
-        message,
-    }
+fn normal(reason: &'static str, message: String) -> Event {
+    events::normal(reason, reason, message)
 }
 
-fn warning(reason: &'static str, message: String) -> Note {
-    Note {
-        is_warning: true,
-        reason,
-        message,
-    }
+fn warning(reason: &'static str, message: String) -> Event {
+    events::warning(reason, reason, message)
 }
 
 #[cfg(test)]
@@ -162,7 +144,7 @@ mod tests {
         ];
         for (phase, expected) in cases {
             let entered = of_change(&status(PartitionPhase::Pending), &status(phase));
-            assert_eq!(entered.map(|note| note.reason), expected, "{phase:?}");
+            assert_eq!(entered.map(|event| event.reason), expected, "{phase:?}");
             assert_eq!(of_change(&status(phase), &status(phase)), None, "{phase:?}");
         }
     }
@@ -188,9 +170,9 @@ mod tests {
         };
         assert_eq!(of_change(&before, &of(BUILT_IN)), None);
         let after = of("best-fit");
-        let note = of_change(&before, &after).unwrap();
+        let event = of_change(&before, &after).unwrap();
         assert_eq!(
-            (note.reason, note.message.as_str()),
+            (event.reason, event.note.as_str()),
             (
                 "Placed",
                 "the IPUPolicy best-fit (sha256:ab) chose pod1:8090 for partition p-1"
@@ -205,7 +187,7 @@ mod tests {
         assert_eq!(of_change(&forming, &status(PartitionPhase::Ready)), None);
         let reset = status(PartitionPhase::Resetting);
         let again = of_change(&reset, &status(PartitionPhase::Ready));
-        assert_eq!(again.map(|note| note.reason), Some("Ready"));
+        assert_eq!(again.map(|event| event.reason), Some("Ready"));
     }
 
     #[test]
@@ -228,8 +210,8 @@ mod tests {
                 one if *one == unlisted => Sweep::OnceListed,
                 _ => Sweep::Never,
             };
-            let note = of_release(&status(PartitionPhase::Releasing), &abandoned, sweep);
-            note.map(|note| note.message)
+            let event = of_release(&status(PartitionPhase::Releasing), &abandoned, sweep);
+            event.map(|event| event.note)
         };
         assert_eq!(of(&[]), None);
         let swept = "given up by force, to be swept once its controller answers and no Pod uses it: \
@@ -253,7 +235,7 @@ mod tests {
             reason: "full".to_owned(),
         }];
         let first = of_change(&status(PartitionPhase::Pending), &waiting);
-        assert_eq!(first.map(|note| note.reason), Some("Waiting"));
+        assert_eq!(first.map(|event| event.reason), Some("Waiting"));
         let mut fuller = waiting.clone();
         fuller.waiting[0].reason = "fuller".to_owned();
         assert_eq!(of_change(&waiting, &fuller), None);

@@ -1,14 +1,13 @@
 //! Carries out one step for an IPUPartition: the only place that writes to it or calls a controller.
 
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use kube::runtime::events::{Event, EventType};
 use kube::{Resource, ResourceExt};
 use ring::rand::SystemRandom;
 use serde_json::json;
 
 use super::capacity;
 use super::context::Context;
-use super::events::{self, Note, Sweep};
+use super::events::{self, Sweep};
 use super::knowledge::{Fact, Intent, Reply, SeenState, Truth};
 use super::look;
 use super::placing::shortened;
@@ -18,6 +17,7 @@ use super::users;
 use crate::api::ipupartition::{
     Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
 };
+use crate::events::Event;
 use crate::names;
 use crate::vipu::model::CreateRequest;
 use crate::vipu::{self, VipuClient, VipuError};
@@ -355,21 +355,10 @@ fn client(context: &Context, attempt: &Attempt) -> Result<VipuClient, String> {
 }
 
 /// Queues an event about an IPUPartition.
-pub(super) fn publish<K>(context: &Context, object: &K, note: Note)
+pub(super) fn publish<K>(context: &Context, object: &K, event: Event)
 where
     K: Resource<DynamicType = ()>,
 {
-    let event = Event {
-        type_: if note.is_warning {
-            EventType::Warning
-        } else {
-            EventType::Normal
-        },
-        reason: note.reason.to_owned(),
-        note: Some(note.message),
-        action: note.reason.to_owned(),
-        secondary: None,
-    };
     context.events.publish(object.object_ref(&()), vec![event]);
 }
 

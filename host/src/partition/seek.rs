@@ -4,7 +4,6 @@ use kube::ResourceExt;
 
 use super::cache::Cache;
 use super::context::Context;
-use super::events::Note;
 use super::execute::publish;
 use super::knowledge::Answer;
 use super::placement::{self, Placement, Queue, Request};
@@ -13,6 +12,7 @@ use super::surroundings::{self, Needed, Surroundings};
 use super::usage::Promise;
 use crate::api::ipupartition::IPUPartition;
 use crate::clock;
+use crate::events;
 use crate::uid::Uid;
 use crate::wasm::model::{Decision, Placed};
 
@@ -140,11 +140,8 @@ fn tell_overruled(context: &Context, partition: &IPUPartition, why: &str) {
     tracing::warn!(partition = %partition.name_any(), why, "the placement policy was overruled");
     let uid = partition.uid().unwrap_or_default();
     if context.is_news(&uid, why) {
-        let note = Note {
-            is_warning: true,
-            reason: "PolicyOverruled",
-            message: shortened(why),
-        };
-        publish(context, partition, note);
+        let reason = "PolicyOverruled";
+        let event = events::warning(reason, reason, shortened(why));
+        publish(context, partition, event);
     }
 }

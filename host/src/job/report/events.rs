@@ -1,35 +1,19 @@
 //! Pure: the events of a job, from how its status changed and from what was done.
 
-use serde::Serialize;
-
 use super::conditions::WAITING;
 use super::{
     Applied, FAILED, Obstacle, PARTITIONS_READY, PODS_READY, RESTARTING, SUCCEEDED, SUSPENDED,
 };
 use crate::api::ipujob_status::{IPUJobStatus, JobCondition};
+use crate::events::{Event, normal, warning};
 use crate::job::plan::Plan;
 use crate::job::stranded::Stranded;
 
 /// Pods that one event names.
 const NAMED: usize = 4;
 
-/// One event; the reasons are stable, because people build alerts on them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct JobEvent {
-    /// Whether somebody should look at it.
-    pub warning: bool,
-    /// A word for programs.
-    pub reason: &'static str,
-    /// What was being done.
-    pub action: &'static str,
-    /// A sentence for people.
-    pub note: String,
-    /// The Pod that it is about, beside the job: events that differ in it are not drawn together.
-    pub pod: Option<String>,
-}
-
 /// Events about what was written, in the order of the writing.
-pub fn of_writes(plan: &Plan, applied: &Applied) -> Vec<JobEvent> {
+pub fn of_writes(plan: &Plan, applied: &Applied) -> Vec<Event> {
     let mut events = Vec::new();
     let hindered: Vec<&str> = applied.obstacles.iter().map(Obstacle::object).collect();
     let created = plan.create_pods.iter().filter(|_| !applied.blocked);
@@ -72,7 +56,7 @@ fn of_pods(
     action: &'static str,
     done: &str,
     names: &[&str],
-) -> Option<JobEvent> {
+) -> Option<Event> {
     match names {
         [] => None,
         [name] => Some(normal(reason, action, format!("{done} Pod {name}")).about(name)),
@@ -89,7 +73,7 @@ fn of_pods(
 }
 
 /// Events about conditions that turned.
-pub fn of_status(old: &IPUJobStatus, new: &IPUJobStatus) -> Vec<JobEvent> {
+pub fn of_status(old: &IPUJobStatus, new: &IPUJobStatus) -> Vec<Event> {
     let turned = |type_: &str, to: &str| {
         let now = find(new, type_).filter(|condition| condition.status == to)?;
         let before = find(old, type_);
@@ -140,13 +124,6 @@ pub fn of_status(old: &IPUJobStatus, new: &IPUJobStatus) -> Vec<JobEvent> {
     events
 }
 
-impl JobEvent {
-    fn about(mut self, pod: &str) -> Self {
-        self.pod = Some(pod.to_owned());
-        self
-    }
-}
-
 fn find<'a>(status: &'a IPUJobStatus, type_: &str) -> Option<&'a JobCondition> {
     status
         .conditions
@@ -155,7 +132,7 @@ fn find<'a>(status: &'a IPUJobStatus, type_: &str) -> Option<&'a JobCondition> {
 }
 
 /// The event of a Pod that was deleted by force.
-pub fn of_stranded(stranded: &Stranded) -> JobEvent {
+pub fn of_stranded(stranded: &Stranded) -> Event {
     let Stranded { pod, node, since } = stranded;
     let note = format!(
         "deleted Pod {} by force: it should have ended, and its node {node} has not been heard of \
@@ -163,26 +140,6 @@ pub fn of_stranded(stranded: &Stranded) -> JobEvent {
         pod.name
     );
     warning("NodeLost", "Delete", note).about(&pod.name)
-}
-
-fn normal(reason: &'static str, action: &'static str, note: String) -> JobEvent {
-    JobEvent {
-        warning: false,
-        reason,
-        action,
-        note,
-        pod: None,
-    }
-}
-
-fn warning(reason: &'static str, action: &'static str, note: String) -> JobEvent {
-    JobEvent {
-        warning: true,
-        reason,
-        action,
-        note,
-        pod: None,
-    }
 }
 
 #[cfg(test)]

@@ -209,7 +209,7 @@ fn a_job_that_cannot_be_read_says_why() {
     assert!(report::says(&status, report::STALLED), "for kstatus");
     let turned: Vec<_> = events::of_status(&old, &status)
         .into_iter()
-        .map(|event| (event.warning, event.reason))
+        .map(|event| (event.is_warning, event.reason))
         .collect();
     assert_eq!(turned, [(true, "IPUJobFailed")]);
 }
