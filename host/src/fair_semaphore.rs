@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot::{self, Sender};
 
 /// On whose behalf a permit is asked for; none: the operator's own.
@@ -49,7 +50,7 @@ impl FairSemaphore {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change of it is whole before the next one begins.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

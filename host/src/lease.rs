@@ -6,12 +6,13 @@
 mod decide;
 mod fence;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::clock;
@@ -265,12 +266,12 @@ impl Elector {
 impl Leading {
     /// Whether the replica may act now.
     pub fn is_valid(&self) -> bool {
-        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.0.lock();
         held.as_ref().is_some_and(|held| held.is_valid())
     }
 
     fn put(&self, held: Arc<Held>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
+        *self.0.lock() = Some(held);
     }
 }
 
@@ -289,11 +290,11 @@ impl Held {
     }
 
     fn until(&self) -> Instant {
-        *self.until.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.until.lock()
     }
 
     fn extend(&self, until: Instant) {
-        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+        *self.until.lock() = until;
     }
 }
 

@@ -3,7 +3,8 @@
 use std::env;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::guests::checkout;
 use crate::lab::cargo::cargo;
@@ -23,7 +24,7 @@ pub enum DebugOperatorError {
 /// Path of the program; built where it is older than its sources.
 pub fn program() -> Result<PathBuf, DebugOperatorError> {
     static BUILDING: Mutex<()> = Mutex::new(());
-    let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one_at_a_time = BUILDING.lock();
     let mut build = cargo();
     // Programs are built for a package's tests. So it has the features of all suites. With a suite of this package,
     // which most callers are, nothing that it depends on is compiled again.

@@ -1,7 +1,8 @@
 //! Debian's Prometheus and promtool, pinned by `tests/tools/prometheus.lock` and kept in the cache folder.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::debian::{DebianError, Pinned};
 use crate::guests::{BuildError, cache, checkout};
@@ -26,7 +27,7 @@ pub enum PrometheusError {
 pub fn program(name: &str) -> Result<PathBuf, PrometheusError> {
     // Two tests that fetch at once would fill the same folder.
     static FETCHING: Mutex<()> = Mutex::new(());
-    let _one_at_a_time = FETCHING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one_at_a_time = FETCHING.lock();
     let lock = read(&checkout().join("tests/tools/prometheus.lock"))?;
     let inputs = sha256_of(&lock);
     let dir = cache()?.join(format!("prometheus-{}", &inputs[..12]));

@@ -1,11 +1,12 @@
 //! Queues of Kubernetes events: no reconcile waits until an event is written.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
+use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinSet;
@@ -66,7 +67,7 @@ impl EventQueue {
         let uid = Uid::of(regarding.uid.as_deref().unwrap_or_default());
         let count = events.len() as u64;
         // Every change of it is whole.
-        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let queues = self.queues.lock();
         self.waiting.fetch_add(count, Ordering::Relaxed);
         let is_queued = queues
             .get(uid.spread(QUEUES))
@@ -79,12 +80,8 @@ impl EventQueue {
 
     /// Takes no more events, and writes the queued ones within a time limit.
     pub async fn close(&self) {
-        self.queues
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
-        let writing =
-            std::mem::take(&mut *self.writing.lock().unwrap_or_else(PoisonError::into_inner));
+        self.queues.lock().clear();
+        let writing = std::mem::take(&mut *self.writing.lock());
         if timeout(DRAIN, writing.join_all()).await.is_err() {
             self.lost.inc_by(self.waiting.load(Ordering::Relaxed));
         }
@@ -129,7 +126,6 @@ mod tests {
                 let event: serde_json::Value = serde_json::from_slice(&body).unwrap();
                 notes
                     .lock()
-                    .unwrap()
                     .push(event["note"].as_str().unwrap().to_owned());
                 Ok::<_, Infallible>(Response::new(Body::from(b"{\"metadata\": {}}".to_vec())))
             }
@@ -149,7 +145,7 @@ mod tests {
         permits.add_permits(LENGTH);
         queue.close().await;
         let expected: Vec<String> = (0..LENGTH).map(|note| note.to_string()).collect();
-        assert_eq!(*told.lock().unwrap(), expected, "in their order");
+        assert_eq!(*told.lock(), expected, "in their order");
         queue.publish(job, vec![event(0)]);
         assert_eq!(lost.get(), 4);
     }

@@ -1,7 +1,9 @@
 //! Keeps the values of a label few, whatever comes from outside.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// The value that stands for all that are too many.
 pub(super) const OTHER: &str = "_other";
@@ -18,7 +20,7 @@ impl Values {
     /// The value to count under.
     pub(super) fn bounded(&self, value: &str) -> String {
         // Every change of it is whole before the next one begins.
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.0.lock();
         if !seen.contains(value) {
             if seen.len() == VALUES_MAX {
                 return OTHER.to_owned();

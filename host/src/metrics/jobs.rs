@@ -3,11 +3,12 @@
 pub mod milestones;
 pub mod standing;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
+use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::exemplar::HistogramWithExemplars;
 use prometheus_client::metrics::family::Family;
@@ -105,7 +106,7 @@ impl Jobs {
 
     fn standing(&self) -> MutexGuard<'_, Standing> {
         // Every change of it is whole before the next one begins.
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.standing.lock()
     }
 
     pub(super) fn register(&self, registry: &mut Registry) {

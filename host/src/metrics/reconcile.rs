@@ -1,9 +1,10 @@
 //! How many reconciles there are, how they end, how long they take, and how many wait.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -94,7 +95,7 @@ impl Reconciles {
 
     fn waiting(&self) -> MutexGuard<'_, HashSet<Box<str>>> {
         // Every change of it is whole before the next one begins.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     pub(super) fn register(&self, registry: &mut Registry, process: Process) {

@@ -6,10 +6,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::{Api, Client};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -111,7 +112,7 @@ impl Callers {
 
 fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
     // Every change of it is whole before the next one begins.
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+    state.lock()
 }
 
 impl State {

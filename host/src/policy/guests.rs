@@ -2,9 +2,10 @@
 //! request is served wholly by one version of all of them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
@@ -93,7 +94,7 @@ impl Guests {
     pub fn put(&self, hook: Hook, roster: Roster) {
         let asked = roster.digests();
         let before = {
-            let mut rosters = self.rosters.write().unwrap_or_else(PoisonError::into_inner);
+            let mut rosters = self.rosters.write();
             rosters.insert(hook, Arc::new(roster))
         };
         let before = before.map_or_else(|| vec![None], |before| before.digests());
@@ -104,7 +105,7 @@ impl Guests {
 
     /// Who is asked at a hook.
     pub fn roster(&self, hook: Hook) -> Arc<Roster> {
-        let rosters = self.rosters.read().unwrap_or_else(PoisonError::into_inner);
+        let rosters = self.rosters.read();
         let found = rosters.get(&hook).cloned();
         found.unwrap_or_else(|| {
             Arc::new(Roster {

@@ -1,7 +1,8 @@
 //! Counts what becomes of the calls of one version of a policy, and which of them may roll it back.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::commit::SAMPLES;
 use super::report::Counts;
@@ -88,7 +89,7 @@ impl Meter {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Each change of a count is whole by itself.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
@@ -12,6 +12,7 @@ use axum::{BoxError, Router};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hyper::body::{Frame, SizeHint};
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
@@ -98,7 +99,7 @@ impl Standing {
 
     fn place(&self) -> MutexGuard<'_, Place> {
         // Every change of it is whole before the next one begins.
-        self.0.place.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.place.lock()
     }
 }
 

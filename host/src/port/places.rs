@@ -4,9 +4,10 @@ mod queue;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -137,7 +138,7 @@ impl Places {
 impl Shared {
     fn taken(&self) -> MutexGuard<'_, Taken> {
         // Every change of it is whole before the next one begins.
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock()
     }
 
     fn place(self: &Arc<Self>, taken: &mut Taken, address: IpAddr, amount: usize) -> Place {

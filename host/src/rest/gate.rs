@@ -1,7 +1,6 @@
 //! Asks the API server who a token belongs to, and whether its holder may do what was asked.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
@@ -10,6 +9,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::Client;
 use kube::api::{Api, PostParams};
+use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest, Sha256};
 
 use super::bearer;
@@ -216,9 +216,7 @@ impl Gate {
 
     fn remembered(&self) -> MutexGuard<'_, Remembered> {
         // Every change of it is whole before the next one begins.
-        self.remembered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.remembered.lock()
     }
 }
 

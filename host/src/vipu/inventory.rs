@@ -6,8 +6,10 @@
 //! while, and its reason is kept.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::error::VipuError;
 use super::model::Inventory;
@@ -171,7 +173,7 @@ impl Inventories {
 
     /// What was read of controllers that have left the list is of no use to anybody.
     fn forget_unlisted(&self, known: &Known) {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.slots.lock();
         if slots.len() > known.entries.len() {
             let listed: HashSet<_> = known.entries.iter().map(|entry| &entry.name).collect();
             slots.retain(|name, _| listed.contains(name));
@@ -179,7 +181,7 @@ impl Inventories {
     }
 
     fn slot(&self, controller: &str) -> Arc<Slot> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.slots.lock();
         slots.entry(controller.to_owned()).or_default().clone()
     }
 }
@@ -209,12 +211,12 @@ impl Slot {
     }
 
     fn version(&self) -> MutexGuard<'_, Version> {
-        self.version.lock().unwrap_or_else(PoisonError::into_inner)
+        self.version.lock()
     }
 
     fn changes(&self) -> MutexGuard<'_, Changes> {
         // Every change of it is whole before the next one begins.
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.changes.lock()
     }
 }
 

@@ -1,13 +1,14 @@
 //! Follows the ConfigMap that lists the V-IPU controllers, and keeps one client for each.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::access::{self, Standing};
@@ -100,7 +101,7 @@ impl Registry {
             return Err(VipuError::Misnamed { address });
         }
         let controller = listed.unwrap_or(controller);
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients.lock();
         if let Some(client) = clients.get(&controller.name) {
             return Ok(client.clone());
         }
@@ -142,7 +143,6 @@ impl Registry {
         report(&known);
         self.clients
             .lock()
-            .unwrap_or_else(PoisonError::into_inner)
             .retain(|name, _| known.entries.iter().any(|entry| entry.name == *name));
         self.known.send_replace(Arc::new(known));
     }

@@ -4,8 +4,9 @@ mod asking;
 mod permits;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::broadcast;
 use tokio::task::spawn_blocking;
@@ -185,8 +186,7 @@ impl Inner {
         if bytes.len() as u64 > limit {
             return Err(LoadError::TooLarge { limit });
         }
-        let loading = self.loading.lock();
-        let _one_at_a_time = loading.unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.loading.lock();
         let engine = self.engine.within(terms.limits(self.limits));
         load::load(&engine, &self.compiler, slot, bytes, &terms.settings)
     }

@@ -8,7 +8,7 @@ use std::{
     io::{self, IsTerminal},
     os::unix::process::CommandExt,
     process::{Command, Output, Stdio},
-    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
+    sync::LazyLock,
     thread,
 };
 
@@ -16,6 +16,7 @@ use nix::{
     sys::signal::{Signal, killpg},
     unistd::Pid,
 };
+use parking_lot::{Mutex, MutexGuard};
 use tokio::signal::unix::{self, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -136,7 +137,7 @@ pub fn output(command: &mut Command) -> io::Result<Output> {
 }
 
 fn commands() -> MutexGuard<'static, Commands> {
-    COMMANDS.lock().unwrap_or_else(PoisonError::into_inner)
+    COMMANDS.lock()
 }
 
 impl Commands {

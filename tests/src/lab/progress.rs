@@ -3,11 +3,12 @@
 use std::{
     fmt::Write as _,
     io::{IsTerminal, stderr},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
 
 use super::interrupt;
 
@@ -38,7 +39,7 @@ impl Progress {
 
     /// Begins the next stage.
     pub fn stage(&self, what: &'static str) {
-        let mut stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stages = self.stages.lock();
         stages.push(Stage {
             what,
             begin: Instant::now(),
@@ -47,7 +48,7 @@ impl Progress {
 
     /// Prints how long each stage took.
     pub fn summary(&self) {
-        let stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
+        let stages = self.stages.lock();
         eprint!("{}", table(&stages, self.begin, Instant::now()));
     }
 

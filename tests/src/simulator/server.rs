@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::codes::Codes;
@@ -61,7 +61,7 @@ impl Server {
 
     /// Reads or changes the state at this moment, and keeps the pod where it changed.
     pub fn with<T>(&self, work: impl FnOnce(&mut World, Timestamp) -> T) -> T {
-        let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut world = self.world.lock();
         let before = self.file.is_some().then(|| world.pod.clone());
         let result = work(&mut world, Timestamp::now());
         if let (Some(file), Some(before)) = (&self.file, before)

@@ -1,8 +1,9 @@
 //! The connection to one V-IPU controller: made when it is needed, and anew when access has changed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tonic::Request;
 use tonic::transport::{Channel, Endpoint};
@@ -59,7 +60,7 @@ impl Lines {
     pub(super) fn now(&self) -> Result<Line, VipuError> {
         let standing = self.access.borrow().clone();
         let access = standing.map_err(VipuError::Access)?;
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         if let Some(line) = last.as_ref()
             && Arc::ptr_eq(&line.access, &access)
         {
@@ -71,7 +72,7 @@ impl Lines {
 
     /// The last connection is not used for another call.
     pub(super) fn forget(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.last.lock() = None;
     }
 
     fn endpoint(&self, access: &Access) -> Result<Endpoint, VipuError> {
