@@ -1,13 +1,14 @@
 //! What all reconciles of jobs share: the client, the views, and what is remembered from one to the
 //! next. Nothing of it is lost with the process: it only saves requests.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
 use kube::{Client, Resource, ResourceExt};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use tokio_util::task::TaskTracker;
 
@@ -72,7 +73,7 @@ impl Context {
 
     fn failures(&self) -> MutexGuard<'_, Failures> {
         // A count of failures is right whatever a panic interrupted.
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+        self.failures.lock()
     }
 
     /// How long to wait before a job is tried again that could not be reconciled.
@@ -111,7 +112,7 @@ impl Context {
     }
 
     pub(super) fn settled(&self) -> MutexGuard<'_, Settled> {
-        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
+        self.settled.lock()
     }
 
     pub(super) fn jobs(&self, seen: &Seen) -> Api<RawJob> {

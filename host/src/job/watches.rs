@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::pin::pin;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use futures::channel::mpsc::UnboundedSender;
@@ -12,6 +12,7 @@ use kube::api::Api;
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::context::Context;
 use super::index::Index;
@@ -89,7 +90,7 @@ impl Unmade {
 
     fn all(&self) -> MutexGuard<'_, HashMap<Uid, BTreeSet<String>>> {
         // Every change of it is whole before the next one begins.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -134,7 +135,7 @@ impl<K: OfJob> View<K> {
 
     fn index(&self) -> MutexGuard<'_, Index<K>> {
         // Every change of it is whole before the next one begins.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

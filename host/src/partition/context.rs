@@ -1,9 +1,10 @@
 //! What every reconcile of an IPUPartition works with.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kube::Client;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::fleet::Fleet;
@@ -115,7 +116,7 @@ impl Context {
 
     /// How often in a row the object of this UID rested with nothing done before, counting up.
     pub(super) fn count_rest(&self, uid: &str, has_worked: bool) -> u32 {
-        let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rests = self.rests.lock();
         let count = rests.entry(Uid::of(uid)).or_default();
         *count = if has_worked {
             0
@@ -127,7 +128,7 @@ impl Context {
 
     /// Forgets an object that is gone.
     pub(super) fn forget(&self, uid: &str) {
-        let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rests = self.rests.lock();
         rests.remove(&Uid::of(uid));
         self.told().remove(uid);
         self.turns.forget(uid);
@@ -142,6 +143,6 @@ impl Context {
     }
 
     fn told(&self) -> MutexGuard<'_, HashMap<String, String>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.told.lock()
     }
 }

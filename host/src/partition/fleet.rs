@@ -1,10 +1,11 @@
 //! The V-IPU controllers as the reconciler meets them: a client for each, and what they have now.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::cache::Cache;
 use super::capacity::{self, Unlisted, Withheld};
@@ -295,7 +296,7 @@ impl Fleet {
     }
 
     fn failures(&self) -> MutexGuard<'_, Ledger> {
-        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
+        self.troubles.lock()
     }
 
     /// Partition `id` of so many IPUs was made on this controller.

@@ -1,10 +1,11 @@
 //! Who waits for a controller now, and who of them was not asked yet since room was made.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::cache::Brief;
 use super::line::{ASKS, Waiter};
@@ -140,7 +141,7 @@ impl Turns {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change of it is whole before the next one begins.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

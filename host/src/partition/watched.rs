@@ -2,12 +2,13 @@
 //! for the reconciler in the one that leads.
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures::{Stream, StreamExt, stream};
 use kube::api::Api;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -150,7 +151,7 @@ impl Watched {
 
 fn lock(cache: &Mutex<Cache>) -> MutexGuard<'_, Cache> {
     // Every change of it is whole before the next one begins.
-    cache.lock().unwrap_or_else(PoisonError::into_inner)
+    cache.lock()
 }
 
 impl PartitionWatch {

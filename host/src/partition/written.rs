@@ -1,8 +1,9 @@
 //! Remembers which version of each IPUPartition this process wrote last, so that nothing is decided on
 //! a copy from before: the watch is behind what was written for a moment.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::recent::Recent;
 
@@ -50,7 +51,7 @@ impl Written {
 
     fn versions(&self) -> MutexGuard<'_, Recent<u128>> {
         // Every change of it is whole before the next one begins.
-        self.versions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.versions.lock()
     }
 }
 
