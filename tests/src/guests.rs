@@ -1,8 +1,6 @@
 //! Builds the guests: core modules by cargo, components by the operator's own library.
 
 #[cfg(feature = "suites")]
-pub mod bindings;
-#[cfg(feature = "suites")]
 pub mod hostile;
 #[cfg(feature = "suites")]
 pub mod project;

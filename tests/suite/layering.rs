@@ -5,7 +5,7 @@ use std::path::Path;
 use quote::ToTokens;
 use syn::visit::Visit;
 
-use crate::sources::{is_generated, rust_files, shipped};
+use crate::sources::{rust_files, shipped};
 
 /// Paths that a pure file never names: clients, runtimes, threads, clocks, environment, randomness.
 const IMPURE: [&str; 24] = [
@@ -184,7 +184,7 @@ fn every_file_opens_with_its_purpose() {
     for folder in ["host", "guests", "tests", "examples"] {
         for (path, text) in rust_files(folder) {
             assert!(
-                is_generated(&path, &text) || text.starts_with("//! "),
+                text.starts_with("//! "),
                 "{} does not say in its first line what it is for",
                 path.display()
             );
@@ -202,7 +202,6 @@ fn no_file_is_longer_than_its_bound() {
     assert!(files.len() > 700, "only {} files were read", files.len());
     let long: Vec<_> = files
         .iter()
-        .filter(|(path, text)| !is_generated(path, text))
         .map(|(path, text)| (path.display(), text.lines().count()))
         .filter(|(_, lines)| *lines > MOST_LINES)
         .collect();

@@ -21,11 +21,6 @@ pub(crate) fn documents() -> Vec<(PathBuf, String)> {
     files(&repository(), "md")
 }
 
-/// Whether a Rust file is written by a program.
-pub(crate) fn is_generated(path: &Path, text: &str) -> bool {
-    text.starts_with("// Generated") || path.ends_with("bindings.rs")
-}
-
 /// A Rust file without what is compiled for tests alone, wherever that stands.
 pub(crate) fn shipped(path: &Path, text: &str) -> syn::File {
     let parsed = syn::parse_file(text);

@@ -1,10 +1,18 @@
 //! The defaulting guest: the built-in policy that fills in what the user of an IPUJob left open.
 #![deny(unsafe_code)]
 
-#[allow(unsafe_code, missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]
+/// What `wit-bindgen` makes of the contract.
+#[allow(
+    unsafe_code,
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic
+)]
 #[allow(unused_imports, clippy::unwrap_used, clippy::panic)]
-#[rustfmt::skip]
-mod bindings;
+mod bindings {
+    wit_bindgen::generate!({ path: "../../wit", world: "defaulting" });
+}
 pub mod defaults;
 
 use bindings::exports::ipu::policy::defaulter::{Defaulted, Guest, Request};

@@ -1,10 +1,18 @@
 //! The serial walk: the built-in policy that decides on which V-IPU controller a partition is made.
 #![deny(unsafe_code)]
 
-#[allow(unsafe_code, missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]
+/// What `wit-bindgen` makes of the contract.
+#[allow(
+    unsafe_code,
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic
+)]
 #[allow(unused_imports, clippy::unwrap_used, clippy::panic)]
-#[rustfmt::skip]
-mod bindings;
+mod bindings {
+    wit_bindgen::generate!({ path: "../../wit", world: "placement" });
+}
 pub mod walk;
 
 use bindings::exports::ipu::policy::placer::{self, Decision, Guest, PassedOver, Request};

@@ -1,10 +1,18 @@
 //! The validation guest: the built-in policy that says what is wrong with an IPUJob.
 #![deny(unsafe_code)]
 
-#[allow(unsafe_code, missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]
+/// What `wit-bindgen` makes of the contract.
+#[allow(
+    unsafe_code,
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic
+)]
 #[allow(unused_imports, clippy::unwrap_used, clippy::panic)]
-#[rustfmt::skip]
-mod bindings;
+mod bindings {
+    wit_bindgen::generate!({ path: "../../wit", world: "validation" });
+}
 pub mod rules;
 
 use std::sync::OnceLock;

@@ -1,7 +1,7 @@
 //! `policy new`: a project for a policy of one's own, that builds and passes its cases as it is.
 //!
-//! The bindings are written into the project rather than generated while it is built: so it needs no
-//! generator, and compiles with Rust 1.85 and up.
+//! The bindings are made of the contract by a macro while the project is built, with a version of it that
+//! compiles with Rust 1.85 and up.
 
 use std::fs;
 use std::io;
@@ -79,9 +79,11 @@ fn project_name(name: &str) -> Result<String, String> {
     ))
 }
 
+/// The version of wit-bindgen that the project uses, which is the one of the built-in guests.
+const WIT_BINDGEN: &str = "0.61.1";
+
 /// What differs from world to world.
 struct Template {
-    bindings: &'static str,
     shell: &'static str,
     policy: &'static str,
     cases: [(&'static str, &'static str); 2],
@@ -90,7 +92,6 @@ struct Template {
 fn template(slot: Slot) -> Template {
     match slot {
         Slot::Placement => Template {
-            bindings: include_str!("../../../guests/serial-walk/src/bindings.rs"),
             shell: include_str!("new/placement/lib.rs"),
             policy: include_str!("new/placement/policy.rs"),
             cases: [
@@ -105,7 +106,6 @@ fn template(slot: Slot) -> Template {
             ],
         },
         Slot::Defaulting => Template {
-            bindings: include_str!("../../../guests/defaulting/src/bindings.rs"),
             shell: include_str!("new/defaulting/lib.rs"),
             policy: include_str!("new/defaulting/policy.rs"),
             cases: [
@@ -120,7 +120,6 @@ fn template(slot: Slot) -> Template {
             ],
         },
         Slot::Validation => Template {
-            bindings: include_str!("../../../guests/validation/src/bindings.rs"),
             shell: include_str!("new/validation/lib.rs"),
             policy: include_str!("new/validation/policy.rs"),
             cases: [
@@ -145,7 +144,7 @@ fn files(name: &str, slot: Slot) -> Vec<(&'static str, String)> {
             .replace("{{module}}", &name.replace('-', "_"))
             .replace("{{world}}", slot.world())
             .replace("{{hook}}", hook(slot))
-            .replace("{{wit-bindgen}}", generator(template.bindings))
+            .replace("{{wit-bindgen}}", WIT_BINDGEN)
     };
     let mut files = vec![
         ("Cargo.toml", filled(include_str!("new/Cargo.toml.in"))),
@@ -158,21 +157,9 @@ fn files(name: &str, slot: Slot) -> Vec<(&'static str, String)> {
         ("wit/policy.wit", CONTRACT.to_owned()),
         ("src/lib.rs", template.shell.to_owned()),
         ("src/policy.rs", template.policy.to_owned()),
-        ("src/bindings.rs", template.bindings.to_owned()),
     ];
     files.extend(template.cases.map(|(path, text)| (path, text.to_owned())));
     files
-}
-
-/// Version of wit-bindgen that made the bindings, which the project must use too; their first line
-/// tells it.
-fn generator(bindings: &'static str) -> &'static str {
-    bindings
-        .lines()
-        .next()
-        .and_then(|line| line.split("`wit-bindgen` ").nth(1))
-        .and_then(|rest| rest.split(". DO NOT EDIT").next())
-        .expect("the bindings of the built-in guests begin with the generator's name and version")
 }
 
 #[cfg(test)]
@@ -186,6 +173,13 @@ mod tests {
                 assert!(!text.contains("{{"), "{slot}: {path}: {text}");
             }
         }
+    }
+
+    #[test]
+    fn a_project_uses_the_generator_of_the_built_in_guests() {
+        let workspace = include_str!("../../../Cargo.toml");
+        let ours = format!("\nwit-bindgen = {{ version = \"={WIT_BINDGEN}\"");
+        assert!(workspace.contains(&ours), "{ours}");
     }
 
     #[test]

@@ -1,10 +1,18 @@
 //! Best fit: the fullest V-IPU controller that has room, so that large partitions find room later.
 #![deny(unsafe_code)]
 
-#[allow(unsafe_code, missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]
+/// What `wit-bindgen` makes of the contract.
+#[allow(
+    unsafe_code,
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic
+)]
 #[allow(unused_imports, clippy::unwrap_used, clippy::panic)]
-#[rustfmt::skip]
-mod bindings;
+mod bindings {
+    wit_bindgen::generate!({ path: "wit", world: "placement" });
+}
 pub mod fit;
 
 use bindings::exports::ipu::policy::placer::{

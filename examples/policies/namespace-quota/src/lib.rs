@@ -2,15 +2,31 @@
 //! told at admission by a warning. One component for both worlds.
 #![deny(unsafe_code)]
 
-#[allow(unsafe_code, missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]
+/// What `wit-bindgen` makes of the contract.
+#[allow(
+    unsafe_code,
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic
+)]
 #[allow(unused_imports, clippy::unwrap_used, clippy::panic)]
-#[rustfmt::skip]
-mod placement;
+mod placement {
+    wit_bindgen::generate!({ path: "wit", world: "placement" });
+}
 pub mod quota;
-#[allow(unsafe_code, missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]
+/// What `wit-bindgen` makes of the contract.
+#[allow(
+    unsafe_code,
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic
+)]
 #[allow(unused_imports, clippy::unwrap_used, clippy::panic)]
-#[rustfmt::skip]
-mod validation;
+mod validation {
+    wit_bindgen::generate!({ path: "wit", world: "validation" });
+}
 
 use std::sync::OnceLock;
 

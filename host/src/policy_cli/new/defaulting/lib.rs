@@ -1,9 +1,11 @@
 //! The component: JSON in and out, and the decision in `policy`.
 #![deny(unsafe_code)]
 
+/// What `wit-bindgen` makes of the contract.
 #[allow(unsafe_code, unused, clippy::all)]
-#[rustfmt::skip]
-mod bindings;
+mod bindings {
+    wit_bindgen::generate!({ path: "wit", world: "defaulting" });
+}
 mod policy;
 
 use std::cell::RefCell;

@@ -1,9 +1,11 @@
 //! The component: conversions between the contract and the decision in `policy`.
 #![deny(unsafe_code)]
 
+/// What `wit-bindgen` makes of the contract.
 #[allow(unsafe_code, unused, clippy::all)]
-#[rustfmt::skip]
-mod bindings;
+mod bindings {
+    wit_bindgen::generate!({ path: "wit", world: "placement" });
+}
 mod policy;
 
 use bindings::exports::ipu::policy::placer::{
