@@ -240,6 +240,12 @@ fn no_policy(file: &Path) -> impl FnOnce(InspectError) -> PolicyCliError {
     |source| PolicyCliError::Check { file, source }
 }
 
+/// The error of a policy that gave no answer.
+fn no_answer(file: &Path) -> impl FnOnce(GuestError) -> PolicyCliError {
+    let file = file.to_owned();
+    |source| PolicyCliError::NoAnswer { file, source }
+}
+
 /// Writes a value as JSON that people can read.
 fn write_json(value: &impl serde::Serialize, out: &mut impl io::Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, value)?;

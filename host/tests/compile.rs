@@ -33,9 +33,9 @@ fn policy(more: &str) -> Vec<u8> {
         r#"(module
           (memory (export "memory") 2)
           (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024))
-          (func (export "ipu:policy/validator@0.2.0#configure") (param i32 i32) (result i32)
+          (func (export "ipu:policy/validator@0.1.0#validate-settings") (param i32 i32) (result i32)
             (i32.const 16))
-          (func (export "ipu:policy/validator@0.2.0#validate")
+          (func (export "ipu:policy/validator@0.1.0#validate")
             (param i32) (result i32)
             (i32.const 16))
           {more})"#

@@ -90,8 +90,8 @@ async fn python_sets_an_image_pull_policy() {
         answer.unwrap()
     })
     .await;
-    let found = served
-        .answer
+    let defaulted = served.answer.defaulted().unwrap();
+    let found = defaulted
         .object
         .pointer("/spec/workers/template/spec/containers");
     let expected = json!([

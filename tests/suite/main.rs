@@ -6,6 +6,7 @@
 )]
 
 mod chart;
+mod contract;
 mod fuzz;
 mod layering;
 mod links;

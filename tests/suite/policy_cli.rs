@@ -99,7 +99,7 @@ fn check_tells_what_a_policy_is() {
                 .lines()
                 .find_map(|line| line.strip_prefix("imports  "));
             assert!(
-                matches!(imports, Some("nothing" | "ipu:policy/facts@0.2.0")),
+                matches!(imports, Some("ipu:policy/types@0.1.0")),
                 "{printed}"
             );
         }
@@ -145,13 +145,13 @@ fn check_names_what_is_wrong() {
         ),
         (
             &["check", text(&empty)],
-            &["it exports none of ipu:policy/defaulter@0.2.0"],
+            &["it exports none of ipu:policy/defaulter@0.1.0"],
         ),
         (
             &["check", text(&placement), "--world", "validation"],
             &[
                 "it does not implement world validation",
-                "asks for `validate: func(request: request) -> verdict` in ipu:policy/validator@",
+                "asks for `validate: func(request: request) -> result<verdict, string>` in ipu:policy/validator@",
             ],
         ),
         (

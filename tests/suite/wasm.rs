@@ -2,7 +2,6 @@
 //! nobody notices.
 
 mod conditions;
-mod earlier;
 mod examples;
 mod limits;
 mod native;

@@ -4,27 +4,30 @@ import json
 
 from componentize_py_types import Err
 from wit_world import exports
-from wit_world.exports.defaulter import Defaulted, Request
+from wit_world.exports.defaulter import Answer_Defaulted, Defaulted, Request
 
 POLICIES = ("Always", "IfNotPresent", "Never")
 
 
 class Defaulter(exports.Defaulter):
-    policy = "IfNotPresent"
-
-    def configure(self, settings: str) -> None:
-        policy = json.loads(settings).get("imagePullPolicy", "IfNotPresent")
+    def validate_settings(self, settings: str) -> None:
+        policy = set_policy(settings)
         if policy not in POLICIES:
             raise Err(f"imagePullPolicy is {policy!r}; write one of {', '.join(POLICIES)}")
-        Defaulter.policy = policy
 
-    def apply_defaults(self, request: Request) -> Defaulted:
+    def apply_defaults(self, request: Request) -> Answer_Defaulted:
         job = json.loads(request.object)
+        policy = set_policy(request.settings)
         # A running job must not be rolled by a default: on an update the user's template stays.
         if request.old_object is None:
             for container in containers(job):
-                container.setdefault("imagePullPolicy", Defaulter.policy)
-        return Defaulted(object=json.dumps(job), warnings=[])
+                container.setdefault("imagePullPolicy", policy)
+        return Answer_Defaulted(Defaulted(object=json.dumps(job), warnings=[]))
+
+
+def set_policy(settings: str) -> str:
+    """The policy that the admin has set."""
+    return json.loads(settings).get("imagePullPolicy", "IfNotPresent")
 
 
 def containers(job: dict) -> list:

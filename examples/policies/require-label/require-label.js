@@ -1,20 +1,22 @@
 // Require label: an IPUJob carries the labels that the admin asks for.
 
 /** Keys of the labels, from the settings: {"requireLabels": ["team"]}. */
-let required = [];
+function required(settings) {
+  const { requireLabels = ["team"] } = JSON.parse(settings);
+  return requireLabels;
+}
 
 export const validator = {
-  configure(text) {
-    const { requireLabels = ["team"] } = JSON.parse(text);
-    if (!Array.isArray(requireLabels) || requireLabels.some((key) => typeof key !== "string")) {
-      throw `requireLabels is ${JSON.stringify(requireLabels)}; write a list of keys such as ["team"]`;
+  validateSettings(settings) {
+    const keys = required(settings);
+    if (!Array.isArray(keys) || keys.some((key) => typeof key !== "string")) {
+      throw `requireLabels is ${JSON.stringify(keys)}; write a list of keys such as ["team"]`;
     }
-    required = requireLabels;
   },
 
   validate(request) {
     const labels = JSON.parse(request.object).metadata?.labels ?? {};
-    const missing = required.filter((key) => !labels[key]);
+    const missing = required(request.settings).filter((key) => !labels[key]);
     return {
       violations: missing.map((key) => ({
         field: `metadata.labels[${key}]`,

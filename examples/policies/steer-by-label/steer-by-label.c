@@ -26,7 +26,7 @@ static const placement_string_t *pool(const request_t *request) {
     if (!request->namespace_.labels.is_some) {
         return NULL;
     }
-    const ipu_policy_facts_pairs_t *labels = &request->namespace_.labels.val;
+    const ipu_policy_types_pairs_t *labels = &request->namespace_.labels.val;
     for (size_t i = 0; i < labels->len; i++) {
         if (is(&labels->ptr[i].f0, LABEL)) {
             return &labels->ptr[i].f1;
@@ -88,7 +88,7 @@ static bool passed_over(const request_t *request, const controller_t *controller
         add_text(reason, "the namespace is labelled " LABEL "=");
         add(reason, wanted->ptr, wanted->len);
         add_text(reason, ", and this is another pool");
-    } else if (!controller->reachable) {
+    } else if (controller->unreachable.is_some) {
         add_text(reason, "it does not answer");
     } else if (!controller->has_nodes || contradicts(request, controller)) {
         add_text(reason, "no node that the Pods may run on reaches it");
@@ -103,22 +103,25 @@ static bool passed_over(const request_t *request, const controller_t *controller
     return true;
 }
 
-bool exports_ipu_policy_placer_configure(placement_string_t *settings, placement_string_t *error) {
+bool exports_ipu_policy_placer_validate_settings(placement_string_t *settings,
+                                                 placement_string_t *error) {
     (void)settings;
     (void)error;
     return true;
 }
 
-void exports_ipu_policy_placer_place(request_t *request,
+bool exports_ipu_policy_placer_place(request_t *request,
                                      exports_ipu_policy_placer_list_controller_t *controllers,
                                      exports_ipu_policy_placer_list_attempt_t *attempts,
-                                     exports_ipu_policy_placer_decision_t *decision) {
+                                     exports_ipu_policy_placer_decision_t *decision,
+                                     placement_string_t *error) {
     decision->tag = EXPORTS_IPU_POLICY_PLACER_DECISION_WAIT;
     decision->val.wait.len = controllers->len;
-    // One more, since none at all may be NULL; where there is no memory the host ends the call.
+    // One more, since none at all may be NULL.
     decision->val.wait.ptr = calloc(controllers->len + 1, sizeof(passed_over_t));
     if (decision->val.wait.ptr == NULL) {
-        abort();
+        placement_string_dup(error, "there is no memory for the reasons");
+        return false;
     }
     for (size_t i = 0; i < controllers->len; i++) {
         const controller_t *controller = &controllers->ptr[i];
@@ -127,11 +130,12 @@ void exports_ipu_policy_placer_place(request_t *request,
             decision->tag = EXPORTS_IPU_POLICY_PLACER_DECISION_TRY;
             placement_string_dup_n(&decision->val.try_, (const char *)controller->name.ptr,
                                    controller->name.len);
-            return;
+            return true;
         }
         passed_over_t *passed = &decision->val.wait.ptr[i];
         placement_string_dup_n(&passed->controller, (const char *)controller->name.ptr,
                                controller->name.len);
         placement_string_dup_n(&passed->reason, reason.text, reason.length);
     }
+    return true;
 }

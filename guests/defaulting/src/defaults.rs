@@ -17,11 +17,20 @@ pub struct Defaulted {
     pub warnings: Vec<String>,
 }
 
+/// A rule that an object breaks, so that it cannot be told what was left open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Path of the field, such as `spec.modelReplicas`.
+    pub field: String,
+    /// The value that was found, the rule, and what to do, in one sentence.
+    pub message: String,
+}
+
 /// Fills in what the user of an IPUJob left open, and maps the fields of alpha-5 and the misspelt
 /// one of 1.0.3 onto those of today. What is no IPUJob at all comes back unchanged.
 ///
-/// The error refuses the object; it names the field, the value, the rule, and what to do.
-pub fn apply(mut object: Value) -> Result<Defaulted, String> {
+/// The error refuses the object.
+pub fn apply(mut object: Value) -> Result<Defaulted, Violation> {
     let mut warnings = Vec::new();
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
         map_misspelling(spec, &mut warnings);
@@ -61,7 +70,7 @@ fn map_misspelling(spec: &mut Map<String, Value>, warnings: &mut Vec<String>) {
 }
 
 /// Maps `modelReplicas` and `ipusPerModelReplica` onto the sizing fields of today.
-fn map_alpha_5(spec: &mut Map<String, Value>, warnings: &mut Vec<String>) -> Result<(), String> {
+fn map_alpha_5(spec: &mut Map<String, Value>, warnings: &mut Vec<String>) -> Result<(), Violation> {
     let keys = ["modelReplicas", "ipusPerModelReplica"];
     if keys.iter().all(|key| set(spec, key).is_none()) {
         return Ok(());
@@ -77,16 +86,22 @@ fn map_alpha_5(spec: &mut Map<String, Value>, warnings: &mut Vec<String>) -> Res
     let replicas = number(spec, "modelReplicas")?;
     let each = number(spec, "ipusPerModelReplica")?;
     let ipus = replicas.checked_mul(each).ok_or_else(|| {
-        format!(
-            "spec.modelReplicas: \"{replicas}\" times spec.ipusPerModelReplica \"{each}\" is more \
-             than any system has; ask for fewer"
+        broken(
+            "modelReplicas",
+            format!(
+                "\"{replicas}\" times spec.ipusPerModelReplica \"{each}\" is more than any system \
+                 has; ask for fewer"
+            ),
         )
     })?;
     if let Some(workers) = workers(spec) {
         if replicas % workers != 0 {
-            return Err(format!(
-                "spec.modelReplicas: \"{replicas}\" cannot be divided evenly among {workers} \
-                 workers; make it a multiple of {workers}, or change the number of workers"
+            return Err(broken(
+                "modelReplicas",
+                format!(
+                    "\"{replicas}\" cannot be divided evenly among {workers} workers; make it a \
+                     multiple of {workers}, or change the number of workers"
+                ),
             ));
         }
         let per_worker = (replicas / workers).to_string();
@@ -98,16 +113,25 @@ fn map_alpha_5(spec: &mut Map<String, Value>, warnings: &mut Vec<String>) -> Res
 }
 
 /// Reads a positive whole number that is written as a string; 1 where it is missing.
-fn number(spec: &Map<String, Value>, key: &str) -> Result<u32, String> {
+fn number(spec: &Map<String, Value>, key: &str) -> Result<u32, Violation> {
     let Some(value) = set(spec, key) else {
         return Ok(1);
     };
     positive(value).ok_or_else(|| {
         let shown: String = value.to_string().chars().take(60).collect();
-        format!(
-            "spec.{key}: {shown} is not a whole number of at least 1 in quotes; write it like \"4\""
+        broken(
+            key,
+            format!("{shown} is not a whole number of at least 1 in quotes; write it like \"4\""),
         )
     })
+}
+
+/// A rule that a field of the spec breaks.
+fn broken(key: &str, message: String) -> Violation {
+    Violation {
+        field: format!("spec.{key}"),
+        message,
+    }
 }
 
 /// Workers of each instance; none where the field that says it is wrong, which is for the

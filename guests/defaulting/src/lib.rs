@@ -15,26 +15,31 @@ mod bindings {
 }
 pub mod defaults;
 
-use bindings::exports::ipu::policy::defaulter::{Defaulted, Guest, Request};
+use bindings::exports::ipu::policy::defaulter::{Answer, Defaulted, Guest, Request};
+use bindings::ipu::policy::types::Violation;
 
 /// The component: text in, text out, and the decision in `defaults`.
 struct Component;
 
 impl Guest for Component {
-    fn configure(settings: String) -> Result<(), String> {
+    fn validate_settings(settings: String) -> Result<(), String> {
         match serde_json::from_str(&settings) {
             Ok(serde_json::Value::Object(_)) => Ok(()),
             _ => Err("the settings are not a JSON object; write {} for none".to_owned()),
         }
     }
 
-    fn apply_defaults(request: Request) -> Result<Defaulted, String> {
+    fn apply_defaults(request: Request) -> Result<Answer, String> {
         let object = serde_json::from_str(&request.object)
             .map_err(|error| format!("the object is not JSON: {error}"))?;
-        let defaulted = defaults::apply(object)?;
-        Ok(Defaulted {
-            object: defaulted.object.to_string(),
-            warnings: defaulted.warnings,
+        Ok(match defaults::apply(object) {
+            Ok(defaulted) => Answer::Defaulted(Defaulted {
+                object: defaulted.object.to_string(),
+                warnings: defaulted.warnings,
+            }),
+            Err(defaults::Violation { field, message }) => {
+                Answer::Refused(vec![Violation { field, message }])
+            }
         })
     }
 }

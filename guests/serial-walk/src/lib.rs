@@ -21,7 +21,7 @@ use bindings::exports::ipu::policy::placer::{self, Decision, Guest, PassedOver, 
 struct Component;
 
 impl Guest for Component {
-    fn configure(settings: String) -> Result<(), String> {
+    fn validate_settings(settings: String) -> Result<(), String> {
         match serde_json::from_str(&settings) {
             Ok(serde_json::Value::Object(_)) => Ok(()),
             _ => Err("the settings are not a JSON object; write {} for none".to_owned()),
@@ -32,7 +32,7 @@ impl Guest for Component {
         request: Request,
         controllers: Vec<placer::Controller>,
         attempts: Vec<placer::Attempt>,
-    ) -> Decision {
+    ) -> Result<Decision, String> {
         let request = walk::Request {
             ipus: request.ipus,
             node_selector: request.node_selector,
@@ -45,7 +45,7 @@ impl Guest for Component {
                 reason: attempt.reason,
             })
             .collect();
-        match walk::place(&request, &controllers, &attempts) {
+        Ok(match walk::place(&request, &controllers, &attempts) {
             walk::Decision::Try(controller) => Decision::Try(controller),
             walk::Decision::Wait(passed_over) => Decision::Wait(
                 passed_over
@@ -54,23 +54,18 @@ impl Guest for Component {
                     .collect(),
             ),
             walk::Decision::Reject(reason) => Decision::Reject(reason),
-        }
+        })
     }
 }
 
 /// A controller as the walk reads it.
 fn seen(controller: placer::Controller) -> walk::Controller {
-    let unreachable = (!controller.reachable).then(|| {
-        controller
-            .unreachable_reason
-            .unwrap_or_else(|| "no reason is known".to_owned())
-    });
     walk::Controller {
         name: controller.name,
         label_key: controller.label_key,
         label_value: controller.label_value,
         has_nodes: controller.has_nodes,
-        unreachable,
+        unreachable: controller.unreachable,
         total_ipus: controller.total_ipus,
         used_ipus: controller.used_ipus,
         largest_free: controller.largest_free,

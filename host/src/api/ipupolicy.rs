@@ -54,7 +54,7 @@ pub struct IPUPolicySpec {
     pub hook: Hook,
     /// Where its module comes from.
     pub module: ModuleSource,
-    /// Given to the guest's `configure`, as JSON.
+    /// Given to the guest with each request, as JSON, once it has accepted them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object")]
     pub settings: Option<Map<String, Value>>,

@@ -223,7 +223,7 @@ fn outcome(error: &GuestError) -> &'static str {
         GuestError::NotThere(_) => "not_there",
         GuestError::OutputTooLarge { .. } => "output_too_large",
         GuestError::Settings(_) => "settings",
-        GuestError::Refused(_) => "refused",
+        GuestError::Failed(_) => "failed",
         GuestError::BadAnswer(_) => "bad_answer",
         GuestError::Call(_) => "call",
     }

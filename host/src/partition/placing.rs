@@ -78,7 +78,7 @@ fn progress(partition: &IPUPartition, now: Timestamp) -> Progress {
     let waited = since.map_or(0, |since| now.duration_since(since).as_secs());
     let is_removed = |attempt: &Attempt| attempt.outcome == AttemptOutcome::Removed;
     Progress {
-        is_question: false,
+        dry_run: false,
         asked_before: status.is_some_and(|status| !status.waiting.is_empty()),
         placed_before: status.is_some_and(|status| status.attempts.iter().any(is_removed)),
         waited_seconds: u64::try_from(waited).unwrap_or(0),

@@ -16,7 +16,7 @@ use crate::api::ipupolicy::{BUILT_IN, Hook, OnError};
 use crate::fair_semaphore::Asker;
 use crate::metrics::guests::Unasked;
 use crate::wasm::facts::Admission;
-use crate::wasm::model::{Defaulted, Operation, Served, Slot, Verdict};
+use crate::wasm::model::{Defaulted, Defaulting, Operation, Served, Slot, Verdict};
 use crate::wasm::{GuestError, Policies};
 use crate::webhook::answer::{Answer, Decision};
 use crate::webhook::request::AdmissionRequest;
@@ -40,12 +40,6 @@ pub struct Chain<'a> {
     all: Duration,
     /// Whether policies are rolled back and promoted by what comes of it.
     counts: bool,
-}
-
-/// A request that does not go on without the guest that was asked.
-struct Stop {
-    decision: Decision,
-    is_refusal: bool,
 }
 
 impl<'a> Chain<'a> {
@@ -120,25 +114,27 @@ impl<'a> Chain<'a> {
                     default_object(&self.policies, entry, self.request, &self.told, &before).await
                 },
             );
-            let after = match asked.await {
-                Ok(None) => None,
-                Ok(Some(Defaulted {
+            let (after, end) = match asked.await {
+                Ok(None) => (None, None),
+                Ok(Some(Defaulting::Defaulted(Defaulted {
                     object: next,
                     warnings,
-                })) => {
+                }))) => {
                     answer.warnings.extend(warnings);
                     object = Arc::new(next);
-                    Some(Outcome::Object(object.clone()))
+                    (Some(Outcome::Object(object.clone())), None)
                 }
-                Err(stop) => {
-                    let after = stop.is_refusal.then_some(Outcome::Refused);
-                    steps.push(Step { before, after });
-                    answer.decision = stop.decision;
-                    self.compare(&roster, &steps);
-                    return answer;
+                Ok(Some(Defaulting::Refused { violations })) => {
+                    (Some(Outcome::Refused), Some(Decision::Refused(violations)))
                 }
+                Err(failed) => (None, Some(failed)),
             };
             steps.push(Step { before, after });
+            if let Some(decision) = end {
+                answer.decision = decision;
+                self.compare(&roster, &steps);
+                return answer;
+            }
         }
         let defaulted = mutate::decision(&self.request.object, &object);
         answer.decision = mutate::with_finalizer(self.request, &object, defaulted);
@@ -175,8 +171,8 @@ impl<'a> Chain<'a> {
                     all.violations.extend(verdict.violations.iter().cloned());
                     all.warnings.extend(verdict.warnings.iter().cloned());
                 }),
-                Err(stop) => {
-                    failed.get_or_insert(stop.decision);
+                Err(decision) => {
+                    failed.get_or_insert(decision);
                     None
                 }
             };
@@ -199,7 +195,7 @@ impl<'a> Chain<'a> {
     }
 
     /// Asks the guest of a seat that the request concerns. None where there is none, or where it gave
-    /// no answer and the request goes on without it.
+    /// no answer and the request goes on without it; an error where the request does not.
     async fn ask<T>(
         &self,
         seat: &[Entry],
@@ -207,7 +203,7 @@ impl<'a> Chain<'a> {
         answer: &mut Answer,
         slot: Slot,
         ask: impl AsyncFnOnce(&Entry) -> Result<Served<T>, GuestError>,
-    ) -> Result<Option<T>, Stop> {
+    ) -> Result<Option<T>, Decision> {
         let seen = self.seen(object, seat);
         let subject = self.subject(&seen);
         let judges = self.guests.judges();
@@ -230,9 +226,7 @@ impl<'a> Chain<'a> {
                 Ok(Some(served.answer))
             }
             Err(error) => {
-                if error.is_answer() {
-                    entry.meter.called(false, self.counts);
-                } else if error.is_failure() {
+                if error.is_failure() {
                     entry.meter.called(true, self.counts);
                 }
                 let calls = self.policies.calls();
@@ -253,18 +247,14 @@ impl<'a> Chain<'a> {
         answer: &mut Answer,
         slot: Slot,
         error: &GuestError,
-    ) -> Result<Option<T>, Stop> {
-        // A refusal is an answer: nobody may ignore it.
-        if entry.on_error != OnError::Ignore || error.is_answer() {
+    ) -> Result<Option<T>, Decision> {
+        if entry.on_error != OnError::Ignore {
             let who = if &*entry.name == BUILT_IN {
                 format!("the {slot} policy")
             } else {
                 format!("the IPUPolicy {} ({slot})", entry.name)
             };
-            return Err(Stop {
-                decision: failure::answer(&who, error).decision,
-                is_refusal: error.is_answer(),
-            });
+            return Err(Decision::Failed(failure::message(&who, error)));
         }
         tracing::warn!(
             policy = &*entry.name,
@@ -304,12 +294,14 @@ async fn default_object(
     request: &AdmissionRequest,
     told: &Admission,
     object: &Value,
-) -> Result<Served<Defaulted>, GuestError> {
+) -> Result<Served<Defaulting>, GuestError> {
     let old = request.old_object.as_ref();
     let asked = policies.default_object(&entry.guest, told, object, old);
     let served = asked.await?;
-    mutate::checked(request, object, &served.answer.object)
-        .map_err(|overreach| GuestError::BadAnswer(overreach.to_string()))?;
+    if let Defaulting::Defaulted(defaulted) = &served.answer {
+        mutate::checked(request, object, &defaulted.object)
+            .map_err(|overreach| GuestError::BadAnswer(overreach.to_string()))?;
+    }
     Ok(served)
 }
 

@@ -30,7 +30,7 @@ impl Guests {
         let seen = seen(request);
         let subject = subject(request, &seen);
         let seat = roster.seats.first().map(Vec::as_slice).unwrap_or_default();
-        let purpose = if request.facts.progress.is_question {
+        let purpose = if request.facts.progress.dry_run {
             Purpose::Question
         } else {
             Purpose::Decision
@@ -56,7 +56,7 @@ impl Guests {
                 overruled: None,
             },
             Err(reason) => {
-                if !request.facts.progress.is_question {
+                if !request.facts.progress.dry_run {
                     tracing::warn!(
                         policy,
                         owner = request.owner,
@@ -75,7 +75,7 @@ impl Guests {
         };
         // Whoever only wants to know asks often, and changes nothing.
         let trials = roster.trials.iter();
-        for tried in trials.filter(|_| !request.facts.progress.is_question) {
+        for tried in trials.filter(|_| !request.facts.progress.dry_run) {
             let name = format!("{}/{}/{}", request.namespace, request.owner, request.slot);
             if is_in_share(tried.share, &name) && tried.entry.matching.selects(&subject) == Ok(true)
             {
@@ -95,20 +95,20 @@ impl Guests {
         attempts: &[PlaceAttempt],
     ) -> (Option<ModuleDigest>, Result<Decision, String>) {
         let policies = self.policies();
-        let is_question = request.facts.progress.is_question;
+        let dry_run = request.facts.progress.dry_run;
         let asked = async {
             loop {
                 let asked = policies.place(&entry.guest, request, controllers, attempts);
                 match asked.await {
                     // A decision waits: nobody else decides because a queue is long.
-                    Err(GuestError::Busy { .. }) if !is_question => {}
+                    Err(GuestError::Busy { .. }) if !dry_run => {}
                     answered => return answered,
                 }
             }
         };
         // Anybody may ask questions, and nobody's questions roll a policy back.
         let count = |failed| {
-            if !is_question {
+            if !dry_run {
                 entry.meter.called(failed, true);
             }
         };

@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::request::question;
 use super::settings::settings;
-use super::{PolicyCliError, no_policy};
+use super::{PolicyCliError, no_answer, no_policy};
 use crate::wasm::question::Question;
 use crate::wasm::{Asked, Limits, Meter, Trial};
 
@@ -85,8 +85,8 @@ fn measure(
 ) -> Result<Vec<Figures>, PolicyCliError> {
     let asking: Vec<_> = subjects
         .iter()
-        .map(|(_, trial)| trial.asking(&args.settings))
-        .collect();
+        .map(|(file, trial)| trial.asking(&args.settings).map_err(no_answer(file)))
+        .collect::<Result<_, _>>()?;
     let mut times = vec![Vec::new(); subjects.len()];
     let mut memory = vec![0; subjects.len()];
     for call in 0..args.calls.saturating_add(WARMING) {
@@ -133,10 +133,7 @@ fn fuel(
 /// A call without an answer ends the measuring: how fast something fails is no figure.
 fn answered(asked: Asked, file: &Path) -> Result<Asked, PolicyCliError> {
     match asked.answer {
-        Err(source) => Err(PolicyCliError::NoAnswer {
-            file: file.to_owned(),
-            source,
-        }),
+        Err(source) => Err(no_answer(file)(source)),
         Ok(_) => Ok(asked),
     }
 }

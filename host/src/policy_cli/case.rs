@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::ruling::Ruling;
 use crate::agent::explain;
 use crate::wasm::GuestError;
-use crate::wasm::model::{Decision, Slot};
+use crate::wasm::model::{Decision, Defaulting, PassedOver, Slot, Violation};
 use crate::wasm::question::{Answer, Question, QuestionError};
 
 /// One case, as it stands in its file.
@@ -158,7 +158,7 @@ impl Expectation {
             Ok(())
         };
         let admission = [Slot::Defaulting, Slot::Validation];
-        only(self.violations.is_some(), "violations", &[Slot::Validation])?;
+        only(self.violations.is_some(), "violations", &admission)?;
         only(self.warnings.is_some(), "warnings", &admission)?;
         only(self.patch.is_some(), "patch", &[Slot::Defaulting])?;
         only(self.chosen.is_some(), "chosen", &[Slot::Placement])?;
@@ -205,7 +205,14 @@ impl Expectation {
             failures.push(format!("answer {wanted} wanted, found {found}"));
         }
         let warnings = match answer {
-            Answer::Defaulted(defaulted) => &defaulted.warnings[..],
+            Answer::Defaulting(Defaulting::Defaulted(defaulted)) => {
+                failures.extend(self.of_violations(&[]));
+                &defaulted.warnings[..]
+            }
+            Answer::Defaulting(Defaulting::Refused { violations }) => {
+                failures.extend(self.of_violations(violations));
+                &[]
+            }
             Answer::Verdict(verdict) => {
                 failures.extend(self.of_violations(&verdict.violations));
                 &verdict.warnings
@@ -225,7 +232,7 @@ impl Expectation {
         failures
     }
 
-    fn of_violations(&self, found: &[crate::wasm::model::Violation]) -> Vec<String> {
+    fn of_violations(&self, found: &[Violation]) -> Vec<String> {
         let Some(wanted) = &self.violations else {
             return Vec::new();
         };
@@ -266,9 +273,8 @@ impl Expectation {
                 return failures;
             };
             for Passed { controller, reason } in wanted {
-                let is = |one: &crate::wasm::model::PassedOver| {
-                    one.controller == *controller && one.reason.contains(reason)
-                };
+                let is =
+                    |one: &PassedOver| one.controller == *controller && one.reason.contains(reason);
                 if !passed.iter().any(is) {
                     failures.push(format!(
                         "{controller:?} passed over with {reason:?} wanted, found {found}"

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 use super::ruling::ruling;
 use super::settings::settings;
-use super::{PolicyCliError, no_policy};
+use super::{PolicyCliError, no_answer, no_policy};
 use crate::agent::explain;
 use crate::wasm::question::Question;
 use crate::wasm::record::{LONGEST, Outcome, Record};
-use crate::wasm::{Limits, Meter, Trial};
+use crate::wasm::{Asked, Limits, Meter, Trial};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct ReplayArgs {
@@ -63,7 +63,8 @@ pub(super) fn run(args: &ReplayArgs, out: &mut impl io::Write) -> Result<(), Pol
     let b = open(&args.b, Some(a.slot()))?;
     writeln!(out, "a  {}\nb  {}", a.digest(), b.digest())?;
     let settings_b = args.settings_b.as_deref().unwrap_or(&args.settings);
-    let settings = [args.settings.as_str(), settings_b];
+    let asking_a = a.asking(&args.settings).map_err(no_answer(&args.a))?;
+    let asking_b = b.asking(settings_b).map_err(no_answer(&args.b))?;
     let mut tally = Tally::default();
     for_each_record(&args.recorded, |line, record, question| {
         if record.hook != a.slot() {
@@ -71,8 +72,8 @@ pub(super) fn run(args: &ReplayArgs, out: &mut impl io::Write) -> Result<(), Pol
             return Ok(());
         }
         let replayed = [
-            replayed(&a, settings[0], question),
-            replayed(&b, settings[1], question),
+            replayed(&a, asking_a(question), question),
+            replayed(&b, asking_b(question), question),
         ];
         compare(line, record, &replayed, a.digest(), &mut tally, out)
     })?;
@@ -94,8 +95,7 @@ struct Replayed {
     fuel: u64,
 }
 
-fn replayed(trial: &Trial, settings: &str, question: &Question) -> Replayed {
-    let asked = trial.ask(settings, question);
+fn replayed(trial: &Trial, asked: Asked, question: &Question) -> Replayed {
     let verdict = json!(ruling(question, &asked.answer));
     let answer = asked.answer.map_err(|error| explain(&error));
     let record = Record::of(question, &answer, trial.digest().clone());

@@ -3,7 +3,7 @@
 use json_patch::Patch;
 use serde::Serialize;
 
-use crate::wasm::model::{Decision, Violation};
+use crate::wasm::model::{Decision, Defaulting, Violation};
 use crate::wasm::question::{Answer, Placing, Question, Review};
 use crate::wasm::{GuestError, serial_walk};
 use crate::webhook::answer::Decision as Admitted;
@@ -72,7 +72,10 @@ fn admitted(admission: &Review, answer: &Result<Answer, GuestError>) -> Ruling {
         };
     }
     let decision = match answer {
-        Ok(Answer::Defaulted(defaulted)) => {
+        Ok(Answer::Defaulting(Defaulting::Refused { violations })) => {
+            Admitted::Refused(violations.clone())
+        }
+        Ok(Answer::Defaulting(Defaulting::Defaulted(defaulted))) => {
             match mutate::checked(&request, &request.object, &defaulted.object) {
                 Ok(()) => mutate::decision(&request.object, &defaulted.object),
                 Err(overreach) => failed(&GuestError::BadAnswer(overreach.to_string())),
@@ -92,7 +95,7 @@ fn admitted(admission: &Review, answer: &Result<Answer, GuestError>) -> Ruling {
 
 /// What is decided where the policy gave no answer that can be used.
 fn failed(error: &GuestError) -> Admitted {
-    failure::answer("the policy", error).decision
+    Admitted::Failed(failure::message("the policy", error))
 }
 
 /// The request as the webhook would have it.
@@ -133,7 +136,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::wasm::model::{Slot, Verdict};
+    use crate::wasm::model::{Defaulted, Slot, Verdict};
 
     fn ruled(slot: Slot, question: Value, answer: &Result<Answer, GuestError>) -> Value {
         let question = Question::parse(slot, question).unwrap();
@@ -149,10 +152,10 @@ mod tests {
         });
         let create = json!({"operation": "create", "object": {"spec": {}, "metadata": {}}});
         let defaulted = |object: Value| {
-            Ok(Answer::Defaulted(crate::wasm::model::Defaulted {
+            Ok(Answer::Defaulting(Defaulting::Defaulted(Defaulted {
                 object,
                 warnings: vec![],
-            }))
+            })))
         };
         let cases = [
             (
@@ -181,14 +184,6 @@ mod tests {
             ),
             (
                 ruled(
-                    Slot::Defaulting,
-                    create.clone(),
-                    &Err(GuestError::Refused("spec.a: no".to_owned())),
-                ),
-                "refused",
-            ),
-            (
-                ruled(
                     Slot::Validation,
                     create,
                     &Ok(Answer::Verdict(Verdict::default())),
@@ -199,6 +194,29 @@ mod tests {
         for (ruling, verdict) in cases {
             assert_eq!(ruling["verdict"], json!(verdict), "{ruling}");
         }
+    }
+
+    #[test]
+    fn a_refusal_is_told_apart_from_a_policy_that_fails() {
+        let create = json!({"operation": "create", "object": {"spec": {}, "metadata": {}}});
+        let violation = Violation {
+            field: "spec.a".to_owned(),
+            message: "no".to_owned(),
+        };
+        let refused = Defaulting::Refused {
+            violations: vec![violation],
+        };
+        assert_eq!(
+            ruled(
+                Slot::Defaulting,
+                create.clone(),
+                &Ok(Answer::Defaulting(refused))
+            ),
+            json!({"verdict": "refused", "violations": [{"field": "spec.a", "message": "no"}]})
+        );
+        let failed = Err(GuestError::Failed("spec.a: no".to_owned()));
+        let ruling = ruled(Slot::Validation, create, &failed);
+        assert_eq!(ruling["verdict"], json!("failed"), "{ruling}");
     }
 
     #[test]

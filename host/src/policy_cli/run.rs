@@ -10,7 +10,7 @@ use super::request::question;
 use super::ruling::ruling;
 use super::settings::settings;
 use super::world::World;
-use super::{PolicyCliError, no_policy, write_json};
+use super::{PolicyCliError, no_answer, no_policy, write_json};
 use crate::agent::explain;
 use crate::wasm::model::Slot;
 use crate::wasm::question::Question;
@@ -52,10 +52,7 @@ pub(super) fn run(args: &RunArgs, out: &mut impl io::Write) -> Result<(), Policy
     write_json(&report(&trial, &question, &asked, fuel), out)?;
     match asked.answer {
         Ok(_) => Ok(()),
-        Err(source) => Err(PolicyCliError::NoAnswer {
-            file: args.file.clone(),
-            source,
-        }),
+        Err(source) => Err(no_answer(&args.file)(source)),
     }
 }
 

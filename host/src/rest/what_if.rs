@@ -146,7 +146,7 @@ fn reason_alone(decision: Decision, chosen: &str) -> String {
 }
 
 fn request(question: &Question, mut facts: PlaceFacts) -> PlaceRequest {
-    facts.progress.is_question = true;
+    facts.progress.dry_run = true;
     PlaceRequest {
         namespace: question.namespace.clone(),
         owner: "query".to_owned(),

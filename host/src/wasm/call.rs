@@ -2,12 +2,12 @@
 
 use wasmtime::{Store, Trap};
 
-use super::bindings::{Answered, Linked};
+use super::bindings::{Answered, DefaultingText, Linked};
 use super::engine::GuestEngine;
 use super::facts::Admission;
 use super::limits::Limits;
 use super::model::{
-    ControllerView, Decision, Defaulted, PlaceAttempt, PlaceRequest, Slot, Verdict,
+    ControllerView, Decision, Defaulted, Defaulting, PlaceAttempt, PlaceRequest, Slot, Verdict,
 };
 use super::store::{CallState, OverLimit, Starved};
 use super::texts::{self, FromGuest};
@@ -78,9 +78,9 @@ pub enum GuestError {
     /// The guest does not accept the admin's settings.
     #[error("the policy does not accept its settings: {0}")]
     Settings(String),
-    /// The guest refuses the request with this text, which is meant for the user.
-    #[error("{0}")]
-    Refused(String),
+    /// The guest says that it failed itself.
+    #[error("the policy failed: {0}")]
+    Failed(String),
     /// The answer is not what the contract says.
     #[error("the policy's answer breaks the contract: {0}")]
     BadAnswer(String),
@@ -90,11 +90,6 @@ pub enum GuestError {
 }
 
 impl GuestError {
-    /// Whether this is the guest's own word on the request.
-    pub fn is_answer(&self) -> bool {
-        matches!(self, Self::Refused(_))
-    }
-
     /// Whether the guest is to blame.
     pub fn is_failure(&self) -> bool {
         match self {
@@ -104,6 +99,7 @@ impl GuestError {
             | Self::NotThere(_)
             | Self::OutputTooLarge { .. }
             | Self::Settings(_)
+            | Self::Failed(_)
             | Self::BadAnswer(_)
             | Self::Call(_) => true,
             Self::Missing(_)
@@ -111,8 +107,7 @@ impl GuestError {
             | Self::Unjudged(_)
             | Self::OutOfTime(_)
             | Self::Busy { .. }
-            | Self::Starved { .. }
-            | Self::Refused(_) => false,
+            | Self::Starved { .. } => false,
         }
     }
 }
@@ -150,24 +145,34 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Asks whether the policy accepts its settings.
+    pub(super) fn validate_settings(&mut self) -> Result<(), GuestError> {
+        self.run(Linked::validate_settings)
+    }
+
     /// Asks a defaulting policy; objects are JSON.
     pub(super) fn default_object(
         &mut self,
         admission: &Admission,
         object: String,
         old: Option<String>,
-    ) -> Result<Defaulted, GuestError> {
+    ) -> Result<Defaulting, GuestError> {
         let answer = self.run(|linked, store, settings| {
             linked.default_object(store, settings, admission, object, old)
         })?;
+        let (object, warnings) = match answer {
+            DefaultingText::Defaulted { object, warnings } => (object, warnings),
+            DefaultingText::Refused(violations) if violations.is_empty() => {
+                let why = "it refuses the object and names no rule that is broken";
+                return Err(GuestError::BadAnswer(why.to_owned()));
+            }
+            DefaultingText::Refused(violations) => return Ok(Defaulting::Refused { violations }),
+        };
         let limit = self.callable.engine.limits.tree;
-        let object = bounded_json::parse(answer.object.as_bytes(), Budget::of_memory(limit))
+        let object = bounded_json::parse(object.as_bytes(), Budget::of_memory(limit))
             .map_err(|why| GuestError::BadAnswer(format!("the object {why}")))
             .map_err(texts::sanitized)?;
-        Ok(Defaulted {
-            object,
-            warnings: answer.warnings,
-        })
+        Ok(Defaulting::Defaulted(Defaulted { object, warnings }))
     }
 
     /// Asks a validation policy; objects are JSON.

@@ -26,7 +26,7 @@ pub struct Capabilities {
 /// Something that a component imports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Import {
-    /// Its name, such as `ipu:policy/log@0.1.0`.
+    /// Its name, such as `ipu:policy/logging@0.1.0`.
     pub name: String,
     /// Whether the operator links it.
     pub allowed: bool,
@@ -183,8 +183,8 @@ fn unversioned(name: &str) -> &str {
 fn import(name: String) -> Import {
     let allowed = bindings::is_allowed_import(&name);
     let why = match (allowed, unversioned(&name)) {
-        (true, "ipu:policy/log") => "writes to the operator's log",
-        (true, "ipu:policy/facts") => "is types alone, of what the operator tells with a request",
+        (true, "ipu:policy/logging") => "writes to the operator's log",
+        (true, "ipu:policy/types") => "is types alone, of what the operator tells with a request",
         (true, _) => "is answered by an empty one: no files, no network, no environment",
         (false, other) if other.starts_with("ipu:policy/") => {
             "is of another version of the contract; `ipu-operator policy contract` prints this one"
@@ -322,8 +322,8 @@ mod tests {
     #[test]
     fn imports_are_marked_with_the_reason() {
         let found = of(r#"(component
-              (import "ipu:policy/log@0.1.0" (instance))
-              (import "ipu:policy/log@7.0.0" (instance))
+              (import "ipu:policy/logging@0.1.0" (instance))
+              (import "ipu:policy/logging@7.0.0" (instance))
               (import "wasi:http/outgoing-handler@0.2.0" (instance))
               (import "acme:database/sql@1.0.0" (instance)))"#)
         .unwrap();
@@ -351,7 +351,7 @@ mod tests {
             assert_eq!(wanted.len(), 1, "{slot}");
             assert_eq!(
                 wanted[0].functions[0],
-                "configure: func(settings: string) -> result<_, string>"
+                "validate-settings: func(settings: string) -> result<_, string>"
             );
         }
     }
@@ -364,14 +364,14 @@ mod tests {
               (core module $m (func (export "f") (result i32) i32.const 0))
               (core instance $i (instantiate $m))
               (func $f (result bool) (canon lift (core func $i "f")))
-              (instance $d (export "configure" (func $f)))
+              (instance $d (export "validate-settings" (func $f)))
               (export "{interface}" (instance $d)))"#
         ))
         .unwrap();
         assert_eq!(found.world, Some(Slot::Defaulting));
         let lacks: Vec<_> = found.lacks.iter().map(ToString::to_string).collect();
         assert_eq!(lacks.len(), 2);
-        assert!(lacks[0].contains("and it exports `configure: func() -> bool`"));
+        assert!(lacks[0].contains("and it exports `validate-settings: func() -> bool`"));
         assert!(
             lacks[1].contains("world defaulting asks for `apply-defaults: func(request: request)"),
             "{}",

@@ -143,8 +143,8 @@ pub struct Gang {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Progress {
-    /// Whether somebody only wants to know.
-    pub is_question: bool,
+    /// Whether somebody only wants to know, and nothing is made.
+    pub dry_run: bool,
     /// Whether it was told to wait before.
     pub asked_before: bool,
     /// Whether a partition was made for it before, and is gone.

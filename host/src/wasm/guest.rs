@@ -29,7 +29,7 @@ pub(super) enum Kind {
 /// On which terms a module is prepared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// Given to its `configure`, as JSON.
+    /// Given to it with each request, as JSON.
     pub settings: String,
     /// Longest time of a call; missing: as for the built-in guests, which is also the most memory
     /// and text that there may be.

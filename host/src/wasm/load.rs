@@ -1,4 +1,4 @@
-//! Makes a callable policy of a file: read, checked against its world, compiled, tried.
+//! Makes a callable policy of a file: read, checked against its world, compiled, asked about its settings, tried.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -34,13 +34,13 @@ pub enum LoadError {
     Compile(#[from] CompileError),
     /// It imports what no policy may have.
     #[error(
-        "it imports {0}, and a policy may import nothing but ipu:policy/log, ipu:policy/facts and \
-         the empty interfaces of WASI 0.2 that wit/README.md lists; leave it out, or have the \
+        "it imports {0}, and a policy may import nothing but ipu:policy/logging, ipu:policy/types \
+         and the empty interfaces of WASI 0.2 that wit/README.md lists; leave it out, or have the \
          tool that makes the component replace it by a stub"
     )]
     Imports(String),
     /// It does not export what its world asks for.
-    #[error("it does not implement world {world} of package ipu:policy@0.2.0")]
+    #[error("it does not implement world {world} of package {}", bindings::PACKAGE)]
     World {
         /// The world.
         world: &'static str,
@@ -51,6 +51,9 @@ pub enum LoadError {
     /// Loading ended in a panic.
     #[error("failed to wait for it to load")]
     Panicked(#[source] crate::panics::Panicked),
+    /// It does not accept its settings, or failed on them.
+    #[error("it failed when it was asked about its settings")]
+    Settings(#[source] GuestError),
     /// It failed on a sample request.
     #[error("it failed when it was tried on a sample request")]
     Tried(#[source] GuestError),
@@ -95,6 +98,8 @@ pub(super) fn load(
     let component = compiler.compile(engine, bytes)?;
     let linked = check(&component, slot)?;
     let callable = Callable::new(engine.clone(), linked, settings.to_owned());
+    let accepted = callable.begin().validate_settings();
+    accepted.map_err(LoadError::Settings)?;
     try_out(&callable, slot).map_err(LoadError::Tried)?;
     Ok(Module {
         digest: digest(bytes),
@@ -121,7 +126,7 @@ pub(super) fn check(component: &Component, slot: Slot) -> Result<bindings::Linke
 fn try_out(callable: &Callable, slot: Slot) -> Result<(), GuestError> {
     let job = samples::job().to_string();
     let mut call = callable.begin();
-    let outcome = match slot {
+    match slot {
         Slot::Defaulting => call
             .default_object(&samples::admission(), job, None)
             .map(drop),
@@ -129,9 +134,5 @@ fn try_out(callable: &Callable, slot: Slot) -> Result<(), GuestError> {
         Slot::Placement => call
             .place(&samples::place_request(), &samples::controllers(), &[])
             .map(drop),
-    };
-    match outcome {
-        Err(GuestError::Refused(_)) => Ok(()),
-        outcome => outcome,
     }
 }

@@ -110,13 +110,36 @@ pub enum Operation {
     Update,
 }
 
-/// The answer of a defaulting policy.
+/// An object with what its user left open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Defaulted {
     /// The whole object as it should be; not yet compared with what came in.
     pub object: Value,
     /// Sentences for the user.
     pub warnings: Vec<String>,
+}
+
+/// What a defaulting policy makes of an object.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Defaulting {
+    /// The object as it should be.
+    Defaulted(Defaulted),
+    /// The object is refused.
+    Refused {
+        /// Every rule that it breaks; at least one.
+        violations: Vec<Violation>,
+    },
+}
+
+impl Defaulting {
+    /// The object as it should be; none where it is refused.
+    pub fn defaulted(self) -> Option<Defaulted> {
+        match self {
+            Self::Defaulted(defaulted) => Some(defaulted),
+            Self::Refused { .. } => None,
+        }
+    }
 }
 
 /// One rule that an object breaks.

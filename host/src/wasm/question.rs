@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::dispose;
 use super::facts::{Admission, NamespaceFacts, User};
 use super::model::{
-    ControllerView, Decision, Defaulted, Operation, PlaceAttempt, PlaceRequest, Slot, Verdict,
+    ControllerView, Decision, Defaulting, Operation, PlaceAttempt, PlaceRequest, Slot, Verdict,
 };
 
 /// A request to a policy.
@@ -100,16 +100,16 @@ pub struct Placing {
 #[serde(untagged)]
 pub enum Answer {
     /// Of a defaulting policy.
-    Defaulted(Defaulted),
+    Defaulting(Defaulting),
     /// Of a validation policy.
     Verdict(Verdict),
     /// Of a placement policy.
     Decision(Decision),
 }
 
-impl From<Defaulted> for Answer {
-    fn from(defaulted: Defaulted) -> Self {
-        Self::Defaulted(defaulted)
+impl From<Defaulting> for Answer {
+    fn from(defaulting: Defaulting) -> Self {
+        Self::Defaulting(defaulting)
     }
 }
 

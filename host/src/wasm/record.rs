@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::model::{ModuleDigest, Slot};
+use super::model::{Defaulting, ModuleDigest, Slot, Violation};
 use super::question::{Answer, Question, QuestionError};
 use crate::bounded_json::{self, BoundedJsonError, Budget};
 use crate::redaction::Values;
@@ -95,18 +95,20 @@ impl Record {
 /// What is recorded of an answer; `values` are those that were redacted in its request.
 fn outcome(answer: &Result<Answer, String>, values: &mut Values) -> Outcome {
     match answer {
-        Ok(Answer::Defaulted(defaulted)) => {
+        Ok(Answer::Defaulting(Defaulting::Defaulted(defaulted))) => {
             let mut object = defaulted.object.clone();
             values.take_from(&mut object);
             let warnings = defaulted.warnings.iter();
             let warnings: Vec<_> = warnings.map(|text| values.told(text)).collect();
             Outcome::Answer(json!({ "object": object, "warnings": warnings }))
         }
+        Ok(Answer::Defaulting(Defaulting::Refused { violations })) => {
+            let violations = redacted(violations, values);
+            Outcome::Answer(json!({ "violations": violations }))
+        }
         Ok(Answer::Verdict(verdict)) => {
             let mut verdict = verdict.clone();
-            for violation in &mut verdict.violations {
-                violation.message = values.told(&violation.message);
-            }
+            verdict.violations = redacted(&verdict.violations, values);
             for warning in &mut verdict.warnings {
                 *warning = values.told(warning);
             }
@@ -117,11 +119,19 @@ fn outcome(answer: &Result<Answer, String>, values: &mut Values) -> Outcome {
     }
 }
 
+fn redacted(violations: &[Violation], values: &mut Values) -> Vec<Violation> {
+    let redacted = violations.iter().map(|violation| Violation {
+        field: violation.field.clone(),
+        message: values.told(&violation.message),
+    });
+    redacted.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::redaction::LAST_APPLIED;
-    use crate::wasm::model::{Defaulted, Verdict, Violation};
+    use crate::wasm::model::{Defaulted, Verdict};
     use crate::wasm::samples;
 
     const SECRET: &str = "hunter2-hunter2";
@@ -160,12 +170,15 @@ mod tests {
         };
         let answers = [
             Ok(Answer::Verdict(Verdict {
-                violations: vec![violation],
+                violations: vec![violation.clone()],
                 warnings: vec![SECRET.to_owned()],
             })),
-            Ok(Answer::Defaulted(Defaulted {
+            Ok(Answer::Defaulting(Defaulting::Defaulted(Defaulted {
                 object: object(),
                 warnings: vec![format!("see {SECRET}")],
+            }))),
+            Ok(Answer::Defaulting(Defaulting::Refused {
+                violations: vec![violation],
             })),
             Err(format!("no {SECRET}")),
         ];

@@ -16,6 +16,9 @@ const LOG_LINES: usize = 16;
 /// Bytes of one line that reach the log.
 const LOG_LINE: usize = 1024;
 
+/// Bytes of what a line says of where in the policy it comes from.
+const LOG_CONTEXT: usize = 64;
+
 /// A policy asked for more than it may have. Ends the call, and is found again by its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{wanted} {unit} wanted where at most {limit} are allowed")]
@@ -77,9 +80,11 @@ fn thread_time() -> Option<Duration> {
 /// How loud a line of a policy is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogLevel {
+    Trace,
     Debug,
     Info,
     Warn,
+    Error,
 }
 
 /// The state of one call.
@@ -146,22 +151,25 @@ impl CallState {
     pub(super) fn print(&mut self, stream: u32, bytes: &[u8]) {
         let room = LOG_LINES.saturating_sub(self.lines);
         for line in self.printed.print(stream, bytes, room) {
-            self.log(Printed::level(stream), &line);
+            self.log(Printed::level(stream), "", &line);
         }
     }
 
-    /// Writes one line of the policy to the operator's log, within the limits.
-    pub(super) fn log(&mut self, level: LogLevel, message: &str) {
+    /// Writes one line of the policy to the operator's log, within the limits. The context is a word of the policy's own.
+    pub(super) fn log(&mut self, level: LogLevel, context: &str, message: &str) {
         self.lines += 1;
         if self.lines > LOG_LINES {
             return;
         }
         let line = sanitize(message, LOG_LINE);
         let policy = self.slot.world();
+        let context = (!context.is_empty()).then(|| sanitize(context, LOG_CONTEXT));
         match level {
-            LogLevel::Debug => tracing::debug!(policy, "{line}"),
-            LogLevel::Info => tracing::info!(policy, "{line}"),
-            LogLevel::Warn => tracing::warn!(policy, "{line}"),
+            LogLevel::Trace => tracing::trace!(policy, context, "{line}"),
+            LogLevel::Debug => tracing::debug!(policy, context, "{line}"),
+            LogLevel::Info => tracing::info!(policy, context, "{line}"),
+            LogLevel::Warn => tracing::warn!(policy, context, "{line}"),
+            LogLevel::Error => tracing::error!(policy, context, "{line}"),
         }
     }
 }
@@ -170,7 +178,7 @@ impl CallState {
 impl Drop for CallState {
     fn drop(&mut self) {
         for (stream, line) in self.printed.rest() {
-            self.log(Printed::level(stream), &line);
+            self.log(Printed::level(stream), "", &line);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Pure: makes the texts of a guest's answer fit for the places that show them. No answer leaves a call without it.
 
-use super::bindings::DefaultedText;
+use super::bindings::DefaultingText;
 use super::call::GuestError;
 use super::model::{Decision, PassedOver, Verdict, Violation};
 use crate::agent::explain;
@@ -36,26 +36,39 @@ pub(super) trait FromGuest {
     fn sanitized(self) -> Self;
 }
 
-impl FromGuest for DefaultedText {
+impl FromGuest for () {
     fn size(&self) -> usize {
-        self.object.len() + length(&self.warnings)
+        0
+    }
+
+    fn sanitized(self) -> Self {}
+}
+
+impl FromGuest for DefaultingText {
+    fn size(&self) -> usize {
+        match self {
+            Self::Defaulted { object, warnings } => object.len() + length(warnings),
+            Self::Refused(violations) => size_of_all(violations),
+        }
     }
 
     fn sanitized(self) -> Self {
-        Self {
-            object: self.object,
-            warnings: warnings(&self.warnings),
+        match self {
+            Self::Defaulted {
+                object,
+                warnings: told,
+            } => Self::Defaulted {
+                object,
+                warnings: warnings(&told),
+            },
+            Self::Refused(violations) => Self::Refused(bounded(&violations)),
         }
     }
 }
 
 impl FromGuest for Verdict {
     fn size(&self) -> usize {
-        let violations = self.violations.iter();
-        violations
-            .map(|one| one.field.len() + one.message.len())
-            .sum::<usize>()
-            + length(&self.warnings)
+        size_of_all(&self.violations) + length(&self.warnings)
     }
 
     fn sanitized(self) -> Self {
@@ -113,7 +126,7 @@ pub(crate) fn bounded(violations: &[Violation]) -> Vec<Violation> {
 pub(super) fn sanitized(error: GuestError) -> GuestError {
     match error {
         GuestError::Settings(why) => GuestError::Settings(sanitize(&why, MESSAGE)),
-        GuestError::Refused(why) => GuestError::Refused(sanitize(&why, MESSAGE)),
+        GuestError::Failed(why) => GuestError::Failed(sanitize(&why, MESSAGE)),
         GuestError::BadAnswer(why) => GuestError::BadAnswer(sanitize(&why, MESSAGE)),
         // A backtrace holds the names that the guest gives its functions.
         GuestError::Call(source) => GuestError::Call(Box::new(Words::of(&*source))),
@@ -148,6 +161,13 @@ fn warnings(warnings: &[String]) -> Vec<String> {
     told.map(|warning| sanitize(warning, WARNING)).collect()
 }
 
+fn size_of_all(violations: &[Violation]) -> usize {
+    let violations = violations.iter();
+    violations
+        .map(|one| one.field.len() + one.message.len())
+        .sum()
+}
+
 fn length(texts: &[String]) -> usize {
     texts.iter().map(String::len).sum()
 }
@@ -172,6 +192,7 @@ mod tests {
             field: hostile(),
             message: hostile(),
         };
+        let refused = DefaultingText::Refused(vec![violation.clone(); 100]);
         let verdict = Verdict {
             violations: vec![violation; 100],
             warnings: vec![hostile(); 100],
@@ -190,11 +211,16 @@ mod tests {
         assert!(warnings.iter().all(|one| is_fit(one, WARNING)));
         assert_eq!(warnings.len(), WARNINGS);
 
-        let defaulted = DefaultedText {
+        let defaulted = DefaultingText::Defaulted {
             object: "{}".to_owned(),
             warnings: vec![hostile(); 100],
         };
-        assert_eq!(defaulted.sanitized().warnings, warnings);
+        for answer in [defaulted, refused] {
+            match answer.sanitized() {
+                DefaultingText::Defaulted { warnings: told, .. } => assert_eq!(told, warnings),
+                DefaultingText::Refused(told) => assert_eq!(told, violations),
+            }
+        }
 
         let passed = PassedOver {
             controller: hostile(),
@@ -220,7 +246,7 @@ mod tests {
         let words = || Box::new(std::io::Error::other(hostile()));
         for error in [
             GuestError::Settings(hostile()),
-            GuestError::Refused(hostile()),
+            GuestError::Failed(hostile()),
             GuestError::BadAnswer(hostile()),
             GuestError::Call(words()),
         ] {

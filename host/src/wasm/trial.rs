@@ -104,14 +104,23 @@ impl Trial {
 
     /// Asks once, in a fresh instance with these settings (JSON).
     pub fn ask(&self, settings: &str, question: &Question) -> Asked {
-        self.asking(settings)(question)
+        match self.asking(settings) {
+            Ok(asking) => asking(question),
+            Err(error) => Asked {
+                answer: Err(error),
+                time: Duration::ZERO,
+                memory: 0,
+                fuel: None,
+            },
+        }
     }
 
-    /// What asks again and again with the same settings.
-    pub fn asking(&self, settings: &str) -> impl Fn(&Question) -> Asked {
+    /// What asks again and again with the same settings, once they are accepted.
+    pub fn asking(&self, settings: &str) -> Result<impl Fn(&Question) -> Asked, GuestError> {
         let (engine, linked) = (self.engine.clone(), self.linked.clone());
         let callable = Callable::new(engine, linked, settings.to_owned());
-        move |question| asked(&callable, question)
+        callable.begin().validate_settings()?;
+        Ok(move |question: &Question| asked(&callable, question))
     }
 }
 
@@ -137,7 +146,7 @@ pub(super) fn answer(call: &mut Call<'_>, question: &Question) -> Result<Answer,
         Question::Defaulting(review) => {
             let (object, old) = texts(review);
             call.default_object(&review.admission(), object, old)
-                .map(Answer::Defaulted)
+                .map(Answer::Defaulting)
         }
         Question::Validation(review) => {
             let (object, old) = texts(review);

@@ -24,19 +24,19 @@ fn witness() -> Vec<u8> {
         r#"(module
           {MEMORY}
           (data (i32.const 512) "{signs}")
-          (func (export "ipu:policy/validator@0.2.0#configure") (param i32 i32) (result i32)
+          (func (export "ipu:policy/validator@0.1.0#validate-settings") (param i32 i32) (result i32)
             (i32.const 16))
-          (func (export "ipu:policy/validator@0.2.0#validate") (param i32) (result i32)
+          (func (export "ipu:policy/validator@0.1.0#validate") (param i32) (result i32)
             (if (i32.eq (i32.load offset=40 (local.get 0)) (i32.const 7)) (then
-              (i32.store (i32.const 32) (i32.const 99000))
-              (i32.store (i32.const 36) (i32.const 1))
+              (i32.store (i32.const 36) (i32.const 99000))
+              (i32.store (i32.const 40) (i32.const 1))
               (return (i32.const 32))))
             (i32.store (i32.const 100000) (i32.const 512))
             (i32.store (i32.const 100004) (i32.load offset=60 (local.get 0)))
             (memory.copy (i32.const 100008) (i32.load offset=48 (local.get 0))
               (i32.mul (i32.load offset=52 (local.get 0)) (i32.const 16)))
-            (i32.store (i32.const 40) (i32.const 100000))
-            (i32.store (i32.const 44)
+            (i32.store (i32.const 44) (i32.const 100000))
+            (i32.store (i32.const 48)
               (i32.add (i32.const 1) (i32.mul (i32.load offset=52 (local.get 0)) (i32.const 2))))
             (i32.const 32)))"#,
         signs = "=".repeat(64),

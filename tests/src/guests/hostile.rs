@@ -13,20 +13,30 @@ pub const MEMORY: &str = r#"
     (global.set $next (i32.add (local.get $at) (local.get 3)))
     (local.get $at))"#;
 
+/// What a guest says that fails: nine bytes at address 528.
+const WORDS: &str = r#"(data (i32.const 528) "no prices")"#;
+
+/// The body of a policy of any world that says that it failed: an error (1) and its text.
+pub const FAIL: &str = "(i32.store (i32.const 32) (i32.const 1))
+    (i32.store (i32.const 36) (i32.const 528))
+    (i32.store (i32.const 40) (i32.const 9))
+    (return (i32.const 32))";
+
 /// A validation policy that runs `body` where the object has over 4,096 bytes of JSON, and answers
 /// well where it has less: the length stands at byte 80 of the request. The body leaves the address of the answer; memory is zero, so that
 /// address 16 holds an empty one.
 pub fn validation(body: &str) -> Vec<u8> {
     let text = format!(
         r#"(module
-          (import "ipu:policy/log@0.2.0" "write" (func $log (param i32 i32 i32)))
+          (import "ipu:policy/logging@0.1.0" "log" (func $log (param i32 i32 i32 i32 i32)))
           {MEMORY}
+          {WORDS}
           (table $table 1 funcref)
-          (func (export "ipu:policy/validator@0.2.0#configure") (param i32 i32) (result i32)
+          (func (export "ipu:policy/validator@0.1.0#validate-settings") (param i32 i32) (result i32)
             (i32.const 16))
           (func $recurse (param i32) (result i32)
             (i32.add (call $recurse (i32.add (local.get 0) (i32.const 1))) (i32.const 1)))
-          (func (export "ipu:policy/validator@0.2.0#validate")
+          (func (export "ipu:policy/validator@0.1.0#validate")
             (param i32) (result i32)
             (if (i32.gt_u (i32.load offset=80 (local.get 0)) (i32.const 4096)) (then {body}))
             (i32.const 16)))"#
@@ -36,19 +46,31 @@ pub fn validation(body: &str) -> Vec<u8> {
 
 /// A defaulting policy that runs `body` where the object has over 4,096 bytes of JSON, and answers it
 /// as it is where it has less: address and length of it stand at bytes 76 and 80 of the request. The
-/// answer `{}`, which takes all away from the object, stands at address 512 as a text of two bytes.
+/// answer `{}`, which takes all away from the object, stands at address 512 as a text of two bytes. `$answer` answers a
+/// text as the object, and `$refuse` refuses `spec` with a text.
 pub fn defaulting(body: &str) -> Vec<u8> {
     let text = format!(
         r#"(module
           {MEMORY}
+          {WORDS}
           (data (i32.const 512) "{{}}")
-          (func (export "ipu:policy/defaulter@0.2.0#configure") (param i32 i32) (result i32)
+          (data (i32.const 520) "spec")
+          (func (export "ipu:policy/defaulter@0.1.0#validate-settings") (param i32 i32) (result i32)
             (i32.const 16))
           (func $answer (param i32 i32) (result i32)
-            (i32.store (i32.const 36) (local.get 0))
-            (i32.store (i32.const 40) (local.get 1))
+            (i32.store (i32.const 40) (local.get 0))
+            (i32.store (i32.const 44) (local.get 1))
             (i32.const 32))
-          (func (export "ipu:policy/defaulter@0.2.0#apply-defaults") (param i32) (result i32)
+          (func $refuse (param i32 i32) (result i32)
+            (i32.store (i32.const 36) (i32.const 1))
+            (i32.store (i32.const 40) (i32.const 64))
+            (i32.store (i32.const 44) (i32.const 1))
+            (i32.store (i32.const 64) (i32.const 520))
+            (i32.store (i32.const 68) (i32.const 4))
+            (i32.store (i32.const 72) (local.get 0))
+            (i32.store (i32.const 76) (local.get 1))
+            (i32.const 32))
+          (func (export "ipu:policy/defaulter@0.1.0#apply-defaults") (param i32) (result i32)
             (local $at i32) (local $left i32)
             (if (i32.gt_u (i32.load offset=80 (local.get 0)) (i32.const 4096)) (then {body}))
             (call $answer (i32.load offset=76 (local.get 0)) (i32.load offset=80 (local.get 0)))))"#
@@ -60,8 +82,11 @@ pub fn defaulting(body: &str) -> Vec<u8> {
 pub const TAKE_ALL: &str = "(return (call $answer (i32.const 512) (i32.const 2)))";
 
 /// The body of a defaulting policy that refuses the object.
-pub const REFUSE: &str = "(i32.store (i32.const 32) (i32.const 1))
-    (return (call $answer (i32.const 512) (i32.const 2)))";
+pub const REFUSE: &str = "(return (call $refuse (i32.const 512) (i32.const 2)))";
+
+/// The body of a defaulting policy that refuses the object and names no rule that it breaks.
+pub const REFUSE_FOR_NOTHING: &str = "(i32.store (i32.const 36) (i32.const 1))
+    (return (i32.const 32))";
 
 /// The body of a defaulting policy that refuses the object with a text of `length` bytes, every eighth of which
 /// is an escape, a bell, a carriage return, a line feed and NULs.
@@ -69,9 +94,8 @@ pub fn refuse_with(length: u32) -> String {
     let pages = length / 65_536 + 1;
     format!(
         "(drop (memory.grow (i32.const {pages})))
-         (i32.store (i32.const 32) (i32.const 1))
          {}
-         (return (call $answer (i32.const 65536) (i32.const {length})))",
+         (return (call $refuse (i32.const 65536) (i32.const {length})))",
         repeated(0x0000_610a_0d07_5b1b, 8, length / 8)
     )
 }
@@ -121,7 +145,7 @@ pub fn always(body: &str) -> String {
 pub fn placement() -> Vec<u8> {
     deciding(
         "\\00",
-        r#"(data (i32.const 64) "mars") (data (i32.const 36) "\40\00\00\00\04\00\00\00")"#,
+        r#"(data (i32.const 64) "mars") (data (i32.const 40) "\40\00\00\00\04\00\00\00")"#,
     )
 }
 
@@ -130,7 +154,7 @@ pub fn waiting(entries: u32) -> Vec<u8> {
     let pages = entries * 16 / 65_536 + 2;
     let [a, b, c, d] = entries.to_le_bytes();
     let list = format!(
-        r#"(data (i32.const 36) "\00\00\01\00\{a:02x}\{b:02x}\{c:02x}\{d:02x}")
+        r#"(data (i32.const 40) "\00\00\01\00\{a:02x}\{b:02x}\{c:02x}\{d:02x}")
            (func $grow (drop (memory.grow (i32.const {pages})))) (start $grow)"#
     );
     deciding("\\01", &list)
@@ -138,22 +162,38 @@ pub fn waiting(entries: u32) -> Vec<u8> {
 
 /// A placement policy that rejects (decision 2) with letters that turn the line round and clear the screen.
 pub fn rejecting() -> Vec<u8> {
-    let words = r#"(data (i32.const 64) "no\e2\80\ae\1b[2J\0a\00!") (data (i32.const 36) "\40\00\00\00\0c\00\00\00")"#;
+    let words = r#"(data (i32.const 64) "no\e2\80\ae\1b[2J\0a\00!") (data (i32.const 40) "\40\00\00\00\0c\00\00\00")"#;
     deciding("\\02", words)
 }
 
-/// A placement policy whose decision is of this kind, with its value at address 36.
+/// A placement policy that says that it failed, but for an owner whose name has six letters, as that of the request
+/// has that policies are tried on: the length stands at byte 20 of the request.
+pub fn failing_placement() -> Vec<u8> {
+    placing(
+        r#"(data (i32.const 32) "\01\00\00\00\10\02\00\00\09\00\00\00")"#,
+        "(select (i32.const 16) (i32.const 32)
+           (i32.eq (i32.load offset=20 (local.get 0)) (i32.const 6)))",
+    )
+}
+
+/// A placement policy whose decision is of this kind, with its value at address 40.
 fn deciding(kind: &str, data: &str) -> Vec<u8> {
+    let data = format!(r#"(data (i32.const 36) "{kind}") {data}"#);
+    placing(&data, "(i32.const 32)")
+}
+
+/// A placement policy with this in its memory, and the address of its answer.
+fn placing(data: &str, answer: &str) -> Vec<u8> {
     let text = format!(
         r#"(module
           {MEMORY}
-          (data (i32.const 32) "{kind}")
+          {WORDS}
           {data}
-          (func (export "ipu:policy/placer@0.2.0#configure") (param i32 i32) (result i32)
+          (func (export "ipu:policy/placer@0.1.0#validate-settings") (param i32 i32) (result i32)
             (i32.const 16))
-          (func (export "ipu:policy/placer@0.2.0#place")
+          (func (export "ipu:policy/placer@0.1.0#place")
             (param i32) (result i32)
-            (i32.const 32)))"#
+            {answer}))"#
     );
     policy(&text, Slot::Placement)
 }
@@ -167,10 +207,10 @@ pub fn warning(length: u32) -> String {
     let pages = length / 65_536 + 1;
     format!(
         "(drop (memory.grow (i32.const {pages})))
-         (i32.store (i32.const 40) (i32.const 48))
-         (i32.store (i32.const 44) (i32.const 1))
-         (i32.store (i32.const 48) (i32.const 65536))
-         (i32.store (i32.const 52) (i32.const {length}))
+         (i32.store (i32.const 44) (i32.const 56))
+         (i32.store (i32.const 48) (i32.const 1))
+         (i32.store (i32.const 56) (i32.const 65536))
+         (i32.store (i32.const 60) (i32.const {length}))
          (return (i32.const 32))"
     )
 }

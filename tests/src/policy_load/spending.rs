@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ipu_operator::wasm::model::Slot;
 use ipu_operator::wasm::question::{Question, Review};
-use ipu_operator::wasm::{Limits, Meter, Trial};
+use ipu_operator::wasm::{Limits, LoadError, Meter, Trial};
 use serde_json::Value;
 
 use super::{PolicyLoadError, creating, read};
@@ -45,7 +45,7 @@ pub fn fuel() -> Result<Vec<Fuel>, PolicyLoadError> {
     let mut all = Vec::new();
     for file in ["defaulting.wasm", "validation.wasm"] {
         let trial = trial(&built.join(file), Meter::Fuel(u64::MAX))?;
-        let asking = trial.asking("{}");
+        let asking = trial.asking("{}").map_err(LoadError::Settings)?;
         let mut taken: Vec<u64> = objects()?
             .into_iter()
             .filter_map(|object| asking(&question(trial.slot(), object)).fuel)

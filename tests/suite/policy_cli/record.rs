@@ -58,8 +58,8 @@ impl Live {
     async fn admit(&self, note: usize) {
         let (job, admission, policies) = (job(note), create(), &self.policies);
         let defaulted = policies.default_object(&BUILT_IN, &admission, &job, None);
-        let defaulted = defaulted.await.unwrap().answer.object;
-        let judged = policies.validate(&BUILT_IN, &admission, &defaulted, None);
+        let defaulted = defaulted.await.unwrap().answer.defaulted().unwrap();
+        let judged = policies.validate(&BUILT_IN, &admission, &defaulted.object, None);
         judged.await.unwrap();
     }
 

@@ -6,9 +6,9 @@ use guest_validation::rules;
 use ipu_operator::policy::guests::Guests;
 use ipu_operator::wasm::facts::PlaceFacts;
 use ipu_operator::wasm::model::{
-    ControllerView, Decision, PlaceAttempt, PlaceOutcome, PlaceRequest, Slot,
+    ControllerView, Decision, Defaulting, PlaceAttempt, PlaceOutcome, PlaceRequest, Slot, Violation,
 };
-use ipu_operator::wasm::{BUILT_IN, GuestError, serial_walk};
+use ipu_operator::wasm::{BUILT_IN, serial_walk};
 use serde_json::{Value, json};
 
 use super::{create, open, options};
@@ -81,12 +81,15 @@ async fn defaulting_answers_as_its_code() {
         let served = policies
             .default_object(&BUILT_IN, &create(), &object, None)
             .await;
-        match (served, native) {
-            (Ok(served), Ok(native)) => {
-                assert_eq!(served.answer.object, native.object, "{}", case["name"]);
-                assert_eq!(served.answer.warnings, native.warnings, "{}", case["name"]);
+        match (served.unwrap().answer, native) {
+            (Defaulting::Defaulted(served), Ok(native)) => {
+                assert_eq!(served.object, native.object, "{}", case["name"]);
+                assert_eq!(served.warnings, native.warnings, "{}", case["name"]);
             }
-            (Err(GuestError::Refused(text)), Err(native)) => assert_eq!(text, native),
+            (Defaulting::Refused { violations }, Err(native)) => {
+                let Violation { field, message } = &violations[0];
+                assert_eq!((field, message), (&native.field, &native.message));
+            }
             (served, native) => panic!("{}: {served:?} but {native:?}", case["name"]),
         }
     }

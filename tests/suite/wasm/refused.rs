@@ -30,7 +30,7 @@ async fn what_is_no_policy_is_refused_with_its_reason() {
     let placement = std::fs::read(guests().join("serial-walk.wasm")).unwrap();
     let mut cut = std::fs::read(guests().join("validation.wasm")).unwrap();
     cut.truncate(cut.len() / 2);
-    let cases: [(&str, Vec<u8>, &str); 9] = [
+    let cases: [(&str, Vec<u8>, &str); 10] = [
         ("empty", Vec::new(), "failed to compile"),
         ("garbage", b"<html>404</html>".to_vec(), "failed to compile"),
         (
@@ -65,12 +65,17 @@ async fn what_is_no_policy_is_refused_with_its_reason() {
                 "nop)) (i32.const 16)) (func $spin (loop (br 0))) (start $spin)
                  (func (result i32) (if (i32.const 0) (then nop",
             ),
-            "failed when it was tried on a sample request",
+            "failed when it was asked about its settings",
         ),
         (
             "traps on every request",
             hostile::validation("unreachable) (else unreachable"),
             "failed when it was tried on a sample request: the policy trapped",
+        ),
+        (
+            "says that it fails on every request",
+            hostile::validation(&hostile::always(hostile::FAIL)),
+            "failed when it was tried on a sample request: the policy failed: no prices",
         ),
     ];
     for (name, bytes, expected) in cases {

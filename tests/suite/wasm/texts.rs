@@ -8,6 +8,7 @@ use ipu_operator::sanitize::is_plain;
 use ipu_operator::wasm::facts::PlaceFacts;
 use ipu_operator::wasm::model::{ControllerView, Decision, PlaceRequest, Placed, Slot};
 use ipu_operator::wasm::{Terms, serial_walk};
+use ipu_operator::webhook::answer::Decision as Verdict;
 use serde_json::{Value, json};
 use tests::guests::hostile;
 use tests::review;
@@ -88,6 +89,52 @@ async fn a_refusal_of_megabytes_is_told_in_its_first_words() {
         assert!(text.len() < 1_100, "{}", text.len());
         assert!(text.chars().all(is_plain), "{text:?}");
     }
+}
+
+/// What the webhook says of a large job where this component is asked.
+async fn reviewed(hook: Hook, component: Vec<u8>) -> Verdict {
+    let guests = asking(hook, component).await;
+    let spec = json!({"jobInstances": 1, "ipusPerJobInstance": "2"});
+    let request = review::creating("large", 5_000, &spec).unwrap();
+    let chain = Chain::new(&guests, &request, create());
+    let answer = match hook {
+        Hook::Defaulting => chain.defaulted().await,
+        Hook::Validation | Hook::Placement => chain.validated().await,
+    };
+    answer.decision
+}
+
+#[tokio::test]
+async fn a_guest_that_fails_says_nothing_about_the_object() {
+    for (hook, component, why) in [
+        (
+            Hook::Defaulting,
+            hostile::defaulting(hostile::FAIL),
+            "the policy failed: no prices",
+        ),
+        (
+            Hook::Validation,
+            hostile::validation(hostile::FAIL),
+            "the policy failed: no prices",
+        ),
+        (
+            Hook::Defaulting,
+            hostile::defaulting(hostile::REFUSE_FOR_NOTHING),
+            "it refuses the object and names no rule",
+        ),
+    ] {
+        let Verdict::Failed(message) = reviewed(hook, component).await else {
+            panic!("{hook:?} does not fail: {why}");
+        };
+        for part in [why, "nothing is known to be wrong with the object"] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+    }
+    let (_, placed) = placed(hostile::failing_placement()).await;
+    let walk = serial_walk(&wanted(), &controllers(), &[]);
+    assert_eq!(placed.decision, walk);
+    let why = placed.overruled.expect("the guest was overruled");
+    assert_eq!(why, "the policy failed: no prices");
 }
 
 #[tokio::test]

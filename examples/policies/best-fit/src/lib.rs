@@ -23,11 +23,15 @@ use bindings::exports::ipu::policy::placer::{
 struct Component;
 
 impl Guest for Component {
-    fn configure(_settings: String) -> Result<(), String> {
+    fn validate_settings(_settings: String) -> Result<(), String> {
         Ok(())
     }
 
-    fn place(request: Request, controllers: Vec<Controller>, attempts: Vec<Attempt>) -> Decision {
+    fn place(
+        request: Request,
+        controllers: Vec<Controller>,
+        attempts: Vec<Attempt>,
+    ) -> Result<Decision, String> {
         let refused = |name: &str| {
             let attempt = attempts.iter().find(|attempt| attempt.controller == name);
             attempt.map(|attempt| attempt.reason.clone())
@@ -42,7 +46,7 @@ impl Guest for Component {
                 largest_free: controller.largest_free,
             })
             .collect();
-        match fit::choose(request.ipus, &candidates) {
+        Ok(match fit::choose(request.ipus, &candidates) {
             fit::Choice::Try(name) => Decision::Try(name),
             fit::Choice::Wait(reasons) => Decision::Wait(
                 reasons
@@ -51,18 +55,14 @@ impl Guest for Component {
                     .collect(),
             ),
             fit::Choice::Reject(reason) => Decision::Reject(reason),
-        }
+        })
     }
 }
 
 /// Why a controller cannot serve the request whatever room it has.
 fn obstacle(request: &Request, controller: &Controller) -> Option<String> {
-    if !controller.reachable {
-        let reason = controller.unreachable_reason.as_deref();
-        return Some(format!(
-            "it does not answer: {}",
-            reason.unwrap_or("no reason is known")
-        ));
+    if let Some(reason) = &controller.unreachable {
+        return Some(format!("it does not answer: {reason}"));
     }
     if !controller.has_nodes {
         return Some("no node reaches it".to_owned());

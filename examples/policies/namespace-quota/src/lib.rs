@@ -28,74 +28,60 @@ mod validation {
     wit_bindgen::generate!({ path: "wit", world: "validation" });
 }
 
-use std::sync::OnceLock;
-
 use placement::exports::ipu::policy::placer::{self, Decision, PassedOver};
 use quota::Settings;
 use validation::exports::ipu::policy::validator::{self, Verdict};
-
-/// What the admin has set; written by `configure`, the first call to an instance.
-static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
 /// The component: conversions, and the decisions in `quota`.
 struct Component;
 
 impl placer::Guest for Component {
-    fn configure(settings: String) -> Result<(), String> {
-        configure(&settings)
+    fn validate_settings(settings: String) -> Result<(), String> {
+        Settings::parse(&settings).map(drop)
     }
 
     fn place(
         request: placer::Request,
         controllers: Vec<placer::Controller>,
         attempts: Vec<placer::Attempt>,
-    ) -> Decision {
+    ) -> Result<Decision, String> {
+        let settings = Settings::parse(&request.settings)?;
         let gang = request.options.gang.map(|gang| (gang.size, gang.held));
         let wanted = quota::wanted(request.ipus, gang);
         let namespace = &request.namespace;
-        let limit = limit(namespace.labels.as_deref());
+        let limit = settings.limit(namespace.labels.as_deref());
         let used = namespace.usage.map(|usage| usage.ipus);
         if let Err(why) = quota::allowed(&namespace.name, limit, used, wanted) {
             let passed_over = controllers.into_iter().map(|controller| PassedOver {
                 controller: controller.name,
                 reason: why.clone(),
             });
-            return Decision::Wait(passed_over.collect());
+            return Ok(Decision::Wait(passed_over.collect()));
         }
-        first_fit(&request, controllers, &attempts)
+        Ok(first_fit(&request, controllers, &attempts))
     }
 }
 
 impl validator::Guest for Component {
-    fn configure(settings: String) -> Result<(), String> {
-        configure(&settings)
+    fn validate_settings(settings: String) -> Result<(), String> {
+        Settings::parse(&settings).map(drop)
     }
 
-    fn validate(request: validator::Request) -> Verdict {
+    fn validate(request: validator::Request) -> Result<Verdict, String> {
+        let settings = Settings::parse(&request.settings)?;
         let namespace = &request.admission.namespace;
-        let limit = limit(namespace.labels.as_deref());
+        let limit = settings.limit(namespace.labels.as_deref());
         let used = namespace.usage.map(|usage| usage.ipus);
         let object = serde_json::from_str(&request.object).unwrap_or_default();
         let old = request.old_object.as_deref();
         let old = old.and_then(|old| serde_json::from_str(old).ok());
         let more = quota::of_job(&object).saturating_sub(old.as_ref().map_or(0, quota::of_job));
         let told = quota::allowed(&namespace.name, limit, used, more);
-        Verdict {
+        Ok(Verdict {
             violations: Vec::new(),
             warnings: told.err().into_iter().collect(),
-        }
+        })
     }
-}
-
-fn configure(settings: &str) -> Result<(), String> {
-    let settings = Settings::parse(settings)?;
-    SETTINGS
-        .set(settings)
-        .map_err(|_| "configure was called twice on one instance".to_owned())
-}
-
-fn limit(labels: Option<&[(String, String)]>) -> Option<u32> {
-    SETTINGS.get()?.limit(labels)
 }
 
 /// The first controller with room.
@@ -115,7 +101,7 @@ fn first_fit(
             .find(|one| one.controller == controller.name);
         let reason = if let Some(tried) = tried {
             tried.reason.clone()
-        } else if !controller.reachable {
+        } else if controller.unreachable.is_some() {
             "it does not answer".to_owned()
         } else if !controller.has_nodes || contradicts {
             "no node that the Pods may run on reaches it".to_owned()

@@ -11,8 +11,9 @@ fn what_was_left_open_is_filled_and_the_rest_stays() {
         let name = case["name"].as_str().unwrap();
         let answer = apply(json!({"metadata": {"name": "mnist"}, "spec": case["spec"]}));
         if let Some(refusal) = case["refused"].as_str() {
-            let text = answer.unwrap_err();
-            assert!(text.contains(refusal), "{name}: {text}");
+            let Violation { field, message } = answer.unwrap_err();
+            let told = format!("{field}: {message}");
+            assert!(told.contains(refusal), "{name}: {told}");
             continue;
         }
         let answer = answer.unwrap();

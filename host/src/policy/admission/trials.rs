@@ -12,7 +12,6 @@ use crate::policy::guests::{Roster, Tried, is_in_share};
 use crate::policy::judging::Purpose;
 use crate::policy::matching::{Seen, Subject};
 use crate::policy::meter::Compared;
-use crate::wasm::GuestError;
 use crate::wasm::model::Verdict;
 
 /// What happened in one seat.
@@ -84,11 +83,8 @@ impl Chain<'_> {
             } else {
                 let tried =
                     default_object(guests.policies(), &entry, &request, &told, &before).await;
-                let tried = match tried {
-                    Ok(tried) => Some(Some(tried.answer.object)),
-                    Err(GuestError::Refused(_)) => Some(None),
-                    Err(_) => None,
-                };
+                let tried = tried.ok().map(|tried| tried.answer.defaulted());
+                let tried = tried.map(|tried| tried.map(|defaulted| defaulted.object));
                 let counts = match counts {
                     Outcome::Object(object) => Some(object),
                     Outcome::Verdict(_) | Outcome::Refused => None,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::ruling::ruling;
 use super::*;
-use crate::wasm::model::{Defaulted, PassedOver, Verdict, Violation};
+use crate::wasm::model::{Defaulted, Verdict};
 
 fn request(slot: Slot) -> Value {
     match slot {
@@ -25,25 +25,29 @@ fn failures(slot: Slot, expect: &Value, answer: &Result<Answer, GuestError>) -> 
     case.failures(answer, &ruling)
 }
 
-fn answers() -> [(Slot, Answer); 5] {
+fn answers() -> [(Slot, Answer); 6] {
+    let violations = vec![Violation {
+        field: "spec.a".to_owned(),
+        message: "3 is odd".to_owned(),
+    }];
     let verdict = Verdict {
-        violations: vec![Violation {
-            field: "spec.a".to_owned(),
-            message: "3 is odd".to_owned(),
-        }],
+        violations: violations.clone(),
         warnings: vec!["old spelling".to_owned()],
     };
     let defaulted = Defaulted {
         object: json!({"spec": {"b": 2}}),
         warnings: vec![],
     };
+    let defaulted = Defaulting::Defaulted(defaulted);
+    let refused = Defaulting::Refused { violations };
     let passed = PassedOver {
         controller: "a".to_owned(),
         reason: "is full".to_owned(),
     };
     [
         (Slot::Validation, Answer::Verdict(verdict)),
-        (Slot::Defaulting, Answer::Defaulted(defaulted)),
+        (Slot::Defaulting, Answer::Defaulting(defaulted)),
+        (Slot::Defaulting, Answer::Defaulting(refused)),
         (
             Slot::Placement,
             Answer::Decision(Decision::Try("a".to_owned())),
@@ -61,7 +65,7 @@ fn answers() -> [(Slot, Answer); 5] {
 
 #[test]
 fn every_expectation_can_hold_and_can_fail() {
-    let [verdict, defaulted, chosen, waits, rejects] = answers();
+    let [verdict, defaulted, _, chosen, waits, rejects] = answers();
     let patch = json!([{"op": "add", "path": "/spec/b", "value": 2}]);
     let cases = [
         (
@@ -109,10 +113,41 @@ fn every_expectation_can_hold_and_can_fail() {
             json!({"error": "trapped"}),
         ),
     ];
-    for ((slot, answer), holds, fails) in cases {
-        let of = |expect| failures(*slot, expect, &Ok(answer.clone()));
-        assert_eq!(of(&holds), Vec::<String>::new(), "{holds}");
-        assert_eq!(of(&fails).len(), 1, "{fails}: {:?}", of(&fails));
+    for (told, holds, fails) in cases {
+        holds_and_fails(told, &holds, &fails);
+    }
+}
+
+/// The first expectation holds of the answer, and the second one fails.
+fn holds_and_fails((slot, answer): &(Slot, Answer), holds: &Value, fails: &Value) {
+    let of = |expect| failures(*slot, expect, &Ok(answer.clone()));
+    assert_eq!(of(holds), Vec::<String>::new(), "{holds}");
+    assert_eq!(of(fails).len(), 1, "{fails}: {:?}", of(fails));
+}
+
+#[test]
+fn what_a_defaulting_policy_refuses_is_told_by_its_violations() {
+    let [_, defaulted, refused, ..] = answers();
+    let patch = json!([{"op": "add", "path": "/spec/b", "value": 2}]);
+    let cases = [
+        (
+            &defaulted,
+            json!({"violations": []}),
+            json!({"violations": [{"field": "spec.a"}]}),
+        ),
+        (
+            &refused,
+            json!({"violations": [{"field": "spec.a", "message": "odd"}]}),
+            json!({"violations": []}),
+        ),
+        (
+            &refused,
+            json!({"verdict": "refused"}),
+            json!({"patch": patch}),
+        ),
+    ];
+    for (told, holds, fails) in cases {
+        holds_and_fails(told, &holds, &fails);
     }
 }
 

@@ -17,7 +17,7 @@ use crate::wasm::call::{Call, GuestError};
 use crate::wasm::facts::Admission;
 use crate::wasm::guest::{Guest, Kind};
 use crate::wasm::model::{
-    ControllerView, Decision, Defaulted, ModuleDigest, PlaceAttempt, PlaceRequest, Served, Slot,
+    ControllerView, Decision, Defaulting, ModuleDigest, PlaceAttempt, PlaceRequest, Served, Slot,
     Verdict,
 };
 use crate::wasm::question::{Answer, Placing, Question, Review};
@@ -33,7 +33,7 @@ impl Policies {
         admission: &Admission,
         object: &Value,
         old: Option<&Value>,
-    ) -> Result<Served<Defaulted>, GuestError> {
+    ) -> Result<Served<Defaulting>, GuestError> {
         let asked = (Slot::Defaulting, admission, object, old);
         self.review(
             guest,
@@ -76,9 +76,9 @@ impl Policies {
             attempts: attempts.to_vec(),
         });
         let asked = Arc::clone(&placing);
-        let is_question = request.facts.progress.is_question;
+        let dry_run = request.facts.progress.dry_run;
         let answer = self
-            .call((guest, Slot::Placement), is_question, move |call| {
+            .call((guest, Slot::Placement), dry_run, move |call| {
                 call.place(&asked.request, &asked.controllers, &asked.attempts)
             })
             .await;
@@ -115,7 +115,7 @@ impl Policies {
     async fn call<T: Send + 'static>(
         &self,
         (guest, slot): (&Guest, Slot),
-        is_question: bool,
+        dry_run: bool,
         ask: impl FnOnce(&mut Call<'_>) -> Result<T, GuestError> + Send + 'static,
     ) -> Result<Served<T>, GuestError> {
         let policy = match &guest.0 {
@@ -130,7 +130,7 @@ impl Policies {
         let wanted = Wanted {
             policy,
             asker: self.asker,
-            is_question,
+            dry_run,
         };
         let span = tracing::trace_span!("guest", hook = ?slot);
         let (permit, waited) = self

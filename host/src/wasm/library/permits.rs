@@ -34,7 +34,7 @@ pub(super) struct Wanted<'a> {
     /// On whose behalf.
     pub(super) asker: Asker,
     /// Whether nothing comes of the answer.
-    pub(super) is_question: bool,
+    pub(super) dry_run: bool,
 }
 
 impl Permits {
@@ -56,7 +56,7 @@ impl Permits {
 
     /// The scarcest first: who waits for one of those holds none that others wait for.
     async fn all(&self, wanted: Wanted<'_>) -> Permit {
-        let questions = wanted.is_question.then_some(&self.questions);
+        let questions = wanted.dry_run.then_some(&self.questions);
         let shared = match wanted.policy {
             Some(_) => &self.policies,
             None => &self.built_in,
@@ -83,15 +83,11 @@ mod tests {
         Permits::new(&Limits::default())
     }
 
-    fn take(
-        permits: &Permits,
-        policy: Option<&FairSemaphore>,
-        is_question: bool,
-    ) -> Option<Permit> {
+    fn take(permits: &Permits, policy: Option<&FairSemaphore>, dry_run: bool) -> Option<Permit> {
         let wanted = Wanted {
             policy,
             asker: None,
-            is_question,
+            dry_run,
         };
         permits.all(wanted).now_or_never()
     }
@@ -132,7 +128,7 @@ mod tests {
         let wanted = |last: u8| Wanted {
             policy: Some(&slow),
             asker: Some([10, 0, 0, last].into()),
-            is_question: false,
+            dry_run: false,
         };
         let held = permits.all(wanted(1)).await;
         let mut flood: Vec<_> = (0..16).map(|_| Box::pin(permits.all(wanted(1)))).collect();

@@ -8,32 +8,24 @@ mod bindings {
 }
 mod policy;
 
-use std::cell::RefCell;
-
-use bindings::exports::ipu::policy::defaulter::{Defaulted, Guest, Request};
-
-thread_local! {
-    // Every request meets a fresh instance, which is told the settings first.
-    static SETTINGS: RefCell<policy::Settings> = RefCell::default();
-}
+use bindings::exports::ipu::policy::defaulter::{Answer, Defaulted, Guest, Request};
 
 struct Component;
 
 impl Guest for Component {
-    fn configure(settings: String) -> Result<(), String> {
-        let settings = policy::Settings::parse(&settings)?;
-        SETTINGS.with(|known| known.replace(settings));
-        Ok(())
+    fn validate_settings(settings: String) -> Result<(), String> {
+        policy::Settings::parse(&settings).map(drop)
     }
 
-    fn apply_defaults(request: Request) -> Result<Defaulted, String> {
+    fn apply_defaults(request: Request) -> Result<Answer, String> {
+        let settings = policy::Settings::parse(&request.settings)?;
         let mut object = serde_json::from_str(&request.object)
             .map_err(|error| format!("the object is not JSON: {error}"))?;
-        SETTINGS.with_borrow(|settings| policy::apply(&mut object, settings));
-        Ok(Defaulted {
+        policy::apply(&mut object, &settings);
+        Ok(Answer::Defaulted(Defaulted {
             object: object.to_string(),
             warnings: Vec::new(),
-        })
+        }))
     }
 }
 

@@ -15,19 +15,23 @@ use bindings::exports::ipu::policy::placer::{
 struct Component;
 
 impl Guest for Component {
-    fn configure(settings: String) -> Result<(), String> {
+    fn validate_settings(settings: String) -> Result<(), String> {
         match serde_json::from_str(&settings) {
             Ok(serde_json::Value::Object(_)) => Ok(()),
             _ => Err("the settings are not a JSON object".to_owned()),
         }
     }
 
-    fn place(request: Request, controllers: Vec<Controller>, attempts: Vec<Attempt>) -> Decision {
+    fn place(
+        request: Request,
+        controllers: Vec<Controller>,
+        attempts: Vec<Attempt>,
+    ) -> Result<Decision, String> {
         let seen: Vec<_> = controllers
             .into_iter()
             .map(|controller| seen(controller, &request, &attempts))
             .collect();
-        match policy::choose(request.ipus, &seen) {
+        Ok(match policy::choose(request.ipus, &seen) {
             policy::Choice::Try(name) => Decision::Try(name),
             policy::Choice::Wait(passed) => Decision::Wait(
                 passed
@@ -36,7 +40,7 @@ impl Guest for Component {
                     .collect(),
             ),
             policy::Choice::Reject(reason) => Decision::Reject(reason),
-        }
+        })
     }
 }
 
@@ -57,8 +61,8 @@ fn seen(controller: Controller, request: &Request, attempts: &[Attempt]) -> poli
         .find(|attempt| attempt.controller == controller.name);
     let closed = if asked.is_some_and(|(_, value)| value != label_value) {
         Some("its nodes are not those that the Pods ask for".to_owned())
-    } else if !controller.reachable {
-        Some("it does not answer".to_owned())
+    } else if let Some(reason) = &controller.unreachable {
+        Some(format!("it does not answer: {reason}"))
     } else if !controller.has_nodes {
         Some(format!("no node is labelled {label_key}={label_value}"))
     } else {

@@ -8,36 +8,28 @@ mod bindings {
 }
 mod policy;
 
-use std::cell::RefCell;
-
-use bindings::exports::ipu::policy::validator::{Guest, Request, Verdict, Violation};
-
-thread_local! {
-    // Every request meets a fresh instance, which is told the settings first.
-    static SETTINGS: RefCell<policy::Settings> = RefCell::default();
-}
+use bindings::exports::ipu::policy::validator::{Guest, Request, Verdict};
+use bindings::ipu::policy::types::Violation;
 
 struct Component;
 
 impl Guest for Component {
-    fn configure(settings: String) -> Result<(), String> {
-        let settings = policy::Settings::parse(&settings)?;
-        SETTINGS.with(|known| known.replace(settings));
-        Ok(())
+    fn validate_settings(settings: String) -> Result<(), String> {
+        policy::Settings::parse(&settings).map(drop)
     }
 
-    fn validate(request: Request) -> Verdict {
-        let found = match serde_json::from_str(&request.object) {
-            Ok(object) => SETTINGS.with_borrow(|settings| policy::check(&object, settings)),
-            Err(error) => vec![(String::new(), format!("the object is not JSON: {error}"))],
-        };
-        Verdict {
-            violations: found
-                .into_iter()
-                .map(|(field, message)| Violation { field, message })
-                .collect(),
+    fn validate(request: Request) -> Result<Verdict, String> {
+        let settings = policy::Settings::parse(&request.settings)?;
+        let object = serde_json::from_str(&request.object)
+            .map_err(|error| format!("the object is not JSON: {error}"))?;
+        let violations = policy::check(&object, &settings)
+            .into_iter()
+            .map(|(field, message)| Violation { field, message })
+            .collect();
+        Ok(Verdict {
+            violations,
             warnings: Vec::new(),
-        }
+        })
     }
 }
 

@@ -1,0 +1,123 @@
+//! The contract: each item says since when it is there, what is released stays as it is, and guests of
+//! other versions are told apart.
+
+use std::path::Path;
+
+use ipu_operator::wasm::model::Slot;
+use ipu_operator::wasm::{CONTRACT, Guest, LoadError, Terms};
+use tests::guests::hostile::{MEMORY, component};
+use wit_component::{ComponentEncoder, StringEncoding, WitPrinter, embed_component_metadata};
+use wit_parser::{PackageId, Resolve, Stability, Type, TypeDefKind};
+
+use crate::wasm::{open, options};
+
+fn parsed(contract: &str) -> (Resolve, PackageId) {
+    let mut resolve = Resolve::default();
+    let package = resolve.push_str(Path::new("policy.wit"), contract);
+    (resolve, package.expect("the contract is valid"))
+}
+
+#[test]
+fn every_item_says_since_when_it_is_there() {
+    let (resolve, package) = parsed(CONTRACT);
+    let version = resolve.packages[package].name.version.clone().unwrap();
+    let mut items = 0;
+    let mut check = |name: &str, stability: &Stability| {
+        let Stability::Stable { since, .. } = stability else {
+            panic!("{name} has no @since");
+        };
+        assert!(*since <= version, "{name} is of {since}");
+        items += 1;
+    };
+    for (_, world) in &resolve.worlds {
+        check(&world.name, &world.stability);
+    }
+    for (_, interface) in &resolve.interfaces {
+        let name = interface.name.as_deref().unwrap();
+        check(name, &interface.stability);
+        for (name, id) in &interface.types {
+            let named = &resolve.types[*id];
+            // What is used of another interface is gated there.
+            if !matches!(named.kind, TypeDefKind::Type(Type::Id(_))) {
+                check(name, &named.stability);
+            }
+        }
+        for (name, function) in &interface.functions {
+            check(name, &function.stability);
+        }
+    }
+    let gates = CONTRACT.matches("\n@since(").count() + CONTRACT.matches("\n  @since(").count();
+    assert_eq!(items, gates);
+}
+
+/// Once 0.1.0 is released, this snapshot only grows, by items of later versions.
+#[test]
+fn what_is_released_stays_as_it_is() {
+    let (resolve, package) = parsed(CONTRACT);
+    let mut printer = WitPrinter::default();
+    printer.emit_docs(false);
+    printer.print(&resolve, package, &[]).unwrap();
+    insta::assert_snapshot!(String::from(printer.output));
+}
+
+#[test]
+fn an_item_of_a_version_that_is_to_come_is_no_part_of_the_contract() {
+    let later = CONTRACT.replacen("@since(version = 0.1.0)", "@since(version = 0.1.1)", 1);
+    let mut resolve = Resolve::default();
+    let error = resolve.push_str(Path::new("policy.wit"), &later);
+    let error = format!("{:#}", error.unwrap_err());
+    assert!(error.contains("0.1.1"), "{error}");
+}
+
+/// The contract with a function more in `validator`, in this version.
+fn with_a_function_more(version: &str) -> String {
+    let more = format!("explain: func() -> u32;\n\n  @since(version = {version})\n  validate: ");
+    CONTRACT
+        .replace(
+            "package ipu:policy@0.1.0;",
+            &format!("package ipu:policy@{version};"),
+        )
+        .replace("validate: ", &more)
+}
+
+/// A validation guest that was built against such a contract, and finds nothing wrong.
+async fn loaded(version: &str) -> Result<Guest, LoadError> {
+    let mut core = component(&format!(
+        r#"(module
+          {MEMORY}
+          (func (export "ipu:policy/validator@{version}#validate-settings") (param i32 i32) (result i32)
+            (i32.const 16))
+          (func (export "ipu:policy/validator@{version}#explain") (result i32) (i32.const 7))
+          (func (export "ipu:policy/validator@{version}#validate") (param i32) (result i32)
+            (i32.const 16)))"#
+    ));
+    let (resolve, package) = parsed(&with_a_function_more(version));
+    let world = resolve.select_world(&[package], Some("validation"));
+    embed_component_metadata(&mut core, &resolve, world.unwrap(), StringEncoding::UTF8).unwrap();
+    let mut encoder = ComponentEncoder::default();
+    let encoded = encoder.module(&core).and_then(ComponentEncoder::encode);
+    let policies = open(options(&[Slot::Validation])).await;
+    let terms = Terms {
+        name: "other".to_owned(),
+        settings: "{}".to_owned(),
+        ..Terms::default()
+    };
+    policies
+        .prepare(Slot::Validation, encoded.unwrap(), terms)
+        .await
+}
+
+#[tokio::test]
+async fn what_a_guest_exports_beside_its_world_is_passed_over() {
+    assert!(loaded("0.1.0").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_guest_of_a_later_version_is_refused_by_name() {
+    for version in ["0.1.1", "0.2.0", "1.0.0"] {
+        let LoadError::Imports(names) = loaded(version).await.unwrap_err() else {
+            panic!("{version} is not told apart by its imports");
+        };
+        assert_eq!(names, format!("ipu:policy/types@{version}"));
+    }
+}
