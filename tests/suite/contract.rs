@@ -98,7 +98,6 @@ async fn loaded(version: &str) -> Result<Guest, LoadError> {
     let encoded = encoder.module(&core).and_then(ComponentEncoder::encode);
     let policies = open(options(&[Slot::Validation])).await;
     let terms = Terms {
-        name: "other".to_owned(),
         settings: "{}".to_owned(),
         ..Terms::default()
     };
