@@ -210,7 +210,9 @@ async fn rights_are_enough_and_no_more() {
         ("controller-manager", "get", &secret, admin.name, true),
         ("controller-manager", "update", "leases", admin.name, true),
         ("controller-manager", "list", "secrets", admin.name, false),
-        ("controller-manager", "delete", "configmaps", "team", false),
+        ("controller-manager", "get", "configmaps", "team", false),
+        ("controller-manager", "create", "configmaps", "team", false),
+        ("controller-manager", "get", "configmaps", admin.name, true),
         ("controller-manager", "get", &secret, "kube-system", false),
         ("controller-manager", "patch", &own_webhooks, "", true),
         (
@@ -266,7 +268,7 @@ async fn rights_are_enough_and_no_more() {
         ("vipu-proxy", "get", "namespaces/kube-system", "", true),
     ];
     check_rights(&admin, &cases);
-    let made_for_jobs = ["configmaps", "serviceaccounts", "roles", "rolebindings"];
+    let made_for_jobs = ["serviceaccounts", "roles", "rolebindings"];
     let watched = made_for_jobs.map(|kind| ("controller-manager", "watch", kind, "", true));
     check_rights(&admin, &watched);
     check_rights(

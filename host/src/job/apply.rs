@@ -1,7 +1,6 @@
 //! Carries out a plan: all writes, in the plan's order.
 
 use futures::future::join_all;
-use futures::{FutureExt, StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::Api;
@@ -13,9 +12,6 @@ use super::watches::Views;
 use super::writes::{self, Brought, WriteError};
 use crate::api::ipupartition::IPUPartition;
 use crate::uid::Uid;
-
-/// Pods of one job that are created at the same time.
-const PODS_AT_ONCE: usize = 8;
 
 /// Carries out a plan for a job in a namespace; `owner` is the job's UID. Where its rights are `expected` to be
 /// there, they are read before they are written.
@@ -67,13 +63,9 @@ pub async fn apply(
     // Pods mount and use these objects: with a stranger's, or an earlier job's, they would do what
     // that one says.
     if !blocked {
-        let creating = plan.create_pods.iter();
-        let creating = creating.map(|pod| create_pod(&pods, pod, owner, views).boxed());
-        let creating: Vec<_> = creating.collect();
-        // None is given up half-way where another one fails: what becomes of it is known.
-        let created = stream::iter(creating).buffered(PODS_AT_ONCE);
-        for made in created.collect::<Vec<_>>().await {
-            obstacles.extend(made?);
+        // One after the other: where a quota has room for some of them, the first are created.
+        for pod in &plan.create_pods {
+            obstacles.extend(create_pod(&pods, pod, owner, views).await?);
         }
     }
     for deletion in &plan.delete_partitions {
