@@ -102,6 +102,10 @@ impl Scene {
         let name = format!("of-{ipus}");
         if made.is_ok() {
             let jobs = self.webhooks.jobs();
+            // There is no controller that would take it off.
+            let released = json!({"metadata": {"finalizers": null}});
+            let (released, nobody) = (Patch::Merge(released), PatchParams::default());
+            jobs.patch(&name, &nobody, &released).await.unwrap();
             jobs.delete(&name, &DeleteParams::default()).await.unwrap();
         }
         made.map(|made| made.warnings)
