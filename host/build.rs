@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // What the test of wire compatibility reads.
     std::fs::write(out.join("vipu.descriptors"), files.encode_to_vec())?;
     tonic_prost_build::configure()
-        .codec_path("crate::vipu::codec::BoundedCodec")
+        .build_client(false)
         .compile_fds(files)?;
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::policy::replica::FETCHED;
 use crate::policy::{JUDGED_AT_ONCE, matching};
 use crate::port::serve::{Limits, METRICS, PROBES, REST, SECURE_REST, WEBHOOKS};
 use crate::rest::limits::{CONCURRENCY, CREATE_MAX, QUESTION_MAX};
-use crate::vipu::client::REPLIES;
+use crate::vipu::replies;
 use crate::wasm::limits;
 use crate::webhook::intake::{BODIES, MEMORY};
 use crate::webhook::request;
@@ -62,7 +62,7 @@ pub fn vipu_proxy() -> Vec<Item> {
         ("bodies of the REST", bodies),
         ("requests of the REST", requests * REST_REQUEST),
         // Others answer with kilobytes, which are in what the process takes at rest.
-        ("replies of a V-IPU controller that lies", REPLIES),
+        ("replies of 256 V-IPU controllers that lie", replies::MOST),
         ("connections", connections(&[REST, SECURE_REST, PROBES])),
         ("sockets", sockets(&[REST, SECURE_REST, PROBES])),
         ("guests", guests()),

@@ -3,7 +3,7 @@
 pub mod access;
 pub mod client;
 pub mod closed;
-pub mod codec;
+mod codec;
 pub mod controllers;
 pub mod departed;
 pub mod error;
@@ -15,6 +15,7 @@ pub mod model;
 mod nonsense;
 pub mod proto;
 pub mod registry;
+pub mod replies;
 pub mod troubles;
 
 pub use access::{AccessOptions, files::AccessFiles};

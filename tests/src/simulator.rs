@@ -6,6 +6,7 @@
 pub mod allocation;
 pub mod codes;
 mod control;
+pub mod endless;
 pub mod faults;
 pub mod journal;
 mod lies;

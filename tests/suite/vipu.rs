@@ -10,6 +10,7 @@ mod calls;
 mod failures;
 mod inventories;
 mod nonsense;
+mod replies;
 mod secure;
 mod simulator;
 mod users;

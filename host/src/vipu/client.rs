@@ -4,6 +4,7 @@
 //! while the controller cannot be reached. No HTTP/2 ping is ever sent: servers written in Go drop
 //! clients that ping more often than every five minutes or on an idle connection.
 
+mod calls;
 mod line;
 
 use std::pin::Pin;
@@ -12,30 +13,26 @@ use std::time::{Duration, Instant};
 
 use backon::{ExponentialBuilder, Retryable};
 use tokio::sync::{Semaphore, watch};
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Status};
 use tracing::Instrument;
 
 use super::access::{self, Standing};
-use super::codec;
 use super::error::VipuError;
 use super::model::{
     self, CreateRequest, Device, GcdConfig, Inventory, ListedPartition, PartitionState, ReadyState,
     Truth,
 };
 use super::proto;
+use super::replies::{Part, Replies};
 use crate::api::ipupartition::ControllerRef;
-use line::{Line, Lines, REPLY_MAX};
+use calls::Call;
+use line::Lines;
 
 /// GCDs whose IPUs are asked for, at most: as many as the largest V-POD has IPU-Machines.
 const GCDS_ASKED: u32 = 64;
 
-/// Reads of one controller at the same time, so that the replies of one that lies take a bounded memory. A controller
-/// that does not answer holds up nobody else.
-const READS: usize = 8;
-
-/// Most memory that the replies of one controller take, in bytes: what is received, in a buffer that grows, and what it
-/// is decoded to.
-pub const REPLIES: usize = READS * (2 * REPLY_MAX + codec::DECODED);
+/// Reads of one controller at the same time. One that does not answer holds up nobody else.
+pub(super) const READS: usize = 8;
 
 /// Reads are tried again only within so long after they began.
 const RETRIES_WITHIN: Duration = Duration::from_secs(2);
@@ -73,6 +70,7 @@ pub(super) struct Inner {
     lines: Lines,
     deadlines: Deadlines,
     reads: Semaphore,
+    replies: Part,
 }
 
 impl VipuClient {
@@ -88,12 +86,24 @@ impl VipuClient {
         deadlines: Deadlines,
         access: watch::Receiver<Standing>,
     ) -> Result<Self, VipuError> {
-        let lines = Lines::new(controller, deadlines.connect, access)?;
+        Self::within_budget(controller, deadlines, access, &Replies::default())
+    }
+
+    /// The same, whose replies take their part of a budget.
+    pub(super) fn within_budget(
+        controller: &ControllerRef,
+        deadlines: Deadlines,
+        access: watch::Receiver<Standing>,
+        replies: &Replies,
+    ) -> Result<Self, VipuError> {
+        let replies = replies.part();
+        let lines = Lines::new(controller, deadlines.connect, access, replies.clone())?;
         Ok(VipuClient {
             inner: Arc::new(Inner {
                 lines,
                 deadlines,
                 reads: Semaphore::new(READS),
+                replies,
             }),
         })
     }
@@ -105,106 +115,92 @@ impl VipuClient {
 
     /// The version of the controller's server.
     pub async fn version(&self) -> Result<String, VipuError> {
-        let call = |line: Line| async move {
-            let request = line.request(proto::VersionRequest {});
-            line.version().get_version(request).await
-        };
         let version = |reply: proto::VersionReply| model::named(&reply.version);
-        self.read("GetVersion", call, version).await
+        self.read(proto::VersionRequest {}, version).await
     }
 
     /// Makes a partition and waits until it is formed. Sent at most once.
     pub async fn create(&self, request: &CreateRequest) -> Result<(), VipuError> {
-        const METHOD: &str = "CreatePartition";
-        let line = self.inner.lines.now()?;
         let message = proto::CreatePartitionRequest::from(request);
-        let message = self.with_deadline(line.request(message));
-        let reply = self
-            .change(METHOD, line.users().create_partition(message))
-            .await?;
-        is_about(METHOD, &request.id, &reply.partition_id)
+        let is_about = |reply: proto::CreatePartitionReply| {
+            is_about::<proto::CreatePartitionRequest>(&request.id, &reply.partition_id)
+        };
+        self.change(message, is_about).await?
     }
 
     /// Removes whatever partition has this id now. With `force` the controller ignores errors while
     /// it removes. Sent at most once.
     pub async fn remove(&self, id: &str, force: bool) -> Result<(), VipuError> {
-        let line = self.inner.lines.now()?;
-        let message = self.with_deadline(line.request(proto::RemovePartitionRequest {
+        let message = proto::RemovePartitionRequest {
             partition_id: id.to_owned(),
             force,
-        }));
-        self.change("RemovePartition", line.users().remove_partition(message))
-            .await?;
-        Ok(())
+        };
+        self.change(message, drop).await
     }
 
     /// Resets whatever partition has this id now. With `relocatable` the controller may move it to
     /// other IPUs. Sent at most once.
     pub async fn reset(&self, id: &str, relocatable: bool) -> Result<(), VipuError> {
-        let line = self.inner.lines.now()?;
-        let message = self.with_deadline(line.request(proto::ResetPartitionRequest {
+        let message = proto::ResetPartitionRequest {
             partition_id: id.to_owned(),
             relocatable,
-        }));
-        self.change("ResetPartition", line.users().reset_partition(message))
-            .await?;
-        Ok(())
+        };
+        self.change(message, drop).await
     }
 
     /// Where one partition stands, as GetPartitionStatus tells it.
     pub async fn status(&self, id: &str) -> Result<PartitionState, VipuError> {
-        const METHOD: &str = "GetPartitionStatus";
-        let call = |line: Line| async move {
-            let request = line.request(proto::GetPartitionStatusRequest {
-                partition_id: id.to_owned(),
-            });
-            line.users().get_partition_status(request).await
+        type Request = proto::GetPartitionStatusRequest;
+        let request = Request {
+            partition_id: id.to_owned(),
         };
         let state = |reply: proto::GetPartitionStatusReply| {
-            let status = reply.status.ok_or(incomplete(METHOD, "status"))?;
-            is_about(METHOD, id, &status.partition_id)?;
+            let status = reply.status.ok_or(incomplete::<Request>("status"))?;
+            is_about::<Request>(id, &status.partition_id)?;
             Ok(status.into())
         };
-        self.read(METHOD, call, state).await?
+        self.read(request, state).await?
     }
 
-    /// Every partition that the controller shows, whoever made it.
+    /// The partitions that the controller shows, whoever made them: all of them, as long as they are not more than
+    /// a V-POD can have, or than memory allows.
     pub async fn list(&self) -> Result<Vec<ListedPartition>, VipuError> {
-        let call = |line: Line| async move {
-            let request = line.request(proto::ListPartitionsRequest::default());
-            line.users().list_partitions(request).await
+        let (partitions, _) = self.listing().await?;
+        Ok(partitions)
+    }
+
+    /// The same, and how many IPUs are in those that are left out.
+    async fn listing(&self) -> Result<(Vec<ListedPartition>, u32), VipuError> {
+        let keep = |reply| {
+            let partitions = model::listed(reply);
+            let most = self.inner.replies.keep(partitions.len());
+            model::cut(partitions, most)
         };
-        self.read("ListPartitions", call, model::listed).await
+        self.read(proto::ListPartitionsRequest::default(), keep)
+            .await
     }
 
     /// How many IPUs the controller has and how many of them are in partitions.
     pub async fn inventory(&self) -> Result<Inventory, VipuError> {
-        let call = |line: Line| async move {
-            let request = line.request(proto::ListIpuAttributesRequest::default());
-            line.users().list_ipu_attributes(request).await
-        };
         let count = |reply| model::total_ipus(&reply);
-        let counted = self.read("ListIPUAttributes", call, count);
-        let (ipus, partitions) = futures::try_join!(counted, self.list())?;
-        Ok(Inventory::new(ipus, partitions))
+        let counted = self.read(proto::ListIpuAttributesRequest::default(), count);
+        let (ipus, (partitions, more)) = futures::try_join!(counted, self.listing())?;
+        Ok(Inventory::new(ipus, partitions).and_used(more))
     }
 
     /// How the process of GCD `gcd` attaches to the IPUs of partition `id`.
     pub async fn ipuof_config(&self, id: &str, gcd: u32) -> Result<GcdConfig, VipuError> {
-        const METHOD: &str = "GetPartitionIpuofConfig";
-        let call = |line: Line| async move {
-            let request = line.request(proto::GetPartitionIpuofConfigRequest {
-                partition_id: id.to_owned(),
-                gcd_id: Some(proto::get_partition_ipuof_config_request::GcdId { id: gcd }),
-            });
-            line.users().get_partition_ipuof_config(request).await
+        type Request = proto::GetPartitionIpuofConfigRequest;
+        let request = Request {
+            partition_id: id.to_owned(),
+            gcd_id: Some(proto::get_partition_ipuof_config_request::GcdId { id: gcd }),
         };
         let config = |reply: proto::GetPartitionIpuofConfigReply| {
             let config = reply.ipuof_config.unwrap_or_default();
             config.gcd_configs.into_iter().next().map(GcdConfig::from)
         };
-        let config = self.read(METHOD, call, config).await?;
-        config.ok_or(incomplete(METHOD, "GCD configuration"))
+        let config = self.read(request, config).await?;
+        config.ok_or(incomplete::<Request>("GCD configuration"))
     }
 
     /// How an active partition differs from what was asked for, where its controller tells so. A
@@ -262,27 +258,33 @@ impl VipuClient {
     /// The state of `id` where the list shows it, although its status was refused: the status once
     /// more, since it may have come in between, else the little that the list tells.
     async fn listed_state(&self, id: &str) -> Result<Option<PartitionState>, VipuError> {
-        let partitions = self.list().await?;
-        let Some(listed) = partitions.iter().find(|partition| partition.id == id) else {
+        // The whole list is looked through, however long it is.
+        let find = |reply| {
+            let mut partitions = model::listed(reply).into_iter();
+            partitions.find(|partition| partition.id == id)
+        };
+        let request = proto::ListPartitionsRequest::default();
+        let Some(listed) = self.read(request, find).await? else {
             return Ok(None);
         };
         Ok(Some(match self.status(id).await {
             Ok(state) => state,
-            Err(_) => PartitionState::from(listed),
+            Err(_) => PartitionState::from(&listed),
         }))
     }
 
-    /// Sends one call that changes something, once.
-    async fn change<T>(
+    /// Sends one call that changes something, once. The server is told how long somebody waits for its answer: a
+    /// little longer than this client does, so that it is the client's own deadline that ends the call here.
+    async fn change<C: Call, R>(
         &self,
-        method: &'static str,
-        call: impl Future<Output = Result<Response<T>, Status>>,
-    ) -> Result<T, VipuError> {
-        let span = tracing::trace_span!("vipu", method, controller = self.name());
-        self.within(self.inner.deadlines.change, Box::pin(call))
-            .instrument(span)
-            .await
-            .map_err(|status| VipuError::from_status(method, status))
+        message: C,
+        take: impl FnOnce(C::Reply) -> R,
+    ) -> Result<R, VipuError> {
+        let line = self.inner.lines.now()?;
+        let deadline = self.inner.deadlines.change;
+        let told = Some(deadline + Duration::from_secs(1));
+        let call = async { line.call(message, told).await?.take(take).await };
+        self.within(C::METHOD, deadline, Box::pin(call)).await
     }
 
     /// Sends one call that only reads, again after a short pause where the controller cannot be
@@ -290,15 +292,11 @@ impl VipuClient {
     /// answers at that address at all, is not made again: its caller has waited long enough.
     ///
     /// `take` turns the reply into what is kept of it.
-    async fn read<T, R, C>(
+    async fn read<C: Call, R>(
         &self,
-        method: &'static str,
-        call: impl Fn(Line) -> C,
-        take: impl FnOnce(T) -> R,
-    ) -> Result<R, VipuError>
-    where
-        C: Future<Output = Result<Response<T>, Status>>,
-    {
+        message: C,
+        take: impl FnOnce(C::Reply) -> R,
+    ) -> Result<R, VipuError> {
         let line = self.inner.lines.now()?;
         let pauses = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(100))
@@ -307,16 +305,15 @@ impl VipuClient {
         let calls = async {
             // The semaphore is never closed.
             let _permit = self.inner.reads.acquire().await;
-            let calls = (|| call(line.clone())).retry(pauses).when(|status| {
-                status.code() == Code::Unavailable && began.elapsed() < RETRIES_WITHIN
-            });
-            calls.await.map(|reply| reply.map(take))
+            let calls = (|| line.call(message.clone(), None))
+                .retry(pauses)
+                .when(|status| {
+                    status.code() == Code::Unavailable && began.elapsed() < RETRIES_WITHIN
+                });
+            calls.await?.take(take).await
         };
-        let span = tracing::trace_span!("vipu", method, controller = self.name());
-        self.within(self.inner.deadlines.read, Box::pin(calls))
-            .instrument(span)
+        self.within(C::METHOD, self.inner.deadlines.read, Box::pin(calls))
             .await
-            .map_err(|status| VipuError::from_status(method, status))
     }
 
     /// Waits for a call until its deadline. A connection that let a deadline pass may be dead
@@ -324,38 +321,37 @@ impl VipuClient {
     /// boxed, since the state of a gRPC call takes kilobytes, which every caller would carry along.
     async fn within<T>(
         &self,
+        method: &'static str,
         deadline: Duration,
-        call: Pin<Box<impl Future<Output = Result<Response<T>, Status>>>>,
-    ) -> Result<T, Status> {
-        if let Ok(result) = tokio::time::timeout(deadline, call).await {
-            return result.map(Response::into_inner);
-        }
-        self.inner.lines.forget();
-        let text = format!("no answer within {} s", deadline.as_secs_f32());
-        Err(Status::deadline_exceeded(text))
-    }
-
-    /// Tells the server how long somebody waits for its answer: a little longer than this client
-    /// does, so that it is the client's own deadline that ends the call here.
-    fn with_deadline<T>(&self, mut request: Request<T>) -> Request<T> {
-        request.set_timeout(self.inner.deadlines.change + Duration::from_secs(1));
-        request
+        call: Pin<Box<impl Future<Output = Result<T, Status>>>>,
+    ) -> Result<T, VipuError> {
+        let span = tracing::trace_span!("vipu", method, controller = self.name());
+        let call = tokio::time::timeout(deadline, call.instrument(span));
+        let result = call.await.unwrap_or_else(|_| {
+            self.inner.lines.forget();
+            let text = format!("no answer within {} s", deadline.as_secs_f32());
+            Err(Status::deadline_exceeded(text))
+        });
+        result.map_err(|status| VipuError::from_status(method, status))
     }
 }
 
 /// Makes sure that an answer is about the partition that was asked for. One without an id says
 /// nothing against it.
-fn is_about(method: &'static str, asked: &str, answered: &str) -> Result<(), VipuError> {
+fn is_about<C: Call>(asked: &str, answered: &str) -> Result<(), VipuError> {
     if answered.is_empty() || answered == asked {
         return Ok(());
     }
     Err(VipuError::OtherPartition {
-        method,
+        method: C::METHOD,
         asked: asked.to_owned(),
         answered: model::named(answered),
     })
 }
 
-fn incomplete(method: &'static str, missing: &'static str) -> VipuError {
-    VipuError::Incomplete { method, missing }
+fn incomplete<C: Call>(missing: &'static str) -> VipuError {
+    VipuError::Incomplete {
+        method: C::METHOD,
+        missing,
+    }
 }

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 use prost::Message;
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder};
@@ -30,49 +30,46 @@ const LISTED: usize = if size_of::<Partition>() > size_of::<IpuofDevice>() {
 #[error("the message takes more than {STEPS} steps to decode, the most that it may")]
 struct TooManyFields;
 
-/// The codec of protobuf messages, with a budget for what is decoded.
+/// The codec of calls whose replies stay the bytes that they came as.
 #[derive(Debug)]
-pub struct BoundedCodec<T, U>(PhantomData<(T, U)>);
+pub(super) struct RawReplies<T>(PhantomData<T>);
 
-impl<T, U> Default for BoundedCodec<T, U> {
+impl<T> Default for RawReplies<T> {
     fn default() -> Self {
         Self(PhantomData)
     }
 }
 
-impl<T, U> Codec for BoundedCodec<T, U>
-where
-    T: Message + Send + 'static,
-    U: Message + Default + Send + 'static,
-{
+impl<T: Message + 'static> Codec for RawReplies<T> {
     type Encode = T;
-    type Decode = U;
-    type Encoder = <ProstCodec<T, U> as Codec>::Encoder;
-    type Decoder = BoundedDecoder<U>;
+    type Decode = Bytes;
+    type Encoder = <ProstCodec<T, ()> as Codec>::Encoder;
+    type Decoder = RawDecoder;
 
     fn encoder(&mut self) -> Self::Encoder {
-        ProstCodec::<T, U>::default().encoder()
+        ProstCodec::<T, ()>::default().encoder()
     }
 
     fn decoder(&mut self) -> Self::Decoder {
-        BoundedDecoder(PhantomData)
+        RawDecoder
     }
 }
 
-/// Decodes one message after the other, each within the budget.
+/// Takes each message as its bytes, which are not copied.
 #[derive(Debug)]
-pub struct BoundedDecoder<U>(PhantomData<U>);
+pub(super) struct RawDecoder;
 
-impl<U: Message + Default> Decoder for BoundedDecoder<U> {
-    type Item = U;
+impl Decoder for RawDecoder {
+    type Item = Bytes;
     type Error = Status;
 
-    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
-        decode(bytes).map(Some)
+    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(bytes.copy_to_bytes(bytes.remaining())))
     }
 }
 
-fn decode<U: Message + Default>(bytes: impl Buf) -> Result<U, Status> {
+/// Decodes a message within the budget.
+pub(super) fn decode<U: Message + Default>(bytes: impl Buf) -> Result<U, Status> {
     let mut bytes = Counted { bytes, left: STEPS };
     let decoded = U::decode(&mut bytes);
     // A message that seems to end early may even be a whole one.

@@ -1,7 +1,8 @@
 //! Pure: what a V-IPU controller says, in the operator's own types; no protobuf type goes further up.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+mod lists;
+
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,6 +12,7 @@ use super::proto;
 use crate::api::ipupartition::AutoResets;
 use crate::sanitize::sanitize;
 use crate::uid::Uid;
+pub(super) use lists::{cut, listed, total_ipus};
 
 /// Longest name, id or version from a controller that is kept, in bytes. A real id has some forty.
 const TEXT_MAX: usize = 256;
@@ -23,6 +25,11 @@ const ERRORS_MAX: usize = 8;
 
 /// Partitions that an inventory keeps of one controller; beyond that their IPUs are only counted.
 pub const PARTITIONS_MAX: usize = 16_384;
+
+/// Most memory that one of them takes, in bytes: itself, its id with what the allocator adds, and its place among the
+/// ids of an inventory.
+pub(super) const LISTED_MAX: usize =
+    size_of::<ListedPartition>() + TEXT_MAX + 16 + 2 * size_of::<Uid>();
 
 /// Most devices of one GCD that are kept: one more than a V-POD has IPUs, so that a misfit stays one.
 const DEVICES_MAX: usize = 257;
@@ -142,6 +149,13 @@ impl Inventory {
             changed: HashSet::new(),
             partitions: partitions.into(),
         }
+    }
+
+    /// The same where so many IPUs more are in partitions that were left out.
+    #[must_use]
+    pub fn and_used(mut self, more: u32) -> Self {
+        self.used = self.used.saturating_add(more);
+        self
     }
 
     /// Whether it is known why a partition is listed, or is not.
@@ -314,50 +328,6 @@ impl From<proto::IpuofDevice> for Device {
             chip_id: named(&device.chip_id),
         }
     }
-}
-
-/// The partitions of a reply to ListPartitions. One that is listed twice counts once, as the larger
-/// of the two: better to leave an IPU unused than to give it away twice.
-pub(super) fn listed(reply: proto::ListPartitionsReply) -> Vec<ListedPartition> {
-    let mut places: HashMap<String, usize> = HashMap::new();
-    let mut partitions: Vec<ListedPartition> = Vec::with_capacity(reply.partitions.len());
-    for mut partition in reply.partitions {
-        let id = std::mem::take(&mut partition.id);
-        let mut listed = ListedPartition::from(partition);
-        match places.entry(id) {
-            Entry::Occupied(place) => {
-                let before = &mut partitions[*place.get()];
-                let counts_more = match (before.ready_state, listed.ready_state) {
-                    (_, ReadyState::Removed) => false,
-                    (ReadyState::Removed, _) => true,
-                    _ => listed.ipus > before.ipus,
-                };
-                if counts_more {
-                    listed.id.clone_from(&before.id);
-                    *before = listed;
-                }
-            }
-            Entry::Vacant(place) => {
-                listed.id = named(place.key());
-                place.insert(partitions.len());
-                partitions.push(listed);
-            }
-        }
-    }
-    partitions
-}
-
-/// IPUs over all entries of a reply to ListIPUAttributes. An IPU that is listed twice under the name
-/// of its agent counts once; agents without a name are each another one.
-pub(super) fn total_ipus(reply: &proto::ListIpuAttributesReply) -> u32 {
-    let ipus = reply.entries.iter().enumerate().flat_map(|(place, entry)| {
-        let agent = entry.agent.as_str();
-        let unnamed = agent.is_empty().then_some(place);
-        let numbers = entry.ipu_attributes.keys();
-        numbers.map(move |number| (agent, unnamed, *number))
-    });
-    let distinct: HashSet<_> = ipus.collect();
-    u32::try_from(distinct.len()).unwrap_or(u32::MAX)
 }
 
 /// What the devices of GCD 0 say against a partition that was asked for with `ipus` and `gcds`. A

@@ -17,6 +17,7 @@ use super::closed::{self, Closed};
 use super::controllers::{self, EntryProblem};
 use super::departed::{self, Departed};
 use super::error::VipuError;
+use super::replies::Replies;
 use crate::api::ipupartition::ControllerRef;
 
 /// The key of the ConfigMap whose value is the list.
@@ -58,6 +59,7 @@ pub struct Registry {
     clients: Mutex<HashMap<String, VipuClient>>,
     deadlines: Deadlines,
     access: watch::Receiver<Standing>,
+    replies: Replies,
 }
 
 impl Registry {
@@ -74,6 +76,7 @@ impl Registry {
             clients: Mutex::default(),
             deadlines,
             access,
+            replies: Replies::default(),
         }
     }
 
@@ -105,7 +108,8 @@ impl Registry {
         if let Some(client) = clients.get(&controller.name) {
             return Ok(client.clone());
         }
-        let client = VipuClient::with_access(controller, self.deadlines, self.access.clone())?;
+        let access = self.access.clone();
+        let client = VipuClient::within_budget(controller, self.deadlines, access, &self.replies)?;
         clients.insert(controller.name.clone(), client.clone());
         Ok(client)
     }

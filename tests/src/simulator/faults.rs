@@ -40,6 +40,8 @@ pub struct Order {
     pub lie: Option<Lie>,
     /// Do the work, and let no reply come.
     pub lose_reply: Option<LostReply>,
+    /// Every reply is large, comes as fast as it is taken, and never ends, until the order is cleared.
+    pub endless: bool,
     /// The whole server cannot be reached, until the order is cleared.
     pub down: Option<Down>,
 }
@@ -166,6 +168,11 @@ impl Orders {
     /// How the server cannot be reached, where it cannot.
     pub fn down(&self) -> Option<Down> {
         self.standing.iter().find_map(|(_, order)| order.down)
+    }
+
+    /// Whether replies never end.
+    pub fn is_endless(&self) -> bool {
+        self.standing.iter().any(|(_, order)| order.endless)
     }
 
     /// What goes wrong with a call of `method` that comes now; counts it.

@@ -66,7 +66,8 @@ struct Entrance {
     tls: Option<TlsAcceptor>,
 }
 
-/// Serves callers with the required metadata, and refuses the others as a gRPC server does.
+/// Serves callers with the required metadata, and refuses the others as a gRPC server does; serves nobody where replies
+/// never end.
 async fn let_in(
     State(server): State<Arc<Server>>,
     mut request: extract::Request,
@@ -74,6 +75,9 @@ async fn let_in(
 ) -> Response {
     if let Some(status) = server.refuse_stranger(request.headers()) {
         return status.into_http();
+    }
+    if server.with(|world, _| world.orders.is_endless()) {
+        return server.taken.reply();
     }
     let user = User(Server::user(request.headers()));
     request.extensions_mut().insert(user);

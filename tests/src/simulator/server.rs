@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::codes::Codes;
+use super::endless::Taken;
 use super::faults::{Down, Effects, Method, Order, Orders};
 use super::journal::{Call, Journal};
 use super::pod::{Pod, Rejection};
@@ -36,6 +37,8 @@ pub struct World {
 /// The simulator's state, shared by its two ports.
 #[derive(Debug)]
 pub struct Server {
+    /// What has been taken of replies that never end.
+    pub taken: Taken,
     world: Mutex<World>,
     down: watch::Sender<Option<Down>>,
     file: Option<PathBuf>,
@@ -46,6 +49,7 @@ impl Server {
     /// what is `required`.
     pub fn new(pod: Pod, file: Option<PathBuf>, required: BTreeMap<String, String>) -> Self {
         Server {
+            taken: Taken::default(),
             world: Mutex::new(World {
                 pod,
                 orders: Orders::default(),

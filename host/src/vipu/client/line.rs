@@ -3,19 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::uri::PathAndQuery;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tonic::Request;
+use tonic::Status;
+use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint};
+use tower::ServiceExt;
 
+use super::calls::Call;
 use crate::api::ipupartition::ControllerRef;
 use crate::vipu::access::{Access, Standing};
+use crate::vipu::codec::RawReplies;
 use crate::vipu::error::VipuError;
-use crate::vipu::proto::user_service_client::UserServiceClient;
-use crate::vipu::proto::version_service_client::VersionServiceClient;
-
-/// Largest reply that is read, in bytes: the attributes of some thousand IPUs, while a V-POD has at most 256.
-pub(super) const REPLY_MAX: usize = 8 << 20;
+use crate::vipu::replies::{CONNECTION_WINDOW, Part, REPLY_MAX, Reply, STREAM_WINDOW};
 
 /// The connections to one controller, one at a time.
 #[derive(Debug)]
@@ -23,6 +24,7 @@ pub(super) struct Lines {
     controller: ControllerRef,
     connect: Duration,
     access: watch::Receiver<Standing>,
+    replies: Part,
     last: Mutex<Option<Line>>,
 }
 
@@ -31,6 +33,7 @@ pub(super) struct Lines {
 pub(super) struct Line {
     access: Arc<Access>,
     channel: Channel,
+    replies: Part,
 }
 
 impl Lines {
@@ -39,11 +42,13 @@ impl Lines {
         controller: &ControllerRef,
         connect: Duration,
         access: watch::Receiver<Standing>,
+        replies: Part,
     ) -> Result<Self, VipuError> {
         let lines = Lines {
             controller: controller.clone(),
             connect,
             access,
+            replies,
             last: Mutex::default(),
         };
         lines.endpoint(&Access::default())?;
@@ -67,7 +72,13 @@ impl Lines {
             return Ok(line.clone());
         }
         let channel = self.endpoint(&access)?.connect_lazy();
-        Ok(last.insert(Line { access, channel }).clone())
+        let replies = self.replies.clone();
+        let line = Line {
+            access,
+            channel,
+            replies,
+        };
+        Ok(last.insert(line).clone())
     }
 
     /// The last connection is not used for another call.
@@ -87,6 +98,8 @@ impl Lines {
         let endpoint = Endpoint::from_shared(format!("{scheme}://{host}:{port}"))
             .map_err(VipuError::Address)?
             .connect_timeout(self.connect)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
             .tcp_keepalive(Some(Duration::from_mins(1)));
         match tls {
             Some(tls) => endpoint.tls_config(tls).map_err(VipuError::Address),
@@ -96,23 +109,35 @@ impl Lines {
 }
 
 impl Line {
-    /// The calls about partitions.
-    pub(super) fn users(&self) -> UserServiceClient<Channel> {
-        UserServiceClient::new(self.channel.clone()).max_decoding_message_size(REPLY_MAX)
-    }
-
-    /// The call about the server.
-    pub(super) fn version(&self) -> VersionServiceClient<Channel> {
-        VersionServiceClient::new(self.channel.clone())
+    /// Sends one call, with the credentials in it, and answers its reply as it came. Where there is a `timeout`, the
+    /// server is told of it.
+    pub(super) async fn call<C: Call>(
+        &self,
+        message: C,
+        timeout: Option<Duration>,
+    ) -> Result<Reply<C::Reply>, Status> {
+        let ticket = self.replies.ticket();
+        let bound = ticket.clone();
+        let channel = self
+            .channel
+            .clone()
+            .map_response(move |response| response.map(|body| bound.bound(body)));
+        let mut grpc = Grpc::new(channel).max_decoding_message_size(REPLY_MAX);
+        let ready = grpc.ready().await;
+        ready.map_err(|error| Status::from_error(error.into()))?;
+        let mut request = self.access.request(message);
+        if let Some(timeout) = timeout {
+            request.set_timeout(timeout);
+        }
+        let path = PathAndQuery::from_static(C::PATH);
+        let reply = grpc
+            .unary(request, path, RawReplies::<C>::default())
+            .await?;
+        Ok(ticket.reply(reply.into_inner()))
     }
 
     /// A short hash of the user id that is sent; missing where none is.
     pub(super) fn account(&self) -> Option<&str> {
         self.access.account()
-    }
-
-    /// A request with the credentials in it.
-    pub(super) fn request<T>(&self, message: T) -> Request<T> {
-        self.access.request(message)
     }
 }

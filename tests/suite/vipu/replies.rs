@@ -1,0 +1,70 @@
+//! Many controllers whose replies never end: how much is read of all of them, and that nobody waits for them.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use ipu_operator::vipu::{Deadlines, Registry};
+use tests::simulator::endless::CLAIMED;
+use tests::simulator::faults::Order;
+use tests::simulator::{Options, Simulator};
+use tests::wait::{Seen, eventually};
+use tokio::task::JoinSet;
+
+const LIARS: usize = 16;
+
+/// Reads that each of them is asked for at the same time.
+const READS: usize = 16;
+
+/// What may be read at most: eight replies, what a connection may send before it is read, and the beginning of each of
+/// the eight reads of one controller that are under way.
+const MOST: usize = 8 * CLAIMED as usize + LIARS * ((256 << 10) + 8 * (64 << 10));
+
+/// Controllers that let every read wait, after so much of an answer as the operator takes.
+async fn liars() -> Vec<Simulator> {
+    let started = (0..LIARS).map(|number| Options::quick(&format!("liar{number}"), 16));
+    let liars = join_all(started.map(Simulator::start)).await;
+    let liars: Vec<_> = liars.into_iter().map(Result::unwrap).collect();
+    for liar in &liars {
+        liar.server.order(Order {
+            endless: true,
+            ..Order::default()
+        });
+    }
+    liars
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn controllers_that_lie_take_a_bounded_memory_together_and_hold_up_nobody() {
+    let liars = liars().await;
+    let honest = Simulator::start(Options::quick("honest", 1024));
+    let honest = honest.await.unwrap();
+    let registry = Registry::new(Deadlines::default());
+    let mut reads = JoinSet::new();
+    for liar in &liars {
+        let client = registry.client(&liar.controller("liar")).unwrap();
+        for _ in 0..READS {
+            let client = client.clone();
+            reads.spawn(async move { client.list().await });
+        }
+    }
+    let taken = || -> Vec<usize> {
+        let taken = liars.iter().map(|liar| liar.server.taken.bytes());
+        taken.collect()
+    };
+    let all_begun = async || Seen::when(taken(), |taken| taken.iter().all(|bytes| *bytes > 0));
+    eventually("every controller has begun to answer", all_begun).await;
+    let client = registry.client(&honest.controller("honest")).unwrap();
+    for _ in 0..4 {
+        let inventory = client.inventory();
+        let mut inventory = std::pin::pin!(inventory);
+        let inventory = loop {
+            let bytes: usize = taken().iter().sum();
+            assert!(bytes <= MOST, "{bytes} bytes are read, more than {MOST}");
+            let soon = Duration::from_millis(5);
+            if let Ok(inventory) = tokio::time::timeout(soon, &mut inventory).await {
+                break inventory.unwrap();
+            }
+        };
+        assert_eq!(inventory.total, 1024);
+    }
+}
