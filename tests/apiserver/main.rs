@@ -14,6 +14,8 @@ mod agent;
 mod chart;
 #[cfg(test)]
 mod clock;
+#[cfg(test)]
+mod compiler;
 mod control_plane;
 mod definitions;
 #[cfg(test)]

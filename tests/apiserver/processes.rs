@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use ipu_operator::api::ipujob::IPUJob;
@@ -13,6 +14,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use tests::lab::cgroups::memory::MemoryCgroup;
 use tests::lab::control_plane::{ControlPlane, free_ports};
 use tests::lab::keeper::{Keeper, Program};
 use tests::simulator::{Options, Simulator};
@@ -22,7 +24,7 @@ use tests::{debug_operator, guests, http};
 use crate::chart::admin::Admin;
 
 /// Namespace, release and fullname.
-const RELEASE: &str = "ipu-operator";
+pub(crate) const RELEASE: &str = "ipu-operator";
 
 /// Variables of a process.
 pub(crate) type Environment = Vec<(&'static str, OsString)>;
@@ -86,6 +88,19 @@ impl Place {
             folder: tempfile::tempdir().unwrap(),
             simulator,
         }
+    }
+
+    /// Starts each process with what is in this cgroup from now on, as in a container.
+    pub(crate) fn within(&mut self, cgroup: &MemoryCgroup) {
+        let script = self.folder.path().join("in-cgroup");
+        let (processes, program) = (cgroup.processes(), self.program.display());
+        let text = format!(
+            "#!/bin/sh\necho $$ >{} && exec {program} \"$@\"\n",
+            processes.display()
+        );
+        fs::write(&script, text).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        self.program = script;
     }
 
     /// A controller whose webhooks the API server calls. There can be one of them at a time.

@@ -44,6 +44,26 @@ pub fn validation(body: &str) -> Vec<u8> {
     policy(&text, Slot::Validation)
 }
 
+/// A validation policy of some kilobytes that is not compiled within gigabytes: loops within loops, each of which hands
+/// every local on to the next round.
+pub fn compile_bomb() -> Vec<u8> {
+    let (locals, depth) = (4000, 2000);
+    let (types, starts) = (" i64".repeat(locals), " loop".repeat(depth));
+    let change = |local| format!(" local.get {local} i64.const 1 i64.add local.set {local}\n");
+    let changes = (0..locals).map(change).collect::<Vec<_>>().concat();
+    let ends = " local.get 0 i32.wrap_i64 br_if 0 end".repeat(depth);
+    let text = format!(
+        r#"(module
+          {MEMORY}
+          (func (export "ipu:policy/validator@0.1.0#validate-settings") (param i32 i32) (result i32)
+            (i32.const 16))
+          (func (export "ipu:policy/validator@0.1.0#validate") (param i32) (result i32) (i32.const 16))
+          (func (local{types}) {starts}
+            {changes}{ends}))"#
+    );
+    policy(&text, Slot::Validation)
+}
+
 /// A defaulting policy that runs `body` where the object has over 4,096 bytes of JSON, and answers it
 /// as it is where it has less: address and length of it stand at bytes 76 and 80 of the request. The
 /// answer `{}`, which takes all away from the object, stands at address 512 as a text of two bytes. `$answer` answers a

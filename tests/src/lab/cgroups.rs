@@ -1,5 +1,7 @@
 //! The cluster's cgroups, in hierarchies of version 1 and of version 2.
 
+pub mod memory;
+
 use std::{
     fs, io,
     path::{Path, PathBuf},
