@@ -8,6 +8,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -37,13 +38,13 @@ pub struct Index<K> {
     /// request arrives.
     gone: VecDeque<Uid>,
     packing: Packing,
-    unread: Option<(JobRef, serde_json::Error)>,
+    unread: Option<(Arc<JobRef>, serde_json::Error)>,
     kind: PhantomData<fn() -> K>,
 }
 
 #[derive(Debug)]
 struct Objects {
-    job: JobRef,
+    job: Arc<JobRef>,
     kept: Vec<Kept>,
     awaited: Vec<Awaited>,
 }
@@ -83,7 +84,7 @@ impl<K> Default for Index<K> {
 
 impl<K: OfJob> Index<K> {
     /// Takes in what a watch tells. Answers the jobs that have to be looked at.
-    pub fn hear(&mut self, event: Event<K>) -> Vec<JobRef> {
+    pub fn hear(&mut self, event: Event<K>) -> Vec<Arc<JobRef>> {
         match event {
             Event::Init => {
                 self.listing = Some(HashSet::new());
@@ -100,7 +101,7 @@ impl<K: OfJob> Index<K> {
     pub fn wrote(&mut self, object: &K, now: Duration) {
         let Some(job) = object.job() else { return };
         let (uid, version) = identity(object.meta());
-        self.wait_for(job, uid, version, now);
+        self.wait_for(&job.into(), uid, version, now);
     }
 
     /// Notes that an object was removed at once.
@@ -109,18 +110,18 @@ impl<K: OfJob> Index<K> {
         let Some(objects) = self.jobs.get(&job) else {
             return;
         };
-        let job = objects.job.clone();
+        let job = Arc::clone(&objects.job);
         if objects.kept.iter().any(|kept| kept.uid == uid) {
-            self.wait_for(job, uid, u64::MAX, now);
+            self.wait_for(&job, uid, u64::MAX, now);
         }
     }
 
     /// The objects of a job, by its UID. None where the watch is behind.
-    pub fn of(&mut self, job: &str, now: Duration) -> Option<Vec<K>> {
+    pub fn of(&mut self, job: Uid, now: Duration) -> Option<Vec<K>> {
         if !self.listed {
             return None;
         }
-        let Some(objects) = self.jobs.get(&Uid::of(job)) else {
+        let Some(objects) = self.jobs.get(&job) else {
             return Some(Vec::new());
         };
         let is_late = |awaited: &Awaited| now.saturating_sub(awaited.since) >= LATE;
@@ -136,7 +137,7 @@ impl<K: OfJob> Index<K> {
     }
 
     /// The job that could not be looked at last because one of its objects cannot be read again.
-    pub fn take_unread(&mut self) -> Option<(JobRef, serde_json::Error)> {
+    pub fn take_unread(&mut self) -> Option<(Arc<JobRef>, serde_json::Error)> {
         self.unread.take()
     }
 
@@ -145,7 +146,7 @@ impl<K: OfJob> Index<K> {
         self.jobs.contains_key(&job)
     }
 
-    fn wait_for(&mut self, job: JobRef, uid: Uid, version: u64, now: Duration) {
+    fn wait_for(&mut self, job: &Arc<JobRef>, uid: Uid, version: u64, now: Duration) {
         if self.gone.contains(&uid) {
             return;
         }
@@ -163,7 +164,7 @@ impl<K: OfJob> Index<K> {
         });
     }
 
-    fn keep(&mut self, object: K) -> Vec<JobRef> {
+    fn keep(&mut self, object: K) -> Vec<Arc<JobRef>> {
         let Some(job) = object.job() else {
             return Vec::new();
         };
@@ -176,7 +177,7 @@ impl<K: OfJob> Index<K> {
             version,
             packed: self.packing.pack(&object.cut()),
         };
-        let objects = self.objects(job.clone());
+        let objects = self.objects(&job.into());
         objects
             .awaited
             .retain(|awaited| awaited.uid != kept.uid || awaited.version > version);
@@ -186,10 +187,10 @@ impl<K: OfJob> Index<K> {
             Some(old) => *old = kept,
             None => objects.kept.push(kept),
         }
-        vec![job]
+        vec![Arc::clone(&objects.job)]
     }
 
-    fn forget(&mut self, object: &K) -> Vec<JobRef> {
+    fn forget(&mut self, object: &K) -> Vec<Arc<JobRef>> {
         let Some(job) = object.job() else {
             return Vec::new();
         };
@@ -205,12 +206,12 @@ impl<K: OfJob> Index<K> {
                 self.jobs.remove(&job.uid);
             }
         }
-        vec![job]
+        vec![job.into()]
     }
 
     /// What the complete list did not name is gone, whenever that happened, but for what may be younger: what
     /// was made since the list began.
-    fn complete(&mut self) -> Vec<JobRef> {
+    fn complete(&mut self) -> Vec<Arc<JobRef>> {
         self.listed = true;
         let named = self.listing.take().unwrap_or_default();
         let (mut touched, lists) = (Vec::new(), self.lists);
@@ -223,16 +224,16 @@ impl<K: OfJob> Index<K> {
             let before = kept.len();
             kept.retain(|kept| named.contains(&kept.uid));
             if kept.len() < before {
-                touched.push(job.clone());
+                touched.push(Arc::clone(job));
             }
             !kept.is_empty() || !awaited.is_empty()
         });
         touched
     }
 
-    fn objects(&mut self, job: JobRef) -> &mut Objects {
+    fn objects(&mut self, job: &Arc<JobRef>) -> &mut Objects {
         self.jobs.entry(job.uid).or_insert_with(|| Objects {
-            job,
+            job: Arc::clone(job),
             kept: Vec::new(),
             awaited: Vec::new(),
         })

@@ -52,12 +52,10 @@ impl Lists {
         }
     }
 
-    /// Waits until everything that belongs to jobs was listed.
-    pub(super) async fn belongings(&self) {
-        for kind in [Pod::kind(&()), IPUPartition::kind(&())] {
-            if let Some(list) = self.of(&kind) {
-                list.wait().await;
-            }
+    /// Waits until a list of this kind is complete.
+    pub(super) async fn once_complete<K: Resource<DynamicType = ()>>(&self) {
+        if let Some(list) = self.of(&K::kind(&())) {
+            list.wait().await;
         }
     }
 

@@ -22,7 +22,7 @@ use crate::trimmed::{Trimmed, untrimmed};
 
 /// Follows all three kinds until it is dropped. Only their versions are of interest, so that their content
 /// stays where it is.
-pub(super) async fn follow(context: Arc<Context>, touched: UnboundedSender<JobRef>) {
+pub(super) async fn follow(context: Arc<Context>, touched: UnboundedSender<Arc<JobRef>>) {
     tokio::join!(
         follow_files::<ServiceAccount>(&context, File::ServiceAccount, &touched),
         follow_files::<Role>(&context, File::Role, &touched),
@@ -30,7 +30,7 @@ pub(super) async fn follow(context: Arc<Context>, touched: UnboundedSender<JobRe
     );
 }
 
-async fn follow_files<K>(context: &Context, file: File, touched: &UnboundedSender<JobRef>)
+async fn follow_files<K>(context: &Context, file: File, touched: &UnboundedSender<Arc<JobRef>>)
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Send + 'static,
 {
@@ -46,7 +46,7 @@ pub(super) fn hear<K>(
     settled: &mut Settled,
     file: File,
     event: Event<PartialObjectMeta<K>>,
-) -> Vec<JobRef> {
+) -> Vec<Arc<JobRef>> {
     let (object, is_gone) = match event {
         Event::Init => {
             settled.begin_list(file);
@@ -64,5 +64,5 @@ pub(super) fn hear<K>(
     } else {
         settled.told(file, job.uid, kept::version(&object.metadata))
     };
-    if changed { vec![job] } else { Vec::new() }
+    if changed { vec![job.into()] } else { Vec::new() }
 }

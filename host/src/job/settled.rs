@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use super::kept::JobRef;
 use super::plan::{Applicable, File};
@@ -20,7 +21,7 @@ pub struct Settled {
 
 #[derive(Debug)]
 struct Entry {
-    job: JobRef,
+    job: Arc<JobRef>,
     /// Whether a look is under way of which nothing was missing so far.
     looking: bool,
     /// Fingerprint and versions of the objects as they were found.
@@ -55,9 +56,9 @@ impl Settled {
     }
 
     /// Notes that a job's objects are about to be looked at.
-    pub fn look(&mut self, job: &JobRef) {
+    pub fn look(&mut self, job: JobRef) {
         let entry = self.jobs.entry(job.uid).or_insert_with(|| Entry {
-            job: job.clone(),
+            job: job.into(),
             looking: true,
             found: None,
             told: Versions::default(),
@@ -103,7 +104,7 @@ impl Settled {
 
     /// The list of one kind is complete: what it did not name was removed. Answers the jobs that have to
     /// be looked at.
-    pub fn end_list(&mut self, file: File) -> Vec<JobRef> {
+    pub fn end_list(&mut self, file: File) -> Vec<Arc<JobRef>> {
         let list = &mut self.lists[file.place()];
         list.complete = true;
         let named = list.named.take().unwrap_or_default();
@@ -112,7 +113,7 @@ impl Settled {
             // One that was made while the list was under way is not in it: then it is looked at once more.
             if entry.found.is_some() && !named.contains(job) {
                 (entry.looking, entry.found) = (false, None);
-                removed.push(entry.job.clone());
+                removed.push(Arc::clone(&entry.job));
             }
         }
         removed
@@ -173,7 +174,7 @@ mod tests {
             settled.begin_list(file);
             settled.end_list(file);
         }
-        settled.look(&job());
+        settled.look(job());
         settled.found(job().uid, &account("x"), versions);
         settled
     }
@@ -199,7 +200,7 @@ mod tests {
         assert!(settled.holds(uid, &account("x")));
         assert!(settled.told(File::Role, uid, 6), "somebody edits it");
         assert!(!settled.holds(uid, &account("x")));
-        settled.look(&job());
+        settled.look(job());
         settled.found(uid, &account("x"), [5, 6, 5]);
         assert!(settled.holds(uid, &account("x")));
     }
@@ -208,11 +209,11 @@ mod tests {
     fn an_edit_or_a_removal_during_a_look_is_looked_at_again() {
         let mut settled = found([5; 3]);
         let uid = job().uid;
-        settled.look(&job());
+        settled.look(job());
         assert!(settled.told(File::ServiceAccount, uid, 7));
         settled.found(uid, &account("x"), [6; 3]);
         assert!(!settled.holds(uid, &account("x")));
-        settled.look(&job());
+        settled.look(job());
         assert!(settled.removed(uid));
         settled.found(uid, &account("x"), [8; 3]);
         assert!(!settled.holds(uid, &account("x")));
@@ -224,7 +225,7 @@ mod tests {
         let mut settled = found([5; 3]);
         settled.begin_list(File::Role);
         assert!(settled.holds(job().uid, &account("x")));
-        assert_eq!(settled.end_list(File::Role), [job()]);
+        assert_eq!(settled.end_list(File::Role), [Arc::new(job())]);
         assert!(!settled.holds(job().uid, &account("x")));
         let mut settled = found([5; 3]);
         settled.begin_list(File::Role);
@@ -236,7 +237,7 @@ mod tests {
     #[test]
     fn nothing_holds_where_nobody_would_tell_of_a_change() {
         let mut settled = Settled::default();
-        settled.look(&job());
+        settled.look(job());
         settled.found(job().uid, &account("x"), [5; 3]);
         for file in FILES {
             assert!(!settled.holds(job().uid, &account("x")), "{file:?}");
