@@ -47,7 +47,7 @@ use crate::api::ipujob::IPUJob;
 use crate::api::ipupartition::IPUPartition;
 use crate::metrics::Metrics;
 use crate::panics::{self, Panicked};
-use crate::scope::{self, Scope};
+use crate::scope::Scope;
 use crate::trimmed::Trimmed;
 use crate::work_queue::{self, Limits, Requeue};
 
@@ -84,14 +84,8 @@ pub struct JobSettings {
 #[derive(Debug, Error)]
 pub enum RunError {
     /// IPUJobs cannot be listed: the CRD is missing, or the rights are.
-    #[error("failed to list IPUJobs of {scope}; is crds/ipujobs.graphcore.ai.yaml applied?")]
-    Jobs {
-        /// Whose jobs were listed.
-        scope: Scope,
-        /// What the API server said.
-        #[source]
-        source: kube::Error,
-    },
+    #[error("failed to list IPUJobs; is crds/ipujobs.graphcore.ai.yaml applied?")]
+    Jobs(#[source] kube::Error),
     /// IPUPartitions cannot be listed: the CRD is missing, or the rights are.
     #[error("failed to list IPUPartitions; is crds/ipupartitions.graphcore.ai.yaml applied?")]
     Partitions(#[source] kube::Error),
@@ -134,7 +128,7 @@ pub async fn run(
     metrics: &Metrics,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
-    can_list(&client, &settings.scope).await?;
+    can_list(&client).await?;
     let context = Arc::new(Context::new(client, settings, metrics));
     let _until_it_ends = metrics.jobs.following();
     let (touch, touched) = mpsc::unbounded();
@@ -163,15 +157,10 @@ fn follow(context: &Arc<Context>, touch: mpsc::UnboundedSender<Arc<JobRef>>) -> 
 }
 
 /// Whether what is followed can be listed at all: a watch would try again without end.
-async fn can_list(client: &Client, scope: &Scope) -> Result<(), RunError> {
+async fn can_list(client: &Client) -> Result<(), RunError> {
     let one = ListParams::default().limit(1);
-    for jobs in scope::watch::apis::<Trimmed<RawJob>>(client, scope) {
-        let listed = jobs.list(&one).await;
-        listed.map_err(|source| RunError::Jobs {
-            scope: scope.clone(),
-            source,
-        })?;
-    }
+    let jobs: Api<Trimmed<RawJob>> = Api::all(client.clone());
+    jobs.list(&one).await.map_err(RunError::Jobs)?;
     let partitions: Api<PartialObjectMeta<IPUPartition>> = Api::all(client.clone());
     partitions.list(&one).await.map_err(RunError::Partitions)?;
     Ok(())

@@ -54,10 +54,10 @@ impl Context {
                 metrics.reconciles.events_lost.clone(),
             ),
             client,
+            lists: Lists::new(metrics.jobs.clone(), &settings.scope),
             settings,
             settled: Mutex::default(),
             views: Arc::default(),
-            lists: Lists::new(metrics.jobs.clone()),
             reconciles: metrics.reconciles.clone(),
             counts: metrics.jobs.clone(),
         }

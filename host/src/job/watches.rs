@@ -145,14 +145,14 @@ pub(super) async fn follow(context: Arc<Context>, touched: UnboundedSender<Arc<J
     let (client, scope) = (&context.client, &context.settings.scope);
     let (views, lists) = (&context.views, &context.lists);
     let ours = watcher::Config::default().labels(names::JOB_UID_LABEL);
-    let pods = scope::watch::watch::<trimmed::Guarded<Pod>>(client, scope, ours.clone());
+    let pods = scope::watch::everywhere::<trimmed::Guarded<Pod>>(client, scope, ours.clone());
     let partitions = Api::<trimmed::Guarded<IPUPartition>>::all(client.clone());
     let partitions = watcher(partitions, ours).default_backoff();
     // A job that is known is looked at: what belongs to it has to be known before.
     let jobs = async {
         lists.once_complete::<Pod>().await;
         lists.once_complete::<IPUPartition>().await;
-        scope::watch::watch::<Trimmed<RawJob>>(client, scope, watcher::Config::default())
+        scope::watch::everywhere::<Trimmed<RawJob>>(client, scope, watcher::Config::default())
     };
     let hear_jobs = |event| hear_jobs(&context, untrimmed(event));
     let hear_pods = |event| match readable(untrimmed(event)) {
@@ -195,13 +195,13 @@ pub(super) async fn follow_kind<W: Resource, J: IntoIterator<Item = Arc<JobRef>>
     mut hear: impl FnMut(Event<W>) -> J,
     touched: &UnboundedSender<Arc<JobRef>>,
 ) {
-    let mut events = pin!(events);
+    let (mut events, mut is_first_list) = (pin!(events), true);
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
                 let (object, is_complete) = (named(&event), matches!(event, Event::InitDone));
                 let heard = panics::caught_now(|| hear(event));
-                if is_complete {
+                if is_complete && std::mem::take(&mut is_first_list) {
                     lists.complete(kind);
                 }
                 let Ok(jobs) = heard else {

@@ -18,8 +18,8 @@ use crate::api::ipujob::IPUJob;
 use crate::job::context::Context;
 use crate::job::kept::{JobRef, OfJob};
 use crate::job::plan::File;
-use crate::job::watches::View;
 use crate::job::raw::RawJob;
+use crate::job::watches::View;
 use crate::job::{JobSettings, removed};
 use crate::metrics::Metrics;
 use crate::names;
@@ -214,7 +214,7 @@ impl Cluster {
         let mut settled = context.settled();
         let files = self.below::<PartialObjectMeta<K>>(below);
         for event in listed(files) {
-            removed::hear(&mut settled, file, event);
+            removed::hear(&mut settled, (file, ""), event);
         }
     }
 
