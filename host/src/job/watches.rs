@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::pin::pin;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures::channel::mpsc::UnboundedSender;
@@ -26,9 +26,6 @@ use crate::panics;
 use crate::scope::{self, Scope};
 use crate::trimmed::{self, Trimmed, readable, untrimmed};
 use crate::uid::Uid;
-
-/// The beginning of the time by which writes are waited for. The machine's clock may be set.
-static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// What is known of all jobs' objects of one kind. It is shared between the watch that tells of
 /// them and the reconciles that write them.
@@ -105,7 +102,7 @@ impl<K: OfJob> View<K> {
     /// The objects of a job, by its UID. None where the watch has yet to tell of what was written.
     pub fn of(&self, job: Uid) -> Option<Vec<K>> {
         let mut index = self.index();
-        let found = index.of(job, BEGINNING.elapsed());
+        let found = index.of(job, Instant::now());
         if let Some((job, error)) = index.take_unread() {
             let error: &dyn std::error::Error = &error;
             tracing::error!(error, %job, "an object of the job cannot be read again");
@@ -115,12 +112,12 @@ impl<K: OfJob> View<K> {
 
     /// Notes what was written, so that nothing is decided before the watch has told of it.
     pub fn wrote(&self, object: &K) {
-        self.index().wrote(object, BEGINNING.elapsed());
+        self.index().wrote(object, Instant::now());
     }
 
     /// Notes that an object of a job was removed at once.
     pub fn removed(&self, job: &str, uid: &str) {
-        self.index().removed(job, uid, BEGINNING.elapsed());
+        self.index().removed(job, uid, Instant::now());
     }
 
     /// Takes in what a watch tells. Answers the jobs that have to be looked at.
@@ -205,7 +202,11 @@ pub(super) async fn follow_kind<W: Resource, J: IntoIterator<Item = Arc<JobRef>>
                     lists.complete(kind);
                 }
                 let Ok(jobs) = heard else {
-                    tracing::error!(kind, object, "an object that the watch tells of is left out");
+                    tracing::error!(
+                        kind,
+                        object,
+                        "an object that the watch tells of is left out"
+                    );
                     continue;
                 };
                 for job in jobs {
