@@ -81,6 +81,8 @@ pub mod vipu;
 #[cfg(feature = "operator")]
 pub mod wasm;
 #[cfg(feature = "operator")]
+mod watch_store;
+#[cfg(feature = "operator")]
 pub mod webhook;
 #[cfg(feature = "operator")]
 mod work_queue;

@@ -126,7 +126,6 @@ impl Metrics {
         let mut now = Registry::with_prefix(PREFIX);
         process::leading(&mut now, process, &self.leading, &self.policies);
         process::conflict(&mut now, &self.conflicts);
-        self.reconciles.expose(&mut now, process);
         guests::expose(&mut now, process, guests);
         now
     }

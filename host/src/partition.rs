@@ -55,7 +55,7 @@ pub use context::{Context, Shared};
 pub use reconcile::Guarded;
 
 use crate::clock;
-use crate::work_queue;
+use crate::work_queue::{self, Limits};
 use cache::Brief;
 
 /// IPUPartitions that are worked on at the same time. One that forms holds its place for minutes.
@@ -67,16 +67,14 @@ const GATHERING: Duration = Duration::from_millis(200);
 /// Reconciles IPUPartitions once all are known, until it is told to stop; then what is under way comes to
 /// its end.
 pub async fn run(context: Arc<Context>, stop: CancellationToken) {
-    tokio::select! {
-        () = context.watched.once_listed() => {}
-        () = stop.cancelled() => return,
-    }
-    let reconciles = context.reconciles.clone();
-    let _queue = reconciles.queue();
+    let limits = Limits {
+        concurrency: CONCURRENCY,
+        reconciles: &context.reconciles,
+        stop,
+    };
     let names = stream::select(context.watched.names(), those_who_wait(context.clone()));
-    let names = names.inspect(|name| reconciles.wanted(name));
     let reconcile = |name| reconcile::reconcile(name, context.clone());
-    work_queue::run(names, CONCURRENCY, reconcile, stop).await;
+    work_queue::run(names, context.watched.once_listed(), reconcile, limits).await;
 }
 
 /// The IPUPartitions that wait for room, oldest first, and those on controllers that are drained, gone or

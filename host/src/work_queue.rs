@@ -1,51 +1,93 @@
-//! Reconciles objects by name when something asks for it: so many at a time, and each by one at a time.
+//! Reconciles objects by key when something asks for it: so many at a time, and each by one at a time.
 
 mod agenda;
 
+use std::hash::Hash;
 use std::panic::resume_unwind;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::{Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use self::agenda::Agenda;
+use crate::metrics::reconcile::Reconciles;
 
-/// Reconciles each object that `names` names, `concurrency` of them at a time, until `stop`; then what is
-/// under way comes to its end. A reconcile answers after which pause it wants to be called again, where
-/// nothing names its object before; none: then alone. Dropped, all of it ends at once.
+/// When an object is reconciled again, where nothing asks for it before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Requeue {
+    /// Only when something asks for it.
+    Never,
+    /// After this delay.
+    After(Duration),
+    /// After a delay that doubles each time in a row, from `first` up to `most`.
+    BackOff {
+        /// The first delay.
+        first: Duration,
+        /// The longest delay.
+        most: Duration,
+    },
+}
+
+impl From<Option<Duration>> for Requeue {
+    fn from(delay: Option<Duration>) -> Self {
+        delay.map_or(Self::Never, Self::After)
+    }
+}
+
+/// How a queue works.
+pub(crate) struct Limits<'a> {
+    /// Reconciles that may run at the same time.
+    pub(crate) concurrency: usize,
+    /// Metrics that show how many objects wait.
+    pub(crate) reconciles: &'a Reconciles,
+    /// Ends the queue.
+    pub(crate) stop: CancellationToken,
+}
+
+/// Reconciles each object that `keys` names, once `ready`, until the queue is stopped; then the reconciles
+/// under way come to their end, and none begins. Dropped, all of them end at once.
 ///
 /// Instead of kube's `Controller`, whose tables take more memory for each of thousands of objects than
 /// the objects do.
 ///
 /// # Panics
 /// Where a reconcile does.
-pub(crate) async fn run<R>(
-    names: impl Stream<Item = Arc<str>>,
-    concurrency: usize,
-    reconcile: impl Fn(Arc<str>) -> R,
-    stop: CancellationToken,
+pub(crate) async fn run<K, R>(
+    keys: impl Stream<Item = K>,
+    ready: impl Future<Output = ()>,
+    reconcile: impl Fn(K) -> R,
+    limits: Limits<'_>,
 ) where
-    R: Future<Output = Option<Duration>> + Send + 'static,
+    K: Clone + Ord + Hash + Send + 'static,
+    R: Future<Output: Into<Requeue> + Send> + Send + 'static,
 {
-    let mut names = pin!(names);
+    let Limits {
+        concurrency,
+        reconciles,
+        stop,
+    } = limits;
+    let queue = reconciles.queue();
+    let (mut keys, mut ready) = (pin!(keys), pin!(ready.fuse()));
     let (mut agenda, mut running) = (Agenda::default(), JoinSet::new());
+    let mut free = 0;
     while !stop.is_cancelled() {
-        while running.len() < concurrency
-            && let Some(name) = agenda.begin(Instant::now())
+        while running.len() < free
+            && let Some(key) = agenda.begin(Instant::now())
         {
-            let work = reconcile(Arc::clone(&name));
-            running.spawn(async move { (name, work.await) });
+            let work = reconcile(K::clone(&key));
+            running.spawn(async move { (key, work.await.into()) });
         }
-        let due = agenda.first().filter(|_| running.len() < concurrency);
+        queue.waits(agenda.asked());
+        let due = agenda.first().filter(|_| running.len() < free);
         tokio::select! {
             () = stop.cancelled() => break,
-            Some(name) = names.next() => agenda.want(name, Instant::now()),
+            () = &mut ready, if free == 0 => free = concurrency,
+            Some(key) = keys.next() => agenda.ask(key, Instant::now()),
             Some(ended) = running.join_next() => {
-                let (name, pause) = ended.unwrap_or_else(|error| fall_with(error));
-                agenda.end(name, pause.map(|pause| Instant::now() + pause));
+                let (key, requeue) = ended.unwrap_or_else(|error| fall_with(error));
+                agenda.end(key, requeue, Instant::now());
             }
             () = until(due) => {}
         }
@@ -69,7 +111,8 @@ fn fall_with(error: JoinError) -> ! {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::sync::Mutex;
+    use std::future;
+    use std::sync::{Arc, Mutex};
 
     use futures::channel::mpsc;
     use tokio::sync::Notify;
@@ -104,19 +147,37 @@ mod tests {
         }
 
         async fn until_begun(&self, count: usize) {
-            while self.begun.lock().unwrap().values().sum::<usize>() < count {
+            while self.count() < count {
                 self.changed.notified().await;
             }
         }
+
+        fn count(&self) -> usize {
+            self.begun.lock().unwrap().values().sum()
+        }
+    }
+
+    async fn queue(
+        seen: Arc<Seen>,
+        asked: mpsc::UnboundedReceiver<Arc<str>>,
+        (pause, ready): (Option<u64>, impl Future<Output = ()>),
+        stop: CancellationToken,
+    ) {
+        let limits = Limits {
+            concurrency: 2,
+            reconciles: &Reconciles::default(),
+            stop,
+        };
+        let reconcile = |name| Arc::clone(&seen).reconcile(name, pause);
+        run(asked, ready, reconcile, limits).await;
     }
 
     #[tokio::test]
     async fn so_many_run_at_once_and_each_again_after_its_pause() {
         let (seen, stop) = (Arc::<Seen>::default(), CancellationToken::new());
         let (names, asked) = mpsc::unbounded::<Arc<str>>();
-        let of = Arc::clone(&seen);
-        let reconcile = move |name| Arc::clone(&of).reconcile(name, Some(1));
-        let queue = tokio::spawn(run(asked, 2, reconcile, stop.clone()));
+        let again = (Some(1), future::ready(()));
+        let queue = tokio::spawn(queue(Arc::clone(&seen), asked, again, stop.clone()));
         for name in ["a", "b", "c", "a"] {
             names.unbounded_send(name.into()).unwrap();
         }
@@ -140,13 +201,37 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn nothing_begins_before_the_queue_is_ready_nor_once_it_is_stopped() {
+        let (seen, stop) = (Arc::<Seen>::default(), CancellationToken::new());
+        let (names, asked) = mpsc::unbounded::<Arc<str>>();
+        let ready = Arc::new(Notify::new());
+        let listed = Arc::clone(&ready);
+        let once_ready = (None, async move { listed.notified().await });
+        let queue = tokio::spawn(queue(Arc::clone(&seen), asked, once_ready, stop.clone()));
+        for name in ["a", "b", "c"] {
+            names.unbounded_send(name.into()).unwrap();
+        }
+        while !names.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(seen.count(), 0);
+        ready.notify_one();
+        seen.until_begun(2).await;
+        stop.cancel();
+        while !queue.is_finished() {
+            seen.go_on.notify_waiters();
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(seen.count(), 2, "the third one waited");
+    }
+
+    #[tokio::test]
     async fn what_is_under_way_ends_with_whoever_dropped_the_queue() {
         let seen = Arc::<Seen>::default();
         let (names, asked) = mpsc::unbounded::<Arc<str>>();
-        let of = Arc::clone(&seen);
-        let reconcile = move |name| Arc::clone(&of).reconcile(name, None);
         names.unbounded_send("a".into()).unwrap();
-        let queue = run(asked, 2, reconcile, CancellationToken::new());
+        let once = (None, future::ready(()));
+        let queue = queue(Arc::clone(&seen), asked, once, CancellationToken::new());
         tokio::select! {
             () = queue => panic!("nobody told it to stop"),
             () = seen.until_begun(1) => {}

@@ -2,7 +2,6 @@
 //! next. Nothing of it is lost with the process: it only saves requests.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -10,7 +9,6 @@ use kube::api::Api;
 use kube::{Client, Resource, ResourceExt};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
-use tokio_util::task::TaskTracker;
 
 use super::kept::OfJob;
 use super::lists::Lists;
@@ -19,11 +17,10 @@ use super::plan::{Applicable, Plan};
 use super::raw::RawJob;
 use super::report::events;
 use super::report::{self, Obstacle};
-use super::retry::Failures;
 use super::settled::Settled;
 use super::watches::Views;
 use super::writes::{self, WriteError};
-use super::{JobMeta, JobSettings, apply, stranded};
+use super::{JobSettings, apply, stranded};
 use crate::api::ipujob_status::IPUJobStatus;
 use crate::clock;
 use crate::events::{Event, EventQueue};
@@ -39,14 +36,11 @@ pub(super) struct Context {
     pub(super) client: Client,
     pub(super) settings: JobSettings,
     pub(super) events: EventQueue,
-    failures: Mutex<Failures>,
     settled: Mutex<Settled>,
     pub(super) views: Arc<Views>,
     pub(super) lists: Lists,
     pub(super) reconciles: Reconciles,
-    counts: Jobs,
-    /// The reconciles that are under way.
-    pub(super) running: TaskTracker,
+    pub(super) counts: Jobs,
 }
 
 impl Context {
@@ -60,38 +54,17 @@ impl Context {
                 metrics.reconciles.events_lost.clone(),
             ),
             client,
+            lists: Lists::new(metrics.jobs.clone(), &settings.scope),
             settings,
-            failures: Mutex::default(),
             settled: Mutex::default(),
             views: Arc::default(),
-            lists: Lists::new(metrics.jobs.clone()),
             reconciles: metrics.reconciles.clone(),
             counts: metrics.jobs.clone(),
-            running: TaskTracker::new(),
         }
-    }
-
-    fn failures(&self) -> MutexGuard<'_, Failures> {
-        // A count of failures is right whatever a panic interrupted.
-        self.failures.lock()
-    }
-
-    /// How long to wait before a job is tried again that could not be reconciled.
-    pub(super) fn failed(&self, job: &JobMeta) -> Duration {
-        let uid = uid_of(job);
-        let wait = self.failures().failed(uid);
-        self.forget_unless_known(uid);
-        wait
-    }
-
-    /// Notes that a job could be reconciled.
-    pub(super) fn went_well(&self, job: &JobMeta) {
-        self.failures().went_well(uid_of(job));
     }
 
     /// Forgets a job that is gone.
     pub(super) fn forget(&self, job: Uid) {
-        self.failures().went_well(job);
         self.settled().forget(job);
         self.views.unmade.forget(job);
     }
@@ -99,9 +72,7 @@ impl Context {
     /// Whether anything is remembered of a job.
     #[cfg(test)]
     pub(super) fn remembers(&self, job: Uid) -> bool {
-        self.failures().knows(job)
-            || self.settled().knows(job)
-            || !self.views.unmade.of(job).is_empty()
+        self.settled().knows(job) || !self.views.unmade.of(job).is_empty()
     }
 
     /// Forgets what was remembered of a job after it was gone.
@@ -137,7 +108,7 @@ impl Context {
         if !objects.is_empty() {
             seen.job
                 .job()
-                .iter()
+                .into_iter()
                 .for_each(|job| self.settled().look(job));
         }
         let views = &self.views;
@@ -192,8 +163,8 @@ impl Context {
         let written = writes::replace_job_status(&self.jobs(seen), &name, &object, view).await?;
         let runs = self.counts.reported(&seen.job, old, &new, now);
         if let (true, Some(created)) = (runs, seen.job.creation_timestamp()) {
-            let name = key(&seen.job.namespace().unwrap_or_default(), &name);
-            trace::runs(&uid, name, created.0, now);
+            let job = seen.job.job().map(|job| job.to_string());
+            trace::runs(&uid, job.unwrap_or_default(), created.0, now);
         }
         let events = events::of_status(old, &new);
         self.publish(&seen.job, events);
@@ -218,18 +189,4 @@ impl Context {
         let (name, view) = (seen.job.name_any(), &self.views.jobs);
         writes::patch_job(&self.jobs(seen), &name, &patch, view).await
     }
-}
-
-/// What a job is known by in what is remembered of it.
-pub(super) fn uid_of(job: &JobMeta) -> Uid {
-    Uid::of(&job.uid().unwrap_or_default())
-}
-
-/// What a job is called in metrics and in the log: `namespace/name`.
-pub(super) fn key_of(job: &JobMeta) -> String {
-    key(&job.namespace().unwrap_or_default(), &job.name_any())
-}
-
-pub(super) fn key(namespace: &str, name: &str) -> String {
-    format!("{namespace}/{name}")
 }

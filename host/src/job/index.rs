@@ -1,79 +1,48 @@
 //! Pure: what the watches have told of all jobs' objects, found by job, and whether that includes what
 //! the controller itself has written since.
-//!
-//! What others write may always arrive late: names that can be given once, and preconditions, make
-//! decisions on an old view harmless. What the controller itself has written must be in the view
-//! before it decides again, or it would do the same thing twice. `now` is the time since some moment, by a
-//! clock that nobody sets.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::Event;
 
 use super::kept::{self, JobRef, OfJob};
 use crate::packed::{Packed, Packing};
 use crate::uid::Uid;
+use crate::watch_store::{Expectations, Store};
 
 /// How long a write is waited for. A watch that is interrupted begins again within half a minute of the
 /// API server's return, and then tells of everything; this is for what it never tells of.
 const LATE: Duration = Duration::from_mins(2);
 
-/// How many ends are remembered: more than requests can be under way.
-const GONE: usize = 1024;
-
 /// All objects of one kind that belong to jobs.
 pub struct Index<K> {
-    /// Whether the first list is complete.
-    listed: bool,
-    /// UIDs that the list under way has named so far.
-    listing: Option<HashSet<Uid>>,
-    /// How many lists have begun.
-    lists: u64,
-    jobs: HashMap<Uid, Objects>,
-    /// UIDs of the objects that went last: the watch may tell of an end before the answer to the
-    /// request arrives.
-    gone: VecDeque<Uid>,
+    store: Store<Key, Kept>,
+    expectations: Expectations,
     packing: Packing,
-    unread: Option<(JobRef, serde_json::Error)>,
+    unread: Option<(Arc<JobRef>, serde_json::Error)>,
     kind: PhantomData<fn() -> K>,
 }
 
-#[derive(Debug)]
-struct Objects {
-    job: JobRef,
-    kept: Vec<Kept>,
-    awaited: Vec<Awaited>,
-}
+/// The UIDs of a job and of its object.
+type Key = (Uid, Uid);
 
 #[derive(Debug)]
 struct Kept {
-    uid: Uid,
+    /// All objects of a job share it.
+    job: Arc<JobRef>,
+    /// One that is no number is waited for by nobody.
     version: u64,
     packed: Packed,
-}
-
-/// A write that the watch has not told of yet.
-#[derive(Debug)]
-struct Awaited {
-    uid: Uid,
-    /// The version that was written; `u64::MAX`: only its end will do.
-    version: u64,
-    since: Duration,
-    /// How many lists had begun.
-    lists: u64,
 }
 
 impl<K> Default for Index<K> {
     fn default() -> Self {
         Self {
-            listed: false,
-            listing: None,
-            lists: 0,
-            jobs: HashMap::new(),
-            gone: VecDeque::new(),
+            store: Store::default(),
+            expectations: Expectations::new(LATE),
             packing: Packing::default(),
             unread: None,
             kind: PhantomData,
@@ -83,166 +52,102 @@ impl<K> Default for Index<K> {
 
 impl<K: OfJob> Index<K> {
     /// Takes in what a watch tells. Answers the jobs that have to be looked at.
-    pub fn hear(&mut self, event: Event<K>) -> Vec<JobRef> {
-        match event {
-            Event::Init => {
-                self.listing = Some(HashSet::new());
-                self.lists += 1;
+    pub fn hear(&mut self, event: Event<K>) -> Vec<Arc<JobRef>> {
+        let Self {
+            store,
+            expectations,
+            packing,
+            ..
+        } = self;
+        let (is_end, is_complete) = (
+            matches!(event, Event::Delete(_)),
+            matches!(event, Event::InitDone),
+        );
+        let changes = store.hear(event, key, |&(job, uid), object, known| {
+            let version = kept::version(object.meta());
+            expectations.told(job, uid, version);
+            let known = of_job(known, job).next();
+            let job = known.map(|(_, other)| Arc::clone(&other.job));
+            Some(Kept {
+                job: job.or_else(|| object.job().map(Arc::new))?,
+                version,
+                packed: packing.pack(&object.cut()),
+            })
+        });
+        for (job, uid) in changes.iter().map(|change| change.key) {
+            if is_end {
+                expectations.ended(job, uid);
+            } else if is_complete {
+                // It is gone, whatever was written to it.
+                expectations.told(job, uid, u64::MAX);
             }
-            Event::InitDone => return self.complete(),
-            Event::Apply(object) | Event::InitApply(object) => return self.keep(object),
-            Event::Delete(object) => return self.forget(&object),
         }
-        Vec::new()
+        if is_complete {
+            let is_there = |job, uid| store.objects().get(&(job, uid)).is_some();
+            expectations.listed(store.lists(), is_there);
+        }
+        let jobs = changes.into_iter().filter_map(|change| {
+            let before = change.before.map(|kept| kept.job);
+            before.or_else(|| Some(Arc::clone(&store.objects().get(&change.key)?.job)))
+        });
+        jobs.collect()
     }
 
     /// Notes what was written, or found written: decisions wait until the watch tells of it.
-    pub fn wrote(&mut self, object: &K, now: Duration) {
-        let Some(job) = object.job() else { return };
-        let (uid, version) = identity(object.meta());
-        self.wait_for(job, uid, version, now);
+    pub fn wrote(&mut self, object: &K, now: Instant) {
+        if let Some(key) = key(object) {
+            self.expect(key, kept::version(object.meta()), now);
+        }
     }
 
     /// Notes that an object was removed at once.
-    pub fn removed(&mut self, job: &str, uid: &str, now: Duration) {
-        let (job, uid) = (Uid::of(job), Uid::of(uid));
-        let Some(objects) = self.jobs.get(&job) else {
-            return;
-        };
-        let job = objects.job.clone();
-        if objects.kept.iter().any(|kept| kept.uid == uid) {
-            self.wait_for(job, uid, u64::MAX, now);
+    pub fn removed(&mut self, job: &str, uid: &str, now: Instant) {
+        let key = (Uid::of(job), Uid::of(uid));
+        if self.store.objects().get(&key).is_some() {
+            self.expect(key, u64::MAX, now);
         }
     }
 
     /// The objects of a job, by its UID. None where the watch is behind.
-    pub fn of(&mut self, job: &str, now: Duration) -> Option<Vec<K>> {
-        if !self.listed {
+    pub fn of(&mut self, job: Uid, now: Instant) -> Option<Vec<K>> {
+        if !self.store.is_listed() || self.expectations.left(job, now).is_some() {
             return None;
         }
-        let Some(objects) = self.jobs.get(&Uid::of(job)) else {
-            return Some(Vec::new());
-        };
-        let is_late = |awaited: &Awaited| now.saturating_sub(awaited.since) >= LATE;
-        if !objects.awaited.iter().all(is_late) {
-            return None;
-        }
-        let kept = objects.kept.iter();
-        let unpacked = kept.map(|kept| self.packing.unpack(&kept.packed));
+        let unpacked = of_job(self.store.objects(), job).map(|(_, kept)| {
+            let unpacked = self.packing.unpack(&kept.packed);
+            unpacked.map_err(|error| (Arc::clone(&kept.job), error))
+        });
         let unpacked = unpacked.collect::<Result<_, _>>();
-        unpacked
-            .map_err(|error| self.unread = Some((objects.job.clone(), error)))
-            .ok()
+        unpacked.map_err(|unread| self.unread = Some(unread)).ok()
     }
 
     /// The job that could not be looked at last because one of its objects cannot be read again.
-    pub fn take_unread(&mut self) -> Option<(JobRef, serde_json::Error)> {
+    pub fn take_unread(&mut self) -> Option<(Arc<JobRef>, serde_json::Error)> {
         self.unread.take()
     }
 
     /// Whether anything of a job is known.
     pub fn knows(&self, job: Uid) -> bool {
-        self.jobs.contains_key(&job)
+        of_job(self.store.objects(), job).next().is_some() || self.expectations.knows(job)
     }
 
-    fn wait_for(&mut self, job: JobRef, uid: Uid, version: u64, now: Duration) {
-        if self.gone.contains(&uid) {
-            return;
+    fn expect(&mut self, (job, uid): Key, version: u64, now: Instant) {
+        let kept = self.store.objects().get(&(job, uid));
+        if kept.is_none_or(|kept| kept.version < version) {
+            let lists = self.store.lists();
+            self.expectations.expect(job, (uid, version), lists, now);
         }
-        let lists = self.lists;
-        let objects = self.objects(job);
-        let mut kept = objects.kept.iter();
-        if kept.any(|kept| kept.uid == uid && kept.version >= version) {
-            return;
-        }
-        objects.awaited.push(Awaited {
-            uid,
-            version,
-            since: now,
-            lists,
-        });
-    }
-
-    fn keep(&mut self, object: K) -> Vec<JobRef> {
-        let Some(job) = object.job() else {
-            return Vec::new();
-        };
-        let (uid, version) = identity(object.meta());
-        if let Some(listing) = &mut self.listing {
-            listing.insert(uid);
-        }
-        let kept = Kept {
-            uid,
-            version,
-            packed: self.packing.pack(&object.cut()),
-        };
-        let objects = self.objects(job.clone());
-        objects
-            .awaited
-            .retain(|awaited| awaited.uid != kept.uid || awaited.version > version);
-        // Most jobs rest most of the time, and there are thousands of them.
-        objects.awaited.shrink_to_fit();
-        match objects.kept.iter_mut().find(|old| old.uid == kept.uid) {
-            Some(old) => *old = kept,
-            None => objects.kept.push(kept),
-        }
-        vec![job]
-    }
-
-    fn forget(&mut self, object: &K) -> Vec<JobRef> {
-        let Some(job) = object.job() else {
-            return Vec::new();
-        };
-        let (uid, _) = identity(object.meta());
-        if self.gone.len() == GONE {
-            self.gone.pop_front();
-        }
-        self.gone.push_back(uid);
-        if let Some(objects) = self.jobs.get_mut(&job.uid) {
-            objects.kept.retain(|kept| kept.uid != uid);
-            objects.awaited.retain(|awaited| awaited.uid != uid);
-            if objects.kept.is_empty() && objects.awaited.is_empty() {
-                self.jobs.remove(&job.uid);
-            }
-        }
-        vec![job]
-    }
-
-    /// What the complete list did not name is gone, whenever that happened, but for what may be younger: what
-    /// was made since the list began.
-    fn complete(&mut self) -> Vec<JobRef> {
-        self.listed = true;
-        let named = self.listing.take().unwrap_or_default();
-        let (mut touched, lists) = (Vec::new(), self.lists);
-        self.jobs.retain(|_, objects| {
-            let Objects { job, kept, awaited } = objects;
-            awaited.retain(|one| {
-                let is_new = || kept.iter().all(|kept| kept.uid != one.uid);
-                named.contains(&one.uid) || one.lists == lists && is_new()
-            });
-            let before = kept.len();
-            kept.retain(|kept| named.contains(&kept.uid));
-            if kept.len() < before {
-                touched.push(job.clone());
-            }
-            !kept.is_empty() || !awaited.is_empty()
-        });
-        touched
-    }
-
-    fn objects(&mut self, job: JobRef) -> &mut Objects {
-        self.jobs.entry(job.uid).or_insert_with(|| Objects {
-            job,
-            kept: Vec::new(),
-            awaited: Vec::new(),
-        })
     }
 }
 
-/// UID and version. A version that is no number is waited for by nobody.
-fn identity(metadata: &ObjectMeta) -> (Uid, u64) {
-    let uid = Uid::of(metadata.uid.as_deref().unwrap_or_default());
-    (uid, kept::version(metadata))
+fn key<K: OfJob>(object: &K) -> Option<Key> {
+    let uid = object.meta().uid.as_deref().unwrap_or_default();
+    Some((object.job()?.uid, Uid::of(uid)))
+}
+
+fn of_job(objects: &BTreeMap<Key, Kept>, job: Uid) -> impl Iterator<Item = (&Key, &Kept)> {
+    let from = objects.range((job, Uid::default())..);
+    from.take_while(move |((of, _), _)| *of == job)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Pure: what is kept in memory of the Pods and partitions of all jobs: what decisions need, as JSON.
 
+use std::fmt::{self, Display, Formatter};
+
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
@@ -32,7 +34,7 @@ pub fn version(metadata: &ObjectMeta) -> u64 {
 }
 
 /// An IPUJob by its names, and by its UID: another job of the same name is another job.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobRef {
     /// Its namespace.
     pub namespace: Box<str>,
@@ -40,6 +42,12 @@ pub struct JobRef {
     pub name: Box<str>,
     /// Its UID.
     pub uid: Uid,
+}
+
+impl Display for JobRef {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.namespace, self.name)
+    }
 }
 
 /// Something that belongs to an IPUJob.

@@ -1,6 +1,8 @@
 //! Which first lists of what is followed are complete. Until all are, no job is reconciled: it would look as
 //! if nothing belonged to it.
 
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
@@ -12,6 +14,7 @@ use tokio::time::timeout;
 use crate::api::ipujob::IPUJob;
 use crate::api::ipupartition::IPUPartition;
 use crate::metrics::jobs::Jobs;
+use crate::scope::Scope;
 
 /// How often it is said that a list is not complete.
 const SAY: Duration = Duration::from_secs(30);
@@ -22,59 +25,67 @@ const KINDS: usize = 6;
 /// Which first lists are complete.
 #[derive(Debug)]
 pub(super) struct Lists {
-    kinds: [(String, SetOnce<()>); KINDS],
+    kinds: [Kind; KINDS],
     counts: Jobs,
+}
+
+#[derive(Debug)]
+struct Kind {
+    name: String,
+    /// Lists that are not complete yet.
+    left: AtomicUsize,
+    complete: SetOnce<()>,
 }
 
 impl Lists {
     /// None is.
-    pub(super) fn new(counts: Jobs) -> Self {
+    pub(super) fn new(counts: Jobs, scope: &Scope) -> Self {
+        let each = scope.namespaces().map_or(1, BTreeSet::len);
         let kinds = [
-            IPUJob::kind(&()),
-            Pod::kind(&()),
-            IPUPartition::kind(&()),
-            ServiceAccount::kind(&()),
-            Role::kind(&()),
-            RoleBinding::kind(&()),
+            (IPUJob::kind(&()), 1),
+            (Pod::kind(&()), 1),
+            (IPUPartition::kind(&()), 1),
+            (ServiceAccount::kind(&()), each),
+            (Role::kind(&()), each),
+            (RoleBinding::kind(&()), each),
         ];
-        for kind in &kinds {
-            counts.listed(kind, false);
-        }
-        let kinds = kinds.map(|kind| (kind.into_owned(), SetOnce::new()));
+        let kinds = kinds.map(|(kind, watches)| {
+            counts.listed(&kind, false);
+            Kind {
+                name: kind.into_owned(),
+                left: watches.into(),
+                complete: SetOnce::new(),
+            }
+        });
         Self { kinds, counts }
     }
 
-    /// Notes that a list of this kind is complete.
+    /// Notes that the first list of a watch of this kind is complete.
     pub(super) fn complete(&self, kind: &str) {
-        // Every later list is complete where the first one was.
-        if self.of(kind).is_some_and(|list| list.set(()).is_ok()) {
-            self.counts.listed(kind, true);
+        let kind = self.kinds.iter().find(|one| one.name == kind);
+        if let Some(kind) = kind.filter(|kind| kind.left.fetch_sub(1, Ordering::Relaxed) == 1) {
+            self.counts.listed(&kind.name, true);
+            // It is the last one.
+            let _ = kind.complete.set(());
         }
     }
 
-    /// Waits until everything that belongs to jobs was listed.
-    pub(super) async fn belongings(&self) {
-        for kind in [Pod::kind(&()), IPUPartition::kind(&())] {
-            if let Some(list) = self.of(&kind) {
-                list.wait().await;
-            }
+    /// Waits until all objects of this kind were listed.
+    pub(super) async fn once_complete<K: Resource<DynamicType = ()>>(&self) {
+        if let Some(kind) = self.kinds.iter().find(|one| one.name == K::kind(&())) {
+            kind.complete.wait().await;
         }
     }
 
     /// Says which kinds are not listed, again and again, until all are.
     pub(super) async fn tell(&self) {
-        for (kind, list) in &self.kinds {
-            while timeout(SAY, list.wait()).await.is_err() {
+        for kind in &self.kinds {
+            while timeout(SAY, kind.complete.wait()).await.is_err() {
                 tracing::warn!(
-                    kind,
+                    kind = kind.name,
                     "no job is reconciled before a first list is complete; may the controller list and watch this kind in every namespace that it serves?"
                 );
             }
         }
-    }
-
-    fn of(&self, kind: &str) -> Option<&SetOnce<()>> {
-        let mut kinds = self.kinds.iter();
-        kinds.find(|(of, _)| of == kind).map(|(_, list)| list)
     }
 }

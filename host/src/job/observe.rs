@@ -51,7 +51,7 @@ pub enum Observation {
 pub async fn observe(
     client: &Client,
     views: &Views,
-    uid: &str,
+    uid: Uid,
 ) -> Result<Observation, ObserveError> {
     let found = (
         views.jobs.of(uid),
@@ -70,7 +70,7 @@ pub async fn observe(
             nodes: nodes(client, &pods).await?,
             pods,
             partitions,
-            unmade: views.unmade.of(Uid::of(uid)),
+            unmade: views.unmade.of(uid),
             status: decode_status(&object),
         },
         job,

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::channel::mpsc::UnboundedSender;
+use futures::future::join_all;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -22,7 +23,7 @@ use crate::trimmed::{Trimmed, untrimmed};
 
 /// Follows all three kinds until it is dropped. Only their versions are of interest, so that their content
 /// stays where it is.
-pub(super) async fn follow(context: Arc<Context>, touched: UnboundedSender<JobRef>) {
+pub(super) async fn follow(context: Arc<Context>, touched: UnboundedSender<Arc<JobRef>>) {
     tokio::join!(
         follow_files::<ServiceAccount>(&context, File::ServiceAccount, &touched),
         follow_files::<Role>(&context, File::Role, &touched),
@@ -30,29 +31,33 @@ pub(super) async fn follow(context: Arc<Context>, touched: UnboundedSender<JobRe
     );
 }
 
-async fn follow_files<K>(context: &Context, file: File, touched: &UnboundedSender<JobRef>)
+async fn follow_files<K>(context: &Context, file: File, touched: &UnboundedSender<Arc<JobRef>>)
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Send + 'static,
 {
     let ours = watcher::Config::default().labels(names::JOB_UID_LABEL);
     let (client, scope) = (&context.client, &context.settings.scope);
-    let events = scope::watch::watch::<Trimmed<PartialObjectMeta<K>>>(client, scope, ours);
-    let hear = |event| hear::<K>(&mut context.settled(), file, untrimmed(event));
-    follow_kind(&context.lists, &K::kind(&()), events, hear, touched).await;
+    let watches = scope::watch::in_each::<Trimmed<PartialObjectMeta<K>>>(client, scope, &ours);
+    let follow = watches.into_iter().map(async |(namespace, events)| {
+        let of = (file, &*namespace);
+        let hear = |event| hear::<K>(&mut context.settled(), of, untrimmed(event));
+        follow_kind(&context.lists, &K::kind(&()), events, hear, touched).await;
+    });
+    join_all(follow).await;
 }
 
-/// Takes in what a watch tells. Answers the jobs that have to be looked at.
+/// Takes in what the watch of a namespace tells, or of all of them. Answers the jobs that have to be looked at.
 pub(super) fn hear<K>(
     settled: &mut Settled,
-    file: File,
+    (file, namespace): (File, &str),
     event: Event<PartialObjectMeta<K>>,
-) -> Vec<JobRef> {
+) -> Vec<Arc<JobRef>> {
     let (object, is_gone) = match event {
         Event::Init => {
-            settled.begin_list(file);
+            settled.begin_list(file, namespace);
             return Vec::new();
         }
-        Event::InitDone => return settled.end_list(file),
+        Event::InitDone => return settled.end_list(file, namespace),
         Event::Apply(object) | Event::InitApply(object) => (object, false),
         Event::Delete(object) => (object, true),
     };
@@ -62,7 +67,11 @@ pub(super) fn hear<K>(
     let changed = if is_gone {
         settled.removed(job.uid)
     } else {
-        settled.told(file, job.uid, kept::version(&object.metadata))
+        settled.told((file, namespace), job.uid, kept::version(&object.metadata))
     };
-    if changed { vec![job] } else { Vec::new() }
+    if changed {
+        vec![job.into()]
+    } else {
+        Vec::new()
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use super::kept::JobRef;
 use super::plan::{Applicable, File};
@@ -15,12 +16,13 @@ pub type Versions = [u64; File::COUNT];
 #[derive(Debug, Default)]
 pub struct Settled {
     jobs: HashMap<Uid, Entry>,
-    lists: [List; File::COUNT],
+    /// By the namespace that is listed; that of all is empty.
+    lists: [HashMap<Box<str>, List>; File::COUNT],
 }
 
 #[derive(Debug)]
 struct Entry {
-    job: JobRef,
+    job: Arc<JobRef>,
     /// Whether a look is under way of which nothing was missing so far.
     looking: bool,
     /// Fingerprint and versions of the objects as they were found.
@@ -29,7 +31,7 @@ struct Entry {
     told: Versions,
 }
 
-/// The list of one kind.
+/// The list of one kind in one namespace.
 #[derive(Debug, Default)]
 struct List {
     /// Whether a first one was complete. Nobody tells of changes before.
@@ -42,22 +44,19 @@ impl Settled {
     /// Whether a job's objects were found to be just so, and nobody has changed one since.
     pub fn holds(&self, job: Uid, objects: &[Applicable]) -> bool {
         let entry = self.jobs.get(&job);
-        let found = entry.and_then(|entry| Some((entry.found?, entry.told)));
-        found.is_some_and(|((found, versions), told)| {
-            let is_latest = versions
-                .iter()
-                .zip(told)
-                .all(|(found, told)| *found >= told);
-            is_latest
-                && self.lists.iter().all(|list| list.complete)
+        let found = entry.and_then(|entry| Some((entry, entry.found?)));
+        found.is_some_and(|(entry, (found, versions))| {
+            let mut versions = versions.iter().zip(entry.told);
+            versions.all(|(found, told)| *found >= told)
+                && self.are_listed(&entry.job.namespace)
                 && found == fingerprint(objects)
         })
     }
 
     /// Notes that a job's objects are about to be looked at.
-    pub fn look(&mut self, job: &JobRef) {
+    pub fn look(&mut self, job: JobRef) {
         let entry = self.jobs.entry(job.uid).or_insert_with(|| Entry {
-            job: job.clone(),
+            job: job.into(),
             looking: true,
             found: None,
             told: Versions::default(),
@@ -75,9 +74,10 @@ impl Settled {
     }
 
     /// A watch tells of a job's object as it is now. Answers whether it has to be looked at.
-    pub fn told(&mut self, file: File, job: Uid, version: u64) -> bool {
+    pub fn told(&mut self, (file, of): (File, &str), job: Uid, version: u64) -> bool {
         let place = file.place();
-        if let Some(named) = &mut self.lists[place].named {
+        let list = self.lists[place].get_mut(of);
+        if let Some(named) = list.and_then(|list| list.named.as_mut()) {
             named.insert(job);
         }
         let Some(entry) = self.jobs.get_mut(&job) else {
@@ -96,26 +96,36 @@ impl Settled {
         true
     }
 
-    /// The list of one kind begins, at first or anew.
-    pub fn begin_list(&mut self, file: File) {
-        self.lists[file.place()].named = Some(HashSet::new());
+    /// The list of one kind in one namespace, or in all of them, begins, at first or anew.
+    pub fn begin_list(&mut self, file: File, of: &str) {
+        let list = self.lists[file.place()].entry(of.into()).or_default();
+        list.named = Some(HashSet::new());
     }
 
     /// The list of one kind is complete: what it did not name was removed. Answers the jobs that have to
     /// be looked at.
-    pub fn end_list(&mut self, file: File) -> Vec<JobRef> {
-        let list = &mut self.lists[file.place()];
+    pub fn end_list(&mut self, file: File, of: &str) -> Vec<Arc<JobRef>> {
+        let list = self.lists[file.place()].entry(of.into()).or_default();
         list.complete = true;
         let named = list.named.take().unwrap_or_default();
         let mut removed = Vec::new();
         for (job, entry) in &mut self.jobs {
             // One that was made while the list was under way is not in it: then it is looked at once more.
-            if entry.found.is_some() && !named.contains(job) {
+            let is_listed = of.is_empty() || *entry.job.namespace == *of;
+            if is_listed && entry.found.is_some() && !named.contains(job) {
                 (entry.looking, entry.found) = (false, None);
-                removed.push(entry.job.clone());
+                removed.push(Arc::clone(&entry.job));
             }
         }
         removed
+    }
+
+    /// Whether all kinds were listed in this namespace: otherwise nobody tells of changes there.
+    fn are_listed(&self, namespace: &str) -> bool {
+        self.lists.iter().all(|lists| {
+            let list = lists.get(namespace).or_else(|| lists.get(""));
+            list.is_some_and(|list| list.complete)
+        })
     }
 
     /// Whether anything is known of a job.
@@ -170,10 +180,10 @@ mod tests {
     fn found(versions: Versions) -> Settled {
         let mut settled = Settled::default();
         for file in FILES {
-            settled.begin_list(file);
-            settled.end_list(file);
+            settled.begin_list(file, "");
+            settled.end_list(file, "");
         }
-        settled.look(&job());
+        settled.look(job());
         settled.found(job().uid, &account("x"), versions);
         settled
     }
@@ -194,12 +204,15 @@ mod tests {
         let mut settled = found([5; 3]);
         let uid = job().uid;
         for version in [3, 5] {
-            assert!(!settled.told(File::Role, uid, version), "our own write");
+            assert!(
+                !settled.told((File::Role, ""), uid, version),
+                "our own write"
+            );
         }
         assert!(settled.holds(uid, &account("x")));
-        assert!(settled.told(File::Role, uid, 6), "somebody edits it");
+        assert!(settled.told((File::Role, ""), uid, 6), "somebody edits it");
         assert!(!settled.holds(uid, &account("x")));
-        settled.look(&job());
+        settled.look(job());
         settled.found(uid, &account("x"), [5, 6, 5]);
         assert!(settled.holds(uid, &account("x")));
     }
@@ -208,11 +221,11 @@ mod tests {
     fn an_edit_or_a_removal_during_a_look_is_looked_at_again() {
         let mut settled = found([5; 3]);
         let uid = job().uid;
-        settled.look(&job());
-        assert!(settled.told(File::ServiceAccount, uid, 7));
+        settled.look(job());
+        assert!(settled.told((File::ServiceAccount, ""), uid, 7));
         settled.found(uid, &account("x"), [6; 3]);
         assert!(!settled.holds(uid, &account("x")));
-        settled.look(&job());
+        settled.look(job());
         assert!(settled.removed(uid));
         settled.found(uid, &account("x"), [8; 3]);
         assert!(!settled.holds(uid, &account("x")));
@@ -222,27 +235,49 @@ mod tests {
     #[test]
     fn what_a_new_list_does_not_name_is_looked_at() {
         let mut settled = found([5; 3]);
-        settled.begin_list(File::Role);
+        settled.begin_list(File::Role, "");
         assert!(settled.holds(job().uid, &account("x")));
-        assert_eq!(settled.end_list(File::Role), [job()]);
+        assert_eq!(settled.end_list(File::Role, ""), [Arc::new(job())]);
         assert!(!settled.holds(job().uid, &account("x")));
         let mut settled = found([5; 3]);
-        settled.begin_list(File::Role);
-        settled.told(File::Role, job().uid, 5);
-        assert_eq!(settled.end_list(File::Role), []);
+        settled.begin_list(File::Role, "");
+        settled.told((File::Role, ""), job().uid, 5);
+        assert_eq!(settled.end_list(File::Role, ""), []);
         assert!(settled.holds(job().uid, &account("x")));
+    }
+
+    #[test]
+    fn a_list_of_one_namespace_says_nothing_of_the_others() {
+        let (mut settled, uid) = (Settled::default(), job().uid);
+        settled.look(job());
+        settled.found(uid, &account("x"), [5; 3]);
+        for file in FILES {
+            for namespace in ["n", "o"] {
+                settled.begin_list(file, namespace);
+            }
+            assert!(!settled.holds(uid, &account("x")), "{file:?}");
+            settled.told((file, "n"), uid, 5);
+            assert_eq!(settled.end_list(file, "n"), []);
+        }
+        assert!(settled.holds(uid, &account("x")), "its namespace is listed");
+        for file in FILES {
+            assert_eq!(settled.end_list(file, "o"), []);
+        }
+        assert!(settled.holds(uid, &account("x")));
+        settled.begin_list(File::Role, "n");
+        assert_eq!(settled.end_list(File::Role, "n"), [Arc::new(job())]);
     }
 
     #[test]
     fn nothing_holds_where_nobody_would_tell_of_a_change() {
         let mut settled = Settled::default();
-        settled.look(&job());
+        settled.look(job());
         settled.found(job().uid, &account("x"), [5; 3]);
         for file in FILES {
             assert!(!settled.holds(job().uid, &account("x")), "{file:?}");
-            settled.begin_list(file);
-            settled.told(file, job().uid, 5);
-            settled.end_list(file);
+            settled.begin_list(file, "");
+            settled.told((file, ""), job().uid, 5);
+            settled.end_list(file, "");
         }
         assert!(settled.holds(job().uid, &account("x")));
     }

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use kube::ResourceExt;
-use kube::runtime::controller::Action;
+use tracing::Instrument;
 
+use super::ReconcileError;
 use super::context::Context;
 use super::facts;
 use super::finalize::{self, Deleting};
+use super::kept::JobRef;
 use super::observe::{self, Observation, Seen};
 use super::phase;
 use super::plan;
@@ -17,9 +19,9 @@ use super::report::{self, Obstacle};
 use super::salvage;
 use super::validate::{self, ValidJob, ValidateError};
 use super::writes;
-use super::{JobMeta, ReconcileError};
 use crate::clock;
 use crate::names;
+use crate::telemetry::trace;
 
 /// How soon a job is looked at again that something stands in the way of: nothing that is watched
 /// tells when a stranger's object goes, or that a node is lost.
@@ -28,14 +30,25 @@ const OBSTACLE: Duration = Duration::from_secs(15);
 /// How soon a job is looked at again whose watches are behind. Mostly they tell of it before.
 const BEHIND: Duration = Duration::from_secs(1);
 
-/// Looks at a job, and does whatever it needs next.
-pub(super) async fn step(context: &Context, job: &JobMeta) -> Result<Action, ReconcileError> {
-    let uid = job.uid().unwrap_or_default();
-    let seen = match observe::observe(&context.client, &context.views, &uid).await? {
+/// The delay after which a job is due again, if ever by itself.
+type Due = Result<Option<Duration>, ReconcileError>;
+
+/// Looks at a job, and does whatever it needs next. Every line of the log that comes of it names
+/// the job.
+pub(super) async fn step(context: &Context, job: &JobRef) -> Due {
+    let seen = match observe::observe(&context.client, &context.views, job.uid).await? {
         Observation::Seen(seen) => seen,
-        Observation::Behind => return Ok(Action::requeue(BEHIND)),
-        Observation::Gone => return Ok(Action::await_change()),
+        Observation::Behind => return Ok(Some(BEHIND)),
+        Observation::Gone => return Ok(None),
     };
+    let uid = seen.job.uid().unwrap_or_default();
+    // An error's level: whatever is logged within it names the job.
+    let span = tracing::error_span!("reconcile", %job, trace_id = trace::id(&uid));
+    trace::of_job(&span, &uid);
+    advance(context, seen).instrument(span).await
+}
+
+async fn advance(context: &Context, seen: Box<Seen>) -> Due {
     let is_deleted = seen.job.metadata.deletion_timestamp.is_some();
     let is_ours = if is_deleted {
         seen.job
@@ -46,7 +59,7 @@ pub(super) async fn step(context: &Context, job: &JobMeta) -> Result<Action, Rec
         !validate::managed_by_another(&seen.object)
     };
     if !is_ours {
-        return Ok(Action::await_change());
+        return Ok(None);
     }
     context.free(&seen).await?;
     if is_deleted {
@@ -65,15 +78,11 @@ fn read(context: &Context, seen: &Seen) -> Result<ValidJob, ValidateError> {
 }
 
 /// Decides what is to be done for a job, does it, and reports.
-async fn carry_on(
-    context: &Context,
-    job: &ValidJob,
-    mut seen: Box<Seen>,
-) -> Result<Action, ReconcileError> {
+async fn carry_on(context: &Context, job: &ValidJob, mut seen: Box<Seen>) -> Due {
     if !has_finalizer(&seen.job) {
         // Before anything is made that outlives the job.
         context.set_finalizer(&seen, true).await?;
-        return Ok(Action::await_change());
+        return Ok(None);
     }
     let now = clock::now();
     let facts = facts::facts(job, &seen.observed, now);
@@ -81,7 +90,7 @@ async fn carry_on(
     let plan = plan::plan(job, &facts, &phase, &context.settings.pods);
     if plan.delete_job {
         writes::delete_job(&context.jobs(&seen), &seen.job, &context.views.jobs).await?;
-        return Ok(Action::await_change());
+        return Ok(None);
     }
     let status = |obstacles: &[Obstacle], seen: &Seen| {
         let old = &seen.observed.status;
@@ -110,27 +119,22 @@ async fn carry_on(
 
 /// When a job is looked at again: where something stands in its way soon, and sooner where something is
 /// due.
-fn again(looks_again: bool, due: [Option<Duration>; 2]) -> Action {
+fn again(looks_again: bool, due: [Option<Duration>; 2]) -> Option<Duration> {
     let obstacle = looks_again.then_some(OBSTACLE);
-    let soonest = obstacle.into_iter().chain(due.into_iter().flatten()).min();
-    soonest.map_or_else(Action::await_change, Action::requeue)
+    obstacle.into_iter().chain(due.into_iter().flatten()).min()
 }
 
 /// A job that cannot be read, and of which there is nothing yet: its status says so.
-async fn refuse(
-    context: &Context,
-    mut seen: Box<Seen>,
-    error: &ValidateError,
-) -> Result<Action, ReconcileError> {
+async fn refuse(context: &Context, mut seen: Box<Seen>, error: &ValidateError) -> Due {
     let now = clock::now();
     let old = &seen.observed.status;
     let status = report::refused::status(&seen.object, error, old, now);
     context.report(&mut seen, status, now).await?;
-    Ok(Action::await_change())
+    Ok(None)
 }
 
 /// A job that is being deleted: Pods first, then partitions, then the finalizer.
-async fn finalize(context: &Context, mut seen: Box<Seen>) -> Result<Action, ReconcileError> {
+async fn finalize(context: &Context, mut seen: Box<Seen>) -> Due {
     let deleting = finalize::deleting(&seen.observed.pods, &seen.observed.partitions);
     match &deleting {
         Deleting::Pods { plan, .. } | Deleting::Partitions { plan, .. } => {
@@ -138,11 +142,11 @@ async fn finalize(context: &Context, mut seen: Box<Seen>) -> Result<Action, Reco
             let now = clock::now();
             let status = finalize::status(&deleting, &seen.observed.status, now);
             context.report(&mut seen, status, now).await?;
-            Ok(Action::requeue(OBSTACLE))
+            Ok(Some(OBSTACLE))
         }
         Deleting::Done => {
             context.set_finalizer(&seen, false).await?;
-            Ok(Action::await_change())
+            Ok(None)
         }
     }
 }
@@ -172,7 +176,6 @@ mod tests {
             (true, seconds(300), seconds(15)),
             (true, seconds(2), seconds(2)),
         ] {
-            let expected = expected.map_or_else(Action::await_change, Action::requeue);
             for due in [[due, None], [None, due], [due, seconds(900).and(due)]] {
                 assert_eq!(again(looks_again, due), expected, "{looks_again} {due:?}");
             }

@@ -1,17 +1,18 @@
-//! Follows the Pods and partitions of all jobs, and says which jobs have to be looked at.
+//! Follows all jobs with their Pods and partitions, and says which jobs have to be looked at.
 
 use std::collections::{BTreeSet, HashMap};
 use std::pin::pin;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures::channel::mpsc::UnboundedSender;
-use futures::{Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Resource, ResourceExt};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::context::Context;
@@ -23,11 +24,8 @@ use crate::api::ipupartition::IPUPartition;
 use crate::names;
 use crate::panics;
 use crate::scope::{self, Scope};
-use crate::trimmed::{self, readable, untrimmed};
+use crate::trimmed::{self, Trimmed, readable, untrimmed};
 use crate::uid::Uid;
-
-/// The beginning of the time by which writes are waited for. The machine's clock may be set.
-static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// What is known of all jobs' objects of one kind. It is shared between the watch that tells of
 /// them and the reconciles that write them.
@@ -102,29 +100,28 @@ impl<K> Default for View<K> {
 
 impl<K: OfJob> View<K> {
     /// The objects of a job, by its UID. None where the watch has yet to tell of what was written.
-    pub fn of(&self, job: &str) -> Option<Vec<K>> {
+    pub fn of(&self, job: Uid) -> Option<Vec<K>> {
         let mut index = self.index();
-        let found = index.of(job, BEGINNING.elapsed());
+        let found = index.of(job, Instant::now());
         if let Some((job, error)) = index.take_unread() {
             let error: &dyn std::error::Error = &error;
-            let job = format!("{}/{}", job.namespace, job.name);
-            tracing::error!(error, job, "an object of the job cannot be read again");
+            tracing::error!(error, %job, "an object of the job cannot be read again");
         }
         found
     }
 
     /// Notes what was written, so that nothing is decided before the watch has told of it.
     pub fn wrote(&self, object: &K) {
-        self.index().wrote(object, BEGINNING.elapsed());
+        self.index().wrote(object, Instant::now());
     }
 
     /// Notes that an object of a job was removed at once.
     pub fn removed(&self, job: &str, uid: &str) {
-        self.index().removed(job, uid, BEGINNING.elapsed());
+        self.index().removed(job, uid, Instant::now());
     }
 
     /// Takes in what a watch tells. Answers the jobs that have to be looked at.
-    pub fn hear(&self, event: Event<K>) -> Vec<JobRef> {
+    pub fn hear(&self, event: Event<K>) -> Vec<Arc<JobRef>> {
         self.index().hear(event)
     }
 
@@ -139,15 +136,22 @@ impl<K: OfJob> View<K> {
     }
 }
 
-/// Follows both kinds until it is dropped. Jobs that have to be looked at go to `touched`, after the
+/// Follows all three kinds until it is dropped. Jobs that have to be looked at go to `touched`, after the
 /// views have changed.
-pub(super) async fn follow(context: Arc<Context>, touched: UnboundedSender<JobRef>) {
+pub(super) async fn follow(context: Arc<Context>, touched: UnboundedSender<Arc<JobRef>>) {
     let (client, scope) = (&context.client, &context.settings.scope);
     let (views, lists) = (&context.views, &context.lists);
     let ours = watcher::Config::default().labels(names::JOB_UID_LABEL);
-    let pods = scope::watch::watch::<trimmed::Guarded<Pod>>(client, scope, ours.clone());
+    let pods = scope::watch::everywhere::<trimmed::Guarded<Pod>>(client, scope, ours.clone());
     let partitions = Api::<trimmed::Guarded<IPUPartition>>::all(client.clone());
     let partitions = watcher(partitions, ours).default_backoff();
+    // A job that is known is looked at: what belongs to it has to be known before.
+    let jobs = async {
+        lists.once_complete::<Pod>().await;
+        lists.once_complete::<IPUPartition>().await;
+        scope::watch::everywhere::<Trimmed<RawJob>>(client, scope, watcher::Config::default())
+    };
+    let hear_jobs = |event| hear_jobs(&context, untrimmed(event));
     let hear_pods = |event| match readable(untrimmed(event)) {
         Some(event) => {
             views.unmade.hear(&event);
@@ -163,28 +167,46 @@ pub(super) async fn follow(context: Arc<Context>, touched: UnboundedSender<JobRe
     tokio::join!(
         follow_kind(lists, "Pod", pods, hear_pods, &touched),
         follow_kind(lists, "IPUPartition", partitions, hear_partitions, &touched),
+        follow_kind(lists, "IPUJob", jobs.flatten_stream(), hear_jobs, &touched),
     );
 }
 
+/// Takes in what the watch of all jobs tells. Answers the jobs that have to be looked at.
+pub(super) fn hear_jobs(context: &Context, event: Event<RawJob>) -> Vec<Arc<JobRef>> {
+    context.counts.hear(&event);
+    let ends = matches!(event, Event::Delete(_) | Event::InitDone);
+    let touched = context.views.jobs.hear(event);
+    if ends {
+        for job in &touched {
+            context.forget(job.uid);
+        }
+    }
+    touched
+}
+
 /// Follows one watch until it is dropped. Jobs that `hear` answers go to `touched`.
-pub(super) async fn follow_kind<W, J: IntoIterator<Item = JobRef>>(
+pub(super) async fn follow_kind<W: Resource, J: IntoIterator<Item = Arc<JobRef>>>(
     lists: &Lists,
     kind: &str,
     events: impl Stream<Item = watcher::Result<Event<W>>>,
     mut hear: impl FnMut(Event<W>) -> J,
-    touched: &UnboundedSender<JobRef>,
+    touched: &UnboundedSender<Arc<JobRef>>,
 ) {
-    let mut events = pin!(events);
+    let (mut events, mut is_first_list) = (pin!(events), true);
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
-                let is_complete = matches!(event, Event::InitDone);
+                let (object, is_complete) = (named(&event), matches!(event, Event::InitDone));
                 let heard = panics::caught_now(|| hear(event));
-                if is_complete {
+                if is_complete && std::mem::take(&mut is_first_list) {
                     lists.complete(kind);
                 }
                 let Ok(jobs) = heard else {
-                    tracing::error!(kind, "an object that the watch tells of is left out");
+                    tracing::error!(
+                        kind,
+                        object,
+                        "an object that the watch tells of is left out"
+                    );
                     continue;
                 };
                 for job in jobs {
@@ -198,6 +220,14 @@ pub(super) async fn follow_kind<W, J: IntoIterator<Item = JobRef>>(
             }
         }
     }
+}
+
+fn named<W: Resource>(event: &Event<W>) -> Option<String> {
+    let (Event::Apply(object) | Event::InitApply(object) | Event::Delete(object)) = event else {
+        return None;
+    };
+    let namespace = object.namespace().unwrap_or_default();
+    Some(format!("{namespace}/{}", object.name_any()))
 }
 
 /// IPUPartitions are of no namespace: those of jobs that another release serves are seen as well. One that

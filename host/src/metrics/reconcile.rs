@@ -1,10 +1,7 @@
 //! How many reconciles there are, how they end, how long they take, and how many wait.
 
-use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -27,7 +24,7 @@ pub struct Reconciles {
     errors: Family<Failed, Counter>,
     took: Histogram,
     running: Gauge,
-    waiting: Arc<Mutex<HashSet<Box<str>>>>,
+    waiting: Gauge,
     /// Kubernetes events that were not written, because there were too many at once.
     pub events_lost: Counter,
 }
@@ -60,7 +57,7 @@ impl Default for Reconciles {
             errors: Family::default(),
             took: Histogram::new(BUCKETS),
             running: Gauge::default(),
-            waiting: Arc::default(),
+            waiting: Gauge::default(),
             events_lost: Counter::default(),
         }
     }
@@ -69,33 +66,16 @@ impl Default for Reconciles {
 impl Reconciles {
     /// The queue, empty.
     pub fn queue(&self) -> Queue {
-        self.waiting().clear();
         Queue(self.clone())
     }
 
-    /// The object of this name is to be reconciled.
-    pub fn wanted(&self, object: &str) {
-        self.waiting().insert(object.into());
-    }
-
-    /// The object of this name is no longer to be reconciled, since it is gone.
-    pub fn unwanted(&self, object: &str) {
-        self.waiting().remove(object);
-    }
-
-    /// The reconcile of the object of this name begins.
-    pub fn begin(&self, object: &str) -> Running {
-        self.unwanted(object);
+    /// A reconcile begins.
+    pub fn begin(&self) -> Running {
         self.running.inc();
         Running {
             reconciles: self.clone(),
             began: Instant::now(),
         }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, HashSet<Box<str>>> {
-        // Every change of it is whole before the next one begins.
-        self.waiting.lock()
     }
 
     pub(super) fn register(&self, registry: &mut Registry, process: Process) {
@@ -118,20 +98,22 @@ impl Reconciles {
             self.running.clone(),
         );
         registry.register(
+            "reconcile_queue_depth",
+            "Objects whose change was seen and whose reconcile has not begun",
+            self.waiting.clone(),
+        );
+        registry.register(
             "events_lost",
             "Kubernetes events that were not written, because there were too many at once",
             self.events_lost.clone(),
         );
     }
+}
 
-    pub(super) fn expose(&self, now: &mut Registry, process: Process) {
-        let depth: Gauge = Gauge::default();
-        depth.set(super::count(self.waiting().len()));
-        of(now, process).register(
-            "reconcile_queue_depth",
-            "Objects whose change was seen and whose reconcile has not begun",
-            depth,
-        );
+impl Queue {
+    /// So many objects wait.
+    pub fn waits(&self, count: usize) {
+        self.0.waiting.set(super::count(count));
     }
 }
 
@@ -158,7 +140,7 @@ impl Drop for Running {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        self.0.waiting().clear();
+        self.waits(0);
     }
 }
 
@@ -176,23 +158,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_waits_once_until_its_reconcile_begins() {
+    fn what_runs_and_what_waits_is_counted_until_it_ends() {
         let reconciles = Reconciles::default();
         let queue = reconciles.queue();
-        for object in ["a", "a", "b", "c"] {
-            reconciles.wanted(object);
-        }
-        reconciles.unwanted("c");
-        let running = reconciles.begin("a");
-        assert_eq!(
-            (reconciles.waiting().len(), reconciles.running.get()),
-            (1, 1)
-        );
+        queue.waits(2);
+        let running = reconciles.begin();
+        assert_eq!((reconciles.waiting.get(), reconciles.running.get()), (2, 1));
         running.end(Some("Write"));
         assert_eq!(reconciles.running.get(), 0);
         let category = Failed { category: "Write" };
         assert_eq!(reconciles.errors.get_or_create(&category).get(), 1);
         drop(queue);
-        assert_eq!(reconciles.waiting().len(), 0);
+        assert_eq!(reconciles.waiting.get(), 0);
     }
 }

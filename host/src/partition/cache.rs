@@ -1,7 +1,7 @@
 //! Pure: all IPUPartitions as a watch last told of them. Each is packed, and what is asked of all of them
 //! again and again stands beside.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -20,16 +20,12 @@ use super::surroundings::{asked_for, controller};
 use crate::api::ipupartition::{IPUPartition, PartitionPhase};
 use crate::packed::{Packed, Packing};
 use crate::uid::Uid;
+use crate::watch_store::{self, Store};
 
 /// All IPUPartitions, by name.
 #[derive(Default)]
 pub struct Cache {
-    /// Names that the list under way has told of so far.
-    listing: Option<HashSet<Arc<str>>>,
-    /// The nodes of the tree are half empty: what is large stands outside.
-    objects: BTreeMap<Arc<str>, Box<Kept>>,
-    /// What those of other releases hold, where they hold anything.
-    others: HashMap<Arc<str>, Box<[Allocation]>>,
+    store: Store<Arc<str>, Known>,
     /// Names of controllers and of owners' namespaces, each once.
     words: BTreeSet<Arc<str>>,
     allocations: Allocations,
@@ -45,6 +41,14 @@ pub enum Change {
     Of(Arc<str>),
     /// All were listed anew.
     All,
+}
+
+#[derive(Debug)]
+enum Known {
+    /// The nodes of the tree are half empty: what is large stands outside.
+    Mine(Box<Kept>),
+    /// What one of another release holds.
+    OfOther(Box<[Allocation]>),
 }
 
 #[derive(Debug)]
@@ -114,54 +118,40 @@ impl Cache {
     /// Takes in what a watch tells at `now`. Until the first list is complete, what it has told of is all
     /// that is known, and nothing is to be looked at.
     pub fn hear(&mut self, event: Event<Guarded>, now: Timestamp) -> Option<Change> {
-        match event {
-            Event::Init => self.listing = Some(HashSet::new()),
-            Event::InitApply(object) => {
-                let name = self.keep(object, now);
-                self.listing.get_or_insert_default().insert(name);
-            }
-            Event::InitDone => {
-                let named = self.listing.take().unwrap_or_default();
-                let gone = self.objects.extract_if(.., |name, _| !named.contains(name));
-                let gone = gone.map(|(name, gone)| (name, gone.brief.held));
-                let others = self.others.extract_if(|name, _| !named.contains(name));
-                for (name, held) in gone.chain(others).collect::<Vec<_>>() {
-                    self.allocate(&name, &held, &[]);
-                }
-                self.changes += 1;
-                return Some(Change::All);
-            }
-            Event::Apply(object) => {
-                let name = self.keep(object, now);
-                if let Some(listing) = &mut self.listing {
-                    listing.insert(name.clone());
-                }
-                return Some(Change::Of(name));
-            }
-            Event::Delete(object) => {
-                let name: Arc<str> = object.name_any().into();
-                let held = self.held_by(&name);
-                self.forget(&name);
-                self.allocate(&name, &held, &[]);
-            }
+        let is_complete = matches!(event, Event::InitDone);
+        let is_change = matches!(event, Event::Apply(_));
+        let Self {
+            store,
+            packing,
+            words,
+            ..
+        } = self;
+        let name = |object: &Guarded| Some(object.name_any().into());
+        let changes = store.hear(event, name, |name, object, known| {
+            let held = known.get(name).map(Known::held);
+            let kept = kept(object, held.unwrap_or_default(), (packing, words), now);
+            Some(Known::Mine(Box::new(kept)))
+        });
+        self.changes += u64::from(is_complete);
+        let name = changes.first().map(|change| Arc::clone(&change.key));
+        for change in changes {
+            self.account(change);
         }
-        None
+        match name {
+            _ if is_complete => Some(Change::All),
+            Some(name) if is_change => Some(Change::Of(name)),
+            _ => None,
+        }
     }
 
     /// Takes in an object of another release: no more of it is kept than what it holds, which is given to
     /// nobody else all the same.
     pub fn hear_of_other(&mut self, partition: &IPUPartition) {
-        let name: Arc<str> = partition.name_any().into();
-        let before = self.held_by(&name);
-        let held = capacity::allocations(partition, |name| self.word(name));
-        self.forget(&name);
-        if let Some(listing) = &mut self.listing {
-            listing.insert(Arc::clone(&name));
-        }
-        if !held.is_empty() {
-            self.others.insert(Arc::clone(&name), held.clone());
-        }
-        self.allocate(&name, &before, &held);
+        let held = capacity::allocations(partition, |name| word(&mut self.words, name));
+        let name = partition.name_any().into();
+        let other = (!held.is_empty()).then_some(Known::OfOther(held));
+        let change = self.store.tell(name, other);
+        self.account(change);
     }
 
     /// Grows with each change of any object.
@@ -181,7 +171,7 @@ impl Cache {
 
     /// The object of this name.
     pub fn get(&mut self, name: &str) -> Option<Guarded> {
-        let kept = self.objects.get(name)?;
+        let kept = self.store.objects().get(name)?.mine()?;
         Some(unpacked(&mut self.packing, name, &kept.whole))
     }
 
@@ -193,7 +183,11 @@ impl Cache {
         is_wanted: impl Fn(&Brief) -> bool,
     ) -> Vec<Guarded> {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let page = self.objects.range::<str, _>((after, Bound::Unbounded));
+        let page = mine(
+            self.store
+                .objects()
+                .range::<str, _>((after, Bound::Unbounded)),
+        );
         let page = page.filter(|(_, kept)| is_wanted(&kept.brief)).take(count);
         page.map(|(name, kept)| unpacked(&mut self.packing, name, &kept.whole))
             .collect()
@@ -201,19 +195,19 @@ impl Cache {
 
     /// All names, in order.
     pub fn names(&self) -> Vec<Arc<str>> {
-        self.objects.keys().cloned().collect()
+        self.names_of(|_| true)
     }
 
     /// The names of those that are wanted, in order.
     pub fn names_of(&self, is_wanted: impl Fn(&Brief) -> bool) -> Vec<Arc<str>> {
-        let wanted = self.objects.iter();
+        let wanted = mine(self.store.objects().iter());
         let wanted = wanted.filter(|(_, kept)| is_wanted(&kept.brief));
         wanted.map(|(name, _)| name.clone()).collect()
     }
 
     /// Those that are wanted and can be read, by name.
     pub fn some(&mut self, is_wanted: impl Fn(&Brief) -> bool) -> Vec<IPUPartition> {
-        let wanted = self.objects.iter();
+        let wanted = mine(self.store.objects().iter());
         let wanted = wanted.filter(|(_, kept)| is_wanted(&kept.brief));
         wanted
             .filter_map(|(name, kept)| unpacked(&mut self.packing, name, &kept.whole).0.ok())
@@ -222,7 +216,7 @@ impl Cache {
 
     /// What is asked of all at once, and since when each waits that does.
     pub fn briefs(&self) -> impl Iterator<Item = (&Brief, Option<Timestamp>)> {
-        self.objects.values().map(|kept| {
+        mine(self.store.objects().iter()).map(|(_, kept)| {
             let waiter = kept.waiter.as_ref();
             (&kept.brief, waiter.map(|waiter| waiter.since))
         })
@@ -230,7 +224,7 @@ impl Cache {
 
     /// Those who wait at `now`, in the order in which they are served.
     pub fn line(&self, now: Timestamp) -> Vec<Waiter> {
-        let in_gangs = self.objects.iter();
+        let in_gangs = mine(self.store.objects().iter());
         let in_gangs = in_gangs.filter(|(_, kept)| kept.brief.is_in_gang);
         let members = in_gangs.map(|(name, kept)| Member {
             owner: kept.brief.owner,
@@ -238,89 +232,100 @@ impl Cache {
             name,
             is_asked_for: !kept.brief.is_deleted,
         });
-        let waiting = self.objects.values().filter_map(|kept| {
+        let waiting = mine(self.store.objects().iter()).filter_map(|(_, kept)| {
             let waiter = kept.waiter.as_deref()?.clone();
             Some((kept.brief.owner, waiter))
         });
         line::of(members, waiting, now)
     }
 
-    fn keep(&mut self, object: Guarded, now: Timestamp) -> Arc<str> {
-        self.changes += 1;
-        let name = object.name_any();
-        let known = self.objects.get_key_value(name.as_str());
-        let name = known.map_or_else(|| name.into(), |(name, _)| Arc::clone(name));
-        let kept = match object.0 {
-            Ok(partition) => Kept {
-                brief: self.brief(&partition),
-                waiter: line::waits(&partition).then(|| Box::new(line::waiter(&partition, now))),
-                whole: Whole::Readable(self.packing.pack(&partition)),
-            },
-            // What it held cannot be told any more, and is still held.
-            Err(invalid) => Kept {
-                brief: Brief {
-                    held: self.held_by(&name),
-                    ..Brief::unreadable()
-                },
-                waiter: None,
-                whole: Whole::Unreadable(Box::new(invalid)),
-            },
-        };
-        let held = kept.brief.held.clone();
-        let before = self.held_by(&name);
-        self.others.remove(&name);
-        self.objects.insert(Arc::clone(&name), Box::new(kept));
-        self.allocate(&name, &before, &held);
-        name
-    }
-
-    fn held_by(&self, name: &str) -> Box<[Allocation]> {
-        let mine = self.objects.get(name).map(|kept| &kept.brief.held);
-        let held = mine.or_else(|| self.others.get(name));
-        held.cloned().unwrap_or_default()
-    }
-
-    fn forget(&mut self, name: &str) {
-        let was_there = self.objects.remove(name).is_some();
-        self.changes += u64::from(was_there);
-        self.others.remove(name);
-    }
-
-    fn allocate(&mut self, name: &Arc<str>, before: &[Allocation], now: &[Allocation]) {
+    fn account(&mut self, change: watch_store::Change<Arc<str>, Known>) {
+        let watch_store::Change { key: name, before } = change;
+        let known = [before.as_ref(), self.store.objects().get(&name)];
+        let is_mine = known.iter().flatten().any(|known| known.mine().is_some());
+        self.changes += u64::from(is_mine);
+        let [before, now] = known.map(|known| known.map(Known::held).unwrap_or_default());
         if before != now {
-            self.allocations.replace(name, before, now);
+            self.allocations.replace(&name, before, now);
             let is_given_back = before.iter().any(|one| !now.contains(one));
             self.given_back += u64::from(is_given_back);
         }
     }
+}
 
-    fn brief(&mut self, partition: &IPUPartition) -> Brief {
-        let (spec, metadata) = (&partition.spec, &partition.metadata);
-        let status = partition.status.as_ref();
-        Brief {
-            phase: Some(status.map_or(PartitionPhase::Pending, |status| status.phase)),
-            controller: controller(partition).map(|name| self.word(name)),
-            namespace: Some(self.word(&spec.owner.namespace)),
-            held: capacity::allocations(partition, |name| self.word(name)),
-            state_unknown: status.and_then(state_unknown::of),
-            is_in_gang: spec.options.gang_size.is_some(),
-            is_being_asked_for: asked_for(partition).next().is_some(),
-            owner: Uid::of(&spec.owner.uid),
-            created: metadata.creation_timestamp.as_ref().map(|time| time.0),
-            is_deleted: metadata.deletion_timestamp.is_some(),
+impl Known {
+    fn mine(&self) -> Option<&Kept> {
+        match self {
+            Self::Mine(kept) => Some(kept),
+            Self::OfOther(_) => None,
         }
     }
 
-    fn word(&mut self, word: &str) -> Arc<str> {
-        if let Some(known) = self.words.get(word) {
-            return Arc::clone(known);
+    fn held(&self) -> &[Allocation] {
+        match self {
+            Self::Mine(kept) => &kept.brief.held,
+            Self::OfOther(held) => held,
         }
-        // Those that nobody names any more: controllers leave the list, and namespaces go.
-        self.words.retain(|one| Arc::strong_count(one) > 1);
-        let word: Arc<str> = word.into();
-        self.words.insert(Arc::clone(&word));
-        word
     }
+}
+
+fn mine<'a>(
+    objects: impl Iterator<Item = (&'a Arc<str>, &'a Known)>,
+) -> impl Iterator<Item = (&'a Arc<str>, &'a Kept)> {
+    objects.filter_map(|(name, known)| Some((name, known.mine()?)))
+}
+
+/// What is kept of an object, of which it is known that it `held` this.
+fn kept(
+    object: Guarded,
+    held: &[Allocation],
+    (packing, words): (&mut Packing, &mut BTreeSet<Arc<str>>),
+    now: Timestamp,
+) -> Kept {
+    match object.0 {
+        Ok(partition) => Kept {
+            brief: brief(&partition, words),
+            waiter: line::waits(&partition).then(|| Box::new(line::waiter(&partition, now))),
+            whole: Whole::Readable(packing.pack(&partition)),
+        },
+        // What it held cannot be told any more, and is still held.
+        Err(invalid) => Kept {
+            brief: Brief {
+                held: held.into(),
+                ..Brief::unreadable()
+            },
+            waiter: None,
+            whole: Whole::Unreadable(Box::new(invalid)),
+        },
+    }
+}
+
+fn brief(partition: &IPUPartition, words: &mut BTreeSet<Arc<str>>) -> Brief {
+    let (spec, metadata) = (&partition.spec, &partition.metadata);
+    let status = partition.status.as_ref();
+    Brief {
+        phase: Some(status.map_or(PartitionPhase::Pending, |status| status.phase)),
+        controller: controller(partition).map(|name| word(words, name)),
+        namespace: Some(word(words, &spec.owner.namespace)),
+        held: capacity::allocations(partition, |name| word(words, name)),
+        state_unknown: status.and_then(state_unknown::of),
+        is_in_gang: spec.options.gang_size.is_some(),
+        is_being_asked_for: asked_for(partition).next().is_some(),
+        owner: Uid::of(&spec.owner.uid),
+        created: metadata.creation_timestamp.as_ref().map(|time| time.0),
+        is_deleted: metadata.deletion_timestamp.is_some(),
+    }
+}
+
+fn word(words: &mut BTreeSet<Arc<str>>, word: &str) -> Arc<str> {
+    if let Some(known) = words.get(word) {
+        return Arc::clone(known);
+    }
+    // Those that nobody names any more: controllers leave the list, and namespaces go.
+    words.retain(|one| Arc::strong_count(one) > 1);
+    let word: Arc<str> = word.into();
+    words.insert(Arc::clone(&word));
+    word
 }
 
 fn unpacked(packing: &mut Packing, name: &str, whole: &Whole) -> Guarded {

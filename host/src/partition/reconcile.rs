@@ -56,11 +56,8 @@ impl ReconcileError {
 /// even where nothing changes. Every line of the log that comes of it names the partition, and the job that
 /// has it.
 pub(super) async fn reconcile(name: Arc<str>, context: Arc<Context>) -> Option<Duration> {
-    let Some(object) = context.watched.read(|cache| cache.get(&name)) else {
-        context.reconciles.unwanted(&name);
-        return None;
-    };
-    let running = context.reconciles.begin(&name);
+    let object = context.watched.read(|cache| cache.get(&name))?;
+    let running = context.reconciles.begin();
     let owner = object.0.as_ref().map(|partition| &partition.spec.owner);
     let job = owner.map(|owner| format!("{}/{}", owner.namespace, owner.name));
     let uid = owner.map_or("", |owner| &owner.uid);

@@ -5,7 +5,7 @@
 //! was told carries a stamp, and its "try" counts at once (`promise`), unless somebody was given
 //! IPUs since the stamp: then the policy is asked again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::Resource;
@@ -17,14 +17,12 @@ use super::surroundings::is_placed;
 use crate::api::ipupartition::IPUPartition;
 use crate::uid::Uid;
 use crate::wasm::facts::{OTHERS_MAX, Usage};
+use crate::watch_store::{Change, Store, by_ref};
 
 /// What all namespaces have and want.
 #[derive(Debug, Default)]
 pub struct Tally {
-    is_known: bool,
-    /// The objects of a list that is under way.
-    listed: HashMap<Uid, Entry>,
-    partitions: HashMap<Uid, Entry>,
+    partitions: Store<Uid, Entry>,
     /// Names of namespaces are shared by all that is kept of their partitions.
     namespaces: BTreeMap<Arc<str>, Usage>,
     given: u64,
@@ -97,6 +95,14 @@ impl Entry {
         self
     }
 
+    /// The same with the name of its namespace that is kept already.
+    fn in_one_of(mut self, namespaces: &BTreeMap<Arc<str>, Usage>) -> Self {
+        if let Some((known, _)) = namespaces.get_key_value(&self.namespace) {
+            self.namespace = Arc::clone(known);
+        }
+        self
+    }
+
     fn usage(&self) -> Usage {
         let stand = match self.promised {
             Some(_) => Stand::Held,
@@ -122,24 +128,19 @@ impl Tally {
     /// Takes in what a watch of all IPUPartitions tells. One that cannot be read any more counts as
     /// it was.
     pub fn hear(&mut self, event: &Event<Guarded>) {
-        match event {
-            Event::Init => self.listed.clear(),
-            Event::InitApply(object) => {
-                if let Some((uid, entry)) = self.entry(object) {
-                    self.listed.insert(uid, entry);
+        let uid = |object: &&Guarded| object.meta().uid.as_deref().map(Uid::of);
+        let namespaces = &self.namespaces;
+        let changes = self
+            .partitions
+            .hear(by_ref(event), uid, |uid, object, known| {
+                let before = known.get(uid);
+                match &object.0 {
+                    Ok(partition) => Some(Entry::of(partition).after(before).in_one_of(namespaces)),
+                    Err(_) => before.cloned(),
                 }
-            }
-            Event::InitDone => self.replace(),
-            Event::Apply(object) => {
-                if let Some((uid, entry)) = self.entry(object) {
-                    self.put(uid, entry);
-                }
-            }
-            Event::Delete(object) => {
-                if let Some(uid) = &object.meta().uid {
-                    self.drop(Uid::of(uid));
-                }
-            }
+            });
+        for change in changes {
+            self.count(change);
         }
     }
 
@@ -151,11 +152,11 @@ impl Tally {
     /// What a namespace has and wants, the partition of UID `but` not counted; none before the
     /// partitions were listed.
     pub fn of(&self, namespace: &str, but: &str) -> Option<Usage> {
-        if !self.is_known {
+        if !self.partitions.is_listed() {
             return None;
         }
         let mut usage = self.namespaces.get(namespace).copied().unwrap_or_default();
-        let own = self.partitions.get(&Uid::of(but));
+        let own = self.partitions.objects().get(&Uid::of(but));
         if let Some(own) = own.filter(|own| *own.namespace == *namespace) {
             subtract(&mut usage, own.usage());
         }
@@ -187,61 +188,36 @@ impl Tally {
         if self.stamp() != stamp {
             return false;
         }
-        self.put(promise.uid, promise.entry);
+        self.replace(promise.uid, promise.entry);
         true
     }
 
     /// Takes a promise back.
     pub fn withdraw(&mut self, uid: &str) {
         let uid = Uid::of(uid);
-        if let Some(mut entry) = self.partitions.get(&uid).cloned() {
+        if let Some(mut entry) = self.partitions.objects().get(&uid).cloned() {
             entry.promised = None;
-            self.put(uid, entry);
+            self.replace(uid, entry);
         }
     }
 
-    fn entry(&self, object: &Guarded) -> Option<(Uid, Entry)> {
-        let uid = Uid::of(object.meta().uid.as_deref()?);
-        let before = self.partitions.get(&uid);
-        let entry = match &object.0 {
-            Ok(partition) => Entry::of(partition).after(before),
-            Err(_) => before?.clone(),
-        };
-        Some((uid, entry))
-    }
-
-    fn replace(&mut self) {
-        let listed = std::mem::take(&mut self.listed);
-        let gone: Vec<_> = self.partitions.keys().copied().collect();
-        for uid in gone.into_iter().filter(|uid| !listed.contains_key(uid)) {
-            self.drop(uid);
-        }
-        for (uid, entry) in listed {
-            self.put(uid, entry);
-        }
-        self.is_known = true;
-    }
-
-    fn put(&mut self, uid: Uid, mut entry: Entry) {
-        let after = entry.usage();
-        if let Some((known, _)) = self.namespaces.get_key_value(&entry.namespace) {
-            entry.namespace = Arc::clone(known);
-        }
-        let usage = self.namespaces.entry(Arc::clone(&entry.namespace));
-        let usage = usage.or_default();
-        add(usage, after);
-        let before = self.partitions.insert(uid, entry);
-        let had = before.as_ref().map(Entry::usage).unwrap_or_default();
-        if after.ipus > had.ipus {
-            self.given += 1;
-        }
-        if let Some(before) = before {
-            self.take_off(&before);
+    /// A partition that is gone meanwhile counts no more.
+    fn replace(&mut self, uid: Uid, entry: Entry) {
+        if let Some(change) = self.partitions.replace(uid, entry) {
+            self.count(change);
         }
     }
 
-    fn drop(&mut self, uid: Uid) {
-        if let Some(before) = self.partitions.remove(&uid) {
+    fn count(&mut self, change: Change<Uid, Entry>) {
+        let now = self.partitions.objects().get(&change.key);
+        let has = now.map(Entry::usage).unwrap_or_default();
+        let had = change.before.as_ref().map(Entry::usage);
+        self.given += u64::from(has.ipus > had.unwrap_or_default().ipus);
+        if let Some(now) = now {
+            let usage = self.namespaces.entry(Arc::clone(&now.namespace));
+            add(usage.or_default(), has);
+        }
+        if let Some(before) = change.before {
             self.take_off(&before);
         }
     }

@@ -3,9 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
-use super::recent::Recent;
+use crate::uid::Uid;
+use crate::watch_store::Expectations;
 
 /// How long the watch is waited for. Versions can go back when an admin restores the API server's
 /// data from a backup: then an older copy is all there will ever be, and a write on it is refused
@@ -14,14 +15,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The version of each object that was written lately.
 #[derive(Debug)]
-pub(super) struct Written {
-    versions: Mutex<Recent<u128>>,
-}
+pub(super) struct Written(Mutex<Expectations>);
 
 impl Default for Written {
     fn default() -> Self {
-        let versions = Mutex::new(Recent::new(PATIENCE));
-        Self { versions }
+        Self(Mutex::new(Expectations::new(PATIENCE)))
     }
 }
 
@@ -29,35 +27,31 @@ impl Written {
     /// The object of this UID was written, and has this version now. One that is no number cannot be
     /// compared, and is not remembered.
     pub(super) fn note(&self, uid: &str, version: Option<&str>, now: Instant) {
-        let mut versions = self.versions();
+        let uid = Uid::of(uid);
         match version.and_then(number) {
-            Some(version) => versions.note(uid, version, now),
-            None => versions.forget(uid),
+            Some(version) => self.0.lock().expect(uid, (uid, version), 0, now),
+            None => self.0.lock().told(uid, uid, u64::MAX),
         }
     }
 
     /// How much longer to wait for the watch, where it has shown an older version than was written.
     pub(super) fn behind(&self, uid: &str, seen: Option<&str>, now: Instant) -> Option<Duration> {
-        let (written, since) = *self.versions().of(uid)?;
-        let is_older = seen.and_then(number)? < written;
-        let left = PATIENCE.saturating_sub(now.duration_since(since));
-        (is_older && !left.is_zero()).then_some(left)
+        let (uid, seen) = (Uid::of(uid), seen.and_then(number)?);
+        let mut expectations = self.0.lock();
+        expectations.told(uid, uid, seen);
+        expectations.left(uid, now)
     }
 
     /// The object of this UID is gone.
     pub(super) fn forget(&self, uid: &str) {
-        self.versions().forget(uid);
-    }
-
-    fn versions(&self) -> MutexGuard<'_, Recent<u128>> {
-        // Every change of it is whole before the next one begins.
-        self.versions.lock()
+        let uid = Uid::of(uid);
+        self.0.lock().told(uid, uid, u64::MAX);
     }
 }
 
 /// A version as the number that Kubernetes promises it to be for its own kinds and for those of CRDs,
 /// so that two of one kind can be compared (KEP 5504, Kubernetes 1.35).
-fn number(version: &str) -> Option<u128> {
+fn number(version: &str) -> Option<u64> {
     let is_plain = version.bytes().all(|byte| byte.is_ascii_digit()) && !version.starts_with('0');
     is_plain.then(|| version.parse().ok()).flatten()
 }

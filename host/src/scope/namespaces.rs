@@ -34,6 +34,14 @@ impl Scope {
         }
     }
 
+    /// The namespaces, where they are only some.
+    pub fn namespaces(&self) -> Option<&BTreeSet<String>> {
+        match self {
+            Self::Cluster => None,
+            Self::Namespaces(names) => Some(names),
+        }
+    }
+
     /// What this scope and another one both serve.
     pub fn shared_with(&self, other: &Self) -> Option<Self> {
         match (self, other) {

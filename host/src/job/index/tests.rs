@@ -1,5 +1,7 @@
 //! What is known of a job's objects, event by event.
 
+use std::sync::LazyLock;
+
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
@@ -21,12 +23,13 @@ fn pod(name: &str, version: u64) -> Pod {
     .unwrap()
 }
 
-fn at(second: u64) -> Duration {
-    Duration::from_secs(1_000_000 + second)
+fn at(second: u64) -> Instant {
+    static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
+    *BEGINNING + Duration::from_secs(second)
 }
 
-fn names(index: &mut Index<Pod>, now: Duration) -> Option<Vec<String>> {
-    let pods = index.of("job-uid", now)?.into_iter();
+fn names(index: &mut Index<Pod>, now: Instant) -> Option<Vec<String>> {
+    let pods = index.of(Uid::of("job-uid"), now)?.into_iter();
     Some(pods.filter_map(|pod| pod.metadata.name).collect())
 }
 
@@ -48,7 +51,7 @@ fn nothing_is_known_before_the_first_list_is_complete() {
     assert_eq!(names(&mut index, at(0)), None);
     index.hear(Event::InitDone);
     assert_eq!(names(&mut index, at(0)).unwrap(), ["a"]);
-    assert_eq!(index.of("another", at(0)).unwrap(), []);
+    assert_eq!(index.of(Uid::of("another"), at(0)).unwrap(), []);
 }
 
 #[test]
@@ -153,7 +156,7 @@ fn what_was_known_and_is_not_in_a_list_is_gone_whatever_was_written_to_it_meanwh
 #[test]
 fn only_what_decisions_read_is_kept() {
     let mut index = listed(&[pod("a", 1)]);
-    let kept = index.of("job-uid", at(0)).unwrap().remove(0);
+    let kept = index.of(Uid::of("job-uid"), at(0)).unwrap().remove(0);
     assert_eq!(kept.metadata.labels.unwrap().len(), 1);
     assert_eq!(kept.metadata.owner_references, None);
     let container = kept.spec.unwrap().containers.remove(0);

@@ -16,10 +16,11 @@ use tower::service_fn;
 use super::fixtures::{MAX_IPUS, settings};
 use crate::api::ipujob::IPUJob;
 use crate::job::context::Context;
-use crate::job::kept::OfJob;
+use crate::job::kept::{JobRef, OfJob};
 use crate::job::plan::File;
+use crate::job::raw::RawJob;
 use crate::job::watches::View;
-use crate::job::{JobMeta, JobSettings, removed};
+use crate::job::{JobSettings, removed};
 use crate::metrics::Metrics;
 use crate::names;
 use crate::scope::Scope;
@@ -82,11 +83,12 @@ impl Cluster {
     }
 
     /// The user makes a job.
-    pub(crate) fn submit(&self, job: &IPUJob) -> JobMeta {
+    pub(crate) fn submit(&self, job: &IPUJob) -> JobRef {
         let path = format!("{JOBS}/{}", job.metadata.name.as_deref().unwrap());
         self.put(&path, job.object());
         let object = self.state().objects[&path].clone();
-        serde_json::from_value(object).unwrap()
+        let job: RawJob = serde_json::from_value(object).unwrap();
+        job.job().unwrap()
     }
 
     /// Puts an object there, whoever made it.
@@ -212,7 +214,7 @@ impl Cluster {
         let mut settled = context.settled();
         let files = self.below::<PartialObjectMeta<K>>(below);
         for event in listed(files) {
-            removed::hear(&mut settled, file, event);
+            removed::hear(&mut settled, (file, ""), event);
         }
     }
 

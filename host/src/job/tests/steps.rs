@@ -9,14 +9,14 @@ use serde_json::json;
 use super::cluster::{self, Cluster};
 use super::fixtures::parallel;
 use crate::api::ipujob::IPUJob;
-use crate::job::context::{self, Context};
-use crate::job::{JobMeta, hear, step};
-use crate::uid::Uid;
+use crate::job::context::Context;
+use crate::job::kept::JobRef;
+use crate::job::{step, watches};
 
 struct Scene {
     cluster: Cluster,
     context: Context,
-    job: JobMeta,
+    job: JobRef,
 }
 
 impl Scene {
@@ -214,25 +214,17 @@ async fn a_pod_of_a_job_that_another_controller_manages_is_left_alone() {
 #[tokio::test]
 async fn nothing_is_remembered_of_a_job_that_is_gone() {
     let scene = Scene::new(&parallel());
-    let (context, counts) = (&scene.context, Default::default());
+    let (context, uid) = (&scene.context, scene.job.uid);
     scene.run().await;
-    let first = context.failed(&scene.job);
-    assert!(context.failed(&scene.job) > first);
-    let uid: Uid = context::uid_of(&scene.job);
     assert!(context.remembers(uid));
     let object = scene.cluster.object(&cluster::job("sample"));
-    hear(
-        context,
-        &counts,
-        Event::Delete(serde_json::from_value(object).unwrap()),
-    );
+    let deleted = Event::Delete(serde_json::from_value(object).unwrap());
+    watches::hear_jobs(context, deleted);
     assert!(!context.remembers(uid));
-    // A reconcile that was under way fails after that.
-    assert_eq!(context.failed(&scene.job), first);
+    // A reconcile that was under way ends after that.
+    context.settled().look(scene.job.clone());
+    context.forget_unless_known(uid);
     assert!(!context.remembers(uid));
-    let mut again = IPUJob::sample();
-    again.metadata.uid = Some("another".to_owned());
-    assert_eq!(context.failed(&scene.cluster.submit(&again)), first);
 }
 
 #[tokio::test]

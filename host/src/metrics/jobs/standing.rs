@@ -1,6 +1,6 @@
 //! Pure: how many jobs are in each phase, counted as they come and go.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use kube::runtime::watcher::Event;
 
@@ -9,6 +9,7 @@ use crate::api::ipujob_status::JobState;
 use crate::job::kept::OfJob;
 use crate::job::raw::RawJob;
 use crate::uid::Uid;
+use crate::watch_store::{Store, by_ref};
 
 /// The phase of a job that is being deleted, whatever it was before.
 const DELETING: &str = "Deleting";
@@ -25,37 +26,21 @@ const PHASES: [&str; 6] = [
 
 /// The phase of every job.
 #[derive(Debug, Default)]
-pub struct Standing {
-    jobs: HashMap<Uid, &'static str>,
-    /// The jobs of a list that is under way.
-    listed: HashMap<Uid, &'static str>,
-}
+pub struct Standing(Store<Uid, &'static str>);
 
 impl Standing {
     /// Takes in what a watch of all jobs tells.
     pub fn hear(&mut self, event: &Event<RawJob>) {
-        let uid = |job: &RawJob| job.job().map(|job| job.uid);
-        match event {
-            Event::Init => self.listed.clear(),
-            Event::InitApply(job) => {
-                self.listed.extend(uid(job).map(|uid| (uid, phase_of(job))));
-            }
-            Event::InitDone => self.jobs = std::mem::take(&mut self.listed),
-            Event::Apply(job) => {
-                self.jobs.extend(uid(job).map(|uid| (uid, phase_of(job))));
-            }
-            Event::Delete(job) => {
-                if let Some(uid) = uid(job) {
-                    self.jobs.remove(&uid);
-                }
-            }
-        }
+        let uid = |job: &&RawJob| job.job().map(|job| job.uid);
+        self.0
+            .hear(by_ref(event), uid, |_, job, _| Some(phase_of(job)));
     }
 
-    /// How many jobs are in each phase.
+    /// How many jobs are in each phase: none before all are known.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let mut counts = HashMap::from(PHASES.map(|phase| (phase, 0)));
-        for phase in self.jobs.values() {
+        let known = self.0.is_listed().then(|| self.0.objects());
+        for phase in known.into_iter().flat_map(BTreeMap::values) {
             *counts.entry(phase).or_default() += 1;
         }
         counts.into_iter()

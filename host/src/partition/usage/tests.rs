@@ -161,6 +161,22 @@ fn a_promise_counts_until_what_came_of_it_is_seen() {
 }
 
 #[test]
+fn a_promise_made_during_a_list_counts_after_it_and_one_to_a_partition_that_is_gone_does_not() {
+    let waiting = object("1", "a", 4, &waits());
+    let mut tally = knowing(std::slice::from_ref(&waiting));
+    tally.hear(&Event::Init);
+    tally.hear(&Event::InitApply(waiting.clone()));
+    let stamp = tally.stamp();
+    assert!(tally.promise(promise(&waiting), stamp));
+    tally.hear(&Event::InitDone);
+    assert_eq!(tally.of("a", ""), Some(used(4, 1, 0, 0)));
+    tally.hear(&Event::Delete(waiting.clone()));
+    let stamp = tally.stamp();
+    assert!(tally.promise(promise(&waiting), stamp));
+    assert_eq!(tally.of("a", ""), Some(Usage::default()));
+}
+
+#[test]
 fn a_promise_that_nothing_came_of_is_withdrawn_or_goes_with_its_partition() {
     let waiting = object("1", "a", 4, &waits());
     for is_withdrawn in [true, false] {
