@@ -10,10 +10,13 @@ pub mod clients;
 pub mod decide;
 pub mod issue;
 pub mod keep;
+pub mod names;
 pub mod owner;
 pub mod register;
 pub mod secret;
 pub mod serving;
+
+pub use names::{ClusterDomain, service_names};
 
 /// Who makes a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -23,20 +26,6 @@ pub enum Source {
     Made,
     /// Somebody else puts it into the Secret and renews it: an admin, or cert-manager.
     Given,
-}
-
-/// The DNS names that the certificate of a Service must hold. Of one that somebody gives that is the name
-/// that the API server asks for; ours hold all by which a person in the cluster may reach it.
-pub fn service_names(source: Source, service: &str, namespace: &str) -> Vec<String> {
-    if source == Source::Given {
-        return vec![format!("{service}.{namespace}.svc")];
-    }
-    vec![
-        format!("{service}.{namespace}.svc"),
-        format!("{service}.{namespace}.svc.cluster.local"),
-        format!("{service}.{namespace}"),
-        service.to_owned(),
-    ]
 }
 
 /// A certificate that serves, and what is needed to trust and to renew it. All of it is PEM.

@@ -112,7 +112,12 @@ impl ControllerOptions {
             client: client.clone(),
             namespace: namespace.clone(),
             secret: self.webhook_secret.clone(),
-            names: service_names(self.webhook_certificate, &self.webhook_service, namespace),
+            names: service_names(
+                self.webhook_certificate,
+                &self.webhook_service,
+                namespace,
+                &self.release.cluster_domain,
+            ),
             source: self.webhook_certificate,
         }
     }

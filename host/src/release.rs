@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 
+use crate::certificates::ClusterDomain;
 use crate::scope::Scope;
 use crate::wasm::model::Slot;
 use crate::wasm::{Limits, PolicyOptions};
@@ -18,6 +19,13 @@ pub struct ReleaseOptions {
     /// Start of the names of the release's objects.
     #[arg(long, env = "IPU_OPERATOR_FULLNAME", default_value = "ipu-operator")]
     pub fullname: String,
+    /// DNS domain of the cluster, for the names in the operator's certificates.
+    #[arg(
+        long,
+        env = "IPU_OPERATOR_CLUSTER_DOMAIN",
+        default_value = "cluster.local"
+    )]
+    pub cluster_domain: ClusterDomain,
     /// Whose jobs are served: names of namespaces with commas between them. Empty: those of the whole
     /// cluster.
     #[arg(

@@ -4,9 +4,12 @@
 
 pub(crate) mod admin;
 mod arguments;
+mod definitions;
 mod documents;
+mod quota;
 mod restricted;
 mod scope;
+mod upgrade;
 mod versions;
 
 use std::process::Command;

@@ -5,12 +5,20 @@
 {{- end -}}
 
 {{/*
-What every object's name starts with. The longest end that is added is 27 characters
-(-controller-manager-metrics) and a Service's name may have 63, hence 36.
+Prefix of all object names. The longest suffix has 27 characters (-controller-manager-metrics), and the name of a
+Service has at most 63, hence 36. A release name may have dots, which a Service name may not.
 */}}
 {{- define "ipu-operator.fullname" -}}
-{{- $given := .Values.fullNameOverride | default .Values.fullnameOverride -}}
-{{- $given | default (printf "%s-%s" .Release.Name (include "ipu-operator.name" .)) | trunc 36 | trimSuffix "-" -}}
+{{- $name := .Values.fullNameOverride | default .Values.fullnameOverride -}}
+{{- if not $name -}}
+{{- $chart := include "ipu-operator.name" . -}}
+{{- $name = contains $chart .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $chart) -}}
+{{- end -}}
+{{- $name = $name | replace "." "-" | trunc 36 | trimSuffix "-" -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) -}}
+{{- fail (printf "fullnameOverride is empty, and the names of this release's objects would start with %q, which is made of the release's name and nameOverride. Names of Services start with a lowercase letter and contain lowercase letters, digits and '-' only. Set fullnameOverride." $name) -}}
+{{- end -}}
+{{- $name -}}
 {{- end -}}
 
 {{- define "ipu-operator.controllerName" -}}
@@ -71,26 +79,41 @@ true
 {{- end -}}
 {{- end -}}
 
-{{/* The controller's port for metrics: the next one where the webhooks or the probes have this one. */}}
+{{/*
+The first free port, from the given one on. Two ports of one Pod or Service must differ. Arguments: (list port taken),
+where taken is a list of ports.
+*/}}
+{{- define "ipu-operator.freePort" -}}
+{{- $port := int (index . 0) -}}
+{{- $taken := index . 1 -}}
+{{- $free := 0 -}}
+{{- range $offset := until 4 -}}
+{{- $next := int (ternary (sub $port $offset) (add $port $offset) (gt (add $port $offset) 65535)) -}}
+{{- if not (or $free (has $next $taken)) }}{{ $free = $next }}{{ end -}}
+{{- end -}}
+{{- $free -}}
+{{- end -}}
+
+{{/* The controller's port for probes. The port of the webhooks is the administrator's choice. */}}
+{{- define "ipu-operator.probePort" -}}
+{{- include "ipu-operator.freePort" (list 8081 (list (int .Values.admissionWebhooks.port))) -}}
+{{- end -}}
+
+{{/* The controller's port for metrics. */}}
 {{- define "ipu-operator.metricsPort" -}}
-{{- $port := int .Values.controller.metricsPort -}}
-{{- ternary (add1 $port) $port (or (eq $port (int .Values.admissionWebhooks.port)) (eq $port 8081)) -}}
+{{- $taken := list (int .Values.admissionWebhooks.port) (int (include "ipu-operator.probePort" .)) -}}
+{{- include "ipu-operator.freePort" (list .Values.controller.metricsPort $taken) -}}
 {{- end -}}
 
-{{/* The proxy's port with TLS, of the proxy's values: the next one where an admin has given this one to the other. */}}
+{{/* The proxy's port with TLS, of the proxy's values. */}}
 {{- define "ipu-operator.securePort" -}}
-{{- $port := int .securePort -}}
-{{- ternary (add1 $port) $port (eq $port (int .proxyPort)) -}}
+{{- include "ipu-operator.freePort" (list .securePort (list (int .proxyPort))) -}}
 {{- end -}}
 
-{{/* The proxy's port for probes, of the proxy's values: the first one that is not taken. */}}
+{{/* The proxy's port for probes, of the proxy's values. */}}
 {{- define "ipu-operator.proxyProbePort" -}}
 {{- $taken := list (int .proxyPort) (int (include "ipu-operator.securePort" .)) -}}
-{{- $port := 0 -}}
-{{- range list 8083 8082 8081 -}}
-{{- if not (has . $taken) }}{{ $port = . }}{{ end -}}
-{{- end -}}
-{{- $port -}}
+{{- include "ipu-operator.freePort" (list 8081 $taken) -}}
 {{- end -}}
 
 {{/* Made by an admin who wants other logs while the operator runs, not by the chart. */}}
@@ -110,13 +133,47 @@ true
 {{- $account.name | default $made -}}
 {{- end -}}
 
-{{- define "ipu-operator.labels" -}}
+{{/* The labels that the chart itself sets: selectors, ServiceMonitors and other releases rely on them. */}}
+{{- define "ipu-operator.ownLabels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 app.kubernetes.io/name: {{ include "ipu-operator.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: ipu-operator
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{/* Labels of every object. */}}
+{{- define "ipu-operator.labels" -}}
+{{- include "ipu-operator.labelsWith" (list . "" dict) -}}
+{{- end -}}
+
+{{/*
+Labels of an object with labels of its own from the values, which take precedence over commonLabels. Arguments:
+(list root value labels), where value is the name of the value with these labels.
+*/}}
+{{- define "ipu-operator.labelsWith" -}}
+{{- $root := index . 0 -}}
+{{- $value := index . 1 -}}
+{{- $common := $root.Values.commonLabels | default dict -}}
+{{- $own := index . 2 | default dict -}}
+{{- include "ipu-operator.refuseOwnLabels" (list "commonLabels" $common) -}}
+{{- include "ipu-operator.refuseOwnLabels" (list $value $own) -}}
+{{ include "ipu-operator.ownLabels" $root }}
+{{- with merge (deepCopy $own) $common }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Refuses labels that would change those of the chart. Arguments: (list value labels). */}}
+{{- define "ipu-operator.refuseOwnLabels" -}}
+{{- $chart := list "helm.sh/chart" "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/version" "app.kubernetes.io/part-of" "app.kubernetes.io/managed-by" "app.kubernetes.io/component" "control-plane" -}}
+{{- $value := index . 0 -}}
+{{- range $key, $_ := index . 1 -}}
+{{- if has $key $chart -}}
+{{- fail (printf "%s must not contain the label %q: the chart sets it, and selectors rely on it. Remove it, or use another key." $value $key) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "ipu-operator.controllerSelector" -}}
@@ -131,9 +188,16 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: vipu-proxy
 {{- end -}}
 
-{{/* An image from a repository and a tag, which may be a digest. Argument: (list repository tag). */}}
+{{/*
+An image from a repository and a tag, which may be a digest. A tag of digits alone is a number in a values file, and a
+large one would be printed with an exponent. Argument: (list repository tag).
+*/}}
 {{- define "ipu-operator.imageOf" -}}
-{{- $tag := index . 1 | toString -}}
+{{- $tag := index . 1 -}}
+{{- if kindIs "float64" $tag -}}
+{{- $tag = ternary (int64 $tag) $tag (eq (floor $tag) $tag) -}}
+{{- end -}}
+{{- $tag = toString $tag -}}
 {{- printf "%s%s%s" (index . 0) (ternary "@" ":" (hasPrefix "sha256:" $tag)) $tag -}}
 {{- end -}}
 
@@ -174,10 +238,23 @@ app.kubernetes.io/component: vipu-proxy
 {{- end }}
 {{- end -}}
 
-{{/* Memory that is no longer needed goes back after a second, and threads share one pool of it. */}}
+{{/*
+Environment of a process. A variable of extraEnv replaces the chart's own: server-side apply refuses a name that occurs
+twice. Memory that is no longer needed goes back after a second, and threads share one pool of it. Arguments:
+(list own values), where own is a list of further variables and values those of the process.
+*/}}
 {{- define "ipu-operator.environment" -}}
-- name: _RJEM_MALLOC_CONF
-  value: narenas:1,dirty_decay_ms:1000,muzzy_decay_ms:0
+{{- $allocator := dict "name" "_RJEM_MALLOC_CONF" "value" "narenas:1,dirty_decay_ms:1000,muzzy_decay_ms:0" -}}
+{{- $extra := (index . 1).extraEnv | default list -}}
+{{- $given := list -}}
+{{- range $extra -}}
+{{- $given = append $given .name -}}
+{{- end -}}
+{{- $variables := list -}}
+{{- range prepend (index . 0) $allocator -}}
+{{- if not (has .name $given) }}{{ $variables = append $variables . }}{{ end -}}
+{{- end -}}
+{{- toYaml (concat $variables $extra) -}}
 {{- end -}}
 
 {{/* Both processes load guests: compiled ones are kept, and an admin's own take the built-in ones' place. */}}
@@ -193,16 +270,33 @@ app.kubernetes.io/component: vipu-proxy
 {{- end -}}
 
 {{/*
-A Pod that is stopped is still called until everybody has heard of it. The image has no shell: the kubelet
-itself waits. Argument: the values of the process.
+A terminating Pod is called until the endpoints are updated. The image has no shell: the kubelet itself waits. Kubernetes
+refuses a delay that is longer than the grace period. Arguments: (list section values).
 */}}
 {{- define "ipu-operator.preStop" -}}
-{{- with .preStopSleepSeconds -}}
+{{- $values := index . 1 -}}
+{{- $delay := int64 $values.preStopSleepSeconds -}}
+{{- $grace := int64 $values.terminationGracePeriodSeconds -}}
+{{- if gt $delay $grace -}}
+{{- fail (printf "%[1]s.preStopSleepSeconds is %[2]d, more than %[1]s.terminationGracePeriodSeconds, which is %[3]d and includes it. Lower the first or raise the second." (index . 0) $delay $grace) -}}
+{{- end -}}
+{{- if $delay -}}
 lifecycle:
   preStop:
     sleep:
-      seconds: {{ . }}
+      seconds: {{ $delay }}
 {{- end -}}
+{{- end -}}
+
+{{/* IP families of a Service. */}}
+{{- define "ipu-operator.ipFamilies" -}}
+{{- with .Values.ipFamilyPolicy }}
+ipFamilyPolicy: {{ . }}
+{{- end }}
+{{- with .Values.ipFamilies }}
+ipFamilies:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{/* topologySpreadConstraints of a process, of its own Pods where they do not say of which. Arguments: (list values selector). */}}

@@ -54,7 +54,7 @@ Helm cuts `--set vipuControllers="a:1:k=v,b:2:k=v"` at the comma and takes the s
 called `b:2:k`. Going on would leave IPUs unused without a word.
 */}}
 {{- define "ipu-operator.refuseCutList" -}}
-{{- $others := omit .Values "global" "controller" "vipuProxy" "admissionWebhooks" "worker" "certificates" "networkPolicy" "podAnnotations" "nodeSelector" "affinity" "tolerations" -}}
+{{- $others := omit .Values "global" "controller" "vipuProxy" "admissionWebhooks" "worker" "certificates" "networkPolicy" "metrics" "extraObjects" "podAnnotations" "nodeSelector" "affinity" "tolerations" -}}
 {{- $cut := regexFind `"[^"]*:[^"]*":` (toJson $others) | trimSuffix ":" | replace `"` "" -}}
 {{- if $cut -}}
 {{- fail (printf "vipuControllers was cut: Helm split the list at a comma and took %q for a value of its own. Write the comma as `\\,` (--set global.vipuControllers=\"a:8090:ipunode=a\\,b:8090:ipunode=b\"), or give a YAML list in a values file." $cut) -}}

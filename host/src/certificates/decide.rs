@@ -148,7 +148,7 @@ mod tests {
     use jiff::{SignedDuration, Timestamp};
 
     use super::{Need, Stored, decide};
-    use crate::certificates::{Keys, Source, issue, service_names};
+    use crate::certificates::{ClusterDomain, Keys, Source, issue, service_names};
 
     const DAY: SignedDuration = SignedDuration::from_hours(24);
 
@@ -157,7 +157,16 @@ mod tests {
     }
 
     fn names() -> Vec<String> {
-        service_names(Source::Made, "ipu-operator-webhook-svc", "ipu-system")
+        names_of("ipu-operator-webhook-svc")
+    }
+
+    fn names_of(service: &str) -> Vec<String> {
+        service_names(
+            Source::Made,
+            service,
+            "ipu-system",
+            &ClusterDomain::default(),
+        )
     }
 
     fn made() -> Keys {
@@ -201,11 +210,7 @@ mod tests {
 
     #[test]
     fn another_name_of_the_service_renews() {
-        let need = decide(
-            &ours(made()),
-            &service_names(Source::Made, "other", "ipu-system"),
-            noon(),
-        );
+        let need = decide(&ours(made()), &names_of("other"), noon());
         assert!(
             matches!(&need, Need::Renew(why) if why.contains("other.ipu-system.svc")),
             "{need:?}"

@@ -35,7 +35,12 @@ pub fn keeper(client: Client, release: &ReleaseOptions) -> Keeper {
         client,
         namespace: release.namespace.clone(),
         secret: format!("{service}-tls"),
-        names: service_names(Source::Made, &service, &release.namespace),
+        names: service_names(
+            Source::Made,
+            &service,
+            &release.namespace,
+            &release.cluster_domain,
+        ),
         source: Source::Made,
     }
 }

@@ -58,7 +58,12 @@ pub(super) async fn serve(
         client: client.clone(),
         namespace: release.namespace.clone(),
         secret: secret.unwrap_or_else(|| format!("{name}-tls")),
-        names: service_names(options.certificate, &name, &release.namespace),
+        names: service_names(
+            options.certificate,
+            &name,
+            &release.namespace,
+            &release.cluster_domain,
+        ),
         source: options.certificate,
     };
     let door = Door {

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
-use ipu_operator::certificates::Source;
+use ipu_operator::certificates::{ClusterDomain, Source};
 use ipu_operator::cli::{Arguments, Task};
 use ipu_operator::controller::ControllerOptions;
 use ipu_operator::proxy::ProxyOptions;
@@ -49,7 +49,9 @@ fn rendered(template: &str, values: Option<&str>) -> Vec<Value> {
     let chart = settings.checkout.join("charts/ipu-operator");
     let home = tempfile::tempdir().unwrap();
     let mut helm = Command::new(tools.program("helm"));
-    helm.arg("template").arg("op").arg(&chart).arg(KUBERNETES);
+    helm.args(["template", "ipu-operator"])
+        .arg(&chart)
+        .arg(KUBERNETES);
     helm.args(["--namespace", "ipu"]).env("HOME", home.path());
     helm.arg(format!("--show-only=templates/{template}.yaml"));
     if let Some(values) = values {
@@ -98,6 +100,7 @@ fn by_default_the_processes_start_as_the_chart_says() {
     for release in [&controller.release, &proxy.release] {
         assert_eq!(release.namespace, "ipu");
         assert_eq!(release.fullname, "ipu-operator");
+        assert_eq!(release.cluster_domain, ClusterDomain::default());
         assert_eq!(release.guests_dir, Path::new("/guests"));
         assert!(release.compile_cache_dir.is_some());
     }
@@ -142,6 +145,8 @@ fn every_value_reaches_the_process_that_it_is_for() {
     let (controller, proxy, levels) = started(Some("everything.yaml"));
     for release in [&controller.release, &proxy.release] {
         assert_eq!(release.fullname, "my-ipus");
+        assert_eq!(release.cluster_domain.to_string(), "k8s.example.com");
+        assert_eq!(release.pod_name.as_deref(), Some("filled-in"));
     }
     let scope = "default,kube-public".parse().unwrap();
     assert_eq!(controller.release.scope, scope);

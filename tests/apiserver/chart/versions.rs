@@ -58,7 +58,8 @@ async fn from_install_to_uninstall(name: &'static str, first: &'static str, then
     assert_eq!(left(&admin), "");
 }
 
-fn replicas(admin: &Admin) -> String {
+/// How many Pods of the controller the release asks for.
+pub(super) fn replicas(admin: &Admin) -> String {
     let name = format!("{}-controller-manager", admin.name);
     let ask = ["get", "deployment", &name, "--namespace", admin.name];
     let ask = [&ask[..], &["--output=jsonpath={.spec.replicas}"]].concat();

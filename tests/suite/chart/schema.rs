@@ -7,6 +7,9 @@ use super::values::{Entry, OldValues};
 /// Sections in which a parent chart may put values for others.
 const OPEN: [&str; 1] = ["global"];
 
+/// JSON Schema that several values share.
+const DEFINITIONS: &str = include_str!("definitions.yaml");
+
 /// The schema, as the file holds it.
 pub(super) fn render(entries: &[Entry], old: &OldValues) -> String {
     let mut root = section("Values of the ipu-operator chart", true);
@@ -31,6 +34,7 @@ pub(super) fn render(entries: &[Entry], old: &OldValues) -> String {
         let schema = json!({ "description": format!("Has no effect: {why}."), "deprecated": true });
         insert(&mut root, &name.split('.').collect::<Vec<_>>(), schema);
     }
+    define(&mut root);
     explain_cut_lists(&mut root);
     format!("{root:#}\n")
 }
@@ -118,6 +122,13 @@ fn at<'a>(root: &'a Value, path: &[&str]) -> &'a Value {
     found.unwrap_or_else(|| panic!("old-values.yaml names {path:?}, which is no value"))
 }
 
+/// Adds the shared definitions to which values refer.
+fn define(root: &mut Value) {
+    let definitions: Value = serde_saphyr::from_str(DEFINITIONS)
+        .unwrap_or_else(|error| panic!("definitions.yaml: {error}"));
+    root["definitions"] = definitions;
+}
+
 /// Helm cuts a list of V-IPU controllers on the command line at its commas, and takes the rest for
 /// values whose names hold a colon, in a tree where the host has dots. Those pass here, because a
 /// template explains them; every other unknown value is refused.
@@ -131,15 +142,12 @@ fn explain_cut_lists(root: &mut Value) {
     schema.remove("additionalProperties");
     let draft = "http://json-schema.org/draft-07/schema#";
     schema.insert("$schema".to_owned(), draft.into());
-    schema.insert(
-        "definitions".to_owned(),
-        json!({ "cutList": {
-            "type": "object",
-            "minProperties": 1,
-            "patternProperties": { ":": true },
-            "additionalProperties": { "$ref": "#/definitions/cutList" },
-        } }),
-    );
+    schema["definitions"]["cutList"] = json!({
+        "type": "object",
+        "minProperties": 1,
+        "patternProperties": { ":": true },
+        "additionalProperties": { "$ref": "#/definitions/cutList" },
+    });
     let no_cut_list = json!({
         "properties": known,
         "patternProperties": { ":": false },
