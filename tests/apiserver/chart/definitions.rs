@@ -7,6 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 use tests::lab::command;
 use tests::lab::control_plane::ControlPlane;
+use tests::wait::{Seen, eventually};
 
 use super::admin::{Admin, KUBERNETES};
 
@@ -84,11 +85,11 @@ async fn upgraded_and_kept(helm: &'static str) {
     let again = ["install", admin.name, admin.chart()];
     admin.helm(&[&again[..], &managed].concat()).unwrap();
     admin.helm(&["uninstall", admin.name]).unwrap();
-    another_release_takes_them_over(&admin, &managed);
+    another_release_takes_them_over(&admin, &managed).await;
 }
 
 /// The CRDs that one release has left are another's only where an administrator says so.
-fn another_release_takes_them_over(admin: &Admin, managed: &[&str]) {
+async fn another_release_takes_them_over(admin: &Admin, managed: &[&str]) {
     let other = ["install", "other", admin.chart()];
     let other = [&other[..], managed].concat();
     let refused = admin.helm(&other).unwrap_err().to_string();
@@ -97,8 +98,11 @@ fn another_release_takes_them_over(admin: &Admin, managed: &[&str]) {
         .helm(&[&other[..], &["--take-ownership", "--set=crds.keep=false"]].concat())
         .unwrap();
     admin.helm(&["uninstall", "other"]).unwrap();
-    let left = ["get", "customresourcedefinitions", "--output=name"];
-    assert_eq!(admin.kubectl(&left).unwrap(), "");
+    eventually("the CRDs go", async || {
+        let left = ["get", "customresourcedefinitions", "--output=name"];
+        Seen::when(admin.kubectl(&left).unwrap(), String::is_empty)
+    })
+    .await;
 }
 
 #[tokio::test]
