@@ -67,13 +67,16 @@ const FOR_ADMINS: [&str; 7] = [
 
 /// What stands in documents for what is somebody's own.
 const OWN: [(&str, &str); 3] = [
-    ("docker.io/library/debian:12", "ipu-operator.local/openmpi:4"),
+    (
+        "docker.io/library/debian:12",
+        "ipu-operator.local/openmpi:4",
+    ),
     ("pod1.example.com:8090", "pod1.vipu:8090"),
     ("node-1", "node1"),
 ];
 
-/// What somebody is told who has a cluster and nothing in it: the operator of the run is uninstalled for it, and then
-/// installed again.
+/// Types the quickstart, which begins without an operator: uninstalls that of the run first, and installs it again
+/// afterwards.
 pub(crate) fn quickstart(scene: &Scene) -> Result<(), Failed> {
     scene.block_on(async {
         let desk = Desk::new(scene)?;

@@ -29,7 +29,7 @@ fn every_relative_link_of_a_document_leads_somewhere() {
 /// The table of contents.
 const CONTENTS: &str = "charts/ipu-operator/docs/README.md";
 
-/// Documents of one sentence, for who looks into a folder: not in the table of contents.
+/// Documents of one sentence about their folder, which are not in the table of contents.
 const FOLDER_NOTES: [&str; 5] = [
     "charts/README.md",
     "guests/defaulting/README.md",
@@ -62,7 +62,7 @@ fn the_table_of_contents_lists_every_document_once() {
     assert!(missing.is_empty(), "not listed in {CONTENTS}: {missing:#?}");
 }
 
-/// Users read it beside `kubectl explain`: the code's own names mean nothing to them.
+/// Users read the reference, and the code's own names mean nothing to them.
 #[test]
 fn the_reference_of_the_fields_names_no_path_of_the_code() {
     let text = fs::read_to_string(repository().join("crds/REFERENCE.md")).unwrap();

@@ -1,4 +1,4 @@
-//! The tutorial for policy authors, typed as it stands: from a new project to a guest that decides.
+//! Types the tutorial for policy authors: from a new project to a guest that decides.
 
 use std::path::Path;
 
@@ -12,18 +12,23 @@ use tests::lab::tools::Tools;
 
 use super::scene::Scene;
 
-/// The document, below the top folder of the repository.
+/// Path of the document in the repository.
 const DOCUMENT: &str = "charts/ipu-operator/docs/policy-tutorial.md";
 
-/// All commands of the document, one after the other.
+/// All commands of the document in their order.
 fn commands() -> String {
     let text = std::fs::read_to_string(checkout().join(DOCUMENT)).unwrap();
     let blocks = text.split("```sh author\n").skip(1);
-    let block = |part: &str| part.split_once("```").expect("a block has an end").0.to_owned();
+    let block = |part: &str| {
+        part.split_once("```")
+            .expect("a block has an end")
+            .0
+            .to_owned()
+    };
     blocks.map(block).collect()
 }
 
-/// Runs a script in a folder that has cargo, rustup, kubectl and the operator's program on its path.
+/// Runs a script in an empty folder, with cargo, rustup, kubectl and the operator's program on the path.
 fn run(script: &str, kubeconfig: &Path) -> String {
     let folder = tempfile::tempdir().unwrap();
     let programs = folder.path().join("programs");
@@ -35,7 +40,9 @@ fn run(script: &str, kubeconfig: &Path) -> String {
         tools.program("kubectl").to_owned(),
         debug_operator::program().unwrap(),
     ];
-    let others = others.iter().map(|program| program.parent().unwrap().to_owned());
+    let others = others
+        .iter()
+        .map(|program| program.parent().unwrap().to_owned());
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(programs).chain(others);
     let path = std::env::join_paths(folders.chain(std::env::split_paths(&path))).unwrap();
@@ -49,7 +56,7 @@ fn run(script: &str, kubeconfig: &Path) -> String {
 async fn from_a_new_project_to_promoted_in_the_shadow() {
     let scene = Scene::start().await;
     let kubeconfig = scene.webhooks.kubeconfig();
-    // The release of the webhooks here is in another namespace than the document's.
+    // The webhooks of the test belong to the namespace `default`.
     let script = commands().replace("--namespace ipu-operator", "--namespace default");
     let typed = tokio::task::spawn_blocking(move || run(&script, &kubeconfig));
     let said = typed.await.unwrap();

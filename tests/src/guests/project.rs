@@ -33,8 +33,8 @@ pub fn build(folder: &Path) -> Result<PathBuf> {
     Ok(projects().join(TARGET).join("release").join(file))
 }
 
-/// Writes the programs `cargo` and `rustup` into a folder, for whoever types what the documents say: cargo builds as
-/// [`build`] does, and rustup has nothing to add.
+/// Writes the programs `cargo` and `rustup` into a folder, so that a test can type a document's commands. This cargo
+/// builds as [`build`] does, and rustup does nothing.
 pub fn programs(folder: &Path) -> Result<()> {
     make_dir(&projects())?;
     let cargo = cargo();

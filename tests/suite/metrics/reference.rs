@@ -1,9 +1,9 @@
-//! The reference of the metrics, made from what the processes serve.
+//! Generates the reference of the metrics from what the processes serve.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// A metric as the reference tells it.
+/// A row of the reference.
 #[derive(Clone, Debug, Default)]
 struct Metric {
     kind: String,
@@ -12,7 +12,7 @@ struct Metric {
     processes: BTreeSet<&'static str>,
 }
 
-/// What stands before the table.
+/// The text before the table.
 const INTRODUCTION: &str = "\
 # Metrics
 
@@ -33,10 +33,10 @@ objects for the Prometheus operator and Grafana.
 | --- | --- | --- | --- | --- |
 ";
 
-/// Labels that a part of a histogram has for itself.
+/// Labels of a histogram's own series.
 const OF_HISTOGRAMS: [&str; 1] = ["le"];
 
-/// The whole document, of the texts of both processes.
+/// Renders the document from the texts of both processes.
 pub(super) fn render(served: &[String; 2]) -> String {
     let mut metrics = BTreeMap::<String, Metric>::new();
     for (process, text) in ["controller", "vipu-proxy"].into_iter().zip(served) {
