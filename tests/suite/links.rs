@@ -29,13 +29,15 @@ fn every_relative_link_of_a_document_leads_somewhere() {
 /// The table of contents.
 const CONTENTS: &str = "charts/ipu-operator/docs/README.md";
 
-/// Documents of one sentence about their folder, which are not in the table of contents.
-const FOLDER_NOTES: [&str; 5] = [
+/// Notes on a folder for contributors, which are not in the table of contents.
+const FOLDER_NOTES: [&str; 7] = [
     "charts/README.md",
+    "guests/README.md",
     "guests/defaulting/README.md",
     "guests/serial-walk/README.md",
     "guests/validation/README.md",
     "host/README.md",
+    "tests/README.md",
 ];
 
 #[test]
