@@ -3,6 +3,7 @@
 
 mod oci;
 mod scene;
+mod tutorial;
 
 use ipu_operator::api::ipupolicy::{IPUPolicyStatus, PolicyPhase};
 use ipu_operator::wasm::digest_of;

@@ -44,8 +44,10 @@ grep() { command grep "$@" || [ $? -eq 1 ]; }
 "#;
 
 /// Documents for users: all that they say is done, in their order.
-const FOR_USERS: [&str; 5] = [
+const FOR_USERS: [&str; 7] = [
     "README",
+    "charts/ipu-operator/docs/rest",
+    "examples/docs/tutorial",
     "examples/docs/fields",
     "examples/docs/run",
     "examples/docs/life",
@@ -53,8 +55,9 @@ const FOR_USERS: [&str; 5] = [
 ];
 
 /// Documents for admins, whose other blocks the tests on an API server run. The last one takes the operator away.
-const FOR_ADMINS: [&str; 6] = [
+const FOR_ADMINS: [&str; 7] = [
     "install",
+    "controllers",
     "debugging",
     "messages",
     "runbook",
@@ -63,10 +66,28 @@ const FOR_ADMINS: [&str; 6] = [
 ];
 
 /// What stands in documents for what is somebody's own.
-const OWN: [(&str, &str); 2] = [
+const OWN: [(&str, &str); 3] = [
+    (
+        "docker.io/library/debian:12",
+        "ipu-operator.local/openmpi:4",
+    ),
     ("pod1.example.com:8090", "pod1.vipu:8090"),
     ("node-1", "node1"),
 ];
+
+/// Types the quickstart, which begins without an operator: uninstalls that of the run first, and installs it again
+/// afterwards.
+pub(crate) fn quickstart(scene: &Scene) -> Result<(), Failed> {
+    scene.block_on(async {
+        let desk = Desk::new(scene)?;
+        scene.release.run(&["uninstall", NAMESPACE, "--wait"])?;
+        let document = "charts/ipu-operator/docs/quickstart";
+        let typed = desk.run(document, &["sh nodes", "sh refused"]);
+        scene.release.install()?;
+        typed?;
+        scene.clear("default").await
+    })
+}
 
 /// What users are told, from the first job to the last.
 pub(crate) fn for_users(scene: &Scene) -> Result<(), Failed> {
@@ -74,7 +95,7 @@ pub(crate) fn for_users(scene: &Scene) -> Result<(), Failed> {
         let desk = Desk::new(scene)?;
         for document in FOR_USERS {
             let marks: &[&str] = match document {
-                "README" => &["sh nodes"],
+                "README" | "charts/ipu-operator/docs/rest" => &["sh nodes"],
                 _ => &["sh", "sh nodes", "sh refused"],
             };
             desk.run(document, marks)?;

@@ -39,11 +39,15 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 const MOST_OF_IMAGE: u64 = 40 << 20;
 
 /// Files and folders that are in it as they are in the repository.
-const AS_THEY_ARE: [&str; 7] = [
+const AS_THEY_ARE: [&str; 11] = [
     "ARCHITECTURE.md",
+    "BENCHMARKS.md",
     "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
     "LICENSE",
     "README.md",
+    "SECURITY.md",
     "crds",
     "examples",
     "wit",

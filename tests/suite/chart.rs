@@ -105,7 +105,9 @@ fn every_block_of_the_documents_says_what_it_needs() {
         "sh refused",
         "sh hardware",
         "sh elsewhere",
+        "sh author",
         "yaml",
+        "text",
     ];
     for folder in DOCUMENTS {
         let mut seen = 0;

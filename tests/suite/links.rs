@@ -26,6 +26,52 @@ fn every_relative_link_of_a_document_leads_somewhere() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
+/// The table of contents.
+const CONTENTS: &str = "charts/ipu-operator/docs/README.md";
+
+/// Notes on a folder for contributors, which are not in the table of contents.
+const FOLDER_NOTES: [&str; 7] = [
+    "charts/README.md",
+    "guests/README.md",
+    "guests/defaulting/README.md",
+    "guests/serial-walk/README.md",
+    "guests/validation/README.md",
+    "host/README.md",
+    "tests/README.md",
+];
+
+#[test]
+fn the_table_of_contents_lists_every_document_once() {
+    let absolute = |path: &str| repository().join(path).canonicalize().unwrap();
+    let contents = absolute(CONTENTS);
+    // Rows of the tables count; the text around them may link again.
+    let text = fs::read_to_string(&contents).unwrap();
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| "));
+    let listed = rows.flat_map(links).filter(|link| !link.contains("://"));
+    let listed: Vec<PathBuf> = listed
+        .map(|link| contents.with_file_name(link).canonicalize().unwrap())
+        .collect();
+    let mut once = BTreeSet::new();
+    let twice: Vec<_> = listed.iter().filter(|path| !once.insert(*path)).collect();
+    assert!(twice.is_empty(), "listed twice: {twice:#?}");
+    let mut others: BTreeSet<_> = FOLDER_NOTES.map(absolute).into();
+    others.insert(contents);
+    let every = documents().into_iter();
+    let every = every.map(|(path, _)| path.canonicalize().unwrap());
+    let missing: Vec<_> = every
+        .filter(|path| !others.contains(path) && !once.contains(path))
+        .collect();
+    assert!(missing.is_empty(), "not listed in {CONTENTS}: {missing:#?}");
+}
+
+/// Users read the reference, and the code's own names mean nothing to them.
+#[test]
+fn the_reference_of_the_fields_names_no_path_of_the_code() {
+    let text = fs::read_to_string(repository().join("crds/REFERENCE.md")).unwrap();
+    let paths: Vec<_> = text.lines().filter(|line| line.contains("::")).collect();
+    assert!(paths.is_empty(), "{paths:#?}");
+}
+
 #[test]
 fn headings_are_named_as_the_pages_of_a_repository_name_them() {
     let text = "# One `two`, three\n\n## Report a bug\n\n## Report a bug\n";

@@ -1,6 +1,7 @@
 //! What the processes serve at `/metrics`, and what the chart's alerts, dashboard and runbook make of it,
 //! judged by the real promtool.
 
+mod reference;
 mod served;
 
 use std::collections::BTreeSet;
@@ -12,6 +13,7 @@ use serde_json::Value;
 use tests::lab::command;
 use tests::prometheus::program;
 
+use self::reference::render;
 use self::served::served;
 use crate::sources::repository;
 
@@ -142,6 +144,20 @@ async fn alerts_and_dashboard_ask_for_metrics_that_are_served_and_none_is_left_o
     let unseen = served.iter().map(|name| of_family(name));
     let unseen: BTreeSet<_> = unseen.filter(|name| !shown.contains(name)).collect();
     assert!(unseen.is_empty(), "the dashboard does not show {unseen:?}");
+}
+
+#[tokio::test]
+async fn the_reference_lists_what_is_served() {
+    let made = render(&served().await);
+    if std::env::var_os("UPDATE_CHART").is_some() {
+        let path = repository().join("charts/ipu-operator/docs/metrics.md");
+        fs::write(path, &made).unwrap();
+    }
+    assert!(
+        chart("docs/metrics.md") == made,
+        "charts/ipu-operator/docs/metrics.md is not what is served; run \
+         `UPDATE_CHART=1 cargo test --locked --workspace --test suite metrics`"
+    );
 }
 
 #[test]

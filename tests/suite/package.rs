@@ -50,9 +50,13 @@ fn it_holds_all_that_an_install_needs() {
         .collect();
     let expected = [
         "ARCHITECTURE.md",
+        "BENCHMARKS.md",
         "CHANGELOG.md",
+        "CODE_OF_CONDUCT.md",
+        "CONTRIBUTING.md",
         "LICENSE",
         "README.md",
+        "SECURITY.md",
         "SHA256SUMS",
         "THIRD-PARTY-LICENSES.txt",
         "charts",

@@ -69,7 +69,7 @@ const ROWS: [Row; 11] = [
     ),
     (
         "`workerPerJobInstance`; `modelReplicas` and `ipusPerModelReplica`",
-        "older names: missing, or the same amount as the fields of today",
+        "older names: missing, or the same amount as the present fields",
         &["misspelling disagrees", "deprecated fields disagree"],
         &["deprecated fields that agree"],
     ),
@@ -87,7 +87,7 @@ const ROWS: [Row; 11] = [
     ),
     (
         "`launcher`, `interactive`",
-        "one of them or neither; a launcher has a command, a session a `ttl` from 1",
+        "one of them or neither; a launcher has a command, an interactive job a `ttl` from 1",
         &[
             "launcher without command",
             "launcher command of numbers",
@@ -130,8 +130,8 @@ const ROWS: [Row; 11] = [
 
 /// What the document says below the table, and the cases that show it.
 const FIXED: (&str, &[&str], &[&str]) = (
-    "After the job was created, sizes, `launcher`, `interactive` and `managedBy` are fixed, and `jobInstances` \
-     where there is a launcher.",
+    "After the job was created, sizes, `launcher`, `interactive` and `managedBy` are fixed, and so is `jobInstances` \
+     of a job with a launcher.",
     &[
         "other size",
         "other workers",
@@ -143,10 +143,10 @@ const FIXED: (&str, &[&str], &[&str]) = (
     &["same size in other words", "scaled without launcher"],
 );
 
-/// What is taken with a warning.
+/// What is accepted with a warning.
 const WARNED: (&str, &[&str], &[&str]) = (
     "a worker's `command` or `args` beside a launcher, and a Pod's `restartPolicy`, which are not used; a changed \
-     template of a job with a launcher, which starts it again.",
+     template of a job with a launcher, which starts the job again.",
     &[
         "worker command beside a launcher",
         "Pod restart policy",

@@ -11,8 +11,8 @@ use super::pod_template::PodTemplate;
 
 /// What an IPUJob asks for.
 ///
-/// Sizing fields are strings because they were strings in the original operator; they are parsed
-/// into numbers by `job::validate`.
+/// Sizing fields are strings because they were strings in Graphcore's operator. The operator reads
+/// them as numbers.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "graphcore.ai",

@@ -57,7 +57,9 @@ async fn from_install_to_uninstall_with_jobs_left_and_no_operator() {
     let admin = Admin::of(NAME, control_plane.kubeconfig());
     let documents = [
         "install",
+        "controllers",
         "security",
+        "policies",
         "debugging",
         "messages",
         "runbook",
@@ -115,7 +117,7 @@ async fn what_users_are_told_to_write_is_taken() {
     let established = ["wait", "--for=condition=Established", "crd", "--all"];
     admin.kubectl(&established).unwrap();
     let mut checked = 0;
-    for document in ["run", "life", "status", "fields"] {
+    for document in ["tutorial", "run", "life", "status", "fields"] {
         let document = format!("examples/docs/{document}");
         run_all(&admin, &document);
         for manifest in blocks(&admin, &document, "yaml") {

@@ -130,9 +130,6 @@ const PROMISE: Duration = Duration::from_mins(1);
 #[test]
 fn the_documents_promise_the_bound_that_is_held() {
     let document = include_str!("../../../charts/ipu-operator/docs/install.md");
-    let promise = format!(
-        "followed while the proxy runs (within {} seconds)",
-        PROMISE.as_secs()
-    );
+    let promise = format!("within {} seconds of a change", PROMISE.as_secs());
     assert!(document.contains(&promise), "{promise}");
 }

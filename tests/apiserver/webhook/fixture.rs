@@ -171,6 +171,11 @@ pub(crate) struct Owned {
 }
 
 impl Owned {
+    /// Kubeconfig of an admin.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.webhooks.control_plane.kubeconfig()
+    }
+
     /// Ends the webhooks; the API server goes on.
     pub(crate) fn stop(&mut self) {
         self.webhooks.stop();

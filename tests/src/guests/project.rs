@@ -2,6 +2,7 @@
 //! that the guests of this repository are built with.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,6 +12,7 @@ use super::toolchain::{self, TARGET};
 use super::{cache, checkout, target_dir};
 use crate::lab::cargo::cargo;
 use crate::lab::command;
+use crate::lab::files::{make_dir, write};
 
 /// Runs the project's own tests, compiles it for wasm32, and answers its core module.
 pub fn build(folder: &Path) -> Result<PathBuf> {
@@ -29,6 +31,37 @@ pub fn build(folder: &Path) -> Result<PathBuf> {
     let name = folder.file_name().context("a project has a name")?;
     let file = format!("{}.wasm", name.to_string_lossy().replace('-', "_"));
     Ok(projects().join(TARGET).join("release").join(file))
+}
+
+/// Writes the programs `cargo` and `rustup` into a folder, so that a test can type a document's commands. This cargo
+/// builds as [`build`] does, and rustup does nothing.
+pub fn programs(folder: &Path) -> Result<()> {
+    make_dir(&projects())?;
+    let cargo = cargo();
+    let toolchain = toolchain::find(&cache()?)?;
+    let own = toolchain.own.map(|own| {
+        let (rustc, linker) = (own.rustc.display(), own.linker.display());
+        format!("export RUSTC='{rustc}' CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER='{linker}'")
+    });
+    let script = format!(
+        "#!/bin/sh\n\
+         set -eu\n\
+         cp '{lock}' Cargo.lock\n\
+         ln -sfn '{projects}' target\n\
+         unset CARGO_ENCODED_RUSTFLAGS RUSTFLAGS RUSTC_WRAPPER\n\
+         case \" $* \" in *' {TARGET} '*) {own} ;; esac\n\
+         exec '{cargo}' --offline --quiet \"$@\"\n",
+        lock = checkout().join("Cargo.lock").display(),
+        projects = projects().display(),
+        own = own.as_deref().unwrap_or(":"),
+        cargo = cargo.get_program().to_string_lossy(),
+    );
+    for (name, script) in [("cargo", &*script), ("rustup", "#!/bin/sh\n")] {
+        let path = folder.join(name);
+        write(&path, script)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(())
 }
 
 /// Cargo in the project. What it needs is in the lock that was lent, and so on this machine.

@@ -9,14 +9,14 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 const INTRODUCTION: &str = "\
 # Every field
 
-Generated from the definitions in this folder; do not edit. `kubectl explain ipujob.spec --recursive` tells the
-same of the cluster that it asks.
+Generated from the definitions in this folder; do not edit. `kubectl explain ipujob.spec --recursive` shows the same
+for the cluster that it asks.
 
-- **Type**: those with a capital letter are Kubernetes' own; `[]` is a list, and a map has keys of your own.
-- **Rules** are checked by the API server itself, whether an operator runs or not. What the webhooks check besides
-  (sizes, names, what excludes what) stands in [the document about jobs](../examples/docs/fields.md).
-- **Since**: `alpha-5`, `1.0.3` and `1.1.0` are versions of Graphcore's operator, and `Graphcore` stands where it is
-  only known that the field was in 1.2.0. `0.1.0` is the first version of this operator.
+- **Type**: a type with a capital letter is Kubernetes' own; `[]` is a list; a map has keys of your own.
+- **Rules**: the API server itself checks them, whether the operator runs or not. The webhooks check more (sizes, names,
+  fields that exclude each other): [rules, names and environment](../examples/docs/fields.md).
+- **Since**: `alpha-5`, `1.0.3` and `1.1.0` are versions of Graphcore's operator. `Graphcore` means that the field was in
+  1.2.0, and its first version is not known. `0.1.0` is the first version of this operator.
 ";
 
 /// Fields that are a type of Kubernetes, whose own documents describe it, by the end of their path.

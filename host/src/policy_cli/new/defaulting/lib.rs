@@ -1,7 +1,7 @@
 //! The component: JSON in and out, and the decision in `policy`.
 #![deny(unsafe_code)]
 
-/// What `wit-bindgen` makes of the contract.
+/// Bindings that `wit-bindgen` generates from the contract.
 #[allow(unsafe_code, unused, clippy::all)]
 mod bindings {
     wit_bindgen::generate!({ path: "wit", world: "defaulting" });
@@ -29,7 +29,7 @@ impl Guest for Component {
     }
 }
 
-/// The exported functions; their unsafe code is generated, like that of the bindings.
+/// The exported functions. Their unsafe code is generated.
 #[cfg(target_family = "wasm")]
 #[allow(unsafe_code)]
 mod exports {

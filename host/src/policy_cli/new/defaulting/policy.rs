@@ -1,4 +1,4 @@
-//! The decision: every job gets the labels of the settings that it does not have yet.
+//! The decision: every job gets the labels of the settings that it lacks.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the settings. Keys of other policies are passed over.
+    /// Reads the settings of the IPUPolicy. Unknown keys are ignored.
     pub fn parse(text: &str) -> Result<Self, String> {
         let settings: Value = serde_json::from_str(text)
             .map_err(|error| format!("the settings are not JSON: {error}"))?;
@@ -24,7 +24,7 @@ impl Settings {
     }
 }
 
-/// Sets what the user left open.
+/// Sets the labels that the user did not set.
 pub fn apply(object: &mut Value, settings: &Settings) {
     if settings.labels.is_empty() {
         return;

@@ -1,7 +1,7 @@
 //! The component: conversions between the contract and the decision in `policy`.
 #![deny(unsafe_code)]
 
-/// What `wit-bindgen` makes of the contract.
+/// Bindings that `wit-bindgen` generates from the contract.
 #[allow(unsafe_code, unused, clippy::all)]
 mod bindings {
     wit_bindgen::generate!({ path: "wit", world: "placement" });
@@ -44,8 +44,8 @@ impl Guest for Component {
     }
 }
 
-/// A controller as the decision reads it. The host would overrule the choice of one that does not
-/// answer, was tried already, or whose nodes are not those that the Pods ask for.
+/// Converts a controller. The operator overrules the choice of a controller that does not answer, that was tried
+/// before, or whose nodes the Pods exclude.
 fn seen(controller: Controller, request: &Request, attempts: &[Attempt]) -> policy::Seen {
     let Controller {
         label_key,
@@ -76,7 +76,7 @@ fn seen(controller: Controller, request: &Request, attempts: &[Attempt]) -> poli
     }
 }
 
-/// The exported functions; their unsafe code is generated, like that of the bindings.
+/// The exported functions. Their unsafe code is generated.
 #[cfg(target_family = "wasm")]
 #[allow(unsafe_code)]
 mod exports {

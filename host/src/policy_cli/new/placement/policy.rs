@@ -1,22 +1,22 @@
-//! The decision: of the controllers where the partition fits, the one with the least room left.
+//! The decision: best fit, the V-IPU controller with the smallest free partition that is large enough.
 
-/// A controller as the decision reads it.
+/// The facts about a V-IPU controller that the decision needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub name: String,
-    /// Why it cannot be tried now; none where it can.
+    /// Reason why the controller cannot be used now.
     pub closed: Option<String>,
-    /// IPUs that it has, used or not.
+    /// All IPUs of the controller.
     pub total: u32,
-    /// The largest partition that could be made now.
+    /// Size of the largest partition that the controller can create now.
     pub largest_free: u32,
 }
 
-/// What is to be done.
+/// The decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
     Try(String),
-    /// Each controller, and why it was passed over.
+    /// Each controller with the reason why it was not chosen.
     Wait(Vec<(String, String)>),
     Reject(String),
 }
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_waits_and_what_never_will_is_rejected() {
+    fn a_request_waits_for_capacity_and_is_rejected_if_no_controller_is_large_enough() {
         let full = [seen("full", 0)];
         assert!(matches!(choose(4, &full), Choice::Wait(passed) if passed[0].0 == "full"));
         assert!(matches!(choose(32, &full), Choice::Reject(_)));

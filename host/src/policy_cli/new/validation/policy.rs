@@ -1,4 +1,4 @@
-//! The decision: every job has the labels that the settings ask for.
+//! The decision: every job has the labels that the settings list.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the settings. Keys of other policies are passed over.
+    /// Reads the settings of the IPUPolicy. Unknown keys are ignored.
     pub fn parse(text: &str) -> Result<Self, String> {
         let settings: Value = serde_json::from_str(text)
             .map_err(|error| format!("the settings are not JSON: {error}"))?;
@@ -29,7 +29,7 @@ impl Settings {
     }
 }
 
-/// Every rule that the object breaks: the field, and what to do.
+/// Returns each violation: the field, and what the user can do.
 pub fn check(object: &Value, settings: &Settings) -> Vec<(String, String)> {
     let missing = settings.required.iter().filter(|key| {
         let label = object["metadata"]["labels"].get(key.as_str());

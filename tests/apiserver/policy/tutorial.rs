@@ -1,0 +1,70 @@
+//! Types the tutorial for policy authors: from a new project to a guest that decides.
+
+use std::path::Path;
+
+use tests::debug_operator;
+use tests::guests::{checkout, project};
+use tests::lab::cargo::clean;
+use tests::lab::command;
+use tests::lab::progress::Progress;
+use tests::lab::settings::Settings;
+use tests::lab::tools::Tools;
+
+use super::scene::Scene;
+
+/// Path of the document in the repository.
+const DOCUMENT: &str = "charts/ipu-operator/docs/policy-tutorial.md";
+
+/// All commands of the document in their order.
+fn commands() -> String {
+    let text = std::fs::read_to_string(checkout().join(DOCUMENT)).unwrap();
+    let blocks = text.split("```sh author\n").skip(1);
+    let block = |part: &str| {
+        part.split_once("```")
+            .expect("a block has an end")
+            .0
+            .to_owned()
+    };
+    blocks.map(block).collect()
+}
+
+/// Runs a script in an empty folder, with cargo, rustup, kubectl and the operator's program on the path.
+fn run(script: &str, kubeconfig: &Path) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let programs = folder.path().join("programs");
+    std::fs::create_dir(&programs).unwrap();
+    project::programs(&programs).unwrap();
+    let settings = Settings::from_env().unwrap();
+    let tools = Tools::fetch_some(&settings, &Progress::start(), &["kubernetes"]).unwrap();
+    let others = [
+        tools.program("kubectl").to_owned(),
+        debug_operator::program().unwrap(),
+    ];
+    let others = others
+        .iter()
+        .map(|program| program.parent().unwrap().to_owned());
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(programs).chain(others);
+    let path = std::env::join_paths(folders.chain(std::env::split_paths(&path))).unwrap();
+    let mut shell = clean("bash");
+    shell.args(["-euo", "pipefail", "-c", script]);
+    shell.env("PATH", path).env("KUBECONFIG", kubeconfig);
+    command::output(shell.current_dir(folder.path())).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn from_a_new_project_to_promoted_in_the_shadow() {
+    let scene = Scene::start().await;
+    let kubeconfig = scene.webhooks.kubeconfig();
+    // The webhooks of the test belong to the namespace `default`.
+    let script = commands().replace("--namespace ipu-operator", "--namespace default");
+    let typed = tokio::task::spawn_blocking(move || run(&script, &kubeconfig));
+    let said = typed.await.unwrap();
+    for part in [
+        "result: ok. 3 passed",
+        "it would have been refused for metadata.labels.team",
+        "ipupolicy.graphcore.ai \"require-team\" deleted",
+    ] {
+        assert!(said.contains(part), "no {part:?} in\n{said}");
+    }
+}
