@@ -98,11 +98,13 @@ pub enum PackageError {
     Sums(#[from] SumsError),
 }
 
-/// A package in the folder `dist/release`.
+/// A package: one that was made, in the folder `dist/release`, or one of an earlier release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Package {
     /// The archive.
     pub archive: PathBuf,
+    /// The version of everything in it.
+    version: String,
 }
 
 impl Package {
@@ -124,13 +126,23 @@ impl Package {
         let files = files(settings, parts, time)?;
         let folder = dist.dir().join("release");
         make_dir(&folder)?;
-        let name = format!("{}.tar.gz", name());
-        let archive = folder.join(&name);
-        let packed = archive::tar_gz(&files, &(self::name() + "/"), time).at("pack", &archive)?;
-        let sums = sums::list(&Files::from([(name, packed.clone())]));
+        let (name, version) = (name(VERSION), VERSION.to_owned());
+        let file = format!("{name}.tar.gz");
+        let archive = folder.join(&file);
+        let packed = archive::tar_gz(&files, &(name + "/"), time).at("pack", &archive)?;
+        let sums = sums::list(&Files::from([(file, packed.clone())]));
         write(&archive, packed)?;
         write(&folder.join(sums::NAME), sums)?;
-        Ok(Self { archive })
+        Ok(Self { archive, version })
+    }
+
+    /// The package of an earlier release, which the repository keeps for the tests of upgrades.
+    pub fn kept(settings: &Settings, version: &str) -> Self {
+        let kept = settings.checkout.join("tests/releases");
+        Self {
+            archive: kept.join(format!("{}.tar.gz", name(version))),
+            version: version.to_owned(),
+        }
     }
 
     /// Unpacks it into a folder that is made anew, and checks every file against its checksum.
@@ -138,9 +150,10 @@ impl Package {
         remove(into)?;
         make_dir(into)?;
         archive::unpack(&self.archive, into)?;
-        let folder = into.join(name());
+        let version = self.version.clone();
+        let folder = into.join(name(&version));
         sums::check(&folder)?;
-        Ok(Unpacked { folder })
+        Ok(Unpacked { folder, version })
     }
 }
 
@@ -149,27 +162,33 @@ impl Package {
 pub struct Unpacked {
     /// Its folder.
     pub folder: PathBuf,
+    version: String,
 }
 
 impl Unpacked {
     /// The archive of the operator's image.
     pub fn image(&self) -> PathBuf {
-        self.folder.join(image_file())
+        self.folder.join(image_file(&self.version))
+    }
+
+    /// The name of that image.
+    pub fn image_name(&self) -> String {
+        format!("{}:{}", operator::REPOSITORY, self.version)
     }
 
     /// The packed chart.
     pub fn chart(&self) -> PathBuf {
-        self.folder.join("charts").join(chart::file())
+        self.folder.join("charts").join(chart::file(&self.version))
     }
 }
 
-/// The name of the package and of the one folder in it.
-pub fn name() -> String {
-    format!("ipu-operator-{VERSION}")
+/// The name of a package and of the one folder in it.
+pub fn name(version: &str) -> String {
+    format!("ipu-operator-{version}")
 }
 
-fn image_file() -> String {
-    format!("images/ipu-operator-{VERSION}.tar")
+fn image_file(version: &str) -> String {
+    format!("images/ipu-operator-{version}.tar")
 }
 
 /// The archive of the image, with one for each platform in it.
@@ -209,9 +228,9 @@ pub fn files(settings: &Settings, parts: Parts, time: u64) -> Result<Files, Pack
     for (name, content) in chart {
         files.insert(format!("charts/ipu-operator/{name}"), content);
     }
-    files.insert(format!("charts/{}", chart::file()), packed);
+    files.insert(format!("charts/{}", chart::file(VERSION)), packed);
     files.insert("charts/index.yaml".to_owned(), index);
-    files.insert(image_file(), parts.image);
+    files.insert(image_file(VERSION), parts.image);
     for (name, content) in guests::layout(&parts.guests)? {
         files.insert(format!("guests/{name}"), content);
     }

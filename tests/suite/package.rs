@@ -107,7 +107,7 @@ fn its_checksums_are_those_of_all_other_files() {
 
 #[test]
 fn its_folder_of_charts_is_a_helm_repository() {
-    let packed = &FILES[&format!("charts/{}", chart::file())];
+    let packed = &FILES[&format!("charts/{}", chart::file(VERSION))];
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("chart.tgz");
     fs::write(&file, packed).unwrap();
@@ -126,7 +126,7 @@ fn its_folder_of_charts_is_a_helm_repository() {
     let index: Value = serde_saphyr::from_str(&index).unwrap();
     let entry = &index["entries"]["ipu-operator"][0];
     assert_eq!(entry["digest"], sha256_of(packed));
-    assert_eq!(entry["urls"][0], chart::file());
+    assert_eq!(entry["urls"][0], chart::file(VERSION));
     assert_eq!(entry["version"], VERSION);
     assert_eq!(entry["appVersion"], VERSION);
     assert_eq!(entry["kubeVersion"], ">=1.30.0-0");

@@ -12,8 +12,8 @@ use super::{PackageError, VERSION};
 use crate::lab::files::{FileError, sha256_of};
 
 /// The name of the packed chart.
-pub fn file() -> String {
-    format!("ipu-operator-{VERSION}.tgz")
+pub fn file(version: &str) -> String {
+    format!("ipu-operator-{version}.tgz")
 }
 
 /// The files of the chart without those that `.helmignore` keeps out: its tests.
@@ -38,7 +38,7 @@ pub fn index(files: &Files, packed: &[u8], time: u64) -> Result<Vec<u8>, Package
         .to_string();
     entry["created"] = json!(created);
     entry["digest"] = json!(sha256_of(packed));
-    entry["urls"] = json!([file()]);
+    entry["urls"] = json!([file(VERSION)]);
     let index = json!({
         "apiVersion": "v1",
         "entries": {"ipu-operator": [entry]},

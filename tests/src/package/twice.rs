@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::archive::{self, Files};
-use super::{Package, PackageError, name};
+use super::{Package, PackageError, VERSION, name};
 use crate::lab::command::{self, CommandError};
 use crate::lab::files::{At, FileError, make_dir, sha256_of};
 use crate::lab::images::operator;
@@ -64,10 +64,13 @@ pub fn compare(
     })?;
     let archive = checkout
         .join("dist/release")
-        .join(format!("{}.tar.gz", name()));
+        .join(format!("{}.tar.gz", name(VERSION)));
     let other = built(
         &checkout,
-        &Package { archive },
+        &Package {
+            archive,
+            version: VERSION.to_owned(),
+        },
         &folder.path().join("other"),
         arm64,
     )?;
@@ -97,8 +100,8 @@ fn built(
     let mut files = Files::new();
     make_dir(into)?;
     archive::unpack(&package.archive, into)?;
-    archive::add(&mut files, &into.join(name()), &name())?;
-    archive::add(&mut files, &package.archive, &format!("{}.tar.gz", name()))?;
+    archive::add(&mut files, &into.join(name(VERSION)), &name(VERSION))?;
+    archive::add(&mut files, &package.archive, &format!("{}.tar.gz", name(VERSION)))?;
     let programs = ["ipu-operator", "ipu-agent", "guests"].into_iter();
     for program in programs.chain(arm64.then_some("arm64")) {
         archive::add(&mut files, &checkout.join("dist").join(program), program)?;
