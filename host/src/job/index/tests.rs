@@ -28,9 +28,12 @@ fn at(second: u64) -> Instant {
     *BEGINNING + Duration::from_secs(second)
 }
 
+/// Names of the Pods, sorted: the index has no order that anything depends on.
 fn names(index: &mut Index<Pod>, now: Instant) -> Option<Vec<String>> {
     let pods = index.of(Uid::of("job-uid"), now)?.into_iter();
-    Some(pods.filter_map(|pod| pod.metadata.name).collect())
+    let mut names: Vec<_> = pods.filter_map(|pod| pod.metadata.name).collect();
+    names.sort();
+    Some(names)
 }
 
 fn listed(pods: &[Pod]) -> Index<Pod> {
