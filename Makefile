@@ -24,7 +24,7 @@ SOAK_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 # started with IPU_OPERATOR_KUBERNETES=1.35.
 OTHER_VERSIONS := 1.35 1.34
 
-.PHONY: help demo up down dist release release-twice check test test-versions test-full advisories bench race soak flood fuzz mutants
+.PHONY: help demo up down dist release release-twice check test test-versions test-full advisories bench bench-start race soak flood fuzz mutants
 
 help: ## list what can be run
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
@@ -92,7 +92,7 @@ test-full: test ## what a release needs: every test, the long ones too, and ever
 advisories: $(DENY) ## hold the dependencies against the RustSec database, which is fetched from where it is published
 	$(DENY) --locked --workspace check advisories
 
-bench: ## the figures of BENCHMARKS.md: calls of guests, the policy plane, many jobs beside mpi-operator, many partitions, the operator on real nodes
+bench: ## the figures of BENCHMARKS.md: calls of guests, the policy plane, many jobs beside mpi-operator, large jobs, many partitions, the operator on real nodes
 	@sh tests/preflight.sh bench
 	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --bin bench-guests -- --bench
 	@$(LAB) dist
@@ -100,6 +100,10 @@ bench: ## the figures of BENCHMARKS.md: calls of guests, the policy plane, many 
 	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --no-default-features --bin bench-jobs
 	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --no-default-features --bin bench-partitions
 	@$(LAB) bench
+
+bench-start: ## how long the program of a job takes to start on real nodes, beside a batch Job and beside mpi-operator
+	@sh tests/preflight.sh bench
+	@$(LAB) bench-start
 
 race: ## jobs in a second beside mpi-operator and beside a loop that makes the same writes
 	@sh tests/preflight.sh bench

@@ -20,4 +20,5 @@ pub mod prometheus;
 pub mod registry;
 pub mod review;
 pub mod simulator;
+pub mod startup;
 pub mod wait;

@@ -8,9 +8,11 @@ mod consumption;
 mod crowd;
 mod fake_node;
 mod fleet;
+mod large_job;
 mod mpi_operator;
 mod partitions;
 mod product;
+mod status_writes;
 mod submit;
 
 use std::collections::BTreeMap;
@@ -21,12 +23,16 @@ pub use api_writes::Writes;
 pub use bare::bare_loop;
 pub use consumption::Consumption;
 pub use crowd::{Crowd, crowd};
+pub use large_job::{LargeJob, large_jobs};
 pub use mpi_operator::mpi_operator;
+pub(crate) use mpi_operator::{define_mpi_job, start_mpi_operator};
 pub use partitions::{
     Decided, Many, Recorded, bare_partitions, decisions, many_partitions, queries,
     record_partitions,
 };
 pub use product::{Sizes, ipu_operator, sizes};
+pub use status_writes::{StatusWrites, status_writes};
+pub(crate) use submit::{jobs, once_served};
 
 use crate::http::HttpError;
 use crate::lab::command::CommandError;

@@ -1,8 +1,9 @@
 //! How many jobs the operator carries out in a second, beside mpi-operator and beside a loop that
-//! does the same writes; what becomes of a thousand jobs at once; and what it uses with few and with many.
+//! does the same writes; what becomes of a thousand jobs at once; what it uses with few and with many; how
+//! long a large job takes; and what an update of a job's status costs.
 
 use clap::Parser;
-use tests::load::{self, Crowd, Load, Sizes};
+use tests::load::{self, Crowd, LargeJob, Load, Sizes, StatusWrites};
 
 /// Jobs under load, on a real API server with a node that is played.
 #[derive(Parser)]
@@ -19,6 +20,12 @@ struct Cli {
     /// Numbers of jobs for which memory and CPU are measured.
     #[arg(long, value_delimiter = ',', default_values_t = [100, 1000])]
     sizes: Vec<usize>,
+    /// Workers of the large jobs: multiples of 64 up to 256.
+    #[arg(long, value_delimiter = ',', default_values_t = [64, 128, 256])]
+    workers: Vec<usize>,
+    /// Updates of a job's status in each way that there is; 0: none.
+    #[arg(long, default_value_t = 0)]
+    status_writes: usize,
 }
 
 #[tokio::main]
@@ -35,6 +42,12 @@ async fn main() -> anyhow::Result<()> {
     }
     for count in cli.sizes {
         tell_sizes(&load::sizes(count).await?);
+    }
+    if !cli.workers.is_empty() {
+        tell_large(&load::large_jobs(&cli.workers).await?);
+    }
+    if cli.status_writes > 0 {
+        tell_status_writes(&load::status_writes(cli.status_writes).await?);
     }
     Ok(())
 }
@@ -93,6 +106,29 @@ fn tell_sizes(sizes: &Sizes) {
             used.resident_mib(),
             used.peak_mib(),
             sizes.cpu_ms_of_each(used)
+        );
+    }
+}
+
+fn tell_large(jobs: &[LargeJob]) {
+    for job in jobs {
+        println!(
+            "a job of {} workers: all worker Pods made after {:.2} s, Running after {:.2} s",
+            job.workers,
+            job.made.as_secs_f64(),
+            job.running.as_secs_f64()
+        );
+    }
+}
+
+fn tell_status_writes(ways: &[StatusWrites]) {
+    let first = ways.first().map_or(f64::NAN, StatusWrites::ms_of_each);
+    for way in ways {
+        println!(
+            "a status by {}: {:.2} ms of kube-apiserver's CPU, {:.2} times the first",
+            way.what,
+            way.ms_of_each(),
+            way.ms_of_each() / first
         );
     }
 }

@@ -23,6 +23,7 @@ use tests::lab::{
     tools::Tools,
 };
 use tests::package::{Package, twice::compare};
+use tests::startup::{self, Pair};
 
 /// A Kubernetes cluster of two nodes in processes, for trying the IPU Operator on real parts.
 #[derive(Parser)]
@@ -57,6 +58,8 @@ enum Task {
     Demo,
     /// Measure the operator on the cluster, print the figures, end the cluster.
     Bench,
+    /// Measure on the cluster how long the program of a job takes to start, end the cluster.
+    BenchStart,
     /// Build the operator, the agent and the guests for release into `dist`.
     Dist,
     /// Build the package of a release into `dist/release`.
@@ -105,6 +108,7 @@ fn run(task: &Task) -> Result<()> {
         Task::Down => cluster::down(&settings, &progress)?,
         Task::Demo => runtime()?.block_on(demo::run(&settings, &progress))?,
         Task::Bench => runtime()?.block_on(bench(&settings, &progress))?,
+        Task::BenchStart => runtime()?.block_on(bench_start(&settings, &progress))?,
         Task::Dist => {
             Dist::build(&settings, &progress)?;
         }
@@ -116,7 +120,7 @@ fn run(task: &Task) -> Result<()> {
 /// What the first Ctrl-C does.
 fn first_signal(task: &Task) -> First {
     match task {
-        Task::Demo | Task::Bench => First::EndCluster,
+        Task::Demo | Task::Bench | Task::BenchStart => First::EndCluster,
         Task::Up => First::Leave("what was started stays; `make down` ends it"),
         Task::Down => First::Leave("some of the cluster is left; `make down` ends the rest"),
         Task::Fetch | Task::Dist | Task::Release { .. } => {
@@ -144,15 +148,18 @@ async fn bench(settings: &Settings, progress: &Progress) -> Result<()> {
         progress.stage("measure");
         post_mortem::after(settings, async {
             let image = compressed_size(&installed.image)?;
-            let client = installed.operated().await?.client;
-            anyhow::Ok((image, figures::measure(&client).await?))
+            let operated = installed.operated().await?;
+            let starts = startup::measure(&installed, &operated, progress).await?;
+            anyhow::Ok((image, starts, figures::measure(&operated.client).await?))
         })
         .await
     };
-    let Some((image, processes)) = session::run(settings, progress, Box::pin(work)).await? else {
+    let Some((image, starts, processes)) = session::run(settings, progress, Box::pin(work)).await?
+    else {
         return Ok(());
     };
     progress.summary();
+    tell_starts(&starts);
     println!("image, compressed: {} KiB", image / 1024);
     for figures in processes {
         println!(
@@ -161,6 +168,46 @@ async fn bench(settings: &Settings, progress: &Progress) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Prints how long programs take to start. The cluster is ended in any case.
+async fn bench_start(settings: &Settings, progress: &Progress) -> Result<()> {
+    let work = async {
+        let installed = operator::up(settings, progress).await?;
+        progress.stage("measure");
+        post_mortem::after(settings, async {
+            let operated = installed.operated().await?;
+            anyhow::Ok(startup::measure(&installed, &operated, progress).await?)
+        })
+        .await
+    };
+    if let Some(starts) = session::run(settings, progress, Box::pin(work)).await? {
+        progress.summary();
+        tell_starts(&starts);
+    }
+    Ok(())
+}
+
+fn tell_starts(pairs: &[Pair]) {
+    for pair in pairs {
+        println!("a partition forms within {} ms:", pair.forming_ms);
+        for starts in [&pair.peer, &pair.ours] {
+            let least = starts.program.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = starts.program.iter().copied().fold(0.0, f64::max);
+            println!(
+                "  {}: its Pod after {:.2} s, its first line after {:.2} s ({least:.2} to {most:.2})",
+                starts.who,
+                starts.until_pod(),
+                starts.until_program()
+            );
+        }
+        println!(
+            "  {} / {}: {:.2}",
+            pair.ours.who,
+            pair.peer.who,
+            pair.ours.until_program() / pair.peer.until_program()
+        );
+    }
 }
 
 /// Builds the package of a release, and prints where it is and what it is known by.

@@ -1,5 +1,6 @@
 //! Kubeflow's mpi-operator under the same load, with its own limits lifted.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
@@ -33,28 +34,11 @@ pub async fn mpi_operator(count: usize) -> Result<Load, LoadError> {
     )?;
     let plane = ControlPlane::start().await?;
     let client = plane.client().await?;
-    define(&settings, &tools, &plane)?;
+    define_mpi_job(&settings, &tools, &plane.kubeconfig())?;
     let mpi_jobs = jobs(&client, "kubeflow.org", "v2beta1", "MPIJob");
     once_served(&mpi_jobs).await?;
     let scratch = tempfile::tempdir().map_err(|error| LoadError::Start("mpi-operator", error))?;
-    let [health] = free_ports().map_err(|error| LoadError::Start("mpi-operator", error))?;
-    let _operator = Keeper::start(vec![Program {
-        name: "mpi-operator",
-        path: tools.program("mpi-operator").to_owned(),
-        args: vec![
-            format!("--kubeConfig={}", plane.kubeconfig().display()),
-            "--lock-namespace=default".to_owned(),
-            "--threadiness=16".to_owned(),
-            format!("--kube-api-qps={NO_LIMIT}"),
-            format!("--kube-api-burst={NO_LIMIT}"),
-            format!("--controller-queue-rate-limit={NO_LIMIT}"),
-            format!("--controller-queue-burst={NO_LIMIT}"),
-            format!("--monitoring-port={health}"),
-        ],
-        env: Vec::new(),
-        log: scratch.path().join("mpi-operator.log"),
-    }])
-    .map_err(|error| LoadError::Start("mpi-operator", error))?;
+    let _operator = start_mpi_operator(&tools, &plane.kubeconfig(), scratch.path())?;
     let node = FakeNode::start(client.clone());
     // The first one shows that it leads and follows.
     submit(&mpi_jobs, 1, |_| mpi_job("first")).await?;
@@ -83,6 +67,33 @@ pub async fn mpi_operator(count: usize) -> Result<Load, LoadError> {
     })
 }
 
+/// Starts mpi-operator beside a cluster, with its limits lifted. It takes care of MPIJobs in all namespaces.
+pub(crate) fn start_mpi_operator(
+    tools: &Tools,
+    kubeconfig: &Path,
+    scratch: &Path,
+) -> Result<Keeper, LoadError> {
+    let failed = |error| LoadError::Start("mpi-operator", error);
+    let [health] = free_ports().map_err(failed)?;
+    let program = Program {
+        name: "mpi-operator",
+        path: tools.program("mpi-operator").to_owned(),
+        args: vec![
+            format!("--kubeConfig={}", kubeconfig.display()),
+            "--lock-namespace=default".to_owned(),
+            "--threadiness=16".to_owned(),
+            format!("--kube-api-qps={NO_LIMIT}"),
+            format!("--kube-api-burst={NO_LIMIT}"),
+            format!("--controller-queue-rate-limit={NO_LIMIT}"),
+            format!("--controller-queue-burst={NO_LIMIT}"),
+            format!("--monitoring-port={health}"),
+        ],
+        env: Vec::new(),
+        log: scratch.join("mpi-operator.log"),
+    };
+    Keeper::start(vec![program]).map_err(failed)
+}
+
 async fn once_launchers(launchers: &Api<DynamicObject>, count: usize) -> Result<(), LoadError> {
     until(
         format!("{count} launchers to be made"),
@@ -97,13 +108,17 @@ async fn once_launchers(launchers: &Api<DynamicObject>, count: usize) -> Result<
 }
 
 /// Applies the CRD that comes with the module.
-fn define(settings: &Settings, tools: &Tools, plane: &ControlPlane) -> Result<(), LoadError> {
+pub(crate) fn define_mpi_job(
+    settings: &Settings,
+    tools: &Tools,
+    kubeconfig: &Path,
+) -> Result<(), LoadError> {
     let definition = Tools::source(settings, "mpi-operator")?;
     let definition = definition.join("manifests/base/kubeflow.org_mpijobs.yaml");
     let mut create = Command::new(tools.program("kubectl"));
     create
         .arg("--kubeconfig")
-        .arg(plane.kubeconfig())
+        .arg(kubeconfig)
         .args(["create", "--filename"])
         .arg(definition);
     command::run(&mut create).map_err(|source| LoadError::Command {

@@ -12,13 +12,13 @@ use super::{LoadError, NAMESPACE, SUBMITTED_AT_ONCE, api};
 use crate::wait::{Seen, until};
 
 /// The API of a kind in the jobs' namespace.
-pub(super) fn jobs(client: &Client, group: &str, version: &str, kind: &str) -> Api<DynamicObject> {
+pub(crate) fn jobs(client: &Client, group: &str, version: &str, kind: &str) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk(group, version, kind);
     Api::namespaced_with(client.clone(), NAMESPACE, &ApiResource::from_gvk(&kind))
 }
 
 /// Waits until the API server serves a kind, which is a moment after its CRD was made.
-pub(super) async fn once_served(jobs: &Api<DynamicObject>) -> Result<(), LoadError> {
+pub(crate) async fn once_served(jobs: &Api<DynamicObject>) -> Result<(), LoadError> {
     let patience = Duration::from_mins(1);
     until("a new kind to be served", patience, async || {
         let list = ListParams::default().limit(1);

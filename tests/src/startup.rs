@@ -1,0 +1,268 @@
+//! Measures how long a program of a job takes to start, on real nodes with nothing else to do: an IPUJob's
+//! beside a batch Job's, and a launcher's with two workers beside that of mpi-operator.
+
+mod contender;
+mod pods_made;
+
+use std::time::{Duration, SystemTime};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, LogParams, PostParams};
+use serde_json::json;
+
+use crate::demo::Operated;
+use crate::http::{self, HttpError};
+use crate::lab::operator::Installed;
+use crate::lab::progress::Progress;
+use crate::lab::tools::{Tools, ToolsError};
+use crate::load::{LoadError, define_mpi_job, jobs, once_served, start_mpi_operator};
+use crate::wait::{Seen, WaitedTooLong, until};
+use contender::Contender;
+use pods_made::PodsMade;
+
+/// How often each contender starts. One start before these is not counted: it brings files into memory.
+const STARTS: usize = 10;
+
+/// How long one program may take to start, or to go.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// What a V-IPU controller takes to form a partition by the simulator's own choice, in milliseconds.
+const FORMING_MS: u64 = 1000;
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum StartupError {
+    /// A tool could not be built.
+    #[error(transparent)]
+    Tools(#[from] ToolsError),
+    /// mpi-operator could not be started.
+    #[error("failed to start what the operator is compared with")]
+    Peer(#[from] LoadError),
+    /// A simulated V-IPU controller did not take its timings.
+    #[error("failed to tell a V-IPU controller how long its work takes")]
+    Timings(#[from] HttpError),
+    /// The API server refused a request.
+    #[error("failed to {action}")]
+    Api {
+        /// What was asked for.
+        action: &'static str,
+        /// What it said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// Something took too long.
+    #[error(transparent)]
+    Waited(#[from] WaitedTooLong),
+    /// A program did not print when it started.
+    #[error("{pod} should have printed the time, and printed {printed:?}")]
+    Printed {
+        /// The program's Pod.
+        pod: String,
+        /// What it printed.
+        printed: String,
+    },
+}
+
+/// How often something started, and how long that took: in seconds from before its creation was asked for.
+#[derive(Clone, Debug)]
+pub struct Starts {
+    /// Who.
+    pub who: &'static str,
+    /// Until the Pod of the program was made.
+    pub pod_made: Vec<f64>,
+    /// Until the program printed its first line.
+    pub program: Vec<f64>,
+}
+
+impl Starts {
+    /// The median until the Pod was made.
+    pub fn until_pod(&self) -> f64 {
+        median(&self.pod_made)
+    }
+
+    /// The median until the first line.
+    pub fn until_program(&self) -> f64 {
+        median(&self.program)
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let upper = values.get(values.len() / 2);
+    let lower = values.get(values.len().saturating_sub(1) / 2);
+    match (lower, upper) {
+        (Some(lower), Some(upper)) => f64::midpoint(*lower, *upper),
+        _ => f64::NAN,
+    }
+}
+
+/// Two that started by turns.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// What a V-IPU controller takes to form a partition, in milliseconds.
+    pub forming_ms: u64,
+    /// What the operator is compared with.
+    pub peer: Starts,
+    /// The operator's.
+    pub ours: Starts,
+}
+
+/// Measures everything.
+pub async fn measure(
+    installed: &Installed,
+    operated: &Operated,
+    progress: &Progress,
+) -> Result<Vec<Pair>, StartupError> {
+    let client = &operated.client;
+    let cluster = &installed.cluster;
+    let tools = Tools::fetch_some(&cluster.settings, progress, &["kubernetes", "mpi-operator"])?;
+    define_mpi_job(&cluster.settings, &tools, &cluster.kubeconfig())?;
+    once_served(&jobs(client, "kubeflow.org", "v2beta1", "MPIJob")).await?;
+    let scratch = tempfile::tempdir().map_err(|error| LoadError::Start("mpi-operator", error))?;
+    let _peer = start_mpi_operator(&tools, &cluster.kubeconfig(), scratch.path())?;
+    let alone = (Contender::BatchJob, Contender::Worker);
+    let together = (Contender::MpiJob, Contender::Launcher);
+    let mut pairs = Vec::new();
+    for (forming_ms, both) in [(0, alone), (0, together), (FORMING_MS, alone)] {
+        form_within(operated, forming_ms).await?;
+        pairs.push(pair(client, forming_ms, both).await?);
+    }
+    Ok(pairs)
+}
+
+/// A real controller's time is not the operator's, so it is taken out.
+async fn form_within(operated: &Operated, forming_ms: u64) -> Result<(), HttpError> {
+    for controller in &operated.controllers {
+        let url = format!("http://{}/timings", controller.faults_at);
+        let timings = json!({"forming_ms": forming_ms}).to_string();
+        http::request("PUT", &url, &timings).await?;
+    }
+    Ok(())
+}
+
+async fn pair(
+    client: &Client,
+    forming_ms: u64,
+    (peer, ours): (Contender, Contender),
+) -> Result<Pair, StartupError> {
+    let made = PodsMade::follow(client.clone());
+    let mut both = [peer, ours].map(|contender| {
+        let starts = Starts {
+            who: contender.what(),
+            pod_made: Vec::new(),
+            program: Vec::new(),
+        };
+        (contender, starts)
+    });
+    for number in 0..=STARTS {
+        for (contender, starts) in &mut both {
+            let name = format!("{}-{forming_ms}-{number}", contender.prefix());
+            let (pod, program) = start(client, &made, *contender, &name).await?;
+            if number > 0 {
+                starts.pod_made.push(pod);
+                starts.program.push(program);
+            }
+        }
+    }
+    let [(_, peer), (_, ours)] = both;
+    Ok(Pair {
+        forming_ms,
+        peer,
+        ours,
+    })
+}
+
+/// Starts one, and takes it away once its program has ended.
+async fn start(
+    client: &Client,
+    made: &PodsMade,
+    contender: Contender,
+    name: &str,
+) -> Result<(f64, f64), StartupError> {
+    let api_of = contender.api(client);
+    let object = contender.object(name);
+    let begun = since_epoch();
+    let created = api_of.create(&PostParams::default(), &object).await;
+    created.map_err(api("make a job"))?;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), contender::NAMESPACE);
+    let prefix = contender.pod_of(name);
+    let what = format!("the program of {name} to end");
+    let (pod, pod_made) = until(what, PATIENCE, async || {
+        let Some((pod, at)) = made.first_with(&prefix) else {
+            return Ok(Seen::NotYet("no Pod".to_owned()));
+        };
+        let phase = pods.get(&pod).await?.status.and_then(|status| status.phase);
+        let ended = Seen::when(phase, |phase| phase.as_deref() == Some("Succeeded"));
+        Ok::<_, kube::Error>(match ended {
+            Seen::Yes(_) => Seen::Yes((pod, at)),
+            Seen::NotYet(seen) => Seen::NotYet(seen),
+        })
+    })
+    .await?;
+    let printed = pods.logs(&pod, &LogParams::default()).await;
+    let printed = printed.map_err(api("read what a program printed"))?;
+    let at: f64 = match printed.trim().parse() {
+        Ok(at) => at,
+        Err(_) => return Err(StartupError::Printed { pod, printed }),
+    };
+    remove(client, &api_of, name).await?;
+    Ok((pod_made - begun, at - begun))
+}
+
+/// Deletes a job, and waits until nothing of it is left: the next one starts on an idle cluster.
+async fn remove(
+    client: &Client,
+    api_of: &Api<DynamicObject>,
+    name: &str,
+) -> Result<(), StartupError> {
+    let deleted = api_of.delete(name, &DeleteParams::foreground()).await;
+    deleted.map_err(api("delete a job"))?;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), contender::NAMESPACE);
+    let partitions = contender::partitions(client);
+    until(format!("{name} to be gone"), PATIENCE, async || {
+        let all = ListParams::default();
+        let left = (
+            api_of.get_opt(name).await?.is_some(),
+            pods.list_metadata(&all).await?.items.len(),
+            partitions.list_metadata(&all).await?.items.len(),
+        );
+        Ok::<_, kube::Error>(Seen::when(left, |left| *left == (false, 0, 0)))
+    })
+    .await?;
+    Ok(())
+}
+
+/// Seconds since 1970, by the clock that all nodes of the machine share.
+fn since_epoch() -> f64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs_f64()
+}
+
+fn api(action: &'static str) -> impl FnOnce(kube::Error) -> StartupError {
+    move |source| StartupError::Api {
+        action,
+        source: Box::new(source),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_lies_in_the_middle() {
+        for (values, expected) in [
+            (vec![3.0], 3.0),
+            (vec![4.0, 1.0], 2.5),
+            (vec![9.0, 1.0, 2.0], 2.0),
+            (vec![4.0, 3.0, 2.0, 100.0], 3.5),
+        ] {
+            assert!((median(&values) - expected).abs() < f64::EPSILON);
+        }
+        assert!(median(&[]).is_nan());
+    }
+}
