@@ -108,7 +108,7 @@ impl<K: OfJob> Index<K> {
         }
     }
 
-    /// The objects of a job, by its UID. None where the watch is behind.
+    /// The objects of a job, by its UID, in the order of their names. None where the watch is behind.
     pub fn of(&mut self, job: Uid, now: Instant) -> Option<Vec<K>> {
         if !self.store.is_listed() || self.expectations.left(job, now).is_some() {
             return None;
@@ -117,8 +117,12 @@ impl<K: OfJob> Index<K> {
             let unpacked = self.packing.unpack(&kept.packed);
             unpacked.map_err(|error| (Arc::clone(&kept.job), error))
         });
-        let unpacked = unpacked.collect::<Result<_, _>>();
-        unpacked.map_err(|unread| self.unread = Some(unread)).ok()
+        let unpacked = unpacked.collect::<Result<Vec<K>, _>>();
+        let unpacked = unpacked.map_err(|unread| self.unread = Some(unread));
+        let mut objects = unpacked.ok()?;
+        // The order of their keys says nothing.
+        objects.sort_by(|one, other| one.meta().name.cmp(&other.meta().name));
+        Some(objects)
     }
 
     /// The job that could not be looked at last because one of its objects cannot be read again.
