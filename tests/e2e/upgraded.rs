@@ -60,10 +60,15 @@ async fn upgrade(scene: &Scene) -> Result<(), Failed> {
 
     scene.release.upgrade(&[])?;
     once_replaced(scene, &old, old.len()).await?;
-    before.is_undisturbed_by(scene, "the second upgrade").await?;
+    before
+        .is_undisturbed_by(scene, "the second upgrade")
+        .await?;
     end_the_ranks(scene).await?;
     scene.once("parallel", JobState::Completed).await?;
-    before.of_job(SERVICE).is_undisturbed_by(scene, "the end of the other job").await?;
+    before
+        .of_job(SERVICE)
+        .is_undisturbed_by(scene, "the end of the other job")
+        .await?;
     scene.kubectl(&["delete", "ipujob", "parallel"]).await?;
     scene.delete_and_leave_nothing("06-inference.yaml").await
 }

@@ -157,7 +157,10 @@ async fn both_install_from_the_repository_of_a_release() {
     fs::write(&file, &packed).unwrap();
     let routes = Router::new()
         .route("/index.yaml", get(|| async { index }))
-        .route(&format!("/{}", chart::file(VERSION)), get(|| async { packed }));
+        .route(
+            &format!("/{}", chart::file(VERSION)),
+            get(|| async { packed }),
+        );
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async { axum::serve(listener, routes).await });

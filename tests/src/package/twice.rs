@@ -101,7 +101,11 @@ fn built(
     make_dir(into)?;
     archive::unpack(&package.archive, into)?;
     archive::add(&mut files, &into.join(name(VERSION)), &name(VERSION))?;
-    archive::add(&mut files, &package.archive, &format!("{}.tar.gz", name(VERSION)))?;
+    archive::add(
+        &mut files,
+        &package.archive,
+        &format!("{}.tar.gz", name(VERSION)),
+    )?;
     let programs = ["ipu-operator", "ipu-agent", "guests"].into_iter();
     for program in programs.chain(arm64.then_some("arm64")) {
         archive::add(&mut files, &checkout.join("dist").join(program), program)?;
