@@ -26,7 +26,6 @@ mod service;
 mod session;
 mod streams;
 mod undisturbed;
-mod upgraded;
 
 use std::process::ExitCode;
 
@@ -37,7 +36,7 @@ use tests::lab::interrupt::{self, First};
 
 /// The trials, in the order in which they run.
 type Check = fn(&Scene) -> Result<(), Failed>;
-const TRIALS: [(&str, Check); 41] = [
+const TRIALS: [(&str, Check); 40] = [
     ("three_jobs_from_apply_to_completed", scene::demo),
     (
         "proxy_killed_after_the_partition_was_formed_and_before_it_was_recorded",
@@ -162,10 +161,6 @@ const TRIALS: [(&str, Check); 41] = [
     (
         "newcomers_type_what_the_quickstart_says",
         documents::quickstart,
-    ),
-    (
-        "release_before_is_upgraded_and_rolled_back_under_jobs",
-        upgraded::from_the_release_before,
     ),
     ("users_type_what_the_documents_say", documents::for_users),
     ("admins_type_what_the_documents_say", documents::for_admins),
