@@ -220,7 +220,7 @@ mod tests {
         let mut scene = scene();
         let back_off = Requeue::BackOff {
             first: Duration::from_secs(1),
-            most: Duration::from_secs(60),
+            most: Duration::from_mins(1),
         };
         let delay = |scene: &mut Scene, name, requeue| {
             scene.ask(name, 0);

@@ -190,7 +190,7 @@ fn variant(
     change: impl FnOnce(&mut JSONSchemaProps),
 ) -> CustomResourceDefinition {
     let mut definition = ipu_operator::api::crd::ipujob();
-    definition.spec.group = group.to_owned();
+    group.clone_into(&mut definition.spec.group);
     definition.metadata.name = Some(format!("{}.{group}", definition.spec.names.plural));
     let schema = definition.spec.versions[0].schema.as_mut();
     let schema = schema.and_then(|schema| schema.open_api_v3_schema.as_mut());
@@ -284,12 +284,12 @@ async fn write(
             api_of.replace_status(name, &parameters, &object).await
         }
         Verb::PutStatusAlone => {
-            let object = alone(object, status);
+            let object = alone(object, &status);
             let parameters = PostParams::default();
             api_of.replace_status(name, &parameters, &object).await
         }
         Verb::PutForMetadata => {
-            let body = serde_json::to_vec(&alone(object, status));
+            let body = serde_json::to_vec(&alone(object, &status));
             let body = body.map_err(kube::Error::SerdeError)?;
             let request = Request::new(api_of.resource_url()).replace_subresource(
                 "status",
@@ -331,7 +331,7 @@ async fn write(
 }
 
 /// The object without all that an update of its status does not read.
-fn alone(object: &DynamicObject, status: Value) -> DynamicObject {
+fn alone(object: &DynamicObject, status: &Value) -> DynamicObject {
     DynamicObject {
         types: object.types.clone(),
         metadata: ObjectMeta {
