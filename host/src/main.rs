@@ -1,8 +1,11 @@
 //! `ipu-operator`: reads the command line, starts the log, and hands over to the library.
 
+use std::process::ExitCode;
+
 use anyhow::Context;
 use clap::Parser;
 use ipu_operator::adopt::{AdoptArguments, AdoptError};
+use ipu_operator::agent::explain;
 use ipu_operator::cli::{Arguments, LogArguments, Task};
 use ipu_operator::policy::Process;
 use ipu_operator::support::{SupportError, SupportOptions};
@@ -16,8 +19,19 @@ use ipu_operator::{adopt, api, controller, panics, policy_cli, proxy, support, t
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-fn main() -> anyhow::Result<()> {
-    let task = Arguments::parse().task;
+/// Prints an error with its causes and without a backtrace, also where the environment asks for the backtrace of a
+/// panic: an error names what to change.
+fn main() -> ExitCode {
+    match run(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Error: {}", explain(error.as_ref()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
     // An error would mean that it is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match task {

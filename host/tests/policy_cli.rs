@@ -31,6 +31,7 @@ fn policy() -> Vec<u8> {
 
 fn run(arguments: &[&str], file: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ipu-operator"))
+        .env("RUST_BACKTRACE", "1")
         .arg("policy")
         .args(arguments)
         .arg(file)
@@ -49,4 +50,17 @@ fn every_subcommand_that_calls_a_policy_ends_well() {
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
         assert!(!output.stdout.is_empty(), "{arguments:?} says nothing");
     }
+}
+
+#[test]
+fn an_error_is_one_line_and_no_backtrace() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(&["check"], &folder.path().join("none.wasm"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(
+        said.starts_with("Error: ") && said.lines().count() == 1,
+        "{said}"
+    );
+    assert!(said.contains("none.wasm"), "{said}");
 }

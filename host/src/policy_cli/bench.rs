@@ -74,7 +74,7 @@ pub(super) fn run(args: &BenchArgs, out: &mut impl io::Write) -> Result<(), Poli
 }
 
 fn open(file: &Path, slot: Option<crate::wasm::model::Slot>) -> Result<Trial, PolicyCliError> {
-    Trial::open(file, slot, Limits::default(), Meter::Time).map_err(no_policy(file))
+    Trial::open(file, slot, Limits::of_authors(), Meter::Time).map_err(no_policy(file))
 }
 
 /// Asks the components by turns, so that whatever else the machine does meets all alike.
@@ -122,7 +122,7 @@ fn fuel(
     let metered = Trial::open(
         file,
         Some(trial.slot()),
-        Limits::default(),
+        Limits::of_authors(),
         Meter::Fuel(u64::MAX),
     )
     .map_err(no_policy(file))?;

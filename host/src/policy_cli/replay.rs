@@ -57,7 +57,8 @@ struct Tally {
 
 pub(super) fn run(args: &ReplayArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
     let open = |file: &Path, slot| {
-        Trial::open(file, slot, Limits::default(), Meter::Fuel(args.fuel)).map_err(no_policy(file))
+        Trial::open(file, slot, Limits::of_authors(), Meter::Fuel(args.fuel))
+            .map_err(no_policy(file))
     };
     let a = open(&args.a, None)?;
     let b = open(&args.b, Some(a.slot()))?;

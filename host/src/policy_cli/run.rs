@@ -36,7 +36,7 @@ pub(super) struct RunArgs {
 pub(super) fn run(args: &RunArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
     let slot = args.world.map(Slot::from);
     let open = |meter| {
-        Trial::open(&args.file, slot, Limits::default(), meter).map_err(no_policy(&args.file))
+        Trial::open(&args.file, slot, Limits::of_authors(), meter).map_err(no_policy(&args.file))
     };
     let trial = open(Meter::Time)?;
     let question = question(&trial, args.request.as_deref())?;

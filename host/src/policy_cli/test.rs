@@ -43,7 +43,7 @@ pub(super) struct Outcome {
 
 pub(super) fn run(args: &TestArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
     let slot = args.world.map(Slot::from);
-    let trial = Trial::open(&args.file, slot, Limits::default(), Meter::Time)
+    let trial = Trial::open(&args.file, slot, Limits::of_authors(), Meter::Time)
         .map_err(no_policy(&args.file))?;
     let files = cases(&args.folder)?;
     writeln!(

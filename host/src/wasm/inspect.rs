@@ -76,7 +76,7 @@ pub struct Described {
 
 /// Reads what a file imports and exports, also of one that the operator would refuse.
 pub fn describe(file: &Path) -> Result<Described, InspectError> {
-    let bytes = load::read(file, Limits::default().module)?;
+    let bytes = load::read(file, Limits::of_authors().module)?;
     Ok(Described {
         capabilities: capabilities(&bytes)?,
         digest: load::digest(&bytes),
@@ -91,7 +91,7 @@ pub fn inspect(
     slot: Option<Slot>,
     settings: &str,
 ) -> Result<Inspection, InspectError> {
-    let limits = Limits::default();
+    let limits = Limits::of_authors();
     let engine = GuestEngine::compiling(limits)?;
     let bytes = load::read(file, limits.module)?;
     recognize(&bytes)?;

@@ -53,6 +53,8 @@ pub const ALL: u64 = CALLS as u64 * EACH_CALL + LOADING;
 pub struct Limits {
     /// Longest time that a call may run.
     pub deadline: Duration,
+    /// How many times its deadline a call may last where others have the processor.
+    pub patience: u32,
     /// Most memory that an instance may have, in bytes.
     pub memory: usize,
     /// Most elements that a table of an instance may have.
@@ -80,6 +82,15 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Those of the commands for authors. Nobody waits for an answer there, so a call may last for as long as others
+    /// have the processor.
+    pub fn of_authors() -> Self {
+        Self {
+            patience: u32::MAX,
+            ..Self::default()
+        }
+    }
+
     /// Calls of built-in guests that run at once.
     pub fn built_in(&self) -> usize {
         self.reserved.min(self.concurrent)
@@ -90,6 +101,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             deadline: Duration::from_secs(1),
+            patience: 2,
             memory: CALL_MEMORY,
             table_elements: TABLE_ELEMENTS,
             output: ANSWER,

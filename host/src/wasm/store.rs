@@ -6,6 +6,7 @@ use nix::time::{ClockId, clock_gettime};
 use wasmtime::{ResourceLimiter, Store, UpdateDeadline};
 
 use super::engine::GuestEngine;
+use super::limits::Limits;
 use super::model::Slot;
 use super::wasi::{Numbers, Printed};
 use crate::sanitize::sanitize;
@@ -30,9 +31,6 @@ pub struct OverLimit {
     /// What is counted: bytes of memory, or elements of a table.
     pub unit: &'static str,
 }
-
-/// How many times its deadline a call may last where others have the processor.
-const PATIENCE: u32 = 2;
 
 /// The part of its deadline for which a call must have run by then to have missed it. A guest has a deadline of many
 /// times what it needs, while one that never ends runs for as much as this wherever there is some time left for it.
@@ -60,8 +58,9 @@ enum Due {
 }
 
 /// A deadline is of the time that the call itself runs, so that a neighbour makes nobody miss it.
-fn due(deadline: Duration, ran: Duration, lasted: Duration) -> Due {
-    let is_over = lasted >= deadline.saturating_mul(PATIENCE);
+fn due(limits: &Limits, ran: Duration, lasted: Duration) -> Due {
+    let deadline = limits.deadline;
+    let is_over = lasted >= deadline.saturating_mul(limits.patience);
     if ran >= deadline || is_over && ran >= deadline / CHARGED {
         Due::Deadline
     } else if is_over {
@@ -113,14 +112,14 @@ impl CallState {
         };
         let mut store = Store::new(&engine.engine, state);
         store.limiter(|state| state);
-        let (deadline, clock) = (engine.limits.deadline, engine.clock.clone());
+        let (limits, clock) = (engine.limits, engine.clock.clone());
         let (begun, ran_before) = (Instant::now(), thread_time());
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(move |_| {
             let lasted = begun.elapsed();
             let ran = thread_time().zip(ran_before);
             let ran = ran.map_or(lasted, |(now, before)| now.saturating_sub(before));
-            match due(deadline, ran, lasted) {
+            match due(&limits, ran, lasted) {
                 Due::Not => {}
                 Due::Deadline => return Ok(UpdateDeadline::Interrupt),
                 Due::Starved(starved) => return Err(starved.into()),
@@ -128,7 +127,7 @@ impl CallState {
             clock.hurry();
             // Others on the same core go first: theirs are mostly done in a moment. A call that they have held up
             // already takes its share.
-            if lasted < deadline {
+            if lasted < limits.deadline {
                 std::thread::yield_now();
             }
             Ok(UpdateDeadline::Continue(1))
@@ -240,7 +239,22 @@ mod tests {
             (second / 10, second * 19 / 10, Due::Not),
             (second / 10, second * 2, starved(second / 10, second * 2)),
         ] {
-            assert_eq!(due(second, ran, lasted), expected, "{ran:?} of {lasted:?}");
+            let limits = Limits {
+                deadline: second,
+                patience: 2,
+                ..Limits::default()
+            };
+            assert_eq!(due(&limits, ran, lasted), expected, "{ran:?} of {lasted:?}");
+            let endless = Limits {
+                patience: u32::MAX,
+                ..limits
+            };
+            let of_its_own = if ran >= second {
+                Due::Deadline
+            } else {
+                Due::Not
+            };
+            assert_eq!(due(&endless, ran, lasted), of_its_own);
         }
     }
 

@@ -47,7 +47,7 @@ fn run(script: &str, kubeconfig: &Path) -> String {
     let folders = std::iter::once(programs).chain(others);
     let path = std::env::join_paths(folders.chain(std::env::split_paths(&path))).unwrap();
     let mut shell = clean("bash");
-    shell.args(["-euo", "pipefail", "-c", script]);
+    shell.args(["-euxo", "pipefail", "-c", script]);
     shell.env("PATH", path).env("KUBECONFIG", kubeconfig);
     command::output(shell.current_dir(folder.path())).unwrap()
 }
