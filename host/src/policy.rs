@@ -2,7 +2,7 @@
 //! operator runs.
 //!
 //! Every replica has ready what it is to ask and says so (`replica`, `shelf`, `board`); one of them sees
-//! that all are ready and puts the new version in force in the policy's status (`coordinator`,
+//! that all are ready and activates the new version in the policy's status (`coordinator`,
 //! `commit`); every replica follows that status (`lineup`, `guests`), so that all change at nearly the
 //! same moment. `admission` and `placement` ask the guests, and `callers` knows whose questions count.
 
@@ -43,7 +43,7 @@ use crate::scope::Conflicts;
 /// One of the two processes of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Process {
-    /// Asks at admission, and puts versions in force.
+    /// Asks at admission, and activates versions.
     Controller,
     /// Asks where a partition is made.
     VipuProxy,
@@ -67,7 +67,7 @@ impl Process {
 }
 
 /// Follows the IPUPolicies for one process until `stop`. Where their definition is missing the
-/// built-in guests go on. `leading` is told whether this replica puts versions in force.
+/// built-in guests go on. `leading` is told whether this replica activates versions.
 pub async fn follow(
     client: Client,
     release: &ReleaseOptions,

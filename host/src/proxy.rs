@@ -78,11 +78,11 @@ pub struct ProxyOptions {
     /// kept for it.
     #[arg(
         long,
-        env = "IPU_OPERATOR_OVERTAKING_LIMIT_SECONDS",
+        env = "IPU_OPERATOR_BACKFILL_LIMIT_SECONDS",
         default_value_t = 600,
         value_parser = clap::value_parser!(u64).range(1..)
     )]
-    pub overtaking_limit_seconds: u64,
+    pub backfill_limit_seconds: u64,
     /// How the V-IPU controllers are spoken to.
     #[command(flatten)]
     pub access: AccessOptions,
@@ -230,7 +230,7 @@ async fn settings(options: &ProxyOptions, client: &Client) -> Result<Settings, P
         forming: Duration::from_secs(options.vipu_timeout_seconds),
         grace: options.times.in_error,
         gang_patience: options.times.gang_patience,
-        overtaking_limit: Duration::from_secs(options.overtaking_limit_seconds),
+        backfill_limit: Duration::from_secs(options.backfill_limit_seconds),
     })
 }
 
@@ -310,7 +310,7 @@ async fn follow_controllers(
     }
 }
 
-/// Reconciles whenever this replica leads, once the policies in force are loaded. Where it no longer does, what is under way is dropped as if
+/// Reconciles whenever this replica leads, once the active policies are loaded. Where it no longer does, what is under way is dropped as if
 /// the process was killed: the next leader finds everything that matters written down. Events need no lead.
 async fn lead_in_turn(
     shared: Shared,

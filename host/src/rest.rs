@@ -1,7 +1,6 @@
 //! The V-IPU proxy's REST: reads for people on a plain port; the same, and IPUPartitions for whoever
 //! has a token, on a port with TLS.
 
-mod about;
 pub mod answers;
 mod bearer;
 mod caller;
@@ -12,6 +11,7 @@ pub(crate) mod invariants;
 pub(crate) mod limits;
 mod openapi;
 mod operation;
+mod owner_metadata;
 mod page;
 mod partitions;
 pub mod problem;

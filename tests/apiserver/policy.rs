@@ -1,4 +1,4 @@
-//! IPUPolicies on a real API server: put in force, exchanged, refused, tried, taken back and deleted
+//! IPUPolicies on a real API server: activated, exchanged, refused, tried, taken back and deleted
 //! while requests come in.
 
 mod oci;
@@ -21,7 +21,7 @@ async fn a_policy_decides_beside_the_built_in_one_is_exchanged_and_goes() {
     scene.apply("small", at_most(4)).await.unwrap();
     let active = scene.once_in("small", PolicyPhase::Active).await;
     let module = built_in("validation.wasm");
-    assert_eq!(active.digest_in_force, Some(digest_of(&module).to_string()));
+    assert_eq!(active.active_digest, Some(digest_of(&module).to_string()));
     scene.once_told(8, Some("8")).await;
     scene.once_told(4, None).await;
     let ready = |status: &IPUPolicyStatus| {
@@ -43,7 +43,7 @@ async fn a_policy_decides_beside_the_built_in_one_is_exchanged_and_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_loaded_is_refused_with_the_reason_and_what_is_in_force_goes_on() {
+async fn what_cannot_be_loaded_is_refused_with_the_reason_and_what_is_active_goes_on() {
     let scene = Scene::start().await;
     let trap = hostile::validation("(unreachable)");
     let modules = [
@@ -75,10 +75,7 @@ async fn what_cannot_be_loaded_is_refused_with_the_reason_and_what_is_in_force_g
         let refused = scene.once_in("limit", PolicyPhase::Refused).await;
         assert!(refused.message.contains(words), "{}", refused.message);
         assert!(refused.message.contains("the version before goes on"));
-        assert_eq!(
-            refused.digest_in_force.as_deref(),
-            Some(digests[0].as_str())
-        );
+        assert_eq!(refused.active_digest.as_deref(), Some(digests[0].as_str()));
         scene.once_told(8, Some("8")).await;
     }
     // Not there yet, or not what was meant: it is waited for.
@@ -100,7 +97,7 @@ async fn what_cannot_be_loaded_is_refused_with_the_reason_and_what_is_in_force_g
         scene.once("limit", words, waits).await;
         scene.once_told(8, Some("8")).await;
     }
-    // The ConfigMap goes while its module is in force.
+    // The ConfigMap goes while its module is active.
     scene.apply("limit", good).await.unwrap();
     scene.once_in("limit", PolicyPhase::Active).await;
     let maps = Api::<ConfigMap>::default_namespaced(scene.client.clone());
@@ -259,7 +256,7 @@ async fn a_tried_guest_changes_nothing_and_is_promoted_by_equal_answers() {
             status.phase == PolicyPhase::Active
         })
     });
-    assert!(promoted.await.in_force.unwrap().promoted);
+    assert!(promoted.await.active.unwrap().promoted);
     scene.once_told(128, Some("64")).await;
 }
 

@@ -83,7 +83,7 @@ async fn loaded(scene: &Scene) -> Result<(), Failed> {
     for (before, after) in pods.iter().zip(Running::all(scene).await?) {
         before.went_on(&after)?;
     }
-    hostile.are_in_force().await
+    hostile.are_active().await
 }
 
 /// No probe has failed since this was measured.

@@ -1,4 +1,4 @@
-//! Guests that an admin puts in force while everything runs.
+//! Guests that an admin activates while everything runs.
 
 use std::process::Command;
 
@@ -167,7 +167,7 @@ pub(crate) async fn apply(scene: &Scene, name: &str, spec: Value) -> Result<(), 
 
 /// The policy once every replica asks what it wishes.
 pub(crate) async fn once_active(scene: &Scene, name: &str) -> Result<IPUPolicy, Failed> {
-    let what = format!("the IPUPolicy {name} to be in force everywhere");
+    let what = format!("the IPUPolicy {name} to be active everywhere");
     once(scene, name, what, |policy| {
         policy.status.as_ref().is_some_and(|status| {
             let mut conditions = status.conditions.iter();

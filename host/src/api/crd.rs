@@ -91,7 +91,7 @@ fn only_resets_are_asked_for_later() -> Vec<ValidationRule> {
     };
     let because = "because the partition was asked for with it; \
                    delete the IPUPartition and create it again";
-    let stays = ["owner", "slot", "ipus", "gcds", "about"].map(|field| {
+    let stays = ["owner", "slot", "ipus", "gcds", "ownerMetadata"].map(|field| {
         let same = format!(
             "!has(oldSelf.{field}) || (has(self.{field}) && self.{field} == oldSelf.{field})"
         );
@@ -118,7 +118,7 @@ fn only_resets_are_asked_for_later() -> Vec<ValidationRule> {
             "!has(oldSelf.options) || (has(self.options) && {})",
             asked.join(" && ")
         ),
-        format!("of the options only stays can change; the others cannot change, {because}"),
+        format!("of the options only pinned can change; the others cannot change, {because}"),
     );
     let grows = rule(
         "resetGeneration",

@@ -66,8 +66,8 @@ pub struct IPUPartitionSpec {
     #[serde(default)]
     pub options: PartitionOptions,
     /// What a placement policy may know of the owner.
-    #[serde(default, skip_serializing_if = "AboutOwner::is_empty")]
-    pub about: AboutOwner,
+    #[serde(default, skip_serializing_if = "OwnerMetadata::is_empty")]
+    pub owner_metadata: OwnerMetadata,
     /// Raised by the owner to have the partition reset; `status.observedResetGeneration` follows.
     #[serde(default)]
     pub reset_generation: i64,
@@ -92,7 +92,7 @@ pub struct PartitionOwner {
 /// What a placement policy may know of an owner, as it was when it asked for the partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct AboutOwner {
+pub struct OwnerMetadata {
     /// The owner's labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -104,7 +104,7 @@ pub struct AboutOwner {
     pub priority_class_name: Option<String>,
 }
 
-impl AboutOwner {
+impl OwnerMetadata {
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -128,7 +128,7 @@ pub struct PartitionOptions {
     /// Whether it stays where it is until its owner gives it back: a controller that is drained
     /// waits for that, instead of asking the owner to move.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub stays: bool,
+    pub pinned: bool,
     /// Whether the controller may move the partition to other IPUs (`relocatable` of the V-IPU API).
     #[serde(default)]
     pub relocatable: bool,
@@ -168,7 +168,7 @@ pub struct IPUPartitionStatus {
     /// What happened last, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// By the Kubernetes API conventions: `Ready`; `Leaving` while its owner is asked to end the Pods
+    /// By the Kubernetes API conventions: `Ready`; `Draining` while its owner is asked to end the Pods
     /// that use it, since its controller is being drained; `Busy` while its controller is at work on it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
@@ -240,7 +240,7 @@ pub struct Attempt {
 pub struct DecidedBy {
     /// Name of the IPUPolicy whose guest chose, or `built-in`.
     pub policy: String,
-    /// Digest of the guest's module. Missing: the built-in serial walk chose, since the guest in force
+    /// Digest of the guest's module. Missing: the built-in serial walk chose, since the active guest
     /// gave no answer that can be carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,

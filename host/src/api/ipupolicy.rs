@@ -38,7 +38,7 @@ pub const BUILT_IN: &str = "built-in";
     printcolumn(
         name = "Digest",
         type_ = "string",
-        json_path = ".status.digestInForce",
+        json_path = ".status.activeDigest",
         priority = 1
     ),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message"),
@@ -216,23 +216,23 @@ pub struct IPUPolicyStatus {
     pub observed_generation: i64,
     /// Digest of the module that `spec` asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub digest_wished: Option<String>,
-    /// Digest of the module that every replica is to ask.
+    pub desired_digest: Option<String>,
+    /// Digest of the active module: the one that every replica is to ask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub digest_in_force: Option<String>,
+    pub active_digest: Option<String>,
     /// Since when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
     /// The version that every replica is to ask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub in_force: Option<Revision>,
+    pub active: Option<Revision>,
     /// The version before it, which takes over again where this one fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Revision>,
     /// The version that was taken back last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back: Option<RolledBack>,
-    /// How often the version in force was asked, by all replicas that live.
+    /// How often the active version was asked, by all replicas that live.
     #[serde(default)]
     pub calls: CallCounts,
     /// How its answers compare with those that count.
@@ -249,14 +249,14 @@ pub struct IPUPolicyStatus {
 /// Where a policy stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PolicyPhase {
-    /// Not every replica has it ready; what was in force before goes on.
+    /// Not every replica has it ready; the version before stays active.
     #[default]
     Loading,
     /// Its answers count.
     Active,
     /// Its answers are compared with those that count.
     Shadow,
-    /// It is not asked, for the reason in `message`; what was in force before goes on.
+    /// It is not asked, for the reason in `message`; the version before stays active.
     Refused,
     /// It failed too often, and the version before it decides again.
     RolledBack,

@@ -107,7 +107,7 @@ pub(super) fn check(keys: &Keys, names: &[String], at: Timestamp) -> Result<(), 
     let mut roots = RootCertStore::empty();
     for authority in certificates(&keys.authorities, "authority")? {
         // rustls takes an authority as good for ever, where an API server looks at its dates.
-        if !is_in_force(&authority, at) {
+        if !is_valid_at(&authority, at) {
             continue;
         }
         roots
@@ -130,7 +130,7 @@ pub(super) fn check(keys: &Keys, names: &[String], at: Timestamp) -> Result<(), 
     Ok(())
 }
 
-fn is_in_force(authority: &CertificateDer<'_>, at: Timestamp) -> bool {
+fn is_valid_at(authority: &CertificateDer<'_>, at: Timestamp) -> bool {
     x509_parser::parse_x509_certificate(authority).is_ok_and(|(_, parsed)| {
         let validity = parsed.validity();
         (validity.not_before.timestamp()..=validity.not_after.timestamp()).contains(&at.as_second())

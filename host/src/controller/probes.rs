@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Step {
-    /// The built-in guests and the policies in force are loaded.
+    /// The built-in guests and the active policies are loaded.
     PoliciesLoaded = 1,
     /// The webhooks serve with a certificate.
     WebhooksServing = 2,

@@ -86,7 +86,7 @@ pub struct Instance {
     pub automatic_resets: u32,
     /// Whether its partition, where it has one, is said to stay where it is.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub stays: bool,
+    pub pinned: bool,
 }
 
 /// One Pod that the job has or wants.
@@ -280,7 +280,7 @@ impl<'a> Reader<'a> {
             automatic_resets: found
                 .and_then(|found| found.status.as_ref()?.auto_resets.as_ref())
                 .map_or(0, |resets| resets.count),
-            stays: found.is_some_and(|found| found.spec.options.stays),
+            pinned: found.is_some_and(|found| found.spec.options.pinned),
             partition: Owned {
                 name: names::partition_object(&job.partition_owner(), index),
                 uid: found.and_then(|partition| partition.metadata.uid.clone()),

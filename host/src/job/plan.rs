@@ -91,8 +91,8 @@ pub struct Binding {
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// The `spec.options.stays` that it is to have.
-    pub stays: bool,
+    /// The `spec.options.pinned` that it is to have.
+    pub pinned: bool,
 }
 
 /// An object that is brought to a state, whatever state it was in.
@@ -191,14 +191,14 @@ fn wake(facts: &Facts) -> Duration {
 
 /// The partitions that were asked for under another restart policy.
 fn bindings(job: &ValidJob, facts: &Facts) -> Vec<Binding> {
-    let stays = partitions::stays(job);
+    let pinned = partitions::is_pinned(job);
     let found = facts.all().map(|instance| (&instance.partition, instance));
-    let others = found.filter(|(owned, instance)| instance.stays != stays && !owned.leaving);
+    let others = found.filter(|(owned, instance)| instance.pinned != pinned && !owned.leaving);
     let bindings = others.filter_map(|(owned, _)| {
         Some(Binding {
             name: owned.name.clone(),
             uid: owned.uid.clone()?,
-            stays,
+            pinned,
         })
     });
     bindings.collect()

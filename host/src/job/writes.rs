@@ -218,7 +218,7 @@ pub async fn bind(
 ) -> Result<(), WriteError> {
     let patch = json!({
         "metadata": {"uid": binding.uid},
-        "spec": {"options": {"stays": binding.stays}},
+        "spec": {"options": {"pinned": binding.pinned}},
     });
     merge(partitions, &binding.name, &patch, "let move or stay", view).await
 }

@@ -13,7 +13,7 @@ pub const READY: &str = "Ready";
 pub const DISTURBED: &str = "Disturbed";
 
 /// Condition: the owner is asked to end the Pods that use the partition, so that it can move.
-pub const LEAVING: &str = "Leaving";
+pub const DRAINING: &str = "Draining";
 
 /// Condition: the controller is at work on the partition, which cannot be used meanwhile.
 pub const BUSY: &str = "Busy";
@@ -36,7 +36,7 @@ pub(super) fn missing_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
 
 /// Since when the owner is asked to end the Pods that use the partition, where it is.
 pub fn leaving_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
-    time_of(status, |one| one.type_ == LEAVING && one.status == "True")
+    time_of(status, |one| one.type_ == DRAINING && one.status == "True")
 }
 
 /// Since when the condition `Ready` has had this reason, where it has it.

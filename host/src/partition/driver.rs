@@ -85,7 +85,7 @@ pub(super) fn settings() -> Settings {
         forming: Duration::from_mins(5),
         grace: Duration::from_secs(30),
         gang_patience: Duration::from_mins(2),
-        overtaking_limit: Duration::from_mins(10),
+        backfill_limit: Duration::from_mins(10),
     }
 }
 

@@ -192,7 +192,7 @@ fn placed(object: &IPUPartition) -> Answer {
         line: &[],
         taken: &[],
         held: 0,
-        overtaking_limit: driver::settings().overtaking_limit,
+        backfill_limit: driver::settings().backfill_limit,
     };
     driver::place(object, found, queue, &references, Timestamp::UNIX_EPOCH)
 }

@@ -133,7 +133,7 @@ pub(super) fn spec((ipus, gcds, reset_generation): (u32, u32, i64)) -> IPUPartit
         ipus,
         gcds,
         options: PartitionOptions::default(),
-        about: Default::default(),
+        owner_metadata: Default::default(),
         reset_generation,
     }
 }

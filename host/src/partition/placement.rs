@@ -73,7 +73,7 @@ pub struct Queue<'a> {
     /// How many partitions the owner has, or is getting.
     pub held: u32,
     /// How long somebody who waits is passed by smaller ones.
-    pub overtaking_limit: Duration,
+    pub backfill_limit: Duration,
 }
 
 /// Whether the policy has to be asked.
@@ -113,7 +113,7 @@ pub fn prepare(
     let shut_out = found.shut_out().collect();
     let mut shut = found.shut.iter();
     let could_be_opened = shut.any(|view| view.total_ipus >= partition.spec.ipus);
-    let limit = SignedDuration::try_from(queue.overtaking_limit).unwrap_or(SignedDuration::MAX);
+    let limit = SignedDuration::try_from(queue.backfill_limit).unwrap_or(SignedDuration::MAX);
     let Queue {
         line, taken, held, ..
     } = queue;

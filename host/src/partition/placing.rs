@@ -49,13 +49,13 @@ pub fn request(
 }
 
 fn owner(spec: &IPUPartitionSpec) -> Owner {
-    let about = &spec.about;
+    let metadata = &spec.owner_metadata;
     Owner {
         api_version: spec.owner.api_version.clone(),
         kind: spec.owner.kind.clone(),
-        labels: facts::labels_told(&about.labels),
-        annotations: facts::annotations_told(&about.annotations),
-        priority_class: about.priority_class_name.clone(),
+        labels: facts::labels_told(&metadata.labels),
+        annotations: facts::annotations_told(&metadata.annotations),
+        priority_class: metadata.priority_class_name.clone(),
     }
 }
 
@@ -65,7 +65,7 @@ fn options(options: &PartitionOptions, held: u32) -> Options {
         replicas: options.replicas,
         reconfigurable: options.reconfigurable,
         relocatable: options.relocatable,
-        stays: options.stays,
+        pinned: options.pinned,
     }
 }
 
@@ -109,7 +109,7 @@ pub fn tried(status: &IPUPartitionStatus) -> Vec<PlaceAttempt> {
     attempts.collect()
 }
 
-/// Who decided: where the guest in force was overruled, the built-in serial walk did.
+/// Who decided: where the active guest was overruled, the built-in serial walk did.
 pub fn decided_by(placed: &Placed) -> DecidedBy {
     if placed.overruled.is_some() {
         return DecidedBy {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::conditions::{self, BUSY, CREATING, DISTURBED, LEAVING, MISSING, ready};
+use super::conditions::{self, BUSY, CREATING, DISTURBED, DRAINING, MISSING, ready};
 use super::knowledge::{Seen, SeenState};
 use crate::api::ipupartition::{
     Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartitionStatus, PartitionPhase,
@@ -277,13 +277,13 @@ pub fn asked_to_leave(
     now: Timestamp,
 ) -> IPUPartitionStatus {
     let mut next = noted(status, message.clone());
-    conditions::set(&mut next, LEAVING, "ControllerDrained", message, now);
+    conditions::set(&mut next, DRAINING, "ControllerDrained", message, now);
     next
 }
 
 /// The partition may stay after all.
 pub(super) fn may_stay(status: &IPUPartitionStatus) -> IPUPartitionStatus {
-    without(status, LEAVING)
+    without(status, DRAINING)
 }
 
 fn without(status: &IPUPartitionStatus, condition: &str) -> IPUPartitionStatus {

@@ -48,7 +48,7 @@ async fn decide(context: &Context, partition: &IPUPartition) -> Answer {
         line: &line,
         taken: &context.turns.taken(&partition.uid().unwrap_or_default()),
         held,
-        overtaking_limit: context.settings.overtaking_limit,
+        backfill_limit: context.settings.backfill_limit,
     };
     let request = match placement::prepare(partition, found, queue, now) {
         Placement::Decided(answer) => return answer,

@@ -81,7 +81,7 @@ pub struct Settings {
     /// How long a partition that is of use only with others is held while they find no room.
     pub gang_patience: Duration,
     /// How long somebody who waits is passed by smaller ones.
-    pub overtaking_limit: Duration,
+    pub backfill_limit: Duration,
 }
 
 /// The next step for `partition`.

@@ -147,7 +147,7 @@ fn leave<'a>(
     let Some(name) = drained(me, closed) else {
         return Leave::No;
     };
-    if me.spec.options.stays {
+    if me.spec.options.pinned {
         let why = format!("{name} is being drained, once this partition is given back");
         return Leave::Later(why);
     }
@@ -171,7 +171,7 @@ fn leave<'a>(
     }
     let may_leave = |one: &&IPUPartition| {
         controller(one) == Some(name)
-            && !one.spec.options.stays
+            && !one.spec.options.pinned
             && one.metadata.deletion_timestamp.is_none()
             && all_have_room(one, &others, name, open)
             && !has_not_left(one, now)
@@ -310,7 +310,7 @@ mod tests {
             why.contains("no other controller has room for 4 IPUs"),
             "{why}"
         );
-        all[0].spec.options.stays = true;
+        all[0].spec.options.pinned = true;
         assert!(matches!(seen(&all[0], &all, 8).leave, Leave::Later(_)));
         assert_eq!(seen(&all[1], &all, 8).leave, Leave::Now);
     }

@@ -25,18 +25,18 @@ pub fn status(policy: &IPUPolicy, reports: &[Report], now: Timestamp) -> IPUPoli
     let old = policy.status.clone().unwrap_or_default();
     let mut next = IPUPolicyStatus {
         observed_generation: asking.wished,
-        digest_wished: policy.spec.module.digest.clone().or(asking.digest()),
+        desired_digest: policy.spec.module.digest.clone().or(asking.digest()),
         ..old
     };
     roll_back(&mut next, &asking, now);
-    put_in_force(&mut next, policy, &asking, now);
+    activate(&mut next, policy, &asking, now);
     promote(&mut next, &asking, now);
-    let in_force = next.in_force.as_ref();
-    next.digest_in_force = in_force.map(|revision| revision.digest.clone());
-    next.since = in_force.map(|revision| revision.since.clone());
-    let counts = asking.counts(in_force.map(|revision| revision.generation));
+    let active = next.active.as_ref();
+    next.active_digest = active.map(|revision| revision.digest.clone());
+    next.since = active.map(|revision| revision.since.clone());
+    let counts = asking.counts(active.map(|revision| revision.generation));
     next.calls = counts.calls;
-    next.shadow = in_force
+    next.shadow = active
         .and_then(spec_of)
         .filter(|spec| spec.mode == Mode::Shadow)
         .map(|_| counts.shadow);
@@ -54,7 +54,7 @@ pub fn with_phase(
 ) -> IPUPolicyStatus {
     let asking = Asking::of(policy, reports);
     let (phase, message) = phase(&status, policy, &asking, lineup);
-    let is_asked = status.in_force.as_ref().is_some_and(|revision| {
+    let is_asked = status.active.as_ref().is_some_and(|revision| {
         revision.generation == asking.wished && asking.all_ask(revision.generation)
     });
     let is_ready = is_asked
@@ -168,7 +168,7 @@ impl<'a> Asking<'a> {
 
 /// Takes back a version that fails too often, where there is something to go back to.
 fn roll_back(status: &mut IPUPolicyStatus, asking: &Asking<'_>, now: Timestamp) {
-    let Some(bad) = status.in_force.clone() else {
+    let Some(bad) = status.active.clone() else {
         return;
     };
     let Some(spec) = spec_of(&bad) else {
@@ -188,7 +188,7 @@ fn roll_back(status: &mut IPUPolicyStatus, asking: &Asking<'_>, now: Timestamp) 
         ),
         at: Time(now),
     });
-    status.in_force = if bad.promoted {
+    status.active = if bad.promoted {
         Some(Revision {
             promoted: false,
             since: Time(now),
@@ -210,15 +210,10 @@ fn fails_too_often(spec: &IPUPolicySpec, recent: CallCounts) -> bool {
         && recent.failed * 100 >= calls * i64::from(limit.failures_percent)
 }
 
-/// Puts what is wished in force once every replica has it ready.
-fn put_in_force(
-    status: &mut IPUPolicyStatus,
-    policy: &IPUPolicy,
-    asking: &Asking<'_>,
-    now: Timestamp,
-) {
-    let is_in_force = |revision: &Revision| revision.generation == asking.wished;
-    if status.in_force.as_ref().is_some_and(is_in_force) || is_taken_back(status, asking.wished) {
+/// Activates the desired version once every replica has it ready.
+fn activate(status: &mut IPUPolicyStatus, policy: &IPUPolicy, asking: &Asking<'_>, now: Timestamp) {
+    let is_active = |revision: &Revision| revision.generation == asking.wished;
+    if status.active.as_ref().is_some_and(is_active) || is_taken_back(status, asking.wished) {
         return;
     }
     let Some(digest) = asking.prepared() else {
@@ -234,7 +229,7 @@ fn put_in_force(
         promoted: false,
         spec,
     };
-    status.previous = status.in_force.replace(new);
+    status.previous = status.active.replace(new);
 }
 
 fn is_taken_back(status: &IPUPolicyStatus, generation: i64) -> bool {
@@ -244,15 +239,11 @@ fn is_taken_back(status: &IPUPolicyStatus, generation: i64) -> bool {
 
 /// Lets the answers of a tried guest count once enough of them were equal and none was not.
 fn promote(status: &mut IPUPolicyStatus, asking: &Asking<'_>, now: Timestamp) {
-    let generation = status.in_force.as_ref().map(|revision| revision.generation);
+    let generation = status.active.as_ref().map(|revision| revision.generation);
     if generation.is_none_or(|generation| is_taken_back(status, generation)) {
         return;
     }
-    let Some(revision) = status
-        .in_force
-        .as_mut()
-        .filter(|revision| !revision.promoted)
-    else {
+    let Some(revision) = status.active.as_mut().filter(|revision| !revision.promoted) else {
         return;
     };
     let spec = spec_of(revision).filter(|spec| spec.mode == Mode::Shadow);
@@ -287,7 +278,7 @@ fn phase(
             format!("{reason}; the version before decides again. Change spec to try anew");
         return (PolicyPhase::RolledBack, message);
     }
-    let before = if status.in_force.is_some() {
+    let before = if status.active.is_some() {
         "the version before goes on"
     } else {
         "it is not asked"
@@ -296,11 +287,11 @@ fn phase(
         let message = format!("{replica} refuses it, and {before}: {reason}");
         return (PolicyPhase::Refused, message);
     }
-    let in_force = status
-        .in_force
+    let active = status
+        .active
         .as_ref()
         .filter(|revision| revision.generation == asking.wished);
-    let Some(revision) = in_force else {
+    let Some(revision) = active else {
         return (PolicyPhase::Loading, why_not_yet(policy, asking, before));
     };
     match lineup.aside.get(&policy.name_any()) {

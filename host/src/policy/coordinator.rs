@@ -1,4 +1,4 @@
-//! Puts versions of policies in force once every replica has them ready, in one replica at a time.
+//! Puts versions of active policies once every replica has them ready, in one replica at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ enum CommitError {
     Late { name: String },
 }
 
-/// Puts versions in force whenever this replica leads, until `stop`.
+/// Activates versions whenever this replica leads, until `stop`.
 pub async fn run(
     client: Client,
     elector: Elector,
@@ -98,7 +98,7 @@ impl Coordinator {
             if leases_are_known(leases).await {
                 let committed = panics::caught(self.commit(&reports)).await;
                 if let Err(panicked) = committed {
-                    tracing::error!("failed to put IPUPolicies in force; trying again: {panicked}");
+                    tracing::error!("failed to activate IPUPolicies; trying again: {panicked}");
                 }
             }
             tokio::select! {
@@ -173,13 +173,13 @@ fn decided(
 fn tell(policy: &IPUPolicy, status: &IPUPolicyStatus) {
     let before = policy.status.as_ref();
     let is_news = before.is_none_or(|before| {
-        before.phase != status.phase || before.digest_in_force != status.digest_in_force
+        before.phase != status.phase || before.active_digest != status.active_digest
     });
     if is_news {
         tracing::info!(
             policy = policy.name_any(),
             phase = ?status.phase,
-            digest = status.digest_in_force,
+            digest = status.active_digest,
             "{}",
             status.message
         );

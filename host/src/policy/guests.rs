@@ -20,7 +20,7 @@ use crate::wasm::{self, Guest, Policies};
 /// Comparisons that are under way at once: they must not take the turns of answers that count.
 pub const COMPARED_AT_ONCE: usize = 2;
 
-/// Longest time that a process waits for the policies in force before it decides without those that are
+/// Longest time that a process waits for the active policies before it decides without those that are
 /// missing.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -115,19 +115,19 @@ impl Guests {
         })
     }
 
-    /// Waits until each policy in force is loaded, or cannot be, so that a process that has just been
+    /// Waits until each active policy is loaded, or cannot be, so that a process that has just been
     /// started does not pass them by. Ends after a while in any case.
     pub async fn loaded(&self) {
         let mut loaded = self.loaded.subscribe();
         let loaded = loaded.wait_for(|is_loaded| *is_loaded);
         if timeout(PATIENCE, loaded).await.is_err() {
             tracing::warn!(
-                "not every IPUPolicy in force is loaded; going on without those that are missing"
+                "not every active IPUPolicy is loaded; continuing without the missing ones"
             );
         }
     }
 
-    /// Each policy in force is loaded, or cannot be.
+    /// Each active policy is loaded, or cannot be.
     pub(super) fn set_loaded(&self) {
         self.loaded.send_replace(true);
     }
@@ -205,7 +205,7 @@ mod tests {
     use crate::wasm::PolicyOptions;
 
     #[tokio::test]
-    async fn a_process_waits_until_what_is_in_force_is_loaded() {
+    async fn a_process_waits_until_what_is_active_is_loaded() {
         let policies = Policies::open(PolicyOptions::default());
         let guests = Guests::new(policies.await.unwrap());
         let mut waiting = Box::pin(guests.loaded());

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use super::report::spec_of;
 use crate::api::ipupolicy::{BUILT_IN, Hook, IPUPolicy, IPUPolicySpec, Mode};
 
-/// A version of a policy that is in force.
+/// A version of a policy that is active.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
     /// Name of the IPUPolicy.
@@ -65,12 +65,12 @@ pub enum Aside {
     Refused(String),
 }
 
-/// The versions in force of all policies.
+/// The active versions of all policies.
 pub fn members<'a>(policies: impl Iterator<Item = &'a IPUPolicy>) -> Vec<Member> {
     policies.filter_map(member).collect()
 }
 
-/// Who is asked at a hook, where these are in force.
+/// Who is asked at a hook, where these are active.
 pub fn lineup(members: &[Member], hook: Hook) -> Lineup {
     let mut of_hook: Vec<&Member> = members.iter().filter(|m| m.spec.hook == hook).collect();
     of_hook.sort_by_key(|member| (member.created, &member.name));
@@ -123,13 +123,13 @@ pub fn lineup(members: &[Member], hook: Hook) -> Lineup {
 }
 
 fn member(policy: &IPUPolicy) -> Option<Member> {
-    let in_force = policy.status.as_ref()?.in_force.as_ref()?;
-    let spec = spec_of(in_force)?;
+    let active = policy.status.as_ref()?.active.as_ref()?;
+    let spec = spec_of(active)?;
     Some(Member {
         name: policy.name_any(),
         uid: policy.uid().unwrap_or_default(),
-        generation: in_force.generation,
-        counts: spec.mode == Mode::Enforce || in_force.promoted,
+        generation: active.generation,
+        counts: spec.mode == Mode::Enforce || active.promoted,
         created: policy.creation_timestamp().map(|time| time.0),
         spec,
     })

@@ -1,4 +1,4 @@
-//! Has ready what this process is to ask, asks what is in force, and says both.
+//! Has ready what this process is to ask, asks what is active, and says both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,7 +116,7 @@ impl Follower<'_> {
         }
     }
 
-    /// One look at all policies: begins what is to be made ready, and asks what is in force.
+    /// One look at all policies: begins what is to be made ready, and asks what is active.
     async fn look(&self, policies: &[IPUPolicy], shelf: &mut Shelf, preparing: &mut Preparing) {
         let wanted = wanted(policies.iter(), self.hooks);
         let members = members(policies.iter());
@@ -124,11 +124,11 @@ impl Follower<'_> {
             shelf.read(version, read(wanted).await);
         }
         let named: Vec<_> = wanted.iter().map(|one| one.spec.module.clone()).collect();
-        let in_force: Vec<_> = members.iter().map(|one| one.spec.module.clone()).collect();
+        let active: Vec<_> = members.iter().map(|one| one.spec.module.clone()).collect();
         let due = shelf.begin(wanted, Instant::now());
         if !due.is_empty() {
             let sources = self.sources.clone();
-            tokio::spawn(async move { sources.prune(&named, &in_force).await });
+            tokio::spawn(async move { sources.prune(&named, &active).await });
         }
         for wanted in due {
             let (guests, sources) = (self.guests.clone(), self.sources.clone());

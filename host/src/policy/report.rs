@@ -84,7 +84,7 @@ pub struct Wanted {
     pub spec: IPUPolicySpec,
 }
 
-/// The versions that a replica which asks guests at `hooks` is to have ready: what is in force, what
+/// The versions that a replica which asks guests at `hooks` is to have ready: what is active, what
 /// was before it, and what is to come.
 pub fn wanted<'a>(policies: impl Iterator<Item = &'a IPUPolicy>, hooks: &[Hook]) -> Vec<Wanted> {
     policies
@@ -103,7 +103,7 @@ fn versions(policy: &IPUPolicy) -> Vec<Wanted> {
         spec,
     };
     let status = policy.status.as_ref();
-    let kept = status.map(|status| [&status.in_force, &status.previous]);
+    let kept = status.map(|status| [&status.active, &status.previous]);
     let kept = kept.into_iter().flatten().flatten();
     let mut versions: Vec<Wanted> = kept
         .filter_map(|revision| Some(wanted(revision.generation, spec_of(revision)?)))

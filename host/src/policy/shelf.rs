@@ -259,7 +259,7 @@ impl Shelf {
         }
     }
 
-    /// Ends being asked for all versions but those in force.
+    /// Ends being asked for all versions except the active ones.
     pub fn asked_are(&mut self, members: &[Member]) {
         for (version, slot) in &mut self.versions {
             let is_member = members
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_in_force_is_waited_for_until_it_is_ready_or_has_failed() {
+    fn a_version_active_is_waited_for_until_it_is_ready_or_has_failed() {
         let (mut shelf, now) = (Shelf::default(), Instant::now());
         let Wanted {
             uid,
@@ -366,14 +366,14 @@ mod tests {
             counts: false,
             ..member.clone()
         };
-        let in_force = [member];
-        assert!(!shelf.is_loading(&[]), "nothing is in force");
+        let active = [member];
+        assert!(!shelf.is_loading(&[]), "nothing is active");
         shelf.begin(vec![version()], now);
-        assert!(shelf.is_loading(&in_force));
+        assert!(shelf.is_loading(&active));
         assert!(!shelf.is_loading(&[tried]), "it decides nothing");
         let key = ("uid".to_owned(), 1);
         shelf.end(&key, Err(failure("down")), now);
-        assert!(!shelf.is_loading(&in_force));
+        assert!(!shelf.is_loading(&active));
     }
 
     #[test]

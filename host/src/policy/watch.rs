@@ -1,4 +1,4 @@
-//! Follows the IPUPolicies, for the replica that asks them and the one that puts them in force.
+//! Follows the IPUPolicies, for the replica that asks them and the one that activates them.
 
 use futures::StreamExt;
 use kube::Client;
@@ -97,7 +97,7 @@ impl PolicyWatch {
                     }
                     if !complained {
                         complained = true;
-                        tracing::warn!(%error, "failed to watch IPUPolicies; trying again, and what is in force goes on");
+                        tracing::warn!(%error, "failed to watch IPUPolicies; trying again; active policies stay active");
                     }
                 }
             }

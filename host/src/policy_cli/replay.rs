@@ -21,7 +21,7 @@ use crate::wasm::{Asked, Limits, Meter, Trial};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct ReplayArgs {
-    /// The component in force.
+    /// The active component.
     a: PathBuf,
     /// The candidate.
     b: PathBuf,

@@ -38,7 +38,7 @@ fn partition(namespace: &str, ipus: u32, outcome: AttemptOutcome) -> IPUPartitio
         ipus,
         gcds: 1,
         options: Default::default(),
-        about: Default::default(),
+        owner_metadata: Default::default(),
         reset_generation: 0,
     };
     let mut partition = IPUPartition::new("p", spec);

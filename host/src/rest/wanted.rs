@@ -5,9 +5,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::problem::{Fault, Kind, Problem, shown};
-use super::{about, strict};
+use super::{owner_metadata, strict};
 use crate::api::ipupartition::{
-    AboutOwner, IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner,
+    IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions, PartitionOwner,
 };
 use crate::names;
 use crate::object_names::{is_label, is_subdomain};
@@ -48,17 +48,17 @@ const RULES: [(&str, &str); 16] = [
     ("options.replicas", "a number from 1"),
     ("options.gangSize", "a number from 1"),
     (
-        "about",
+        "ownerMetadata",
         "an object with labels, annotations and priorityClassName",
     ),
-    ("about.labels", "an object of texts"),
-    ("about.annotations", "an object of texts"),
-    ("about.priorityClassName", "a text"),
+    ("ownerMetadata.labels", "an object of texts"),
+    ("ownerMetadata.annotations", "an object of texts"),
+    ("ownerMetadata.priorityClassName", "a text"),
 ];
 
 /// The partition that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Wanted {
     /// Name of the IPUPartition. Missing: made from owner and slot, so that asking again for the
     /// same slot of the same owner meets the one that is there.
@@ -82,7 +82,7 @@ pub struct Wanted {
     /// What a placement policy may know of the owner: at most 64 labels and 64 annotations, of which
     /// each has at most 1024 bytes.
     #[serde(default)]
-    pub about: AboutOwner,
+    pub owner_metadata: OwnerMetadata,
 }
 
 /// Reads a body; every part of it that breaks a rule is named.
@@ -123,7 +123,7 @@ pub fn object(wanted: Wanted) -> IPUPartition {
         ipus: wanted.ipus,
         gcds: wanted.gcds,
         options: wanted.options,
-        about: wanted.about,
+        owner_metadata: wanted.owner_metadata,
         reset_generation: 0,
     };
     let mut partition = IPUPartition::new(&name, spec);
@@ -165,8 +165,12 @@ fn wrong_keys(value: &Value) -> Vec<Fault> {
             &mut generator,
         ));
     }
-    if let Some(Value::Object(about)) = fields.get("about") {
-        faults.extend(wrong_keys_of::<AboutOwner>(about, "about.", &mut generator));
+    if let Some(Value::Object(metadata)) = fields.get("ownerMetadata") {
+        faults.extend(wrong_keys_of::<OwnerMetadata>(
+            metadata,
+            "ownerMetadata.",
+            &mut generator,
+        ));
     }
     faults
 }
@@ -233,7 +237,7 @@ fn wrong_values(wanted: &Wanted) -> Vec<Fault> {
     let broken = checks.into_iter().filter(|(_, _, holds)| !holds);
     broken
         .map(|(field, value, _)| fault(field, value))
-        .chain(about::faults(&wanted.about))
+        .chain(owner_metadata::faults(&wanted.owner_metadata))
         .collect()
 }
 

@@ -127,7 +127,7 @@ pub struct Options {
     /// Whether it may be moved to other IPUs.
     pub relocatable: bool,
     /// Whether it stays until its owner gives it back.
-    pub stays: bool,
+    pub pinned: bool,
 }
 
 /// Partitions of one owner that are of use only together.

@@ -36,8 +36,8 @@ async fn the_spec_stays_as_it_was_asked_for() {
             assert!(refused.contains(part), "{part}: {refused}");
         }
     }
-    for stays in [true, false] {
-        let moved = json!({"spec": {"options": {"stays": stays}}});
+    for pinned in [true, false] {
+        let moved = json!({"spec": {"options": {"pinned": pinned}}});
         scene.patch(&ready, moved).await.unwrap();
     }
     let raised = json!({"spec": {"resetGeneration": 3}});

@@ -28,7 +28,7 @@ fn message(partition: &IPUPartition) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_one_is_passed_until_its_limit_and_then_served() {
     let mut scene = Scene::without_proxy(&[8]).await;
-    scene.overtaking_limit = 3;
+    scene.backfill_limit = 3;
     scene.start_proxy().await;
     let first = scene.want("first", 4).await;
     scene.once_in(&first, PartitionPhase::Ready).await;

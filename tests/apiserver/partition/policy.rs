@@ -23,7 +23,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::install::apply;
 use super::scene::{NAMESPACE, Scene, controller};
 
-/// The leader of the controllers, which puts versions in force, until it is dropped.
+/// The leader of the controllers, which activates versions, until it is dropped.
 async fn coordinator(scene: &Scene) -> DropGuard {
     let release = ReleaseOptions {
         pod_name: Some("controller-0".to_owned()),

@@ -51,7 +51,7 @@ pub(crate) struct Scene {
     pub(crate) pods: Vec<Simulator>,
     pub(crate) port: u16,
     /// How long somebody who waits is passed by smaller ones, in seconds; read when a proxy starts.
-    pub(crate) overtaking_limit: u64,
+    pub(crate) backfill_limit: u64,
     /// Where the release is; read when a proxy starts.
     pub(crate) namespace: String,
     /// Whose partitions are made; read when a proxy starts.
@@ -90,7 +90,7 @@ impl Scene {
             client,
             pods,
             port: free_port(),
-            overtaking_limit: 600,
+            backfill_limit: 600,
             namespace: NAMESPACE.to_owned(),
             scope: Scope::Cluster,
             policy: None,
@@ -185,7 +185,7 @@ impl Scene {
             controllers_configmap: None,
             tracker_configmap: "ipu-partitions-tracker".to_owned(),
             vipu_timeout_seconds: 60,
-            overtaking_limit_seconds: self.overtaking_limit,
+            backfill_limit_seconds: self.backfill_limit,
             access: AccessOptions::default(),
             times: Times {
                 in_error: Duration::from_secs(1),

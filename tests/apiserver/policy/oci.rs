@@ -64,7 +64,7 @@ async fn a_module_of_a_registry_serves_on_while_that_is_down_also_after_a_restar
     let other = with_kept().await;
     scene.apply("small", author.module(&pushed)).await.unwrap();
     let active = scene.once_in("small", PolicyPhase::Active).await;
-    assert_eq!(active.digest_in_force.as_ref(), Some(&pushed.component));
+    assert_eq!(active.active_digest.as_ref(), Some(&pushed.component));
     scene.once_told(8, Some("8")).await;
     let by_both = |status: &IPUPolicyStatus| of_replica(status, "controller-1").0;
     scene.once("small", "asked by both", by_both).await;
@@ -84,7 +84,7 @@ async fn a_module_of_a_registry_serves_on_while_that_is_down_also_after_a_restar
         })
     };
     let status = scene.once("small", "not to be had", lacks).await;
-    assert_eq!(status.digest_in_force, Some(pushed.component));
+    assert_eq!(status.active_digest, Some(pushed.component));
     scene.once_told(8, Some("8")).await;
     author.registry.start_again().await.unwrap();
     let all = |status: &IPUPolicyStatus| of_replica(status, "controller-2") == (true, None);
@@ -138,7 +138,7 @@ async fn a_module_is_loaded_where_one_of_the_keys_signed_it_and_refused_otherwis
         "{}",
         refused.message
     );
-    assert_eq!(refused.digest_in_force, Some(signed.component.clone()));
+    assert_eq!(refused.active_digest, Some(signed.component.clone()));
 
     // The older form, and one of two keys in one text.
     author.sign(&signed, "third", false);

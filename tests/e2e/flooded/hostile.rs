@@ -1,4 +1,4 @@
-//! Policies in force beside the load: one is slow, the answers of the others are meant to do harm; and one that is
+//! Active policies beside the load: one is slow, the answers of the others are meant to do harm; and one that is
 //! refused when it is tried, again and again.
 
 use std::cell::Cell;
@@ -52,15 +52,15 @@ impl<'a> Hostile<'a> {
         }
     }
 
-    /// Puts the slow one in force.
+    /// Activates the slow one.
     pub(super) async fn apply_slow(&self) -> Result<(), Failed> {
-        let [slow, ..] = in_force();
+        let [slow, ..] = active();
         self.put(slow).await
     }
 
-    /// Puts the others in force, but the one that cannot be.
+    /// Activates the others, but the one that cannot be.
     pub(super) async fn apply_all(&mut self) -> Result<(), Failed> {
-        let [_, others @ ..] = in_force();
+        let [_, others @ ..] = active();
         for other in others {
             self.put(other).await?;
         }
@@ -69,14 +69,14 @@ impl<'a> Hostile<'a> {
         Ok(())
     }
 
-    async fn put(&self, (name, module, spec): InForce) -> Result<(), Failed> {
+    async fn put(&self, (name, module, spec): ActivePolicy) -> Result<(), Failed> {
         let digest = keep(self.scene, name, &module).await?;
         policies::apply(self.scene, name, with_module(spec, name, &digest)).await?;
         policies::once_active(self.scene, name).await?;
         Ok(())
     }
 
-    /// Has the one that cannot be in force tried again and again, until this is dropped.
+    /// Has the one that cannot be active tried again and again, until this is dropped.
     pub(super) async fn reload(&self) -> Result<Infallible, Failed> {
         loop {
             let settings = json!({"attempt": self.refusals.get()});
@@ -90,11 +90,11 @@ impl<'a> Hostile<'a> {
         }
     }
 
-    /// They are still in force, whatever strangers have asked them, but for the one that never was.
-    pub(super) async fn are_in_force(&self) -> Result<(), Failed> {
+    /// They are still active, whatever strangers have asked them, but for the one that never was.
+    pub(super) async fn are_active(&self) -> Result<(), Failed> {
         assert!(self.refusals.get() > 0, "{REFUSED} was never tried");
         println!("{REFUSED}: refused {} times", self.refusals.get());
-        for (name, _, _) in in_force() {
+        for (name, _, _) in active() {
             let policy = policies::once_active(self.scene, name).await?;
             println!("{name}: {:?}", policy.status.unwrap_or_default().calls);
         }
@@ -103,7 +103,7 @@ impl<'a> Hostile<'a> {
 
     /// Deletes all of them.
     pub(super) async fn delete(scene: &Scene) -> Result<(), Failed> {
-        let names = in_force().map(|(name, _, _)| name);
+        let names = active().map(|(name, _, _)| name);
         let names = [names.as_slice(), &[REFUSED]].concat();
         let policies = ["delete", "ipupolicy", "--ignore-not-found"];
         let maps = ["delete", "configmap", "--ignore-not-found"];
@@ -116,11 +116,11 @@ impl<'a> Hostile<'a> {
 }
 
 /// Name, module, and the rest of `spec`.
-type InForce = (&'static str, Vec<u8>, Value);
+type ActivePolicy = (&'static str, Vec<u8>, Value);
 
-/// Those that can be in force, the slow one first. A large object, as those of the load are, makes them hostile; who chooses a
+/// Those that can be active, the slow one first. A large object, as those of the load are, makes them hostile; who chooses a
 /// controller is so always.
-fn in_force() -> [InForce; 4] {
+fn active() -> [ActivePolicy; 4] {
     [
         (
             "flood-slow",

@@ -34,7 +34,7 @@ fn spec() -> Value {
     })
 }
 
-/// Puts a version of a policy in force, and answers its digest.
+/// Activates a version of a policy, and answers its digest.
 async fn put(guests: &Guests, version: Vec<u8>) -> String {
     let terms = Terms {
         settings: "{}".to_owned(),

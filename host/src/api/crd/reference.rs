@@ -25,7 +25,7 @@ const OF_KUBERNETES: [(&str, &str); 6] = [
     ("launcher.env", "[]EnvVar"),
     ("namespaceSelector", "LabelSelector"),
     ("objectSelector", "LabelSelector"),
-    ("inForce.spec", "as `spec`"),
+    ("active.spec", "as `spec`"),
     ("previous.spec", "as `spec`"),
 ];
 

@@ -3,7 +3,7 @@
 use kube::api::ObjectMeta;
 
 use super::labels;
-use crate::api::ipupartition::{AboutOwner, IPUPartition, IPUPartitionSpec, PartitionOptions};
+use crate::api::ipupartition::{IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions};
 use crate::job::validate::ValidJob;
 use crate::names;
 use crate::wasm::facts;
@@ -31,11 +31,11 @@ pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
                 reconfigurable: job.reconfigurable,
                 // The launcher starts once the workers of all instances are there.
                 gang_size: (job.launcher.is_some() && job.instances > 1).then_some(job.instances),
-                stays: stays(job),
+                pinned: is_pinned(job),
                 relocatable: job.relocatable,
                 node_selector: job.template.spec.node_selector.clone().unwrap_or_default(),
             },
-            about: AboutOwner {
+            owner_metadata: OwnerMetadata {
                 labels: facts::labels_told(&job.labels),
                 annotations: facts::annotations_told(&job.annotations),
                 priority_class_name: job.template.spec.priority_class_name.clone(),
@@ -48,6 +48,6 @@ pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
 
 /// Whether the job's partitions stay where they are: what runs under them could not be started again
 /// elsewhere.
-pub fn stays(job: &ValidJob) -> bool {
+pub fn is_pinned(job: &ValidJob) -> bool {
     job.launcher.is_some() && !job.restart.replaces_a_lost_run()
 }

@@ -143,9 +143,9 @@ fn a_partition_may_move_as_the_restart_policy_of_now_says() {
     let once = parallel();
     let again = parallel().restart(RestartPolicyType::OnFailure);
     let (_, mut world) = running(&once);
-    for (job, stays) in [(&again, false), (&once, true), (&again, false)] {
+    for (job, pinned) in [(&again, false), (&once, true), (&again, false)] {
         world.step(&job.valid());
-        assert_eq!(world.observed.partitions[0].spec.options.stays, stays);
+        assert_eq!(world.observed.partitions[0].spec.options.pinned, pinned);
     }
     let (_, mut world) = running(&IPUJob::sample());
     let plan = world.step(&IPUJob::sample().valid()).plan;
@@ -159,12 +159,12 @@ fn a_partition_may_move_as_the_restart_policy_of_now_says() {
 #[test]
 fn a_run_leaves_a_drained_controller_only_where_another_may_follow() {
     let (job, mut world) = running(&parallel());
-    assert!(world.observed.partitions[0].spec.options.stays);
+    assert!(world.observed.partitions[0].spec.options.pinned);
     world.partition_status(0, leaving());
     assert_eq!(world.step(&job).phase, Phase::Running);
 
     let (job, mut world) = running(&parallel().restart(RestartPolicyType::OnFailure));
-    assert!(!world.observed.partitions[0].spec.options.stays);
+    assert!(!world.observed.partitions[0].spec.options.pinned);
     world.partition_status(0, leaving());
     let step = world.step(&job);
     assert!(matches!(step.phase, Phase::Replaced(why) if why.contains("is being drained")));

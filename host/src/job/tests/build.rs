@@ -55,13 +55,13 @@ fn a_placement_policy_may_know_of_the_job_what_it_says_of_itself() {
         ]
         .into(),
     );
-    let about = partitions::partition(&job.valid(), 0).spec.about;
-    assert_eq!(about.labels["team"], "vision");
+    let metadata = partitions::partition(&job.valid(), 0).spec.owner_metadata;
+    assert_eq!(metadata.labels["team"], "vision");
     assert_eq!(
-        about.annotations.keys().collect::<Vec<_>>(),
+        metadata.annotations.keys().collect::<Vec<_>>(),
         ["cost-centre"]
     );
-    assert_eq!(about.priority_class_name.as_deref(), Some("urgent"));
+    assert_eq!(metadata.priority_class_name.as_deref(), Some("urgent"));
 }
 
 #[test]

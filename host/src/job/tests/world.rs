@@ -302,7 +302,7 @@ impl World {
             let mut partitions = self.observed.partitions.iter_mut();
             let partition =
                 partitions.find(|found| found.metadata.uid.as_ref() == Some(&binding.uid));
-            partition.expect("it was seen").spec.options.stays = binding.stays;
+            partition.expect("it was seen").spec.options.pinned = binding.pinned;
         }
         for partition in &plan.create_partitions {
             let mut partition = partition.clone();

@@ -181,7 +181,7 @@ impl Small {
             line: &line,
             taken: &taken,
             held: driver::held_by_owner(object, seen.iter().map(Arc::as_ref)),
-            overtaking_limit: self.settings[state.release].overtaking_limit,
+            backfill_limit: self.settings[state.release].backfill_limit,
         };
         let found = Divided::of(views(state, &seen), Closed::new());
         let known = state.controllers.iter().map(|one| one.reference.clone());

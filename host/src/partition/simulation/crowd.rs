@@ -41,7 +41,7 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     let mut chance = Chance::new(seed);
     let sizes: &[u32] = chance.pick(&[&[8][..], &[8, 8], &[16]]);
     let mut world = World::calm(seed, sizes, trace);
-    world.settings.overtaking_limit = LIMIT;
+    world.settings.backfill_limit = LIMIT;
     world.settings.gang_patience = LIMIT;
     world.longest_run = RUNS;
     let largest = sizes.iter().copied().max().unwrap_or_default();

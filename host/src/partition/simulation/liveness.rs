@@ -210,7 +210,7 @@ impl World {
     /// Whether some of those that it is of use with are not wanted any more, or somebody who came before
     /// it has waited its limit, has no room, and could have some.
     fn is_kept_from(&self, object: &IPUPartition) -> bool {
-        let (now, limit) = (self.timestamp(), self.settings.overtaking_limit);
+        let (now, limit) = (self.timestamp(), self.settings.backfill_limit);
         let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
         let line = line::line(objects.clone(), now);
         let me = line::me(object, &line, now);

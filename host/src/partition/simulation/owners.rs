@@ -115,7 +115,7 @@ impl Job {
                 gang_size: self.gang,
                 ..PartitionOptions::default()
             },
-            about: Default::default(),
+            owner_metadata: Default::default(),
             reset_generation: 0,
             owner,
         };

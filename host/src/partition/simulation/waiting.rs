@@ -54,7 +54,7 @@ impl World {
             taken: &taken,
             line: &line,
             held: driver::held_by_owner(object, replica.seen()),
-            overtaking_limit: self.settings.overtaking_limit,
+            backfill_limit: self.settings.backfill_limit,
         };
         let answer = driver::place(object, found, queue, &controllers, now);
         if let Answer::Try(controller, _) = &answer {

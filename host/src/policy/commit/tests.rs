@@ -49,14 +49,14 @@ impl World {
         self.said(replica).prepared.insert(generation, digest);
     }
 
-    /// Every replica asks what is in force, and says how it does.
+    /// Every replica asks what is active, and says how it does.
     fn ask(&mut self, counts: &Counts) {
-        let in_force = self.status().in_force.clone().unwrap();
+        let active = self.status().active.clone().unwrap();
         for replica in 0..2 {
             let said = self.said(replica);
             said.asks = Some(Asked {
-                generation: in_force.generation,
-                digest: in_force.digest.clone(),
+                generation: active.generation,
+                digest: active.digest.clone(),
                 since: now(),
             });
             said.counts = counts.clone();
@@ -79,7 +79,7 @@ impl World {
         let next = with_phase(next, &self.policy, &self.reports, &lineup, now());
         let seen = (
             next.phase,
-            next.in_force.as_ref().map(|found| found.generation),
+            next.active.as_ref().map(|found| found.generation),
         );
         self.policy.status = Some(next);
         seen
@@ -118,7 +118,7 @@ fn compared(equal: i64, different: i64) -> Counts {
 }
 
 #[test]
-fn it_is_put_in_force_once_every_replica_has_it_ready() {
+fn it_becomes_active_once_every_replica_has_it_ready() {
     let mut world = World::new(&validation());
     assert_eq!(world.look(), (PolicyPhase::Loading, None));
     assert!(world.status().message.contains("being made ready by a, b"));
@@ -135,7 +135,7 @@ fn it_is_put_in_force_once_every_replica_has_it_ready() {
     world.ask(&Counts::default());
     world.look();
     assert_eq!(world.status().conditions[0].status, "True");
-    assert_eq!(world.status().digest_in_force.as_deref(), Some("sha256:1"));
+    assert_eq!(world.status().active_digest.as_deref(), Some("sha256:1"));
 }
 
 #[test]
@@ -248,10 +248,10 @@ fn a_tried_guest_is_promoted_after_equal_answers_and_taken_back_where_it_fails()
     );
     world.ask(&compared(50, 0));
     assert_eq!(world.look(), (PolicyPhase::Active, Some(1)));
-    assert!(world.status().in_force.as_ref().unwrap().promoted);
+    assert!(world.status().active.as_ref().unwrap().promoted);
     world.ask(&recent(10, 10));
     assert_eq!(world.look(), (PolicyPhase::RolledBack, Some(1)));
-    assert!(!world.status().in_force.as_ref().unwrap().promoted);
+    assert!(!world.status().active.as_ref().unwrap().promoted);
     world.ask(&compared(500, 0));
     assert_eq!(
         world.look(),

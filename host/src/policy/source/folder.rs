@@ -1,5 +1,5 @@
 //! Keeps the folder of modules and their compiled forms below a size, so that the kubelet never evicts
-//! the Pod for it: what was not used for longest goes first, and what is in force last.
+//! the Pod for it: what was not used for longest goes first, and what is active last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -20,8 +20,8 @@ pub const FOLDER_LIMIT: u64 = 256 << 20;
 pub struct Folder {
     root: PathBuf,
     limit: u64,
-    /// Digests of modules in force, without `sha256:`. Locked while the folder is changed.
-    in_force: Mutex<BTreeSet<String>>,
+    /// Digests of active modules, without `sha256:`. Locked while the folder is changed.
+    active: Mutex<BTreeSet<String>>,
 }
 
 /// A module or a compiled form, with the small files beside it.
@@ -30,7 +30,7 @@ struct Item {
     files: Vec<PathBuf>,
     bytes: u64,
     used: SystemTime,
-    is_in_force: bool,
+    is_active: bool,
 }
 
 /// What became of a module that was to be kept.
@@ -48,7 +48,7 @@ impl Folder {
         Self {
             root,
             limit,
-            in_force: Mutex::default(),
+            active: Mutex::default(),
         }
     }
 
@@ -58,14 +58,14 @@ impl Folder {
     }
 
     /// The modules of these digests are to stay for as long as there is room.
-    pub(super) async fn set_in_force(&self, digests: BTreeSet<String>) {
-        *self.in_force.lock().await = digests;
+    pub(super) async fn set_active(&self, digests: BTreeSet<String>) {
+        *self.active.lock().await = digests;
     }
 
     /// Makes the folder as small as it must be.
     pub(super) async fn trim(&self) {
-        let in_force = self.in_force.lock().await;
-        if let Err(error) = self.make_room(0, &in_force).await {
+        let active = self.active.lock().await;
+        if let Err(error) = self.make_room(0, &active).await {
             let path = self.root.display();
             tracing::warn!(%path, %error, "failed to make room in the folder for modules");
         }
@@ -73,20 +73,20 @@ impl Folder {
 
     /// Writes a file so that it is there whole or not at all, once there is room for it.
     pub(super) async fn write(&self, path: PathBuf, bytes: Vec<u8>) -> io::Result<Kept> {
-        let in_force = self.in_force.lock().await;
+        let active = self.active.lock().await;
         let size = bytes.len() as u64;
         if size > self.limit {
             return Ok(Kept::TooLarge);
         }
-        self.make_room(size, &in_force).await?;
+        self.make_room(size, &active).await?;
         let written = spawn_blocking(move || write_whole(&path, &bytes));
         written.await.map_err(io::Error::other)??;
         Ok(Kept::Yes)
     }
 
-    async fn make_room(&self, bytes: u64, in_force: &BTreeSet<String>) -> io::Result<()> {
+    async fn make_room(&self, bytes: u64, active: &BTreeSet<String>) -> io::Result<()> {
         let (root, room) = (self.root.clone(), self.limit.saturating_sub(bytes));
-        let in_force = in_force.clone();
+        let active = active.clone();
         let making = spawn_blocking(move || {
             let mut items = BTreeMap::new();
             gather(&root, &mut items)?;
@@ -94,7 +94,7 @@ impl Folder {
                 let name = path.file_name().and_then(|name| name.to_str());
                 // What is compiled of a module is called by its digest too, and by what it is compiled for.
                 let digest = name.and_then(|name| name.split('-').next());
-                item.is_in_force = digest.is_some_and(|digest| in_force.contains(digest));
+                item.is_active = digest.is_some_and(|digest| active.contains(digest));
             }
             for item in surplus(items.into_values().collect(), room) {
                 tracing::info!(
@@ -113,9 +113,9 @@ impl Folder {
 }
 
 /// What has to go so that the rest takes at most `room`: what was not used for longest first, and what is
-/// in force last.
+/// the active ones last.
 fn surplus(mut items: Vec<Item>, room: u64) -> Vec<Item> {
-    items.sort_by_key(|item| (item.is_in_force, item.used));
+    items.sort_by_key(|item| (item.is_active, item.used));
     let mut taken: u64 = items.iter().map(|item| item.bytes).sum();
     let mut going = Vec::new();
     for item in items {
@@ -147,7 +147,7 @@ fn gather(folder: &Path, items: &mut BTreeMap<PathBuf, Item>) -> io::Result<()> 
                 files: Vec::new(),
                 bytes: 0,
                 used: SystemTime::UNIX_EPOCH,
-                is_in_force: false,
+                is_active: false,
             });
             item.files.push(entry.path());
             item.bytes += metadata.len();
@@ -191,17 +191,17 @@ mod tests {
 
     use super::*;
 
-    fn item(name: &str, bytes: u64, used: u64, is_in_force: bool) -> Item {
+    fn item(name: &str, bytes: u64, used: u64, is_active: bool) -> Item {
         Item {
             files: vec![name.into()],
             bytes,
             used: SystemTime::UNIX_EPOCH + Duration::from_secs(used),
-            is_in_force,
+            is_active,
         }
     }
 
     #[test]
-    fn the_oldest_goes_first_and_what_is_in_force_last() {
+    fn the_oldest_goes_first_and_what_is_active_last() {
         let items = vec![
             item("new", 40, 9, false),
             item("in-force", 40, 1, true),
@@ -236,7 +236,7 @@ mod tests {
     async fn a_folder_that_is_filled_beyond_its_limit_stays_below_it() {
         let root = tempfile::tempdir().unwrap();
         let folder = Folder::new(root.path().to_owned(), 300);
-        folder.set_in_force(["m0".to_owned()].into()).await;
+        folder.set_active(["m0".to_owned()].into()).await;
         let path = |number: u32| folder.modules().join(format!("m{number}.wasm"));
         for number in 0..10 {
             let written = folder.write(path(number), vec![0; 60]).await.unwrap();
@@ -250,7 +250,7 @@ mod tests {
             folder.trim().await;
             assert!(taken(root.path()) <= 300, "{}", taken(root.path()));
         }
-        assert!(path(0).exists(), "it is in force");
+        assert!(path(0).exists(), "it is active");
         assert!(path(9).exists(), "it is the last");
         assert!(!path(1).exists());
         let much = folder.write(path(10), vec![0; 301]).await.unwrap();

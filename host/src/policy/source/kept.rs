@@ -57,7 +57,7 @@ impl Sources {
 
     /// Takes away the modules that no version of any policy names any more, with their marks. Those in
     /// force are kept longest where there is too little room.
-    pub async fn prune(&self, wanted: &[ModuleSource], in_force: &[ModuleSource]) {
+    pub async fn prune(&self, wanted: &[ModuleSource], active: &[ModuleSource]) {
         let Some(folder) = &self.folder else {
             return;
         };
@@ -66,8 +66,8 @@ impl Sources {
             Some(digest.to_owned())
         };
         let named: BTreeSet<String> = wanted.iter().filter_map(digest).collect();
-        let in_force = in_force.iter().filter_map(digest).collect();
-        folder.set_in_force(in_force).await;
+        let active = active.iter().filter_map(digest).collect();
+        folder.set_active(active).await;
         let Ok(mut files) = tokio::fs::read_dir(folder.modules()).await else {
             return;
         };

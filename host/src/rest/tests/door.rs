@@ -11,8 +11,8 @@ use crate::rest::limits::UserRate;
 #[tokio::test]
 async fn a_partition_is_made_read_and_given_back() {
     let ports = Ports::open().await;
-    let about = json!({"labels": {"team": "vision"}, "priorityClassName": "urgent"});
-    let body = wanted(|wanted| wanted["about"] = about.clone()).to_string();
+    let metadata = json!({"labels": {"team": "vision"}, "priorityClassName": "urgent"});
+    let body = wanted(|wanted| wanted["ownerMetadata"] = metadata.clone()).to_string();
     let made = ports.secure("admin", "POST", "/partitions", &body).await;
     assert_eq!(made.status, 201, "{made:?}");
     let path = made.headers["location"].to_str().unwrap().to_owned();
@@ -22,7 +22,7 @@ async fn a_partition_is_made_read_and_given_back() {
         json!([PARTITION_FINALIZER])
     );
     assert_eq!(made.body["spec"]["ipus"], json!(4));
-    assert_eq!(made.body["spec"]["about"], about);
+    assert_eq!(made.body["spec"]["ownerMetadata"], metadata);
     assert!(made.body["metadata"].get("managedFields").is_none());
 
     let read = ports.secure("reader", "GET", &path, "").await;

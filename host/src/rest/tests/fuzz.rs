@@ -44,7 +44,7 @@ fn value() -> impl Strategy<Value = Value> {
 
 fn key() -> impl Strategy<Value = String> {
     const KNOWN: [&str; 17] = [
-        "about",
+        "ownerMetadata",
         "labels",
         "annotations",
         "name",
@@ -70,7 +70,7 @@ fn key() -> impl Strategy<Value = String> {
 
 /// A good body with some of its parts changed, added or taken away.
 fn mutated() -> impl Strategy<Value = Value> {
-    let places = [None, Some("owner"), Some("options"), Some("about")];
+    let places = [None, Some("owner"), Some("options"), Some("ownerMetadata")];
     let place = prop::sample::select(places.to_vec());
     let change = (place, key(), prop::option::of(value()));
     prop::collection::vec(change, 0..3).prop_map(|changes| {
@@ -165,23 +165,29 @@ const CHANGES: [(Change, &str); 27] = [
         "options.gangSize",
     ),
     (|body| body["ipu"] = json!(4), "ipu"),
-    (|body| body["about"] = json!("urgent"), "about"),
-    (|body| body["about"] = json!({"gang": 2}), "about.gang"),
     (
-        |body| body["about"] = json!({"labels": ["a"]}),
-        "about.labels",
+        |body| body["ownerMetadata"] = json!("urgent"),
+        "ownerMetadata",
     ),
     (
-        |body| body["about"] = json!({"labels": {"a": 1}}),
-        "about.labels.a",
+        |body| body["ownerMetadata"] = json!({"gang": 2}),
+        "ownerMetadata.gang",
     ),
     (
-        |body| body["about"] = json!({"annotations": {"a b": ""}}),
-        "about.annotations.a b",
+        |body| body["ownerMetadata"] = json!({"labels": ["a"]}),
+        "ownerMetadata.labels",
     ),
     (
-        |body| body["about"] = json!({"priorityClassName": "No"}),
-        "about.priorityClassName",
+        |body| body["ownerMetadata"] = json!({"labels": {"a": 1}}),
+        "ownerMetadata.labels.a",
+    ),
+    (
+        |body| body["ownerMetadata"] = json!({"annotations": {"a b": ""}}),
+        "ownerMetadata.annotations.a b",
+    ),
+    (
+        |body| body["ownerMetadata"] = json!({"priorityClassName": "No"}),
+        "ownerMetadata.priorityClassName",
     ),
 ];
 
@@ -245,8 +251,8 @@ fn an_answer_stays_short_whatever_the_body() {
         wanted(|body| body.as_object_mut().unwrap().extend(many.clone())),
         wanted(|body| body["options"] = Value::Object(many.clone())),
         wanted(|body| body["options"] = json!({"nodeSelector": {long.as_str(): 1}})),
-        wanted(|body| body["about"] = json!({"labels": {long.as_str(): 1}})),
-        wanted(|body| body["about"] = json!({"labels": pairs, "annotations": pairs})),
+        wanted(|body| body["ownerMetadata"] = json!({"labels": {long.as_str(): 1}})),
+        wanted(|body| body["ownerMetadata"] = json!({"labels": pairs, "annotations": pairs})),
         json!({"size": 2, "nodeSelector": {long.as_str(): 1}}),
     ];
     for body in bodies {

@@ -115,7 +115,7 @@ fn options(options: Options) -> placer::Options {
         replicas: options.replicas,
         reconfigurable: options.reconfigurable,
         relocatable: options.relocatable,
-        stays: options.stays,
+        pinned: options.pinned,
     }
 }
 

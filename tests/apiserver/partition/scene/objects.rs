@@ -43,7 +43,7 @@ impl Scene {
             ipus,
             gcds: 1,
             options,
-            about: Default::default(),
+            owner_metadata: Default::default(),
             reset_generation: 0,
         };
         let object = IPUPartition::new(&name, spec);

@@ -3,34 +3,38 @@
 use std::collections::BTreeMap;
 
 use super::problem::{Fault, shown};
-use crate::api::ipupartition::AboutOwner;
+use crate::api::ipupartition::OwnerMetadata;
 use crate::object_names::{is_label_key, is_label_value, is_subdomain};
 use crate::wasm::facts::{ANNOTATION_MAX, PAIRS_MAX};
 
 /// What is wrong with what is told of an owner.
-pub(super) fn faults(about: &AboutOwner) -> Vec<Fault> {
-    let mut faults = Vec::from_iter(number("about.labels", &about.labels));
-    faults.extend(number("about.annotations", &about.annotations));
-    for (key, value) in about.labels.iter().take(PAIRS_MAX) {
-        faults.extend(key_fault("about.labels", key));
+pub(super) fn faults(metadata: &OwnerMetadata) -> Vec<Fault> {
+    let mut faults = Vec::from_iter(number("ownerMetadata.labels", &metadata.labels));
+    faults.extend(number("ownerMetadata.annotations", &metadata.annotations));
+    for (key, value) in metadata.labels.iter().take(PAIRS_MAX) {
+        faults.extend(key_fault("ownerMetadata.labels", key));
         if !is_label_value(value) {
             let rule = "empty, or at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends";
-            faults.push(Fault::new(&field("about.labels", key), value, rule));
+            faults.push(Fault::new(&field("ownerMetadata.labels", key), value, rule));
         }
     }
-    for (key, value) in about.annotations.iter().take(PAIRS_MAX) {
-        faults.extend(key_fault("about.annotations", key));
+    for (key, value) in metadata.annotations.iter().take(PAIRS_MAX) {
+        faults.extend(key_fault("ownerMetadata.annotations", key));
         let length = key.len() + value.len();
         if length > ANNOTATION_MAX {
             let rule = format!("at most {ANNOTATION_MAX} bytes long, key and value together");
             let found = format!("{length} bytes long");
-            faults.push(Fault::new(&field("about.annotations", key), &found, &rule));
+            faults.push(Fault::new(
+                &field("ownerMetadata.annotations", key),
+                &found,
+                &rule,
+            ));
         }
     }
-    let class = about.priority_class_name.as_deref();
+    let class = metadata.priority_class_name.as_deref();
     if let Some(class) = class.filter(|class| !is_subdomain(class)) {
         let rule = "the name of a PriorityClass: a DNS subdomain of at most 253 characters";
-        faults.push(Fault::new("about.priorityClassName", class, rule));
+        faults.push(Fault::new("ownerMetadata.priorityClassName", class, rule));
     }
     faults
 }
@@ -57,9 +61,9 @@ mod tests {
 
     use super::*;
 
-    fn fields(about: Value) -> Vec<String> {
-        let about: AboutOwner = serde_json::from_value(about).unwrap();
-        let faults = faults(&about).into_iter();
+    fn fields(metadata: Value) -> Vec<String> {
+        let metadata: OwnerMetadata = serde_json::from_value(metadata).unwrap();
+        let faults = faults(&metadata).into_iter();
         faults.map(|fault| fault.field).collect()
     }
 
@@ -69,12 +73,12 @@ mod tests {
 
     #[test]
     fn what_can_stand_on_an_object_may_be_told() {
-        let about = json!({
+        let metadata = json!({
             "labels": {"team": "vision", "example.com/Cost_Centre.1": "", "a": "x".repeat(63)},
             "annotations": {"example.com/deadline": "any text: {}", "n": "x".repeat(ANNOTATION_MAX - 1)},
             "priorityClassName": "urgent",
         });
-        assert_eq!(fields(about), Vec::<String>::new());
+        assert_eq!(fields(metadata), Vec::<String>::new());
         let most = json!({"labels": pairs(PAIRS_MAX), "annotations": pairs(PAIRS_MAX)});
         assert_eq!(fields(most), Vec::<String>::new());
     }
@@ -83,32 +87,50 @@ mod tests {
     fn each_part_that_breaks_a_rule_is_named() {
         let long = "x".repeat(64);
         let cases = [
-            (json!({"labels": {"team": "-vision"}}), "about.labels.team"),
-            (json!({"labels": {"team": long}}), "about.labels.team"),
-            (json!({"labels": {"": "x"}}), "about.labels.empty"),
-            (json!({"labels": {"a/b/c": "x"}}), "about.labels.a/b/c"),
-            (json!({"labels": {"A_b/c": "x"}}), "about.labels.A_b/c"),
+            (
+                json!({"labels": {"team": "-vision"}}),
+                "ownerMetadata.labels.team",
+            ),
+            (
+                json!({"labels": {"team": long}}),
+                "ownerMetadata.labels.team",
+            ),
+            (json!({"labels": {"": "x"}}), "ownerMetadata.labels.empty"),
+            (
+                json!({"labels": {"a/b/c": "x"}}),
+                "ownerMetadata.labels.a/b/c",
+            ),
+            (
+                json!({"labels": {"A_b/c": "x"}}),
+                "ownerMetadata.labels.A_b/c",
+            ),
             (
                 json!({"annotations": {"a b": "x"}}),
-                "about.annotations.a b",
+                "ownerMetadata.annotations.a b",
             ),
             (
                 json!({"annotations": {"n": "x".repeat(ANNOTATION_MAX)}}),
-                "about.annotations.n",
+                "ownerMetadata.annotations.n",
             ),
-            (json!({"labels": pairs(PAIRS_MAX + 1)}), "about.labels"),
+            (
+                json!({"labels": pairs(PAIRS_MAX + 1)}),
+                "ownerMetadata.labels",
+            ),
             (
                 json!({"annotations": pairs(PAIRS_MAX + 1)}),
-                "about.annotations",
+                "ownerMetadata.annotations",
             ),
-            (json!({"priorityClassName": ""}), "about.priorityClassName"),
+            (
+                json!({"priorityClassName": ""}),
+                "ownerMetadata.priorityClassName",
+            ),
             (
                 json!({"priorityClassName": "Urgent"}),
-                "about.priorityClassName",
+                "ownerMetadata.priorityClassName",
             ),
         ];
-        for (about, field) in cases {
-            assert_eq!(fields(about), [field]);
+        for (metadata, field) in cases {
+            assert_eq!(fields(metadata), [field]);
         }
     }
 }
