@@ -26,6 +26,7 @@ mod service;
 mod session;
 mod streams;
 mod undisturbed;
+mod upgraded;
 
 use std::process::ExitCode;
 
@@ -36,7 +37,7 @@ use tests::lab::interrupt::{self, First};
 
 /// The trials, in the order in which they run.
 type Check = fn(&Scene) -> Result<(), Failed>;
-const TRIALS: [(&str, Check); 40] = [
+const TRIALS: [(&str, Check); 41] = [
     ("three_jobs_from_apply_to_completed", scene::demo),
     (
         "proxy_killed_after_the_partition_was_formed_and_before_it_was_recorded",
@@ -157,6 +158,10 @@ const TRIALS: [(&str, Check); 40] = [
     (
         "release_is_upgraded_rolled_back_and_installed_again_under_jobs",
         release::lives_under_jobs,
+    ),
+    (
+        "release_before_is_upgraded_and_rolled_back_under_jobs",
+        upgraded::from_the_release_before,
     ),
     (
         "newcomers_type_what_the_quickstart_says",

@@ -21,7 +21,7 @@ use crate::undisturbed::Live;
 const LEASE: &str = "ipu-operator-controller-manager";
 
 /// A job without a launcher.
-const SERVICE: &str = "job-inference-1";
+pub(crate) const SERVICE: &str = "job-inference-1";
 
 /// `helm test` runs a job, says so, and leaves nothing of it.
 pub(crate) fn is_tried(scene: &Scene) -> Result<(), Failed> {
@@ -72,7 +72,7 @@ async fn live(scene: &Scene) -> Result<(), Failed> {
 }
 
 /// One job with a launcher whose ranks run until they are told, and one that serves.
-async fn start_jobs(scene: &Scene) -> Result<(), Failed> {
+pub(crate) async fn start_jobs(scene: &Scene) -> Result<(), Failed> {
     let rank = "touch /tmp/runs; until [ -e /tmp/go ]; do sleep 0.2; done";
     let command = ["mpirun", "-np", "2", "--bind-to", "none", "sh", "-c", rank];
     scene
@@ -115,7 +115,7 @@ pub(crate) async fn upgraded_under(
 }
 
 /// The UIDs of the operator's own Pods, also of those that are ending.
-async fn operators_pods(scene: &Scene) -> Result<BTreeSet<String>, kube::Error> {
+pub(crate) async fn operators_pods(scene: &Scene) -> Result<BTreeSet<String>, kube::Error> {
     let pods: Api<Pod> = Api::namespaced(scene.operated.client.clone(), NAMESPACE);
     let processes = "app.kubernetes.io/component in (controller,vipu-proxy)";
     let found = pods.list(&ListParams::default().labels(processes)).await?;
@@ -194,7 +194,7 @@ async fn keeps_what_jobs_need(scene: &Scene, before: &Live) -> Result<(), Failed
 }
 
 /// Tells the ranks of the parallel job to end.
-async fn end_the_ranks(scene: &Scene) -> Result<(), Failed> {
+pub(crate) async fn end_the_ranks(scene: &Scene) -> Result<(), Failed> {
     for worker in ["parallel-worker-0", "parallel-worker-1"] {
         scene
             .kubectl(&["exec", worker, "--", "touch", "/tmp/go"])

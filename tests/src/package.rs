@@ -136,6 +136,15 @@ impl Package {
         Ok(Self { archive, version })
     }
 
+    /// The package of an earlier release, which the repository keeps for the tests of upgrades.
+    pub fn kept(settings: &Settings, version: &str) -> Self {
+        let kept = settings.checkout.join("tests/releases");
+        Self {
+            archive: kept.join(format!("{}.tar.gz", name(version))),
+            version: version.to_owned(),
+        }
+    }
+
     /// Unpacks it into a folder that is made anew, and checks every file against its checksum.
     pub fn unpack(&self, into: &Path) -> Result<Unpacked, PackageError> {
         remove(into)?;
@@ -160,6 +169,11 @@ impl Unpacked {
     /// The archive of the operator's image.
     pub fn image(&self) -> PathBuf {
         self.folder.join(image_file(&self.version))
+    }
+
+    /// The name of that image.
+    pub fn image_name(&self) -> String {
+        format!("{}:{}", operator::REPOSITORY, self.version)
     }
 
     /// The packed chart.

@@ -10,7 +10,7 @@ use super::{
 use crate::package::Unpacked;
 
 /// The release, and what its admin runs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Release {
     /// Helm.
     helm: PathBuf,
@@ -56,6 +56,20 @@ impl Release {
             helm.args(["--set", value]);
         }
         command::run(&mut helm)
+    }
+
+    /// The same release, installed from another package with the same values.
+    #[must_use]
+    pub fn from(&self, package: Unpacked) -> Self {
+        Self {
+            package,
+            ..self.clone()
+        }
+    }
+
+    /// The folder of the CRDs of its package.
+    pub fn definitions(&self) -> PathBuf {
+        self.package.folder.join("crds")
     }
 
     /// Runs Helm in the namespace of the release, and gives what it prints.

@@ -1,0 +1,95 @@
+//! An upgrade from the release before, and a rollback to it, while jobs run that the older operator started.
+
+use ipu_operator::api::ipujob_status::JobState;
+use libtest_mimic::Failed;
+use tests::lab::cluster;
+use tests::lab::images::Image;
+use tests::lab::operator::NAMESPACE;
+use tests::lab::release::Release;
+use tests::package::Package;
+
+use crate::release::{SERVICE, end_the_ranks, once_replaced, operators_pods, start_jobs};
+use crate::scene::Scene;
+use crate::undisturbed::Live;
+
+/// The release before this version.
+const BEFORE: &str = "0.1.0";
+
+/// Jobs that the release before started run on through the upgrade to this version, the rollback, and the
+/// second upgrade, and this version completes them.
+pub(crate) fn from_the_release_before(scene: &Scene) -> Result<(), Failed> {
+    scene.block_on(async {
+        scene.release.run(&["uninstall", NAMESPACE, "--wait"])?;
+        let upgraded = upgrade(scene).await;
+        if upgraded.is_err() {
+            // The trials after this one need the present version.
+            apply_definitions(scene, &scene.release).await?;
+            scene.release.install()?;
+        }
+        upgraded
+    })
+}
+
+async fn upgrade(scene: &Scene) -> Result<(), Failed> {
+    let package = Package::kept(&scene.settings, BEFORE);
+    let package = package.unpack(&scene.settings.run.join("package-before"))?;
+    let image = Image {
+        name: package.image_name(),
+        archive: package.image(),
+        digest: String::new(),
+    };
+    cluster::import(&scene.settings.run, &scene.tools, &[image])?;
+    let older = scene.release.from(package);
+    apply_definitions(scene, &older).await?;
+    older.install()?;
+    is_of_version(scene, BEFORE).await?;
+    start_jobs(scene).await?;
+    let before = Live::now(scene).await?;
+    let old = operators_pods(scene).await?;
+
+    apply_definitions(scene, &scene.release).await?;
+    scene.release.upgrade(&[])?;
+    let new = once_replaced(scene, &old, old.len()).await?;
+    before.is_undisturbed_by(scene, "the upgrade").await?;
+
+    let back = ["rollback", NAMESPACE, "--wait", "--timeout", "180s"];
+    scene.release.run(&back)?;
+    let old = once_replaced(scene, &new, new.len()).await?;
+    is_of_version(scene, BEFORE).await?;
+    before.is_undisturbed_by(scene, "the rollback").await?;
+
+    scene.release.upgrade(&[])?;
+    once_replaced(scene, &old, old.len()).await?;
+    before
+        .is_undisturbed_by(scene, "the second upgrade")
+        .await?;
+    end_the_ranks(scene).await?;
+    scene.once("parallel", JobState::Completed).await?;
+    before
+        .of_job(SERVICE)
+        .is_undisturbed_by(scene, "the end of the other job")
+        .await?;
+    scene.kubectl(&["delete", "ipujob", "parallel"]).await?;
+    scene.delete_and_leave_nothing("06-inference.yaml").await
+}
+
+/// Users apply the CRDs themselves: Helm leaves those that are there as they are.
+async fn apply_definitions(scene: &Scene, release: &Release) -> Result<(), Failed> {
+    let folder = release.definitions().display().to_string();
+    let apply = ["apply", "--server-side", "--force-conflicts", "--filename"];
+    scene.kubectl(&[&apply[..], &[&folder]].concat()).await?;
+    Ok(())
+}
+
+/// The Pods of both processes run the image of this version.
+async fn is_of_version(scene: &Scene, version: &str) -> Result<(), Failed> {
+    let images = "--output=jsonpath={.items[*].spec.template.spec.containers[*].image}";
+    let ask = ["get", "deployments", "--namespace", NAMESPACE, images];
+    let images = scene.kubectl(&ask).await?;
+    let tag = format!(":{version}");
+    let is_older = |image: &str| image.ends_with(&tag);
+    if images.split_whitespace().all(is_older) {
+        return Ok(());
+    }
+    Err(format!("the release is of {version}, and its Pods run {images}").into())
+}
