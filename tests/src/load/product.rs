@@ -34,8 +34,11 @@ pub(super) const RELEASE: &str = "ipu-operator";
 /// Name of the job, or of the partition's owner, whose objects are shown to others.
 pub(super) const FIRST: &str = "first-0";
 
-/// IPUs of the simulated V-IPU controller: two for each of more jobs than are ever submitted.
-const IPUS: u32 = 32_768;
+/// IPUs of each simulated V-IPU controller: as many as the largest machines of this kind had.
+const IPUS: u32 = 4096;
+
+/// How many of them there are: two IPUs for each of more jobs than are ever submitted.
+const CONTROLLERS: usize = 8;
 
 /// Lines that are shown of the log of a program that ended.
 const LINES: usize = 8;
@@ -117,9 +120,9 @@ pub(super) struct Product {
 }
 
 impl Product {
-    /// With one V-IPU controller that has room for all.
+    /// With V-IPU controllers that have free capacity for all.
     pub(super) async fn start() -> Result<Self, LoadError> {
-        Self::start_with(1, IPUS).await
+        Self::start_with(CONTROLLERS, IPUS).await
     }
 
     /// With so many V-IPU controllers of so many IPUs each.
