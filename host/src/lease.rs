@@ -124,7 +124,7 @@ impl Elector {
                 Ok(Look::Theirs | Look::Raced) => complained = false,
                 Err(error) if !complained => {
                     complained = true;
-                    tracing::warn!("{}; trying again", crate::agent::explain(&error));
+                    tracing::warn!("{}; trying again", ipu_text::explain(&error));
                 }
                 Err(_) => {}
             }
@@ -157,7 +157,7 @@ impl Elector {
                     held.extend(began);
                     return;
                 }
-                Err(error) => tracing::warn!("{}", crate::agent::explain(&error)),
+                Err(error) => tracing::warn!("{}", ipu_text::explain(&error)),
             }
         }
     }
@@ -180,7 +180,7 @@ impl Elector {
         });
         match given.await {
             Ok(()) => tracing::info!(lease = self.name, "gave the lead back"),
-            Err(error) => tracing::warn!("{}", crate::agent::explain(&error)),
+            Err(error) => tracing::warn!("{}", ipu_text::explain(&error)),
         }
     }
 
@@ -376,7 +376,7 @@ mod tests {
         maps.create(&params, &map).await.unwrap();
         held.extend(Instant::now());
         let refused = maps.create(&params, &map).await.unwrap_err();
-        let refused = crate::agent::explain(&refused);
+        let refused = ipu_text::explain(&refused);
         assert!(refused.contains("another replica may lead"), "{refused}");
         assert!(maps.get_opt("map").await.unwrap().is_none());
         assert_eq!(writes.load(Ordering::SeqCst), 1);

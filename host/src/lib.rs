@@ -57,13 +57,9 @@ pub mod port;
 #[cfg(feature = "operator")]
 pub mod proxy;
 #[cfg(feature = "operator")]
-pub mod redaction;
-#[cfg(feature = "operator")]
 pub mod release;
 #[cfg(feature = "operator")]
 pub mod rest;
-#[cfg(feature = "operator")]
-pub mod sanitize;
 #[cfg(feature = "operator")]
 pub mod scope;
 #[cfg(feature = "operator")]

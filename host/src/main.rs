@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use ipu_operator::adopt::{AdoptArguments, AdoptError};
-use ipu_operator::agent::explain;
 use ipu_operator::cli::{Arguments, LogArguments, Task};
 use ipu_operator::policy::Process;
 use ipu_operator::support::{SupportError, SupportOptions};
@@ -13,6 +12,7 @@ use ipu_operator::telemetry::level::LogLevel;
 use ipu_operator::telemetry::trace::{self, Traces};
 use ipu_operator::verify::{VerifyError, VerifyOptions};
 use ipu_operator::{adopt, api, controller, panics, policy_cli, proxy, support, telemetry, verify};
+use ipu_text::explain;
 
 /// Thousands of jobs are kept in small pieces that come and go. The C library's allocator holds half
 /// as much again for each job, and takes more time; `_RJEM_MALLOC_CONF` sets this one's habits.

@@ -16,6 +16,7 @@ use std::time::Duration;
 use clap::Args;
 use futures::AsyncReadExt;
 use http::Request;
+use ipu_text::explain;
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
@@ -23,7 +24,6 @@ use tokio::time::timeout;
 
 use self::bundle::{Bundle, Contents};
 use self::plan::{Form, Read, Target};
-use crate::agent::explain;
 use crate::object_names::{is_label, is_subdomain};
 
 /// Longest time of one read.

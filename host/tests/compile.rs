@@ -8,12 +8,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ipu_operator::agent::explain;
 use ipu_operator::wasm::facts::Admission;
 use ipu_operator::wasm::model::{Operation, Slot};
 use ipu_operator::wasm::{
     BUILT_IN, Guest, Limits, LoadError, Policies, PolicyOptions, Terms, componentize, digest_of,
 };
+use ipu_text::explain;
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -2,7 +2,7 @@
 //! on the real nodes.
 
 use ipu_operator::agent::exec::{ExecError, ExecRequest, execute_with};
-use ipu_operator::agent::explain;
+use ipu_text::explain;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Config};

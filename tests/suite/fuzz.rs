@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::sources::repository;
+use crate::sources::{host_packages, repository};
 
 fn text(path: &str) -> String {
     fs::read_to_string(repository().join(path)).unwrap()
@@ -44,22 +44,54 @@ fn what_is_fuzzed_is_made_of_what_is_shipped() {
 
 #[test]
 fn the_lock_file_of_the_fuzz_targets_knows_all_that_the_operator_depends_on() {
-    let manifest = text("host/Cargo.toml");
-    let (_, dependencies) = manifest.split_once("\n[dependencies]\n").unwrap();
-    let (dependencies, _) = dependencies.split_once("\n[").unwrap();
     let lock = packages(&text("tests/fuzz/Cargo.lock"));
-    let operator = lock
-        .iter()
-        .find(|package| package.starts_with("name = \"ipu-operator\"\n"))
-        .unwrap();
-    for line in dependencies.lines() {
-        let name = line.split(['.', ' ']).next().unwrap_or_default();
+    let names: BTreeSet<String> = host_packages().iter().map(|one| name(one)).collect();
+    let mut checked = BTreeSet::new();
+    for folder in host_packages() {
+        let package = name(&folder);
+        let locked = format!("name = \"{package}\"\n");
+        let Some(locked) = lock.iter().find(|one| one.starts_with(&locked)) else {
+            continue;
+        };
+        for dependency in dependencies(&folder) {
+            assert!(
+                locked.contains(&format!("\"{dependency}\""))
+                    || locked.contains(&format!("\"{dependency} ")),
+                "tests/fuzz/Cargo.lock does not know {dependency} of {package}; run \
+                 cargo metadata --manifest-path tests/fuzz/Cargo.toml"
+            );
+            if names.contains(&dependency) {
+                checked.insert(dependency);
+            }
+        }
+        checked.insert(package);
+    }
+    for needed in ["ipu-operator", "ipu-text"] {
         assert!(
-            operator.contains(&format!("\"{name}\"")) || operator.contains(&format!("\"{name} ")),
-            "tests/fuzz/Cargo.lock does not know {name}; run \
-             cargo metadata --manifest-path tests/fuzz/Cargo.toml"
+            checked.contains(needed),
+            "{needed} is not in tests/fuzz/Cargo.lock"
         );
     }
+}
+
+/// The name of the package in a folder.
+fn name(folder: &str) -> String {
+    let manifest = text(&format!("{folder}/Cargo.toml"));
+    let (_, rest) = manifest.split_once("\nname = \"").unwrap();
+    rest.split('"').next().unwrap_or_default().to_owned()
+}
+
+/// The names of all that the package in a folder depends on.
+fn dependencies(folder: &str) -> Vec<String> {
+    let manifest = text(&format!("{folder}/Cargo.toml"));
+    let (_, dependencies) = manifest.split_once("\n[dependencies]\n").unwrap();
+    let (dependencies, _) = dependencies.split_once("\n[").unwrap();
+    let lines = dependencies.lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .filter_map(|line| line.split(['.', ' ']).next())
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use quote::ToTokens;
 use syn::visit::Visit;
 
-use crate::sources::{rust_files, shipped};
+use crate::sources::{host_files, host_packages, repository, rust_files, shipped};
 
 /// Paths that a pure file never names: clients, runtimes, threads, clocks, environment, randomness.
 const IMPURE: [&str; 24] = [
@@ -130,9 +130,7 @@ fn impure(file: &syn::File) -> Vec<String> {
 
 #[test]
 fn pure_files_name_no_client_clock_environment_or_runtime() {
-    let files = rust_files("host/src")
-        .into_iter()
-        .chain(rust_files("guests"));
+    let files = host_files().into_iter().chain(rust_files("guests"));
     let pure: Vec<_> = files
         .filter(|(_, text)| text.starts_with("//! Pure:"))
         .collect();
@@ -166,7 +164,7 @@ fn the_check_of_pure_files_sees_groups_macros_and_what_stands_below_tests() {
 
 #[test]
 fn the_decisions_of_a_reconcile_are_pure() {
-    let files = rust_files("host/src");
+    let files = host_files();
     for wanted in MUST_BE_PURE {
         let (_, text) = files
             .iter()
@@ -209,8 +207,28 @@ fn no_file_is_longer_than_its_bound() {
 }
 
 #[test]
+fn every_package_of_the_host_forbids_unsafe_code_and_follows_the_lints() {
+    let packages = host_packages();
+    assert!(packages.len() > 1, "{packages:?}");
+    for package in packages {
+        let read = |file: &str| {
+            let path = repository().join(&package).join(file);
+            std::fs::read_to_string(path).unwrap()
+        };
+        // The operator loads compiled guests: one module of it allows `unsafe`.
+        let level = if package == "host" { "deny" } else { "forbid" };
+        let attribute = format!("\n#![{level}(unsafe_code)]\n");
+        assert!(read("src/lib.rs").contains(&attribute), "{package}");
+        assert!(
+            read("Cargo.toml").ends_with("\n[lints]\nworkspace = true\n"),
+            "{package}"
+        );
+    }
+}
+
+#[test]
 fn only_the_wasm_folder_knows_wasmtime() {
-    for (path, text) in rust_files("host/src") {
+    for (path, text) in host_files() {
         let inside = path.ends_with("host/src/wasm.rs")
             || path.components().any(|c| c.as_os_str() == "wasm");
         let code = shipped(&path, &text).into_token_stream().to_string();

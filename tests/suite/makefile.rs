@@ -2,20 +2,23 @@
 
 use std::fs;
 
-use crate::sources::repository;
+use crate::sources::{host_packages, repository};
 
 fn text(file: &str) -> String {
     fs::read_to_string(repository().join(file)).unwrap()
 }
 
-/// Names of the test programs: files of `host/tests`, and folders of `tests` with a `main.rs`.
+/// Names of the test programs: files of `tests` in packages of `host`, and folders of `tests` with a `main.rs`.
 fn test_programs() -> Vec<String> {
     let stems = |folder: &str| {
         let entries = fs::read_dir(repository().join(folder)).unwrap();
         let paths = entries.map(|entry| entry.unwrap().path());
         paths.collect::<Vec<_>>()
     };
-    let files = stems("host/tests").into_iter();
+    let folders = host_packages().into_iter();
+    let folders = folders.map(|package| format!("{package}/tests"));
+    let folders = folders.filter(|folder| repository().join(folder).is_dir());
+    let files = folders.flat_map(|folder| stems(&folder));
     let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
     let folders = stems("tests").into_iter();
     let folders = folders.filter(|path| path.join("main.rs").is_file());

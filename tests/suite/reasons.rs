@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use syn::visit::Visit;
 
-use crate::sources::{repository, rust_files, shipped};
+use crate::sources::{host_files, repository, shipped};
 
 /// Reasons that Kubernetes gives and documents: in status replies, in rules of CRDs, and the kubelet's for a
 /// container that ended with an exit code.
@@ -159,7 +159,7 @@ impl<'ast> Visit<'ast> for Literals {
 
 /// Every reason that the operator gives to a condition or an event.
 fn reasons() -> BTreeSet<String> {
-    let mut files = rust_files("host/src");
+    let mut files = host_files();
     files.retain(|(path, _)| {
         let is_test =
             path.ends_with("tests.rs") || path.components().any(|part| part.as_os_str() == "tests");
@@ -204,7 +204,7 @@ fn every_reason_is_documented() {
 fn every_warning_of_the_logs_is_documented() {
     let document = document(MESSAGES);
     let told: Vec<&str> = document.split('`').skip(1).step_by(2).collect();
-    let files = rust_files("host/src");
+    let files = host_files();
     let logged: BTreeSet<String> = files
         .iter()
         .filter(|(path, _)| !path.ends_with("tests.rs") && !path.ends_with("wasm/store.rs"))

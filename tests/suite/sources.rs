@@ -16,6 +16,26 @@ pub(crate) fn rust_files(folder: &str) -> Vec<(PathBuf, String)> {
     files(&repository().join(folder), "rs")
 }
 
+/// The folders of the packages of `host`: the operator itself, and those below it.
+pub(crate) fn host_packages() -> Vec<String> {
+    let entries = fs::read_dir(repository().join("host")).expect("`host` can be listed");
+    let names = entries.map(|entry| entry.expect("a folder entry can be read").file_name());
+    let folders = names.map(|name| format!("host/{}", name.to_string_lossy()));
+    let is_package = |folder: &String| repository().join(folder).join("Cargo.toml").is_file();
+    let mut packages: Vec<String> = folders.filter(is_package).collect();
+    packages.push("host".to_owned());
+    packages.sort();
+    packages
+}
+
+/// Every Rust file of the packages of `host`, without their test programs, with its text.
+pub(crate) fn host_files() -> Vec<(PathBuf, String)> {
+    let packages = host_packages().into_iter();
+    packages
+        .flat_map(|package| rust_files(&format!("{package}/src")))
+        .collect()
+}
+
 /// Every document of the repository, with its text.
 pub(crate) fn documents() -> Vec<(PathBuf, String)> {
     files(&repository(), "md")

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use ipu_operator::agent::exec::{self, ExecRequest};
-use ipu_operator::agent::{FAILED, explain, idle, install};
+use ipu_operator::agent::{FAILED, idle, install};
+use ipu_text::explain;
 
 /// Runs inside the containers of an IPUJob.
 #[derive(Parser)]

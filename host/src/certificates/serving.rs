@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum_server::tls_rustls::RustlsConfig;
+use ipu_text::explain;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -15,7 +16,6 @@ use tracing::{info, warn};
 
 use super::Keys;
 use super::keep::{KeepError, Keeper};
-use crate::agent::explain;
 use crate::clock;
 
 /// How often the Secret is looked at.

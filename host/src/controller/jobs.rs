@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use ipu_text::explain;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use crate::agent::explain;
 use crate::job::{self, JobSettings};
 use crate::lease::{Elector, fenced};
 use crate::metrics::Metrics;

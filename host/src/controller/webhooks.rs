@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use ipu_text::explain;
 use rustls::server::danger::ClientCertVerifier;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::probes::{Readiness, Step};
-use crate::agent::explain;
 use crate::certificates::keep::Keeper;
 use crate::certificates::register::{RegisterError, Registration};
 use crate::certificates::serving::{AGAIN, LOOK, LOOKING, Serving, ServingError};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ipu_text::sanitize;
 use jiff::Timestamp;
 
 use crate::api::ipupartition::{
@@ -9,7 +10,6 @@ use crate::api::ipupartition::{
     IPUPartitionStatus, PartitionOptions, WaitingReason,
 };
 use crate::api::ipupolicy::BUILT_IN;
-use crate::sanitize::sanitize;
 use crate::vipu::closed::{Closed, Closure};
 use crate::wasm::facts::{self, Gang, NamespaceFacts, Options, Owner, PlaceFacts, Progress, Usage};
 use crate::wasm::model::{

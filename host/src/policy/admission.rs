@@ -261,7 +261,7 @@ impl<'a> Chain<'a> {
             namespace = self.request.namespace,
             name = self.request.name,
             "a request goes on without a policy that gave no answer: {}",
-            crate::agent::explain(error)
+            ipu_text::explain(error)
         );
         answer.ignored.push(entry.name.to_string());
         Ok(None)

@@ -9,13 +9,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_text::explain;
 use kube::{Api, Client};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::explain;
 use crate::api::ipujob::IPUJob;
 use crate::object_names::{is_label, is_subdomain};
 use crate::webhook::request::AdmissionRequest;

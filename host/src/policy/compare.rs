@@ -3,11 +3,11 @@
 
 use std::ops::ControlFlow;
 
+use ipu_text::sanitize;
 use serde_json::Value;
 
 use super::meter::Compared;
 use crate::json_difference::{self, Change, Path};
-use crate::sanitize::sanitize;
 use crate::wasm::model::{Decision, Verdict};
 
 /// Differences of two objects that one sample names.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use ipu_text::explain;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, DeleteParams, PostParams};
@@ -19,7 +20,6 @@ use super::commit;
 use super::lineup::{lineup, members};
 use super::report::Report;
 use super::watch::PolicyStore;
-use crate::agent::explain;
 use crate::api::ipupolicy::{Hook, IPUPolicy, IPUPolicyStatus};
 use crate::clock;
 use crate::lease::{Elector, Held};

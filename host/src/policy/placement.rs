@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use ipu_text::explain;
 use serde_json::{Value, json};
 
 use super::compare;
@@ -10,7 +11,6 @@ use super::guests::{Entry, Guests, Tried, is_in_share};
 use super::judging::Purpose;
 use super::matching::{Seen, Subject};
 use super::meter::Compared;
-use crate::agent::explain;
 use crate::api::ipupolicy::{BUILT_IN, Hook};
 use crate::panics::caught;
 use crate::wasm::model::{

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_text::sanitize;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use tokio::time::Instant;
@@ -14,7 +15,6 @@ use super::matching::Matching;
 use super::meter::Meter;
 use super::report::{Asked, Problem, Report, Said, Wanted};
 use crate::api::ipupolicy::{BUILT_IN, Hook, IPUPolicy, Match, OnError};
-use crate::sanitize::sanitize;
 use crate::wasm::Guest;
 
 /// How long until a source that failed is asked again; twice as long after each failure.

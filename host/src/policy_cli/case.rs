@@ -1,11 +1,11 @@
 //! Pure: a case of `policy test`: a request, and what must come of it.
 
+use ipu_text::explain;
 use json_patch::Patch;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::ruling::Ruling;
-use crate::agent::explain;
 use crate::wasm::GuestError;
 use crate::wasm::model::{Decision, Defaulting, PassedOver, Slot, Violation};
 use crate::wasm::question::{Answer, Question, QuestionError};

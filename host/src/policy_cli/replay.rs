@@ -8,13 +8,13 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use ipu_text::explain;
 use json_patch::PatchOperation;
 use serde_json::{Value, json};
 
 use super::ruling::ruling;
 use super::settings::settings;
 use super::{PolicyCliError, no_answer, no_policy};
-use crate::agent::explain;
 use crate::wasm::question::Question;
 use crate::wasm::record::{LONGEST, Outcome, Record};
 use crate::wasm::{Asked, Limits, Meter, Trial};

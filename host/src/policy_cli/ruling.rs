@@ -120,7 +120,7 @@ fn placed(placing: &Placing, answer: &Result<Answer, GuestError>) -> Ruling {
     let checked = match answer {
         Ok(Answer::Decision(decision)) => placing.disposed(decision.clone()),
         Ok(_) => Err(MISFIT.to_owned()),
-        Err(error) => Err(crate::agent::explain(error)),
+        Err(error) => Err(ipu_text::explain(error)),
     };
     match checked {
         Ok(decision) => Ruling::Followed { decision },

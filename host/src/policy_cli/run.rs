@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
+use ipu_text::explain;
 use serde_json::{Value, json};
 
 use super::request::question;
@@ -11,7 +12,6 @@ use super::ruling::ruling;
 use super::settings::settings;
 use super::world::World;
 use super::{PolicyCliError, no_answer, no_policy, write_json};
-use crate::agent::explain;
 use crate::wasm::model::Slot;
 use crate::wasm::question::Question;
 use crate::wasm::{Asked, Limits, Meter, Trial};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use ipu_text::explain;
 
 use super::case::{Case, CaseError};
 use super::document::{DocumentError, document, is_yaml};
@@ -13,7 +14,6 @@ use super::junit;
 use super::ruling::ruling;
 use super::world::World;
 use super::{PolicyCliError, no_policy};
-use crate::agent::explain;
 use crate::wasm::model::Slot;
 use crate::wasm::{Limits, Meter, Trial};
 

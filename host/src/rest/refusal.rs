@@ -1,9 +1,9 @@
 //! Pure: what a failed request to the API server means for whoever asked over REST.
 
+use ipu_text::explain;
 use kube::core::Status;
 
 use super::problem::{Fault, Kind, Problem, shown};
-use crate::agent::explain;
 
 /// The problem that `error` means, where `action` is what was tried: `create the IPUPartition a`.
 pub(super) fn problem(action: &str, error: &kube::Error) -> Problem {

@@ -1,11 +1,11 @@
 //! Pure: what was gathered so far, and what of it stands in the archive.
 
+use ipu_text::redaction::Values;
 use serde_json::Value;
 
 use super::plan::{Form, LOGS, Read};
 use super::scrub::scrubbed;
 use super::shown::{OURS, said, shown};
-use crate::redaction::Values;
 
 /// How large a bundle may become.
 const LIMITS: Limits = Limits {

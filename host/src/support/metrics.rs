@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ipu_text::explain;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -14,7 +15,6 @@ use tokio_rustls::TlsConnector;
 
 use super::plan::MetricsPort;
 use super::{LARGEST, PATIENCE};
-use crate::agent::explain;
 
 /// The metrics of a Pod, or why there are none.
 pub(super) async fn read(

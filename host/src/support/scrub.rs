@@ -1,7 +1,7 @@
 //! Pure: takes out of texts what looks like a credential: tokens, passwords in addresses, and values of what
 //! is named like a secret. Rather too much than too little.
 
-use crate::redaction::REDACTED;
+use ipu_text::redaction::REDACTED;
 
 /// What the name of an option or a field has in it whose value is a secret.
 const SECRET_NAMES: [&str; 9] = [

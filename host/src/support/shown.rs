@@ -1,11 +1,11 @@
 //! Pure: how what was read is shown in a support bundle: without values of environment variables, without
 //! what else may be a secret, and without what nobody needs.
 
+use ipu_text::redaction::{LAST_APPLIED, Values};
 use serde_json::{Map, Value, json};
 
 use super::plan::{Form, items};
 use super::scrub::{is_secret, scrubbed};
-use crate::redaction::{LAST_APPLIED, Values};
 
 /// Variables that the operator sets itself: they are no secrets, and say much.
 pub(super) const OURS: &[&str] = &["IPUOF_VIPU_API_", "POPDIST_"];

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
+use ipu_text::explain;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::runtime::watcher::{self, Event};
@@ -13,7 +14,6 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::reload;
 
 use super::{TelemetryError, filter};
-use crate::agent::explain;
 use crate::policy::Process;
 use crate::release::ReleaseOptions;
 use crate::vipu::registry::watch_config_map;

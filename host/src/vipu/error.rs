@@ -4,10 +4,10 @@ use std::error::Error;
 use std::io;
 use std::sync::Arc;
 
+use ipu_text::sanitize;
 use tonic::{Code, ConnectError, Status};
 
 use super::access::AccessError;
-use crate::sanitize::sanitize;
 
 /// Longest text of a server, or of whoever answers in its place, that is kept, in bytes.
 const MESSAGE_MAX: usize = 512;
@@ -285,7 +285,7 @@ mod tests {
         for error in errors {
             let reason = error.reason();
             assert!(reason.len() < 2 * MESSAGE_MAX, "{}", reason.len());
-            assert!(reason.chars().all(crate::sanitize::is_plain), "{reason}");
+            assert!(reason.chars().all(ipu_text::is_plain), "{reason}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ipu_text::is_plain;
 use jiff::{SignedDuration, Timestamp};
 use prost::Message;
 
@@ -15,7 +16,6 @@ use super::model::{listed, misfit, total_ipus};
 use super::proto;
 use super::proto::list_ipu_attributes_reply::Entry;
 use super::troubles::Ledger;
-use crate::sanitize::is_plain;
 
 /// Longest text that is kept of a controller, in bytes.
 const TEXT_MAX: usize = 256;

@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ipu_text::sanitize;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 use wasmtime::component::Component;
@@ -15,7 +16,6 @@ use wasmtime::component::Component;
 use super::engine::{self, EngineError, GuestEngine};
 use super::limits::Limits;
 use super::precompiled;
-use crate::sanitize::sanitize;
 
 /// How often the child is asked whether it has ended.
 const POLL: Duration = Duration::from_millis(5);

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use ipu_text::sanitize;
 use sha2::{Digest, Sha256};
 use wasmtime::component::Component;
 
@@ -15,7 +16,6 @@ use super::engine::GuestEngine;
 use super::model::{ModuleDigest, Slot};
 use super::samples;
 use super::texts::{MESSAGE, Words};
-use crate::sanitize::sanitize;
 
 /// Why a file does not become a policy.
 #[derive(Debug, thiserror::Error)]

@@ -3,13 +3,13 @@
 //!
 //! Labels and annotations stay, since policies decide by them; so do command lines.
 
+use ipu_text::redaction::Values;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::model::{Defaulting, ModuleDigest, Slot, Violation};
 use super::question::{Answer, Question, QuestionError};
 use crate::bounded_json::{self, BoundedJsonError, Budget};
-use crate::redaction::Values;
 
 /// Longest line that is read, in bytes: an update of two objects, and an answer with a third.
 pub const LONGEST: u64 = 16 << 20;
@@ -129,8 +129,9 @@ fn redacted(violations: &[Violation], values: &mut Values) -> Vec<Violation> {
 
 #[cfg(test)]
 mod tests {
+    use ipu_text::redaction::LAST_APPLIED;
+
     use super::*;
-    use crate::redaction::LAST_APPLIED;
     use crate::wasm::model::{Defaulted, Verdict};
     use crate::wasm::samples;
 

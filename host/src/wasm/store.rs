@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use ipu_text::sanitize;
 use nix::time::{ClockId, clock_gettime};
 use wasmtime::{ResourceLimiter, Store, UpdateDeadline};
 
@@ -9,7 +10,6 @@ use super::engine::GuestEngine;
 use super::limits::Limits;
 use super::model::Slot;
 use super::wasi::{Numbers, Printed};
-use crate::sanitize::sanitize;
 
 /// Lines of one call that reach the log.
 const LOG_LINES: usize = 16;

@@ -1,10 +1,10 @@
 //! Pure: makes the texts of a guest's answer fit for the places that show them. No answer leaves a call without it.
 
+use ipu_text::{explain, sanitize};
+
 use super::bindings::DefaultingText;
 use super::call::GuestError;
 use super::model::{Decision, PassedOver, Verdict, Violation};
-use crate::agent::explain;
-use crate::sanitize::sanitize;
 
 /// Longest sentence for the user, in bytes: a violation, a refusal, why settings are not accepted.
 pub const MESSAGE: usize = 1024;
@@ -174,8 +174,9 @@ fn length(texts: &[String]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use ipu_text::is_plain;
+
     use super::*;
-    use crate::sanitize::is_plain;
 
     /// Controls the terminal, turns text round, and is far too long.
     fn hostile() -> String {

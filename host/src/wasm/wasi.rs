@@ -15,7 +15,7 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker, LinkerInstance, Resource, ResourceType};
 
 use super::store::CallState;
-use crate::sanitize::sanitize;
+use ipu_text::sanitize;
 pub(super) use printed::Printed;
 pub(super) use random::Numbers;
 

@@ -1,10 +1,10 @@
 //! Pure: what goes back to the API server.
 
+use ipu_text::sanitize;
 use json_patch::Patch;
 use serde_json::{Value, json};
 
 use super::request::AdmissionRequest;
-use crate::sanitize::sanitize;
 use crate::wasm::model::{ModuleDigest, Violation};
 use crate::wasm::texts::{WARNING, WARNINGS};
 

@@ -1,6 +1,7 @@
 //! Pure: what the user is told where a policy gave no answer.
 
-use crate::agent::explain;
+use ipu_text::explain;
+
 use crate::wasm::GuestError;
 
 /// What the user is told of a request that a policy, called `who`, failed on. It is no fault of the object, and says

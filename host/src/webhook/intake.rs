@@ -8,11 +8,11 @@ use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use ipu_text::explain;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::request::{self, AdmissionRequest, RequestError};
-use crate::agent::explain;
 use crate::bounded_json::{BoundedJsonError, Measured};
 use crate::metrics::connections::Refused;
 use crate::panics::caught_blocking;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ipu_operator::agent::explain;
 use ipu_operator::api::ipupolicy::Hook;
 use ipu_operator::policy::admission::Chain;
 use ipu_operator::policy::guests::{Guests, Roster};
+use ipu_text::explain;
 
 use super::{PolicyLoadError, creating, open, prepared, read, request, version};
 use crate::operator_process::own_resident_kib;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::response::IntoResponse;
-use ipu_operator::agent::explain;
 use ipu_operator::oci::fetch::{component, find};
 use ipu_operator::oci::registry::{Access, Registry};
+use ipu_text::explain;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;

@@ -7,11 +7,11 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ipu_operator::agent::explain;
 use ipu_operator::oci::cosign::public_keys;
 use ipu_operator::oci::fetch::{find, signer};
 use ipu_operator::oci::registry::Access;
 use ipu_operator::wasm::digest_of;
+use ipu_text::explain;
 use rcgen::{KeyPair, SigningKey};
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! Files that do not become guests: each is refused with its reason, and those in use go on.
 
-use ipu_operator::agent::explain;
 use ipu_operator::wasm::model::Slot;
 use ipu_operator::wasm::{BUILT_IN, Limits, OpenError, Policies, Terms};
+use ipu_text::explain;
 use serde_json::json;
 use tests::guests::hostile;
 

@@ -1,5 +1,6 @@
 //! Pure: the statuses of a partition that no controller makes now, or ever.
 
+use ipu_text::sanitize;
 use jiff::{SignedDuration, Timestamp};
 
 use super::is_held;
@@ -7,7 +8,6 @@ use crate::api::ipupartition::{
     Attempt, AttemptOutcome, IPUPartitionStatus, PartitionPhase, WaitingReason,
 };
 use crate::partition::conditions::ready;
-use crate::sanitize::sanitize;
 
 /// Longest message of a waiting partition, in bytes. `status.waiting` has the reason of each controller whole.
 const MESSAGE_MAX: usize = 4_096;

@@ -227,6 +227,6 @@ fn no_text_of_a_controller_is_kept_that_does_not_fit() {
     texts.extend([device.ip, device.chip_id, partition.id]);
     for text in texts {
         assert!(text.len() <= ERROR_MAX, "{}", text.len());
-        assert!(text.chars().all(crate::sanitize::is_plain), "{text}");
+        assert!(text.chars().all(ipu_text::is_plain), "{text}");
     }
 }

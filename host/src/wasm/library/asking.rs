@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ipu_text::explain;
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
@@ -10,7 +11,6 @@ use tracing::Instrument;
 
 use super::Policies;
 use super::permits::{Permit, Wanted};
-use crate::agent::explain;
 use crate::metrics::guests::Unasked;
 use crate::panics::caught_now;
 use crate::wasm::call::{Call, GuestError};

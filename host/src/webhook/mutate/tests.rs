@@ -201,7 +201,7 @@ fn a_key_that_a_guest_makes_up_is_told_cut_and_plain() {
         let error = checked(&update, &update.object, &reached).unwrap_err();
         let told = error.to_string();
         assert!(told.len() < 1_000, "{}", told.len());
-        assert!(told.chars().all(crate::sanitize::is_plain), "{told}");
+        assert!(told.chars().all(ipu_text::is_plain), "{told}");
     }
 }
 

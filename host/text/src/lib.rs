@@ -1,0 +1,20 @@
+//! Makes text fit for people: errors, text from outside, and objects that contain secrets.
+//!
+//! Both programs of the operator use it for logs, status messages, events and the archive of a bug report.
+//!
+//! Entry points:
+//! - [`explain`] returns an error with all its causes in one line.
+//! - [`sanitize`] limits the length of text from outside and replaces characters that control a terminal.
+//!   [`is_plain`] tells whether it leaves a character as it is.
+//! - [`redaction::Values`] removes the values of environment variables from objects and from text about them.
+//!
+//! It does no I/O and must not know jobs, partitions, policies, the V-IPU, or any other package of this
+//! workspace. Of kube it knows only the error of a refused request.
+#![forbid(unsafe_code)]
+
+mod explain;
+pub mod redaction;
+mod sanitize;
+
+pub use explain::explain;
+pub use sanitize::{is_plain, sanitize};
