@@ -1,6 +1,5 @@
 //! Generates the V-IPU client and server code from `proto/vipu.proto`, without protoc; nothing else.
 
-#[cfg(feature = "operator")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use protox::prost::Message;
 
@@ -16,13 +15,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build_client(false)
         .compile_fds(files)?;
     Ok(())
-}
-
-/// The agent knows nothing of V-IPU.
-#[cfg(not(feature = "operator"))]
-fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
-    pack_relocations();
 }
 
 /// A static program moves its own pointers when it starts, and reads the list of them for that: packed it

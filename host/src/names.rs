@@ -55,7 +55,9 @@ pub const TEMPLATE_HASH_ANNOTATION: &str = "graphcore.ai/template-hash";
 /// Annotation of a job's Pods: the container whose end is the Pod's end, whatever runs beside it.
 pub const MAIN_CONTAINER_ANNOTATION: &str = "graphcore.ai/main-container";
 
-pub use crate::agent::{DEFAULT_CONTAINER_ANNOTATION, worker};
+/// Annotation of a Pod: the container that `kubectl exec`, `kubectl logs` and the agent mean where none is named
+/// (kubectl's own).
+pub const DEFAULT_CONTAINER_ANNOTATION: &str = "kubectl.kubernetes.io/default-container";
 
 /// Label of a job's Pods: which run of the job they belong to, from 0.
 pub const RUN_LABEL: &str = "graphcore.ai/run";
@@ -89,6 +91,11 @@ const UNIQUE: usize = 10;
 /// Name of a job's launcher Pod, ServiceAccount, Role and RoleBinding.
 pub fn launcher(job: &str) -> String {
     format!("{job}-launcher")
+}
+
+/// Name of worker `index` of a job; the index counts over all instances.
+pub fn worker(job: &str, index: u32) -> String {
+    format!("{job}-worker-{index}")
 }
 
 /// Whether a finalizer of an IPUJob is the operator's, under its name of today or the one before.

@@ -1,5 +1,4 @@
 //! What reading JSON within a budget takes of the allocator, byte for byte: a program of its own, because it counts what the whole process allocates.
-#![cfg(feature = "operator")]
 #![allow(
     clippy::unwrap_used,
     reason = "what a test's helper cannot do fails the test"

@@ -1,5 +1,4 @@
 //! The built operator as the process that compiles policies: its limits hold, and the parent goes on.
-#![cfg(feature = "operator")]
 #![allow(
     clippy::unwrap_used,
     reason = "what a test's helper cannot do fails the test"

@@ -1,6 +1,5 @@
 //! The built operator as the tool of a policy's author: the real program, with its own allocator and
 //! its threads' own stacks, which tests inside a process do not have.
-#![cfg(feature = "operator")]
 #![allow(
     clippy::unwrap_used,
     reason = "what a test's helper cannot do fails the test"

@@ -1,7 +1,7 @@
 //! What `ipu-agent exec` makes of an API server's refusals. That a command runs is shown by mpirun
 //! on the real nodes.
 
-use ipu_operator::agent::exec::{ExecError, ExecRequest, execute_with};
+use ipu_agent::exec::{ExecError, ExecRequest, execute_with};
 use ipu_text::explain;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, Patch, PatchParams, PostParams};

@@ -5,6 +5,7 @@
     reason = "what a test's helper cannot do fails the test"
 )]
 
+mod agent;
 mod chart;
 mod contract;
 mod fuzz;

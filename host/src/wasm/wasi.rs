@@ -11,11 +11,11 @@ mod printed;
 mod random;
 mod streams;
 
+use ipu_text::sanitize;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker, LinkerInstance, Resource, ResourceType};
 
 use super::store::CallState;
-use ipu_text::sanitize;
 pub(super) use printed::Printed;
 pub(super) use random::Numbers;
 

@@ -89,17 +89,13 @@ impl Dist {
                 .args(["--package", "tests", "--bin", "lab"])
                 .args(["--bin", "vipu-simulator"])
                 // The features that the lab itself was built with, so that nothing is built twice.
-                .args([
-                    "--no-default-features",
-                    "--features",
-                    "ipu-operator/operator",
-                ]);
+                .arg("--no-default-features");
             build("the operator", &mut cargo)
         })?;
         progress.run("built the agent", || {
             let mut cargo = cargo_build(checkout, "agent");
-            cargo.args(["--package", "ipu-operator", "--no-default-features"]);
-            build("the agent", cargo.args(["--bin", "ipu-agent"]))
+            // By itself: with other packages it would get their features.
+            build("the agent", cargo.args(["--package", "ipu-agent"]))
         })?;
         let dir = checkout.join("dist");
         make_dir(&dir)?;

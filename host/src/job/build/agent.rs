@@ -14,6 +14,12 @@ pub const FOLDER: &str = "/ipu-operator-agent";
 /// The agent's program there.
 pub const PROGRAM: &str = "/ipu-operator-agent/ipu-agent";
 
+/// Name of the script in the folder that mpirun calls in the place of ssh.
+pub const KUBEEXEC: &str = "kubeexec.sh";
+
+/// Name of the list of workers in the folder.
+pub const HOSTFILE: &str = "hostfile";
+
 /// Name of the init container and of the volume.
 const AGENT: &str = "ipu-operator-agent";
 

@@ -3,7 +3,6 @@
 use k8s_openapi::api::core::v1::EnvVar;
 
 use super::agent;
-use crate::agent::install;
 use crate::job::facts::partition::Held;
 use crate::job::validate::{Size, ValidJob};
 
@@ -71,7 +70,7 @@ fn of_replicas(size: Size, gcd: u32) -> Vec<EnvVar> {
 /// launcher may exec, hence no tree spawn.
 fn of_open_mpi() -> Vec<EnvVar> {
     let file = |name| format!("{}/{name}", agent::FOLDER);
-    let (script, hostfile) = (file(install::KUBEEXEC), file(install::HOSTFILE));
+    let (script, hostfile) = (file(agent::KUBEEXEC), file(agent::HOSTFILE));
     vec![
         variable("OMPI_MCA_plm_rsh_agent", &script),
         variable("OMPI_MCA_plm_rsh_no_tree_spawn", "1"),

@@ -30,12 +30,15 @@ pub fn ensure(
     let checkout = &settings.checkout;
     progress.run("built the operator for arm64", || {
         let mut cargo = cargo_build(&rust, &tools, checkout, "release");
-        cargo.args(["--bin", "ipu-operator", "--features", "operator"]);
+        cargo.args(["--package", "ipu-operator"]);
         build("the operator for arm64", &mut cargo)
     })?;
     progress.run("built the agent for arm64", || {
         let mut cargo = cargo_build(&rust, &tools, checkout, "agent");
-        build("the agent for arm64", cargo.args(["--bin", "ipu-agent"]))
+        build(
+            "the agent for arm64",
+            cargo.args(["--package", "ipu-agent"]),
+        )
     })?;
     let built = target_directory(checkout)?.join(ARM64.target);
     let dir = dist.dir().join(ARM64.architecture);
@@ -64,7 +67,6 @@ fn cargo_build(rust: &Rust, tools: &Aarch64, checkout: &Path, profile: &str) -> 
     cargo
         .args(["build", "--locked", "--quiet", "--target", ARM64.target])
         .args(["--profile", profile])
-        .args(["--package", "ipu-operator", "--no-default-features"])
         .current_dir(checkout)
         .env(cargo::FLAGS, flags(checkout))
         .env(

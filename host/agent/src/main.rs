@@ -1,12 +1,13 @@
 //! `ipu-agent`: the part of the operator that runs inside the containers of a job.
+#![forbid(unsafe_code)]
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use ipu_operator::agent::exec::{self, ExecRequest};
-use ipu_operator::agent::{FAILED, idle, install};
+use ipu_agent::exec::{self, ExecRequest};
+use ipu_agent::{FAILED, idle, install};
 use ipu_text::explain;
 
 /// Runs inside the containers of an IPUJob.

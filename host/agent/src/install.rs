@@ -8,7 +8,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::worker;
+use crate::worker;
 
 /// Name of the copy.
 pub const FILE_NAME: &str = "ipu-agent";

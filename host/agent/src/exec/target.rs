@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
 
-use crate::agent::DEFAULT_CONTAINER_ANNOTATION;
+use crate::DEFAULT_CONTAINER_ANNOTATION;
 
 /// Why no command can run in a Pod now.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,8 +1,14 @@
 //! The agent: one small static program that works in any container, whatever its C library.
 //!
-//! An init container copies it into the Pods of a job (`install`). There it is PID 1 of the workers
-//! of a launcher job (`idle`) and carries mpirun's remote commands to them (`exec`). It is built
-//! without the feature `operator`, so that nothing of the two processes in the cluster is in it.
+//! An init container copies it into the Pods of a job with a launcher. Entry points, which are its commands too:
+//! - [`install::install`] copies the program and writes the files that mpirun reads.
+//! - [`idle::idle`] is PID 1 of the workers of a launcher job.
+//! - [`exec::run`] carries mpirun's remote commands to the workers.
+//!
+//! It must stay small, and must not know the CRDs, the V-IPU, or any package of this workspace except `ipu-text`.
+//! Names that the operator uses too stand in both: a test of the whole workspace compares them
+//! (`tests/suite/agent.rs`).
+#![forbid(unsafe_code)]
 
 pub mod exec;
 pub mod idle;

@@ -1,0 +1,22 @@
+//! Holds the agent and the operator, neither of which depends on the other, to the same names.
+
+use std::path::Path;
+
+use ipu_agent::install;
+use ipu_operator::job::build::agent;
+use ipu_operator::names;
+
+#[test]
+fn the_agent_and_the_operator_use_the_same_names() {
+    assert_eq!(
+        ipu_agent::DEFAULT_CONTAINER_ANNOTATION,
+        names::DEFAULT_CONTAINER_ANNOTATION
+    );
+    for index in [0, 9, 10, u32::MAX] {
+        assert_eq!(ipu_agent::worker("a.b", index), names::worker("a.b", index));
+    }
+    assert_eq!(install::KUBEEXEC, agent::KUBEEXEC);
+    assert_eq!(install::HOSTFILE, agent::HOSTFILE);
+    let program = Path::new(agent::FOLDER).join(install::FILE_NAME);
+    assert_eq!(Path::new(agent::PROGRAM), program);
+}
