@@ -110,12 +110,13 @@ race: ## jobs in a second beside mpi-operator and beside a loop that makes the s
 	@$(LAB) dist
 	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --no-default-features --bin bench-jobs -- --race
 
-# The tests' own profile, with debug assertions and overflow checks, and only this crate optimised: all
-# that it depends on is the same as in `make check` and is not compiled again.
+# The tests' own profile, with debug assertions and overflow checks, and only these crates optimised: all
+# that they depend on is the same as in `make check` and is not compiled again.
 soak: ## simulate a million lives of jobs, from a seed that is new each time, check the large bounds of the model, and feed the partition core with ten million pieces of nonsense
 	IPU_OPERATOR_SIMULATION_FIRST_SEED=$(SOAK_SEED) IPU_OPERATOR_SIMULATED_LIVES=1000000 IPU_OPERATOR_MODEL=large \
 	  IPU_OPERATOR_FUZZ_CASES=10000000 RUNNER_OPTIONS=--nocapture tests/filtered.sh "simulation:: partition::model::" \
-	  --workspace --lib --package ipu-operator --config profile.dev.package.ipu-operator.opt-level=2
+	  --workspace --lib --package ipu-operator --config profile.dev.package.ipu-operator.opt-level=2 \
+	  --config profile.dev.package.ipu-api.opt-level=2
 
 flood: ## the run on real nodes whose load from nine Pods lasts ten minutes beside hostile policies
 	@sh tests/preflight.sh test

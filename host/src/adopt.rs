@@ -12,6 +12,8 @@ use std::io::Write;
 use clap::Args;
 use futures::future::join_all;
 use futures::stream;
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use kube::core::ApiResource;
@@ -19,8 +21,6 @@ use kube::runtime::watcher::Event;
 use kube::{Client, ResourceExt};
 
 use self::plan::{Adoption, Controller, Entry, Findings, Job};
-use crate::api::ipujob::IPUJob;
-use crate::api::ipupartition::{ControllerRef, IPUPartition};
 use crate::cli::ProxyArguments;
 use crate::clock;
 use crate::partition::placing::shortened;

@@ -3,10 +3,10 @@
 
 use std::sync::LazyLock;
 
+use ipu_api::crd;
+use ipu_api::ipupartition::IPUPartition;
 use jsonschema::Validator;
 
-use crate::api::crd;
-use crate::api::ipupartition::IPUPartition;
 use crate::partition::honest::written;
 use crate::{rest, vipu};
 

@@ -30,6 +30,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::channel::mpsc;
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipupartition::IPUPartition;
 use kube::Client;
 use kube::api::{Api, ListParams};
 use kube::core::PartialObjectMeta;
@@ -43,8 +45,6 @@ use self::kept::JobRef;
 use self::observe::ObserveError;
 use self::raw::RawJob;
 use self::writes::WriteError;
-use crate::api::ipujob::IPUJob;
-use crate::api::ipupartition::IPUPartition;
 use crate::metrics::Metrics;
 use crate::panics::{self, Panicked};
 use crate::scope::Scope;

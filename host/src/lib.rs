@@ -2,7 +2,6 @@
 #![deny(unsafe_code)]
 
 pub mod adopt;
-pub mod api;
 pub mod bounded_json;
 pub mod certificates;
 pub mod cli;
@@ -18,9 +17,7 @@ mod label_watch;
 pub mod lease;
 pub mod memory;
 pub mod metrics;
-pub mod names;
 pub mod namespaces;
-pub mod object_names;
 pub mod oci;
 mod packed;
 pub mod panics;
@@ -35,7 +32,6 @@ pub mod scope;
 pub mod support;
 pub mod telemetry;
 mod trimmed;
-mod uid;
 pub mod verify;
 pub mod vipu;
 pub mod wasm;

@@ -11,7 +11,7 @@ use ipu_operator::support::{SupportError, SupportOptions};
 use ipu_operator::telemetry::level::LogLevel;
 use ipu_operator::telemetry::trace::{self, Traces};
 use ipu_operator::verify::{VerifyError, VerifyOptions};
-use ipu_operator::{adopt, api, controller, panics, policy_cli, proxy, support, telemetry, verify};
+use ipu_operator::{adopt, controller, panics, policy_cli, proxy, support, telemetry, verify};
 use ipu_text::explain;
 
 /// Thousands of jobs are kept in small pieces that come and go. The C library's allocator holds half
@@ -51,7 +51,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::SupportBundle(options) => eprintln!("{}", runtime()?.block_on(bundled(&options))?),
         Task::Adopt(arguments) => runtime()?.block_on(adopted(&arguments))?,
         Task::Policy(arguments) => policy_cli::run(arguments, &mut std::io::stdout().lock())?,
-        Task::Crd => print!("{}", api::crd::render()),
+        Task::Crd => print!("{}", ipu_api::crd::render()),
     }
     Ok(())
 }

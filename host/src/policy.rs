@@ -30,12 +30,12 @@ pub use judging::AT_ONCE as JUDGED_AT_ONCE;
 
 use std::sync::Arc;
 
+use ipu_api::ipupolicy::Hook;
 use kube::Client;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use self::source::folder::{FOLDER_LIMIT, Folder};
-use crate::api::ipupolicy::Hook;
 use crate::lease::{Elector, Leading, TTL};
 use crate::release::ReleaseOptions;
 use crate::scope::Conflicts;

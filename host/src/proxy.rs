@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use ipu_api::names::Identity;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
 use kube::{Client, ResourceExt};
@@ -16,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lease::{self, Elector, Leading};
 use crate::metrics::{self, Exposed, Metrics};
-use crate::names::Identity;
 use crate::namespaces::namespaces;
 use crate::partition::fleet::Fleet;
 use crate::partition::node_labels::node_labels;

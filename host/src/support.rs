@@ -16,6 +16,7 @@ use std::time::Duration;
 use clap::Args;
 use futures::AsyncReadExt;
 use http::Request;
+use ipu_api::object_names::{is_label, is_subdomain};
 use ipu_text::explain;
 use jiff::Timestamp;
 use kube::Client;
@@ -24,7 +25,6 @@ use tokio::time::timeout;
 
 use self::bundle::{Bundle, Contents};
 use self::plan::{Form, Read, Target};
-use crate::object_names::{is_label, is_subdomain};
 
 /// Longest time of one read.
 const PATIENCE: Duration = Duration::from_secs(30);

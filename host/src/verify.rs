@@ -6,13 +6,13 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipupartition::IPUPartition;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, ResourceExt};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use self::job::Look;
-use crate::api::ipujob::IPUJob;
-use crate::api::ipupartition::IPUPartition;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-use ipu_operator::names;
+use ipu_api::names;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};

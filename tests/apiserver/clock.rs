@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use ipu_operator::api::ipujob_status::JobState;
+use ipu_api::ipujob_status::JobState;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

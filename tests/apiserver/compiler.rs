@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use ipu_operator::api::ipupolicy::{IPUPolicy, IPUPolicyStatus, PolicyPhase};
+use ipu_api::ipupolicy::{IPUPolicy, IPUPolicyStatus, PolicyPhase};
 use ipu_operator::wasm::digest_of;
 use ipu_operator::wasm::limits::COMPILE_MEMORY;
 use k8s_openapi::ByteString;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ipu_operator::api::crd;
-use ipu_operator::api::ipupartition::IPUPartition;
-use ipu_operator::names;
+use ipu_api::crd;
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::names;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};

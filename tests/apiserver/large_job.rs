@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ipu_operator::names;
+use ipu_api::names;
 use k8s_openapi::api::rbac::v1::Role;
 use kube::api::{Api, ListParams};
 use serde_json::json;

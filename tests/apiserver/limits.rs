@@ -1,6 +1,6 @@
 //! Limits that become stricter, and a quota that lets some Pods of a job through, on a real API server.
 
-use ipu_operator::api::crd;
+use ipu_api::crd;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};

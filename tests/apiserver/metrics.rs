@@ -171,10 +171,7 @@ async fn the_proxy_tells_of_partitions_and_ipus_beside_its_rest() {
     let scene = Scene::start(&[16]).await;
     let partition = scene.want("measured", 4).await;
     let partition = scene
-        .once_in(
-            &partition,
-            ipu_operator::api::ipupartition::PartitionPhase::Ready,
-        )
+        .once_in(&partition, ipu_api::ipupartition::PartitionPhase::Ready)
         .await;
     let (service, namespace) = ("ipu-operator-vipu-proxy", scene::NAMESPACE);
     let authority = reader::authority(&scene.client, namespace, &format!("{service}-tls")).await;

@@ -1,11 +1,11 @@
 //! Objects as nobody should write them, under definitions that let everything through, and past the webhooks: neither
 //! process panics or ends, and a good job runs beside them.
 
-use ipu_operator::api::crd;
-use ipu_operator::api::ipujob::IPUJob;
-use ipu_operator::api::ipujob_status::JobState;
-use ipu_operator::api::ipupartition::IPUPartition;
-use ipu_operator::api::ipupolicy::IPUPolicy;
+use ipu_api::crd;
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipujob_status::JobState;
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::ipupolicy::IPUPolicy;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };

@@ -5,7 +5,7 @@ mod oci;
 mod scene;
 mod tutorial;
 
-use ipu_operator::api::ipupolicy::{IPUPolicyStatus, PolicyPhase};
+use ipu_api::ipupolicy::{IPUPolicyStatus, PolicyPhase};
 use ipu_operator::wasm::digest_of;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};

@@ -6,9 +6,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use ipu_operator::api::ipujob::IPUJob;
-use ipu_operator::api::ipujob_status::{IPUJobStatus, JobState};
-use ipu_operator::api::ipupartition::IPUPartition;
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipujob_status::{IPUJobStatus, JobState};
+use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;

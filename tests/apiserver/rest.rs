@@ -3,11 +3,11 @@
 
 mod caller;
 
-use ipu_operator::api::ipujob::IPUJob;
-use ipu_operator::api::ipupartition::{IPUPartition, PartitionPhase};
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
+use ipu_api::names::REQUESTED_BY_ANNOTATION;
 use ipu_operator::certificates::Source;
 use ipu_operator::certificates::keep::Keeper;
-use ipu_operator::names::REQUESTED_BY_ANNOTATION;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::ResourceExt;

@@ -1,7 +1,7 @@
 //! etcd is restored, in place, from a snapshot that jobs have come and gone since: what runs keeps its partition, and
 //! nothing is leaked or given twice.
 
-use ipu_operator::api::ipujob_status::JobState;
+use ipu_api::ipujob_status::JobState;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use serde_json::json;

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use http::Request;
-use ipu_operator::api::crd;
-use ipu_operator::api::ipujob::IPUJob;
-use ipu_operator::api::ipupartition::{IPUPartition, IPUPartitionSpec};
+use ipu_api::crd;
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec};
+use ipu_api::names;
 use ipu_operator::job::build::PodSettings;
 use ipu_operator::job::{self, JobSettings};
 use ipu_operator::metrics::Metrics;
-use ipu_operator::names;
 use ipu_operator::scope::Scope;
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams};

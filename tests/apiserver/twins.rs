@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use guest_validation::rules;
-use ipu_operator::api::crd;
+use ipu_api::crd;
 use kube::api::{Api, ApiResource, DynamicObject, PostParams};
 use kube::core::Status;
 use kube::{Client, Error, ResourceExt};

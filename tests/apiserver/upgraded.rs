@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ipu_operator::api::crd;
-use ipu_operator::names;
+use ipu_api::crd;
+use ipu_api::names;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ipu_operator::api::ipujob_status::JobState;
+use ipu_api::ipujob_status::JobState;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, ListParams};
 use tests::load::Writes;

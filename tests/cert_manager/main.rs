@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use chart::admin::Admin;
-use ipu_operator::api::ipujob::IPUJob;
-use ipu_operator::api::ipujob_status::JobState;
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipujob_status::JobState;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, PostParams};
 use processes::{Given, Place};

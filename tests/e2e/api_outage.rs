@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ipu_operator::api::ipujob_status::JobState;
+use ipu_api::ipujob_status::JobState;
 use libtest_mimic::Failed;
 use serde_json::json;
 use tests::lab::fault::Stopped;

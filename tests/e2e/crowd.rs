@@ -4,8 +4,8 @@ use std::fs;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use ipu_operator::api::ipujob::IPUJob;
-use ipu_operator::api::ipujob_status::JobState;
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipujob_status::JobState;
 use kube::Api;
 use kube::api::ListParams;
 use libtest_mimic::Failed;

@@ -1,8 +1,8 @@
 //! Pods that Kubernetes takes away: by preemption and by `kubectl drain`, with and without a PodDisruptionBudget.
 
-use ipu_operator::api::ipujob::IPUJob;
-use ipu_operator::api::ipujob_status::JobState;
-use ipu_operator::names;
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipujob_status::JobState;
+use ipu_api::names;
 use libtest_mimic::Failed;
 use serde_json::json;
 use tests::demo::KubectlError;

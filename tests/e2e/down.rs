@@ -1,6 +1,6 @@
 //! A V-IPU controller that does not answer: what fits elsewhere goes on, the rest waits and says why.
 
-use ipu_operator::api::ipujob::IPUJob;
+use ipu_api::ipujob::IPUJob;
 use kube::Api;
 use libtest_mimic::Failed;
 use tests::wait::{Seen, until};

@@ -1,7 +1,7 @@
 //! Pods that do not start or do not last: what `kubectl describe ipujob` says of each, on real nodes.
 
-use ipu_operator::api::ipujob::IPUJob;
-use ipu_operator::api::ipujob_status::JobState;
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipujob_status::JobState;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 

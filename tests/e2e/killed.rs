@@ -1,6 +1,6 @@
 //! The operator's processes are killed without a chance to tidy up, at the worst moments.
 
-use ipu_operator::api::ipupartition::AttemptOutcome;
+use ipu_api::ipupartition::AttemptOutcome;
 use libtest_mimic::Failed;
 use tests::demo::{LeftoverError, partitions_of};
 use tests::wait::{Seen, until};

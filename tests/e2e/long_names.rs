@@ -1,6 +1,6 @@
 //! The longest names that Kubernetes takes, on real nodes and under `mpirun`.
 
-use ipu_operator::api::ipujob_status::JobState;
+use ipu_api::ipujob_status::JobState;
 use libtest_mimic::Failed;
 use tests::lab::images::openmpi::OpenMpi;
 

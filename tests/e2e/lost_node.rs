@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use ipu_operator::api::ipujob_status::JobState;
-use ipu_operator::names;
+use ipu_api::ipujob_status::JobState;
+use ipu_api::names;
 use kube::ResourceExt;
 use libtest_mimic::Failed;
 use serde_json::json;

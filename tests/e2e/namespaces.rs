@@ -1,7 +1,7 @@
 //! Namespaces with rules of their own: quotas, limits, and Pod Security for the jobs' own Pods.
 
-use ipu_operator::api::ipujob::IPUJob;
-use ipu_operator::api::ipujob_status::JobState;
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipujob_status::JobState;
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, Pod, ResourceQuota};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};

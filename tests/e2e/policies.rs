@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use ipu_operator::api::ipupolicy::{IPUPolicy, PolicyPhase};
+use ipu_api::ipupolicy::{IPUPolicy, PolicyPhase};
 use ipu_operator::wasm::digest_of;
 use kube::Api;
 use kube::api::{Patch, PatchParams};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use ipu_operator::api::ipujob_status::JobState;
+use ipu_api::ipujob_status::JobState;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use ipu_operator::api::ipujob::IPUJob;
-use ipu_operator::api::ipujob_status::{IPUJobStatus, JobState};
-use ipu_operator::api::ipupartition::{AttemptOutcome, IPUPartition};
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipujob_status::{IPUJobStatus, JobState};
+use ipu_api::ipupartition::{AttemptOutcome, IPUPartition};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{ListParams, PostParams};

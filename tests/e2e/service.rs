@@ -1,7 +1,7 @@
 //! A job that serves for as long as it is wanted: it grows, gets a new template, and heals.
 
-use ipu_operator::api::ipujob_status::JobState;
-use ipu_operator::names;
+use ipu_api::ipujob_status::JobState;
+use ipu_api::names;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt};
 use libtest_mimic::Failed;

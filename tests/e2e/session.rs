@@ -1,6 +1,6 @@
 //! An interactive session: mpirun by hand, a rest, and the end of its time.
 
-use ipu_operator::api::ipujob_status::JobState;
+use ipu_api::ipujob_status::JobState;
 use libtest_mimic::Failed;
 use serde_json::json;
 

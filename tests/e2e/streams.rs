@@ -1,7 +1,7 @@
 //! The streams by which `mpirun` reaches its workers: full, silent for long, and cut without being closed.
 
-use ipu_operator::api::ipujob::IPUJob;
-use ipu_operator::api::ipujob_status::JobState;
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipujob_status::JobState;
 use libtest_mimic::Failed;
 use tests::lab::fault::cut_from_the_api_server;
 use tests::lab::images::openmpi::OpenMpi;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ipu_operator::api::ipupartition::PartitionPhase;
-use ipu_operator::names;
+use ipu_api::ipupartition::PartitionPhase;
+use ipu_api::names;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};

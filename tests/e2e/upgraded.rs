@@ -1,6 +1,6 @@
 //! An upgrade from the release before, and a rollback to it, while jobs run that the older operator started.
 
-use ipu_operator::api::ipujob_status::JobState;
+use ipu_api::ipujob_status::JobState;
 use libtest_mimic::Failed;
 use tests::lab::cluster;
 use tests::lab::images::Image;

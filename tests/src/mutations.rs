@@ -34,7 +34,7 @@ const STEP: &str = "host/src/partition/step.rs";
 const KNOWLEDGE: &str = "host/src/partition/knowledge.rs";
 const ORPHANS: &str = "host/src/partition/orphans.rs";
 const RELEASE: &str = "host/src/partition/release.rs";
-const NAMES: &str = "host/src/names.rs";
+const NAMES: &str = "host/api/src/names.rs";
 
 /// Every mistake that is tried.
 pub const MUTATIONS: &[Mutation] = &[

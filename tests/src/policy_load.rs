@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_operator::api::ipupolicy::Hook;
+use ipu_api::ipupolicy::Hook;
 use ipu_operator::policy::guests::{Entry, Guests};
 use ipu_operator::policy_cli;
 use ipu_operator::wasm::facts::Admission;

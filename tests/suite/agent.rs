@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use ipu_agent::install;
+use ipu_api::names;
 use ipu_operator::job::build::agent;
-use ipu_operator::names;
 
 #[test]
 fn the_agent_and_the_operator_use_the_same_names() {

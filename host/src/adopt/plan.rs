@@ -6,10 +6,10 @@
 
 use std::collections::BTreeSet;
 
+use ipu_api::ipupartition::{ControllerRef, IPUPartition};
+use ipu_api::names;
 use kube::ResourceExt;
 
-use crate::api::ipupartition::{ControllerRef, IPUPartition};
-use crate::names;
 use crate::partition::record;
 use crate::scope::Scope;
 use crate::vipu::model::ListedPartition;

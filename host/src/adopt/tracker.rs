@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
-use crate::names;
+use ipu_api::names;
 
 /// The ConfigMap is this operator's own summary, or a copy of it, and holds no word of the other operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

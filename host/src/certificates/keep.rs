@@ -1,5 +1,6 @@
 //! Keeps a certificate good in its Secret: the I/O around the decisions.
 
+use ipu_api::names::FIELD_MANAGER;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, PostParams};
@@ -9,7 +10,6 @@ use tracing::{info, warn};
 use super::decide::{Need, Stored, decide};
 use super::issue::IssueError;
 use super::{Keys, Source, issue, secret};
-use crate::names::FIELD_MANAGER;
 
 /// How often a lost race for the Secret is run again.
 const RACES: usize = 5;

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ipu_api::object_names::is_subdomain;
+
 use super::Source;
-use crate::object_names::is_subdomain;
 
 /// The DNS domain of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

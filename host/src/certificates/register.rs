@@ -1,5 +1,6 @@
 //! Tells the API server of the webhooks' authority, and whose the webhook configurations are.
 
+use ipu_api::names::FIELD_MANAGER;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
@@ -14,7 +15,6 @@ use tracing::info;
 
 use super::bundle::{self, WebhookBundle};
 use super::owner;
-use crate::names::FIELD_MANAGER;
 
 /// Why the API server does not know the authority, or the configurations have no owner.
 #[derive(Debug, thiserror::Error)]

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use ipu_api::names::MANAGED_BY;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
 
 use super::decide::Stored;
 use super::{Keys, Source};
-use crate::names::MANAGED_BY;
 
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";

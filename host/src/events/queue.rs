@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use ipu_api::uid::Uid;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use parking_lot::Mutex;
@@ -13,7 +14,6 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::{Event, Publisher};
-use crate::uid::Uid;
 
 /// Number of queues, and so of events that are written at the same time. All events of one object are in one
 /// queue, which keeps their order.

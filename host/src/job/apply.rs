@@ -1,6 +1,8 @@
 //! Carries out a plan: all writes, in the plan's order.
 
 use futures::future::join_all;
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::uid::Uid;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::Api;
@@ -10,8 +12,6 @@ use super::report::{Applied, Obstacle};
 use super::settled::Versions;
 use super::watches::Views;
 use super::writes::{self, Brought, WriteError};
-use crate::api::ipupartition::IPUPartition;
-use crate::uid::Uid;
 
 /// Carries out a plan for a job in a namespace; `owner` is the job's UID. Where its rights are `expected` to be
 /// there, they are read before they are written.

@@ -9,10 +9,10 @@ pub mod workers;
 
 use std::collections::BTreeMap;
 
+use ipu_api::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::validate::ValidJob;
-use crate::names;
 
 /// How the admin wants Pods to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,9 @@
 
 use std::sync::Arc;
 
+use ipu_api::ipujob_status::IPUJobStatus;
+use ipu_api::names;
+use ipu_api::uid::Uid;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
@@ -21,15 +24,12 @@ use super::settled::Settled;
 use super::watches::Views;
 use super::writes::{self, WriteError};
 use super::{JobSettings, apply, stranded};
-use crate::api::ipujob_status::IPUJobStatus;
 use crate::clock;
 use crate::events::{Event, EventQueue};
 use crate::metrics::Metrics;
 use crate::metrics::jobs::Jobs;
 use crate::metrics::reconcile::Reconciles;
-use crate::names;
 use crate::telemetry::trace;
-use crate::uid::Uid;
 
 /// What every reconcile shares.
 pub(super) struct Context {

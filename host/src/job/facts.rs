@@ -7,6 +7,9 @@ pub mod pod;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ipu_api::ipujob_status::{IPUJobStatus, InstanceEnd, RunStatus};
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde::Serialize;
@@ -16,9 +19,6 @@ use self::partition::{Held, PartitionState};
 use self::pod::{Aftermath, PodState};
 use super::validate::ValidJob;
 use super::{kept, report};
-use crate::api::ipujob_status::{IPUJobStatus, InstanceEnd, RunStatus};
-use crate::api::ipupartition::IPUPartition;
-use crate::names;
 use crate::partition::surroundings::is_placed;
 
 /// Everything that was read from the cluster for one job.

@@ -1,5 +1,8 @@
 //! Pure: what is left to do for a job that is being deleted.
 
+use ipu_api::ipujob_status::IPUJobStatus;
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -7,9 +10,6 @@ use super::facts::partition;
 use super::plan::{Deletion, Plan};
 use super::report::conditions::Conditions;
 use super::report::{PARTITIONS_RELEASED, PENDING};
-use crate::api::ipujob_status::IPUJobStatus;
-use crate::api::ipupartition::IPUPartition;
-use crate::names;
 
 /// How far the deletion of a job is. It needs nothing of the job's spec, so that a job which cannot
 /// be read can be deleted too.

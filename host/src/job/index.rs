@@ -6,11 +6,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ipu_api::uid::Uid;
 use kube::runtime::watcher::Event;
 
 use super::kept::{self, JobRef, OfJob};
 use crate::packed::{Packed, Packing};
-use crate::uid::Uid;
 use crate::watch_store::{Expectations, Store};
 
 /// How long a write is waited for. A watch that is interrupted begins again within half a minute of the

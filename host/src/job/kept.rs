@@ -8,9 +8,9 @@ use kube::Resource;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::api::ipupartition::IPUPartition;
-use crate::names;
-use crate::uid::Uid;
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::names;
+use ipu_api::uid::Uid;
 
 /// Labels that decisions read.
 const LABELS: [&str; 3] = [

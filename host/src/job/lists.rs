@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Resource;
 use tokio::sync::SetOnce;
 use tokio::time::timeout;
 
-use crate::api::ipujob::IPUJob;
-use crate::api::ipupartition::IPUPartition;
 use crate::metrics::jobs::Jobs;
 use crate::scope::Scope;
 

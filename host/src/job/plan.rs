@@ -5,6 +5,8 @@ mod staff;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ipu_api::ipujob::CleanPodPolicy;
+use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -16,8 +18,6 @@ use super::facts::pod::Aftermath;
 use super::facts::{Facts, Instance, Owned};
 use super::phase::Phase;
 use super::validate::ValidJob;
-use crate::api::ipujob::CleanPodPolicy;
-use crate::api::ipupartition::IPUPartition;
 
 /// How long after a reconcile that went well the job is looked at again, whatever happens.
 const RESYNC: Duration = Duration::from_mins(5);

@@ -1,13 +1,13 @@
 //! Pure: an IPUJob as the API server holds it, however wrong its spec is.
 
+use ipu_api::ipujob::IPUJob;
+use ipu_api::uid::Uid;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::kept::{JobRef, OfJob};
-use crate::api::ipujob::IPUJob;
-use crate::uid::Uid;
 
 /// What kubectl remembers of the last apply: the whole job once more.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";

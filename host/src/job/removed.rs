@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures::channel::mpsc::UnboundedSender;
 use futures::future::join_all;
+use ipu_api::names;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -17,7 +18,6 @@ use super::kept::{self, JobRef};
 use super::plan::File;
 use super::settled::Settled;
 use super::watches::follow_kind;
-use crate::names;
 use crate::scope;
 use crate::trimmed::{Trimmed, untrimmed};
 

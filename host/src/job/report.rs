@@ -15,6 +15,9 @@ use serde_json::Value;
 
 pub use self::obstacle::{Applied, Obstacle};
 
+use ipu_api::ipujob_status::{IPUJobStatus, JobState, RunStatus, WorkersStatus};
+use ipu_api::names;
+
 use self::conditions::Conditions;
 use super::facts::partition::PartitionState;
 use super::facts::pod::PodState;
@@ -23,8 +26,6 @@ use super::phase::{Outcome, Phase};
 use super::plan::Plan;
 use super::restart::Next;
 use super::validate::ValidJob;
-use crate::api::ipujob_status::{IPUJobStatus, JobState, RunStatus, WorkersStatus};
-use crate::names;
 
 /// Condition of the contract: the job waits for partitions or Pods.
 pub const PENDING: &str = "Pending";

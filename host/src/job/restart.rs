@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use ipu_api::ipujob::{CleanPodPolicy, RestartPolicy, RestartPolicyType};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::phase::{Outcome, RunFailure};
-use crate::api::ipujob::{CleanPodPolicy, RestartPolicy, RestartPolicyType};
 
 /// Failures after which a job is given up, where the user set no number (the original's default).
 const BACK_OFF_LIMIT: i32 = 3;

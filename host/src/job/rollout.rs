@@ -1,7 +1,7 @@
 //! Pure: which instances are replaced when the template of a job without launcher has changed.
 
 use super::facts::{Facts, Instance};
-use crate::api::ipujob::{self, StrategyType};
+use ipu_api::ipujob::{self, StrategyType};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 /// What a share is where the user gave none.

@@ -1,6 +1,8 @@
 //! Pure: what is still known of a job whose spec cannot be read: enough to see its end and to give back
 //! what it holds.
 
+use ipu_api::ipujob::CleanPodPolicy;
+use ipu_api::names;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
@@ -12,8 +14,6 @@ use super::restart::RestartRule;
 use super::rollout::Strategy;
 use super::validate::{Size, Start, Template, ValidJob, ValidLauncher, ValidateError};
 use super::{kept, report};
-use crate::api::ipujob::CleanPodPolicy;
-use crate::names;
 
 /// What is known of a job whose spec cannot be read: how large it is, from what it has; what its
 /// end leads to, from the fields that can be read. None where it has nothing and has not ended.

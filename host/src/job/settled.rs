@@ -5,9 +5,10 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use ipu_api::uid::Uid;
+
 use super::kept::JobRef;
 use super::plan::{Applicable, File};
-use crate::uid::Uid;
 
 /// The version of each kind of file of one job.
 pub type Versions = [u64; File::COUNT];

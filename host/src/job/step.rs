@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ipu_api::names;
 use kube::ResourceExt;
 use tracing::Instrument;
 
@@ -20,7 +21,6 @@ use super::salvage;
 use super::validate::{self, ValidJob, ValidateError};
 use super::writes;
 use crate::clock;
-use crate::names;
 use crate::telemetry::trace;
 
 /// How soon a job is looked at again that something stands in the way of: nothing that is watched

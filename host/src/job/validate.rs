@@ -4,6 +4,11 @@
 use std::collections::BTreeMap;
 
 use guest_validation::rules::{self, Settings, Violation};
+use ipu_api::ipujob::{CleanPodPolicy, IPUJob, IPUJobSpec};
+use ipu_api::ipupartition::PartitionOwner;
+use ipu_api::names;
+use ipu_api::pod_template::PodTemplateError;
+use ipu_api::{API_VERSION, ipujob_status::IPUJobStatus};
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
@@ -12,11 +17,6 @@ use thiserror::Error;
 
 use super::restart::RestartRule;
 use super::rollout::Strategy;
-use crate::api::ipujob::{CleanPodPolicy, IPUJob, IPUJobSpec};
-use crate::api::ipupartition::PartitionOwner;
-use crate::api::pod_template::PodTemplateError;
-use crate::api::{API_VERSION, ipujob_status::IPUJobStatus};
-use crate::names;
 
 /// A job that can be carried out: every number is a number, and there is a first container.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,6 +7,9 @@ use std::time::Instant;
 
 use futures::channel::mpsc::UnboundedSender;
 use futures::{FutureExt, Stream, StreamExt};
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::names;
+use ipu_api::uid::Uid;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
 use kube::core::DeserializeGuard;
@@ -20,12 +23,9 @@ use super::index::Index;
 use super::kept::{JobRef, OfJob};
 use super::lists::Lists;
 use super::raw::RawJob;
-use crate::api::ipupartition::IPUPartition;
-use crate::names;
 use crate::panics;
 use crate::scope::{self, Scope};
 use crate::trimmed::{self, Trimmed, readable, untrimmed};
-use crate::uid::Uid;
 
 /// What is known of all jobs' objects of one kind. It is shared between the watch that tells of
 /// them and the reconciles that write them.

@@ -4,6 +4,9 @@ mod meaning;
 
 use std::fmt::Debug;
 
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::names;
+use ipu_api::uid::Uid;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{NamespaceResourceScope, Request, Resource};
@@ -19,9 +22,6 @@ use super::plan::{Binding, Deletion, Reset};
 use super::raw::RawJob;
 use super::report::Obstacle;
 use super::watches::View;
-use crate::api::ipupartition::IPUPartition;
-use crate::names;
-use crate::uid::Uid;
 use meaning::{failed, in_the_way, named, refused_or_failed, says_all_of};
 
 /// A write that did not get through to the API server, or met an error of its own.

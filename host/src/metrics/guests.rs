@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ipu_api::ipupolicy::Hook;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -11,7 +12,6 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::bounded::Values;
-use crate::api::ipupolicy::Hook;
 use crate::policy::Process;
 use crate::policy::guests::{Entry, Guests};
 use crate::wasm::GuestError;

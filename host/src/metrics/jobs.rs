@@ -5,6 +5,7 @@ pub mod standing;
 
 use std::sync::Arc;
 
+use ipu_api::ipujob_status::IPUJobStatus;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
@@ -17,7 +18,6 @@ use prometheus_client::registry::{Registry, Unit};
 
 use self::milestones::milestones;
 use self::standing::Standing;
-use crate::api::ipujob_status::IPUJobStatus;
 use crate::job::raw::RawJob;
 
 /// Bounds of the buckets, in seconds: from a free controller to a queue of a day.

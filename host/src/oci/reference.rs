@@ -193,6 +193,9 @@ fn is_tag(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use cel::{Context, Program};
+    use ipu_api::crd::policy_rules::REFERENCE;
+
     use super::*;
 
     const DIGEST: &str = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
@@ -269,6 +272,41 @@ mod tests {
                 Err(kind(named.to_owned())),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn the_definition_takes_the_references_that_the_operator_takes() {
+        let digest = format!("sha256:{}", "a".repeat(64));
+        let program = Program::compile(&format!("text.matches('{REFERENCE}')")).unwrap();
+        for text in [
+            "registry.example.com/team/policy:1.2",
+            "localhost/p:latest",
+            "registry:5000/a/b__c/d--e.f:_1-a.B",
+            &format!("r.io/a@{digest}"),
+            &format!("r.io/a:1@{digest}"),
+            "policy:1",
+            "team/policy:1",
+            "https://r.io/a:1",
+            "r.io/A:1",
+            "r.io/a//b:1",
+            "r.io/a..b:1",
+            "r.io/../b:1",
+            "r.io/a:-1",
+            "r.io/a@sha256:12",
+            "r.io/a",
+            "user@r.io/a:1",
+            "-r.io/a:1",
+            "r-.io/a:1",
+            "r.io:0/a:1",
+            "a..b:5000/x:1",
+            "",
+        ] {
+            let mut context = Context::default();
+            context.add_variable_from_value("text", text);
+            let matches = program.execute(&context).unwrap();
+            let is_taken = text.parse::<Reference>().is_ok();
+            assert_eq!(matches, cel::Value::Bool(is_taken), "{text}");
         }
     }
 }

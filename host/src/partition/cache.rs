@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
+use ipu_api::uid::Uid;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
@@ -17,9 +19,7 @@ use super::line::{self, Member, Waiter};
 use super::reconcile::Guarded;
 use super::state_unknown;
 use super::surroundings::{asked_for, controller};
-use crate::api::ipupartition::{IPUPartition, PartitionPhase};
 use crate::packed::{Packed, Packing};
-use crate::uid::Uid;
 use crate::watch_store::{self, Store};
 
 /// All IPUPartitions, by name.

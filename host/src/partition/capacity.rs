@@ -7,10 +7,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ipu_api::ipupartition::{AttemptOutcome, IPUPartition, IPUPartitionStatus, WaitingReason};
+use ipu_api::names;
+use ipu_api::uid::Uid;
+
 use super::surroundings::attempts;
-use crate::api::ipupartition::{AttemptOutcome, IPUPartition, IPUPartitionStatus, WaitingReason};
-use crate::names;
-use crate::uid::Uid;
 use crate::vipu::model::{Inventory, largest_partition};
 use crate::wasm::model::ControllerView;
 

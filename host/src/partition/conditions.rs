@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use crate::api::condition;
-use crate::api::ipupartition::IPUPartitionStatus;
+use ipu_api::condition;
+use ipu_api::ipupartition::IPUPartitionStatus;
 
 /// Type of the one condition of an IPUPartition.
 pub const READY: &str = "Ready";

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ipu_api::uid::Uid;
 use kube::Client;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -18,7 +19,6 @@ use crate::metrics::reconcile::Reconciles;
 use crate::namespaces::Namespaces;
 use crate::policy::guests::Guests;
 use crate::scope::Scope;
-use crate::uid::Uid;
 
 /// What a replica has, whether it leads or not.
 #[derive(Clone)]

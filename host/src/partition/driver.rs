@@ -6,13 +6,11 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_api::ipupartition::{Attempt, ControllerRef, DecidedBy, IPUPartition, IPUPartitionStatus};
+use ipu_api::ipupolicy::BUILT_IN;
+use ipu_api::names::{self, Identity};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::ipupartition::{
-    Attempt, ControllerRef, DecidedBy, IPUPartition, IPUPartitionStatus,
-};
-use crate::api::ipupolicy::BUILT_IN;
-use crate::names::{self, Identity};
 use crate::partition::capacity::{self, Allocations};
 use crate::partition::knowledge::{Answer, Fact, Truth};
 use crate::partition::line::{self, Waiter};

@@ -1,7 +1,8 @@
 //! Pure: which Kubernetes events a change of an IPUPartition's status is worth.
 
-use crate::api::ipupartition::{Attempt, IPUPartitionStatus, PartitionPhase};
-use crate::api::ipupolicy::BUILT_IN;
+use ipu_api::ipupartition::{Attempt, IPUPartitionStatus, PartitionPhase};
+use ipu_api::ipupolicy::BUILT_IN;
+
 use crate::events::{self, Event};
 
 use super::state_unknown;
@@ -120,8 +121,9 @@ fn warning(reason: &'static str, message: String) -> Event {
 
 #[cfg(test)]
 mod tests {
+    use ipu_api::ipupartition::{AttemptOutcome, DecidedBy, WaitingReason};
+
     use super::*;
-    use crate::api::ipupartition::{AttemptOutcome, DecidedBy, WaitingReason};
     use crate::job::tests::world;
 
     fn status(phase: PartitionPhase) -> IPUPartitionStatus {

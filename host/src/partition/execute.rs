@@ -1,5 +1,9 @@
 //! Carries out one step for an IPUPartition: the only place that writes to it or calls a controller.
 
+use ipu_api::ipupartition::{
+    Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
+};
+use ipu_api::names;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt};
 use ring::rand::SystemRandom;
@@ -14,11 +18,7 @@ use super::placing::shortened;
 use super::seek;
 use super::step::{Pace, Step};
 use super::users;
-use crate::api::ipupartition::{
-    Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
-};
 use crate::events::Event;
-use crate::names;
 use crate::vipu::model::CreateRequest;
 use crate::vipu::{self, VipuClient, VipuError};
 

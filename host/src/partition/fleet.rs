@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_api::ipupartition::{ControllerRef, IPUPartitionStatus};
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -15,7 +16,6 @@ use super::placement::Divided;
 use super::placing::shortened;
 use super::record;
 use super::watched::Watched;
-use crate::api::ipupartition::{ControllerRef, IPUPartitionStatus};
 use crate::vipu::closed::{Closed, Closure};
 use crate::vipu::controllers;
 use crate::vipu::inventory::Report;

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ipu_api::ipupartition::{ControllerRef, IPUPartition};
+use ipu_api::names;
 use jiff::Timestamp;
 
 use super::driver::{self, Reconcile};
@@ -10,9 +12,7 @@ use super::knowledge::{Answer, Fact, Reply, Seen, SeenState, Truth};
 use super::placement::{Divided, Queue};
 use super::step::Step;
 use super::surroundings::Surroundings;
-use crate::api::ipupartition::{ControllerRef, IPUPartition};
 use crate::fuzzing::refused;
-use crate::names;
 use crate::vipu::closed::Closed;
 use crate::wasm::model::ControllerView;
 

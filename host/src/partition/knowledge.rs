@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
+use ipu_api::ipupartition::{AutoResets, ControllerRef, DecidedBy, WaitingReason};
+
 use super::surroundings::Surroundings;
-use crate::api::ipupartition::{AutoResets, ControllerRef, DecidedBy, WaitingReason};
 
 /// One thing that a step has brought to light.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,12 +1,13 @@
 //! Pure: settles attempts whose end is not known and partitions that nobody uses any more.
 
+use ipu_api::ipupartition::{
+    Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase, WaitingReason,
+};
+use ipu_api::names;
+
 use super::knowledge::{Intent, Knowledge, Reply, SeenState, Truth};
 use super::record;
 use super::step::Step;
-use crate::api::ipupartition::{
-    Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase, WaitingReason,
-};
-use crate::names;
 
 /// How far the leftovers of one object are settled.
 #[derive(Debug, PartialEq)]

@@ -9,9 +9,9 @@ mod waiter;
 
 use std::collections::BTreeMap;
 
+use ipu_api::ipupartition::WaitingReason;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::ipupartition::WaitingReason;
 use crate::vipu::model::largest_partition;
 use crate::wasm::model::ControllerView;
 use waiter::suits;

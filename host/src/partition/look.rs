@@ -1,8 +1,9 @@
 //! Pure: what the state that a controller reports means for an IPUPartition.
 
+use ipu_api::ipupartition::{Attempt, AttemptOutcome};
+
 use super::knowledge::{Seen, SeenState, Truth};
 use super::placing::shortened;
-use crate::api::ipupartition::{Attempt, AttemptOutcome};
 use crate::vipu::model::{OperationState, PartitionState, ReadyState};
 
 /// Errors of one partition that are kept.

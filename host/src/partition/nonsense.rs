@@ -1,16 +1,16 @@
 //! Objects that nobody can have written in earnest, and facts in any order.
 
+use ipu_api::ipupartition::{
+    Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartition, IPUPartitionSpec,
+    IPUPartitionStatus, PartitionOptions, PartitionOwner, PartitionPhase,
+};
+use ipu_api::names;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use proptest::prelude::*;
 
 use super::honest::{self, Case, Honest, seen};
 use super::knowledge::{Answer, Fact, Intent, Reply, SeenState, Truth};
-use crate::api::ipupartition::{
-    Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartition, IPUPartitionSpec,
-    IPUPartitionStatus, PartitionOptions, PartitionOwner, PartitionPhase,
-};
-use crate::names;
 
 /// Ids of this owner, of others, and none at all.
 const IDS: [&str; 8] = [

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::names::Identity;
 use jiff::{SignedDuration, Timestamp};
 
 use super::record;
-use crate::api::ipupartition::IPUPartition;
-use crate::names::Identity;
 
 /// A partition on a controller: the controller's name and the id.
 pub type Place = (String, String);

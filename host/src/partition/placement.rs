@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use ipu_api::ipupartition::{ControllerRef, DecidedBy, IPUPartition, WaitingReason};
 use jiff::{SignedDuration, Timestamp};
 
 use super::capacity::{self, Withheld};
 use super::knowledge::Answer;
 use super::line::{self, Room, Waiter};
 use super::placing::{self, shortened};
-use crate::api::ipupartition::{ControllerRef, DecidedBy, IPUPartition, WaitingReason};
 use crate::vipu::closed::Closed;
 use crate::wasm::model::{ControllerView, Decision, PlaceAttempt};
 

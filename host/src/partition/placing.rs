@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use ipu_text::sanitize;
-use jiff::Timestamp;
-
-use crate::api::ipupartition::{
+use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartition, IPUPartitionSpec,
     IPUPartitionStatus, PartitionOptions, WaitingReason,
 };
-use crate::api::ipupolicy::BUILT_IN;
+use ipu_api::ipupolicy::BUILT_IN;
+use ipu_text::sanitize;
+use jiff::Timestamp;
+
 use crate::vipu::closed::{Closed, Closure};
 use crate::wasm::facts::{self, Gang, NamespaceFacts, Options, Owner, PlaceFacts, Progress, Usage};
 use crate::wasm::model::{

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::uid::Uid;
+use ipu_api::uid::Uid;
 
 /// Events that are kept however old they are: to look through so few is not worth it.
 const FEW: usize = 1_024;

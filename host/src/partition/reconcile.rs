@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ipu_api::ipupartition::IPUPartition;
 use kube::ResourceExt;
 use kube::core::DeserializeGuard;
 use tracing::Instrument;
@@ -13,7 +14,6 @@ use super::pace;
 use super::step::{Pace, Step};
 use super::steps::{Circle, Steps};
 use super::unreadable;
-use crate::api::ipupartition::IPUPartition;
 use crate::clock;
 use crate::panics::{self, Panicked};
 use crate::telemetry::trace;

@@ -4,14 +4,14 @@ mod waiting;
 
 use std::collections::BTreeMap;
 
+use ipu_api::ipupartition::{
+    Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartitionStatus, PartitionPhase,
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::conditions::{self, BUSY, CREATING, DISTURBED, DRAINING, MISSING, ready};
 use super::knowledge::{Seen, SeenState};
-use crate::api::ipupartition::{
-    Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartitionStatus, PartitionPhase,
-};
 
 pub(super) use waiting::{rejected, waiting};
 

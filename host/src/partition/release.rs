@@ -1,13 +1,13 @@
 //! Pure: the end of a partition: removed from its controllers, then let go.
 
+use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
+use ipu_api::names;
 use jiff::Timestamp;
 
 use super::knowledge::Knowledge;
 use super::leftovers::{self, Obstacle, Settling};
 use super::record;
 use super::step::{Pace, Step, write_or_rest};
-use crate::api::ipupartition::{IPUPartition, PartitionPhase};
-use crate::names;
 
 /// The next step for a partition that is to go.
 ///

@@ -1,5 +1,7 @@
 //! Asks where a partition fits, in the room that those before it leave, and what surrounds it.
 
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::uid::Uid;
 use kube::ResourceExt;
 
 use super::cache::Cache;
@@ -10,10 +12,8 @@ use super::placement::{self, Placement, Queue, Request};
 use super::placing::{self, shortened};
 use super::surroundings::{self, Needed, Surroundings};
 use super::usage::Promise;
-use crate::api::ipupartition::IPUPartition;
 use crate::clock;
 use crate::events;
-use crate::uid::Uid;
 use crate::wasm::model::{Decision, Placed};
 
 /// How often in a row the policy is asked, where others are given IPUs in between each time.

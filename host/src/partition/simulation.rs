@@ -42,8 +42,9 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use ipu_api::names::Identity;
+
 use super::driver;
-use crate::names::Identity;
 use coverage::Coverage;
 use executor::Mishap;
 use owners::Job;

@@ -1,11 +1,11 @@
 //! Pure: the condition that says that a V-IPU controller cannot be asked what it has of a partition.
 
+use ipu_api::ipupartition::{Attempt, IPUPartitionStatus};
 use jiff::Timestamp;
 
 use super::conditions;
 use super::knowledge::{Knowledge, Truth};
 use super::record;
-use crate::api::ipupartition::{Attempt, IPUPartitionStatus};
 
 /// Condition: what a controller has of an attempt is not known. It is never taken for gone.
 pub const STATE_UNKNOWN: &str = "StateUnknown";
@@ -82,8 +82,9 @@ pub(super) fn to_mend(status: &IPUPartitionStatus) -> Option<(&'static str, &str
 
 #[cfg(test)]
 mod tests {
+    use ipu_api::ipupartition::AttemptOutcome;
+
     use super::*;
-    use crate::api::ipupartition::AttemptOutcome;
     use crate::job::tests::world;
     use crate::partition::knowledge::Fact;
 

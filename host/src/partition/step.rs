@@ -10,12 +10,12 @@
 
 use std::time::Duration;
 
+use ipu_api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
+use ipu_api::names::{self, Identity};
 use jiff::Timestamp;
 
 use super::knowledge::{Intent, Knowledge};
 use super::{leftovers, release, state_unknown, wanted};
-use crate::api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
-use crate::names::{self, Identity};
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq)]

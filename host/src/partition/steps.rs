@@ -1,10 +1,10 @@
 //! Pure: the steps of one reconcile, one after the other, and what it has learned on the way.
 
+use ipu_api::ipupartition::IPUPartition;
 use jiff::Timestamp;
 
 use super::knowledge::{Fact, Knowledge};
 use super::step::{self, Settings, Step};
-use crate::api::ipupartition::IPUPartition;
 
 /// Steps of one reconcile. No way through the state machine is longer; this bounds a mistake in it.
 const STEPS_MAX: u32 = 256;

@@ -1,10 +1,10 @@
 //! Pure: what the decisions on one IPUPartition need to know of the others and of its controller.
 
+use ipu_api::ipupartition::{Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus};
 use jiff::{SignedDuration, Timestamp};
 
 use super::line::Waiter;
 use super::{conditions, line, record};
-use crate::api::ipupartition::{Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus};
 use crate::vipu::closed::{Closed, Closure};
 use crate::wasm::model::ControllerView;
 

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::future::join_all;
+use ipu_api::ipupartition::{ControllerRef, IPUPartition};
+use ipu_api::uid::Uid;
 use jiff::{SignedDuration, Timestamp};
 use kube::core::DeserializeGuard;
 use tokio::task::coop;
@@ -21,9 +23,7 @@ use super::orphans::{self, Place};
 use super::reconcile::chain;
 use super::users;
 use super::watched::Watched;
-use crate::api::ipupartition::{ControllerRef, IPUPartition};
 use crate::panics;
-use crate::uid::Uid;
 use crate::vipu::model::ReadyState;
 
 /// Errors of one sweep that are told one by one.

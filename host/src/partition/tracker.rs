@@ -5,6 +5,7 @@ mod summary;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ipu_api::names;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams};
@@ -12,7 +13,6 @@ use tokio_util::sync::CancellationToken;
 
 use self::summary::Lines;
 use super::watched::Watched;
-use crate::names;
 
 /// How often it is looked whether the summary has changed.
 const PERIOD: Duration = Duration::from_secs(5);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ipu_api::ipupartition::IPUPartition;
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -11,7 +12,6 @@ use super::cache::Brief;
 use super::line::{ASKS, Waiter};
 use super::recent::Recent;
 use super::watched::Watched;
-use crate::api::ipupartition::IPUPartition;
 
 /// How old the line may be, and what is on a controller that is drained: to read that for each of
 /// thousands would take too long.

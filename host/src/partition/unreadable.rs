@@ -1,5 +1,6 @@
 //! Tells people of an IPUPartition that cannot be read: which field, why, and what to do.
 
+use ipu_api::ipupartition::IPUPartition;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject};
 use kube::core::ApiResource;
@@ -8,7 +9,6 @@ use super::context::Context;
 use super::events;
 use super::execute;
 use super::reconcile::Guarded;
-use crate::api::ipupartition::IPUPartition;
 
 /// Logs what is wrong with the object and writes an event on it. `error` is what the watch says,
 /// which names no field: so the object is read once more as it is.

@@ -8,14 +8,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::uid::Uid;
 use kube::Resource;
 use kube::runtime::watcher::Event;
 
 use super::line;
 use super::reconcile::Guarded;
 use super::surroundings::is_placed;
-use crate::api::ipupartition::IPUPartition;
-use crate::uid::Uid;
 use crate::wasm::facts::{OTHERS_MAX, Usage};
 use crate::watch_store::{Change, Store, by_ref};
 

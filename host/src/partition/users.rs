@@ -1,13 +1,13 @@
 //! Asks the API server which live Pods use a partition.
 
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::{names, object_names};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 
 use super::context::Context;
 use super::execute::ExecuteError;
-use crate::api::ipupartition::IPUPartition;
-use crate::{names, object_names};
 
 /// The live Pods that use what this IPUPartition has. Those of other namespaces do not count: whoever may
 /// label a Pod there could keep the partition from being given back. Pods of Graphcore's operator carry no

@@ -4,6 +4,9 @@ mod reset;
 
 use std::time::Duration;
 
+use ipu_api::ipupartition::{
+    Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
+};
 use jiff::{SignedDuration, Timestamp};
 
 use super::knowledge::{Answer, Intent, Knowledge, Seen, SeenState, Truth};
@@ -11,9 +14,6 @@ use super::leftovers::{self, Obstacle, Settling};
 use super::step::{Pace, Settings, Step, write_or_rest};
 use super::surroundings::Leave;
 use super::{conditions, record};
-use crate::api::ipupartition::{
-    Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
-};
 
 /// How long a controller may be at work on a partition that was active once. A reset takes minutes at
 /// most, and the call for one is given up after five: what takes twice that does not end any more.

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt, stream};
+use ipu_api::ipupartition::IPUPartition;
 use kube::api::Api;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
@@ -14,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::cache::{Brief, Cache, Change};
 use super::reconcile::Guarded;
-use crate::api::ipupartition::IPUPartition;
 use crate::clock;
 use crate::namespaces::Namespaces;
 use crate::panics;

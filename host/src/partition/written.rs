@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use ipu_api::uid::Uid;
 use parking_lot::Mutex;
 
-use crate::uid::Uid;
 use crate::watch_store::Expectations;
 
 /// How long the watch is waited for. Versions can go back when an admin restores the API server's

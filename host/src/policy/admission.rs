@@ -5,6 +5,7 @@ mod trials;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use ipu_api::ipupolicy::{BUILT_IN, Hook, OnError};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
@@ -12,7 +13,6 @@ use self::trials::{Outcome, Step};
 use super::guests::{Entry, Guests};
 use super::judging::Purpose;
 use super::matching::{JudgeError, Seen, Subject};
-use crate::api::ipupolicy::{BUILT_IN, Hook, OnError};
 use crate::fair_semaphore::Asker;
 use crate::metrics::guests::Unasked;
 use crate::wasm::facts::Admission;

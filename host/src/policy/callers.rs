@@ -9,6 +9,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_api::ipujob::IPUJob;
+use ipu_api::object_names::{is_label, is_subdomain};
 use ipu_text::explain;
 use kube::{Api, Client};
 use parking_lot::{Mutex, MutexGuard};
@@ -16,8 +18,6 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::api::ipujob::IPUJob;
-use crate::object_names::{is_label, is_subdomain};
 use crate::webhook::request::AdmissionRequest;
 
 /// How long an address is known, after which it may be another's.

@@ -1,5 +1,10 @@
 //! Pure: what becomes of a policy, from what all replicas say of it.
 
+use ipu_api::condition;
+use ipu_api::ipupolicy::{
+    CallCounts, Hook, IPUPolicy, IPUPolicySpec, IPUPolicyStatus, Mode, PolicyPhase, ReplicaStatus,
+    Revision, RolledBack, ShadowCounts,
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
@@ -7,11 +12,6 @@ use serde_json::Value;
 
 use super::lineup::{Aside, Lineup};
 use super::report::{Counts, Report, Said, spec_of};
-use crate::api::condition;
-use crate::api::ipupolicy::{
-    CallCounts, Hook, IPUPolicy, IPUPolicySpec, IPUPolicyStatus, Mode, PolicyPhase, ReplicaStatus,
-    Revision, RolledBack, ShadowCounts,
-};
 
 /// Differences between two answers that are shown.
 pub const SAMPLES: usize = 3;

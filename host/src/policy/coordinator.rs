@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use ipu_api::ipupolicy::{Hook, IPUPolicy, IPUPolicyStatus};
 use ipu_text::explain;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -20,7 +21,6 @@ use super::commit;
 use super::lineup::{lineup, members};
 use super::report::Report;
 use super::watch::PolicyStore;
-use crate::api::ipupolicy::{Hook, IPUPolicy, IPUPolicyStatus};
 use crate::clock;
 use crate::lease::{Elector, Held};
 use crate::panics;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_api::ipupolicy::{BUILT_IN, Hook, OnError};
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
@@ -13,7 +14,6 @@ use super::callers::Callers;
 use super::judging::Judges;
 use super::matching::Matching;
 use super::meter::Meter;
-use crate::api::ipupolicy::{BUILT_IN, Hook, OnError};
 use crate::wasm::model::{ModuleDigest, Slot};
 use crate::wasm::{self, Guest, Policies};
 

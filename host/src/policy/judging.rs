@@ -129,10 +129,10 @@ fn failed(matching: &Matching, reason: String) -> JudgeError {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
+    use ipu_api::ipupolicy::Hook;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::api::ipupolicy::Hook;
     use crate::policy::matching::Seen;
 
     fn entry(name: &str, expression: Option<&str>) -> Entry {

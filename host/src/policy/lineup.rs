@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use ipu_api::ipupolicy::{BUILT_IN, Hook, IPUPolicy, IPUPolicySpec, Mode};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::report::spec_of;
-use crate::api::ipupolicy::{BUILT_IN, Hook, IPUPolicy, IPUPolicySpec, Mode};
 
 /// A version of a policy that is active.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,6 +6,7 @@ mod shape;
 use std::sync::Arc;
 
 use cel::{Context, Program, Value as CelValue};
+use ipu_api::ipupolicy::{Labels, Match, MatchCondition};
 use ipu_text::sanitize;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{ParseExpressionError, Selector, SelectorExt};
@@ -14,7 +15,6 @@ use serde_json::Value;
 use self::cost::Variables;
 use self::shape::Size;
 use super::large_stack;
-use crate::api::ipupolicy::{Labels, Match, MatchCondition};
 
 /// Most steps of one expression, and of all expressions of a policy for one request. The API server
 /// holds the `matchConditions` of webhooks to the same numbers (`PerCallLimit` and

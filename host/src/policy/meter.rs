@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
+use ipu_api::ipupolicy::{CallCounts, ShadowCounts};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::commit::SAMPLES;
 use super::report::Counts;
-use crate::api::ipupolicy::{CallCounts, ShadowCounts};
 
 /// Calls after which the share of failures is judged by these alone.
 const RECENT: usize = 100;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use ipu_api::ipupolicy::{BUILT_IN, Hook};
 use ipu_text::explain;
 use serde_json::{Value, json};
 
@@ -11,7 +12,6 @@ use super::guests::{Entry, Guests, Tried, is_in_share};
 use super::judging::Purpose;
 use super::matching::{Seen, Subject};
 use super::meter::Compared;
-use crate::api::ipupolicy::{BUILT_IN, Hook};
 use crate::panics::caught;
 use crate::wasm::model::{
     ControllerView, Decision, ModuleDigest, PlaceAttempt, PlaceRequest, Placed,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_api::ipupolicy::{Hook, IPUPolicy, Match, ModuleSource};
 use ipu_text::explain;
 use kube::Client;
 use serde_json::Value;
@@ -19,7 +20,6 @@ use super::report::{Report, Wanted, wanted};
 use super::shelf::{Failure, Read, Ready, Shelf, Version};
 use super::source::{REGISTRIES, Sources};
 use super::watch::PolicyStore;
-use crate::api::ipupolicy::{Hook, IPUPolicy, Match, ModuleSource};
 use crate::clock;
 use crate::panics;
 use crate::wasm::{LoadError, Terms};

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::api::ipupolicy::{CallCounts, Hook, IPUPolicy, IPUPolicySpec, Revision, ShadowCounts};
+use ipu_api::ipupolicy::{CallCounts, Hook, IPUPolicy, IPUPolicySpec, Revision, ShadowCounts};
 
 /// What one replica says of all policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

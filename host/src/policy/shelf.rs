@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_api::ipupolicy::{BUILT_IN, Hook, IPUPolicy, Match, OnError};
 use ipu_text::sanitize;
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -14,7 +15,6 @@ use super::lineup::{Lineup, Member};
 use super::matching::Matching;
 use super::meter::Meter;
 use super::report::{Asked, Problem, Report, Said, Wanted};
-use crate::api::ipupolicy::{BUILT_IN, Hook, IPUPolicy, Match, OnError};
 use crate::wasm::Guest;
 
 /// How long until a source that failed is asked again; twice as long after each failure.

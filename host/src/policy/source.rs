@@ -8,11 +8,11 @@ mod registry;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ipu_api::ipupolicy::{ImageModule, ModuleSource};
 use kube::Client;
 use tokio::sync::Semaphore;
 
 use self::folder::Folder;
-use crate::api::ipupolicy::{ImageModule, ModuleSource};
 use crate::oci::cosign::KeyError;
 use crate::oci::cosign::PublicKey;
 use crate::oci::credentials::CredentialsError;

@@ -1,6 +1,8 @@
 //! Follows the IPUPolicies, for the replica that asks them and the one that activates them.
 
 use futures::StreamExt;
+use ipu_api::ipupolicy::IPUPolicy;
+use ipu_api::names;
 use kube::Client;
 use kube::api::Api;
 use kube::core::DeserializeGuard;
@@ -10,8 +12,6 @@ use kube::runtime::{WatchStreamExt, watcher};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::ipupolicy::IPUPolicy;
-use crate::names;
 use crate::release::ReleaseOptions;
 use crate::scope::Scope;
 

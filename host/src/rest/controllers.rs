@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ipu_api::ipupartition::{AttemptOutcome, IPUPartition, PartitionOwner, PartitionPhase};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::api::ipupartition::{AttemptOutcome, IPUPartition, PartitionOwner, PartitionPhase};
 use crate::partition::cache::Brief;
 use crate::partition::fleet::Look;
 use crate::partition::surroundings::attempts;

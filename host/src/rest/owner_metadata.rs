@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use ipu_api::ipupartition::OwnerMetadata;
+use ipu_api::object_names::{is_label_key, is_label_value, is_subdomain};
+
 use super::problem::{Fault, shown};
-use crate::api::ipupartition::OwnerMetadata;
-use crate::object_names::{is_label_key, is_label_value, is_subdomain};
 use crate::wasm::facts::{ANNOTATION_MAX, PAIRS_MAX};
 
 /// What is wrong with what is told of an owner.

@@ -2,13 +2,13 @@
 
 use std::ops::ControlFlow;
 
+use ipu_api::ipupartition::IPUPartition;
 use kube::ResourceExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::operation::{Parameter, schema_of};
 use super::problem::{Kind, Problem};
-use crate::api::ipupartition::IPUPartition;
 use crate::partition::Guarded;
 
 /// What may stand after `?`.

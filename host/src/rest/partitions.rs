@@ -11,6 +11,10 @@ use axum::extract::{FromRef, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
+use ipu_api::names::{FIELD_MANAGER, REQUESTED_BY_ANNOTATION};
+use ipu_api::object_names;
 use kube::api::{Api, DeleteParams, DynamicObject, PostParams, Preconditions};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
@@ -26,10 +30,6 @@ use super::reads::Sources;
 use super::representation::{Given, given, represent};
 use super::wanted::{self, Wanted};
 use super::{limits, refusal};
-use crate::api::ipujob::IPUJob;
-use crate::api::ipupartition::{IPUPartition, PartitionOwner};
-use crate::names::{FIELD_MANAGER, REQUESTED_BY_ANNOTATION};
-use crate::object_names;
 use crate::partition::cache::Brief;
 use crate::scope::{Conflicts, Scope};
 
@@ -294,7 +294,7 @@ impl Door {
     /// Whether the owner is an IPUJob that goes on wanting the partition. Where that cannot be
     /// found out, a warning is missing and nothing else.
     async fn is_living_job(&self, owner: &PartitionOwner) -> bool {
-        let is_job = owner.kind == "IPUJob" && owner.api_version == crate::api::API_VERSION;
+        let is_job = owner.kind == "IPUJob" && owner.api_version == ipu_api::API_VERSION;
         if !is_job || !object_names::can_exist(owner) {
             return false;
         }

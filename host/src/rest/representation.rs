@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::api::ipupartition::{IPUPartition, PartitionOwner};
+use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
 
 /// An IPUPartition that is being given back.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

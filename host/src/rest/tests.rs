@@ -8,13 +8,13 @@ mod slow;
 mod told;
 
 use axum::body::Body;
+use ipu_api::ipupartition::{
+    Attempt, AttemptOutcome, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionOwner,
+};
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::ipupartition::{
-    Attempt, AttemptOutcome, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionOwner,
-};
 use crate::job::tests::world;
 use crate::wasm::facts::PlaceFacts;
 use crate::wasm::model::ControllerView;

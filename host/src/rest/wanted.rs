@@ -1,16 +1,16 @@
 //! Pure: reads the body of `POST /partitions` and makes the IPUPartition that it asks for.
 
+use ipu_api::ipupartition::{
+    IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions, PartitionOwner,
+};
+use ipu_api::names;
+use ipu_api::object_names::{is_label, is_subdomain};
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::problem::{Fault, Kind, Problem, shown};
 use super::{owner_metadata, strict};
-use crate::api::ipupartition::{
-    IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions, PartitionOwner,
-};
-use crate::names;
-use crate::object_names::{is_label, is_subdomain};
 
 /// Rules of fields, for whoever writes one wrongly.
 const RULES: [(&str, &str); 16] = [

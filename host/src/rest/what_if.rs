@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use ipu_api::ipupartition::WaitingReason;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::answers::{self, Room};
 use super::question::Question;
-use crate::api::ipupartition::WaitingReason;
 use crate::partition::placing::shortened;
 use crate::policy::guests::Guests;
 use crate::wasm::facts::PlaceFacts;

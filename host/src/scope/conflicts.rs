@@ -1,6 +1,7 @@
 //! Looks at the webhook configurations of other releases, and tells whether this one has to rest.
 
 use futures::StreamExt;
+use ipu_api::names;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::api::{Api, PartialObjectMeta};
 use kube::runtime::{WatchStreamExt, reflector, watcher};
@@ -10,7 +11,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::conflict::{self, Claim};
 use super::{Conflict, Scope};
-use crate::names;
 
 /// Selects the webhook configurations of this operator.
 const OURS: &str = "app.kubernetes.io/part-of=ipu-operator";

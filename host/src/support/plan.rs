@@ -3,7 +3,7 @@
 use form_urlencoded::Serializer;
 use serde_json::Value;
 
-use crate::names;
+use ipu_api::names;
 
 /// Most objects of one list.
 const OBJECTS: u32 = 500;

@@ -1,11 +1,11 @@
 //! Pure: the job that shows that the operator works, and what its status says.
 
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipujob_status::JobState;
+use ipu_api::ipupartition::IPUPartition;
 use serde_json::{Value, json};
 
 use super::VerifyOptions;
-use crate::api::ipujob::IPUJob;
-use crate::api::ipujob_status::JobState;
-use crate::api::ipupartition::IPUPartition;
 
 /// What a look at the job showed.
 #[derive(Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use tonic::Request;
 use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
-use crate::names;
+use ipu_api::names;
 
 /// Names that gRPC and HTTP/2 have taken for themselves.
 const RESERVED: [&str; 4] = ["content-type", "host", "te", "user-agent"];

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use backon::{ExponentialBuilder, Retryable};
+use ipu_api::ipupartition::ControllerRef;
 use tokio::sync::{Semaphore, watch};
 use tonic::{Code, Status};
 use tracing::Instrument;
@@ -24,7 +25,6 @@ use super::model::{
 };
 use super::proto;
 use super::replies::{Part, Replies};
-use crate::api::ipupartition::ControllerRef;
 use calls::Call;
 use line::Lines;
 

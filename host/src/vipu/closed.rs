@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use ipu_api::ipupartition::ControllerRef;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::controllers::{self, EntryProblem};
-use crate::api::ipupartition::ControllerRef;
 
 /// Key of the ConfigMap: controllers on which nothing new is made.
 pub const CORDON: &str = "cordon";

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ipu_api::ipupartition::ControllerRef;
+
 use super::controllers::{self, EntryProblem};
-use crate::api::ipupartition::ControllerRef;
 
 /// Key of the ConfigMap: controllers that are gone for good, with all that was on them.
 pub const GONE: &str = "gone";

@@ -9,13 +9,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ipu_api::ipupartition::ControllerRef;
+use ipu_api::uid::Uid;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::error::VipuError;
 use super::model::Inventory;
 use super::registry::{Known, Registry};
-use crate::api::ipupartition::ControllerRef;
-use crate::uid::Uid;
 
 /// How long a controller that did not answer is left alone.
 const FAILURE_AGE: Duration = Duration::from_secs(10);

@@ -5,13 +5,13 @@ mod lists;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use ipu_api::ipupartition::AutoResets;
+use ipu_api::uid::Uid;
 use ipu_text::sanitize;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::proto;
-use crate::api::ipupartition::AutoResets;
-use crate::uid::Uid;
 pub(super) use lists::{cut, listed, total_ipus};
 
 /// Longest name, id or version from a controller that is kept, in bytes. A real id has some forty.

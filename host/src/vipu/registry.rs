@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
+use ipu_api::ipupartition::ControllerRef;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::runtime::WatchStreamExt;
@@ -18,7 +19,6 @@ use super::controllers::{self, EntryProblem};
 use super::departed::{self, Departed};
 use super::error::VipuError;
 use super::replies::Replies;
-use crate::api::ipupartition::ControllerRef;
 
 /// The key of the ConfigMap whose value is the list.
 pub const KEY: &str = "controllers.yaml";

@@ -5,12 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
 
+use ipu_api::ipupartition::AutoResets;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::model::{Device, ReadyState, Truth};
-use crate::api::ipupartition::AutoResets;
 
 /// How long trouble counts.
 const MEMORY: SignedDuration = SignedDuration::from_hours(24);

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use crate::uid::Uid;
+use ipu_api::uid::Uid;
 
 /// How many ends are remembered: more than requests can be under way.
 const ENDS: usize = 1_024;

@@ -115,7 +115,7 @@ impl Answer {
 
 /// A module by its digest, and by its policy where it is none of our own.
 fn told((name, digest): &(String, ModuleDigest)) -> String {
-    if name == crate::api::ipupolicy::BUILT_IN {
+    if name == ipu_api::ipupolicy::BUILT_IN {
         digest.to_string()
     } else {
         format!("{name}@{digest}")
@@ -145,7 +145,7 @@ fn refused(request: &AdmissionRequest, violations: &[Violation]) -> Value {
         "reason": "Invalid",
         "message": sentences.join("; "),
         "details": {
-            "group": crate::api::GROUP,
+            "group": ipu_api::GROUP,
             "kind": "IPUJob",
             "name": request.name,
             "causes": causes,

@@ -2,6 +2,7 @@
 //! spec, labels and annotations, and on an update not with what the user left alone. The finalizer of a new job it
 //! adds itself, which saves the controller a write.
 
+use ipu_api::names::JOB_FINALIZER;
 use ipu_text::sanitize;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation};
@@ -11,7 +12,6 @@ use super::answer::Decision;
 use super::patch;
 use super::request::AdmissionRequest;
 use crate::job::validate::managed_by_another;
-use crate::names::JOB_FINALIZER;
 use crate::wasm::model::Operation;
 
 /// Longest path that an error tells, in bytes: its keys are the guest's.

@@ -3,11 +3,11 @@
 //! kube's types for it are not used: they read the object's metadata into fixed fields, and a patch
 //! must be made against the very JSON that the API server sent.
 
+use ipu_api as api;
 use ipu_text::sanitize;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::api;
 use crate::bounded_json::{self, BoundedJsonError, Budget, Measured};
 use crate::wasm::facts::{Admission, GROUPS_MAX, NamespaceFacts, User};
 use crate::wasm::model::Operation;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use ipu_api::ipupartition::PartitionPhase;
+use ipu_api::names;
 use ipu_operator::adopt::{self, AdoptError};
-use ipu_operator::api::ipupartition::PartitionPhase;
-use ipu_operator::names;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;

@@ -1,6 +1,6 @@
 //! How much is asked of the controllers for one partition.
 
-use ipu_operator::api::ipupartition::PartitionPhase;
+use ipu_api::ipupartition::PartitionPhase;
 use tests::simulator::faults::Method;
 
 use super::scene::Scene;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures::StreamExt;
-use ipu_operator::api::ipupartition::PartitionPhase;
+use ipu_api::ipupartition::PartitionPhase;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 use tests::simulator::faults::Method;

@@ -1,6 +1,6 @@
 //! Controllers that have left the admin's list: what is said of what was on them, and how it ends.
 
-use ipu_operator::api::ipupartition::PartitionPhase;
+use ipu_api::ipupartition::PartitionPhase;
 use ipu_operator::partition::state_unknown::{CONTROLLER_NOT_LISTED, STATE_UNKNOWN};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;

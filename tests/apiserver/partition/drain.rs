@@ -1,6 +1,6 @@
 //! Controllers that an admin closes, and empties.
 
-use ipu_operator::api::ipupartition::PartitionPhase;
+use ipu_api::ipupartition::PartitionPhase;
 use ipu_operator::partition::conditions;
 use kube::api::DeleteParams;
 

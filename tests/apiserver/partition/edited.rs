@@ -1,7 +1,7 @@
 //! IPUPartitions that somebody edits: what is refused, and what got past the schema all the same.
 
-use ipu_operator::api::crd;
-use ipu_operator::api::ipupartition::{PartitionOwner, PartitionPhase};
+use ipu_api::crd;
+use ipu_api::ipupartition::{PartitionOwner, PartitionPhase};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;

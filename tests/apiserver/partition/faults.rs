@@ -1,6 +1,6 @@
 //! Crashes, lost replies and controllers that fail, at the worst moments.
 
-use ipu_operator::api::ipupartition::{AttemptOutcome, PartitionPhase};
+use ipu_api::ipupartition::{AttemptOutcome, PartitionPhase};
 use tests::simulator::codes::CodeName;
 use tests::simulator::faults::{Fail, Lie, LostReply, Method, Order};
 

@@ -1,10 +1,10 @@
 //! A release that goes on where another one was uninstalled: what that one made stays whose it was.
 
-use ipu_operator::api::ipujob::IPUJob;
-use ipu_operator::api::ipupartition::{IPUPartition, PartitionPhase};
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
+use ipu_api::names;
 use ipu_operator::job;
 use ipu_operator::metrics::Metrics;
-use ipu_operator::names;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};

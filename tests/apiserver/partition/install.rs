@@ -1,7 +1,7 @@
 //! What stands on the API server before a scene begins: as after an installation, and empty.
 
-use ipu_operator::api::crd;
-use ipu_operator::api::ipupartition::IPUPartition;
+use ipu_api::crd;
+use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
 use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams};
 use kube::core::ApiResource;

@@ -8,9 +8,7 @@ mod steps;
 
 use std::collections::BTreeSet;
 
-use ipu_operator::api::ipupartition::{
-    AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase,
-};
+use ipu_api::ipupartition::{AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase};
 use kube::ResourceExt;
 use serde_json::json;
 use tests::simulator::faults::{Method, Order};

@@ -1,7 +1,7 @@
 //! Deletion, live Pods, owners that are gone, and partitions of nobody.
 
-use ipu_operator::api::ipupartition::{IPUPartition, PartitionOwner, PartitionPhase};
-use ipu_operator::names;
+use ipu_api::ipupartition::{IPUPartition, PartitionOwner, PartitionPhase};
+use ipu_api::names;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! Who is served first where not all have room.
 
-use ipu_operator::api::ipupartition::{IPUPartition, PartitionOptions, PartitionPhase};
+use ipu_api::ipupartition::{IPUPartition, PartitionOptions, PartitionPhase};
 use kube::api::DeleteParams;
 use tests::wait::eventually;
 

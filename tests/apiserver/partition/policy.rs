@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use ipu_operator::api::ipupartition::{DecidedBy, IPUPartition, PartitionPhase};
-use ipu_operator::api::ipupolicy::{IPUPolicy, PolicyPhase};
+use ipu_api::ipupartition::{DecidedBy, IPUPartition, PartitionPhase};
+use ipu_api::ipupolicy::{IPUPolicy, PolicyPhase};
 use ipu_operator::lease::Leading;
 use ipu_operator::policy::guests::Guests;
 use ipu_operator::policy::{self, Process};

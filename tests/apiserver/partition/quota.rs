@@ -1,6 +1,6 @@
 //! The example policy `namespace-quota` in a vipu-proxy: what many ask for at once stays within the quota.
 
-use ipu_operator::api::ipupartition::{IPUPartition, PartitionPhase};
+use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use ipu_operator::wasm::model::Slot;
 use serde_json::json;
 use tests::guests;

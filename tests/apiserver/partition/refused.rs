@@ -1,6 +1,6 @@
 //! Controllers that lose their state, remove nothing, or let the operator see nothing.
 
-use ipu_operator::api::ipupartition::{AttemptOutcome, PartitionPhase};
+use ipu_api::ipupartition::{AttemptOutcome, PartitionPhase};
 use ipu_operator::partition::state_unknown::{ACCESS_DENIED, STATE_UNKNOWN};
 use kube::ResourceExt;
 use kube::api::DeleteParams;

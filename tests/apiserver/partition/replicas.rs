@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ipu_operator::api::ipupartition::PartitionPhase;
+use ipu_api::ipupartition::PartitionPhase;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use kube::api::Api;

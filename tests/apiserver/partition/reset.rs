@@ -1,6 +1,6 @@
 //! Resets that an owner asks for: one that works, one that has to wait, and ones that fail.
 
-use ipu_operator::api::ipupartition::{IPUPartition, PartitionPhase};
+use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use serde_json::json;

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ipu_operator::api::ipupartition::PartitionOwner;
+use ipu_api::ipupartition::PartitionOwner;
+use ipu_api::names::Identity;
 use ipu_operator::certificates::Source;
 use ipu_operator::metrics::Metrics;
-use ipu_operator::names::Identity;
 use ipu_operator::partition::sweep;
 use ipu_operator::proxy::{self, ProxyOptions, SecureOptions, Times};
 use ipu_operator::release::ReleaseOptions;

@@ -1,6 +1,6 @@
 //! A proxy that serves some namespaces, beside one that serves others.
 
-use ipu_operator::api::ipupartition::{PartitionOwner, PartitionPhase};
+use ipu_api::ipupartition::{PartitionOwner, PartitionPhase};
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams};

@@ -5,7 +5,7 @@ mod author;
 use std::fs;
 use std::path::Path;
 
-use ipu_operator::api::ipupolicy::{IPUPolicyStatus, PolicyPhase};
+use ipu_api::ipupolicy::{IPUPolicyStatus, PolicyPhase};
 use ipu_operator::wasm::digest_of;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ipu_operator::api::ipupolicy::{IPUPolicy, IPUPolicyStatus, PolicyPhase};
+use ipu_api::ipupolicy::{IPUPolicy, IPUPolicyStatus, PolicyPhase};
 use ipu_operator::lease::Leading;
 use ipu_operator::policy::guests::Guests;
 use ipu_operator::policy::{self, Process};

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use ipu_operator::api::crd;
-use ipu_operator::api::ipujob::IPUJob;
+use ipu_api::crd;
+use ipu_api::ipujob::IPUJob;
 use ipu_operator::certificates::Source;
 use ipu_operator::certificates::keep::Keeper;
 use ipu_operator::certificates::register::Registration;

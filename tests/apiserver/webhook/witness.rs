@@ -1,7 +1,7 @@
 //! A policy is told of the namespace that it is asked about: a real API server, a real component.
 
-use ipu_operator::api::ipupartition::IPUPartition;
-use ipu_operator::names;
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::names;
 use ipu_operator::wasm::componentize;
 use ipu_operator::wasm::model::Slot;
 use k8s_openapi::api::core::v1::Namespace;

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::convert::Infallible;
 
-use ipu_operator::api::ipupolicy::PolicyPhase;
+use ipu_api::ipupolicy::PolicyPhase;
 use ipu_operator::wasm::digest_of;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};

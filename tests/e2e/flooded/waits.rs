@@ -4,7 +4,7 @@ use std::fmt::{Display, Formatter, Result as Formatted};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use ipu_operator::api::ipujob::IPUJob;
+use ipu_api::ipujob::IPUJob;
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};

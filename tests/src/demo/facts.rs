@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use ipu_operator::api::ipujob::IPUJob;
-use ipu_operator::api::ipujob_status::JobState;
-use ipu_operator::api::ipupartition::{IPUPartition, PartitionPhase};
-use ipu_operator::names;
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipujob_status::JobState;
+use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
+use ipu_api::names;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;

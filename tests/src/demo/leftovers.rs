@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ipu_operator::api::ipupartition::ControllerRef;
+use ipu_api::ipupartition::ControllerRef;
 use ipu_operator::vipu::client::{Deadlines, VipuClient};
 use ipu_operator::vipu::error::VipuError;
 

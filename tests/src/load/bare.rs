@@ -29,10 +29,7 @@ pub async fn bare_loop(
 ) -> Result<(usize, Load), LoadError> {
     let plane = ControlPlane::start().await?;
     let client = plane.client().await?;
-    for definition in [
-        ipu_operator::api::crd::ipujob(),
-        ipu_operator::api::crd::ipupartition(),
-    ] {
+    for definition in [ipu_api::crd::ipujob(), ipu_api::crd::ipupartition()] {
         define(&client, &definition).await?;
     }
     let node = FakeNode::start(client.clone());

@@ -185,7 +185,7 @@ fn wanted_by((version, kind): (&str, &str), (owner, uid): (&str, &str), number: 
     });
     let label = fleet::label(number % CONTROLLERS);
     json!({
-        "apiVersion": ipu_operator::api::API_VERSION,
+        "apiVersion": ipu_api::API_VERSION,
         "kind": "IPUPartition",
         "metadata": {"name": format!("default.{}-0", owner["name"].as_str().unwrap_or_default())},
         "spec": {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ipu_operator::api::ipupartition::IPUPartition;
+use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::{Api, ListParams, ObjectMeta, PostParams};

@@ -174,7 +174,7 @@ pub async fn status_writes(count: usize) -> Result<Vec<StatusWrites>, LoadError>
 fn definitions() -> [CustomResourceDefinition; 4] {
     let template = ["spec", "workers", "template"];
     [
-        ipu_operator::api::crd::ipujob(),
+        ipu_api::crd::ipujob(),
         variant(NO_TEMPLATE, &template, |template| *template = opaque()),
         variant(SHALLOW, &template, |template| forget_below(template, 5)),
         variant(NO_RULES, &["spec"], |spec| {
@@ -189,7 +189,7 @@ fn variant(
     path: &[&str],
     change: impl FnOnce(&mut JSONSchemaProps),
 ) -> CustomResourceDefinition {
-    let mut definition = ipu_operator::api::crd::ipujob();
+    let mut definition = ipu_api::crd::ipujob();
     group.clone_into(&mut definition.spec.group);
     definition.metadata.name = Some(format!("{}.{group}", definition.spec.names.plural));
     let schema = definition.spec.versions[0].schema.as_mut();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ipu_operator::api::ipupolicy::Hook;
+use ipu_api::ipupolicy::Hook;
 use ipu_operator::policy::admission::Chain;
 use ipu_operator::policy::guests::{Guests, Roster};
 use ipu_text::explain;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use ipu_operator::api::ipupolicy::Hook;
+use ipu_api::ipupolicy::Hook;
 use ipu_operator::policy::admission::Chain;
 use ipu_operator::policy::guests::{Entry, Guests, Roster};
 use ipu_operator::webhook::answer::Decision;

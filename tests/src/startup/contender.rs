@@ -1,6 +1,6 @@
 //! What is started: the same program in the same image, by different controllers.
 
-use ipu_operator::api::ipupartition::IPUPartition;
+use ipu_api::ipupartition::IPUPartition;
 use kube::Client;
 use kube::api::{Api, DynamicObject};
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_operator::api::ipujob_status::IPUJobStatus;
+use ipu_api::ipujob_status::IPUJobStatus;
 use ipu_operator::metrics::Metrics;
 use ipu_operator::metrics::guests::Unasked;
 use ipu_operator::metrics::partitions::Sources;

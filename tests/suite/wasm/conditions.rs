@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ipu_operator::api::ipupolicy::{CallCounts, Hook, OnError};
+use ipu_api::ipupolicy::{CallCounts, Hook, OnError};
 use ipu_operator::policy::admission::Chain;
 use ipu_operator::policy::guests::{Entry, Guests, Roster};
 use ipu_operator::policy::matching::Matching;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, select_all};
-use ipu_operator::api::ipupolicy::{CallCounts, Hook};
+use ipu_api::ipupolicy::{CallCounts, Hook};
 use ipu_operator::policy::admission::Chain;
 use ipu_operator::policy::guests::{Entry, Guests, Roster};
 use ipu_operator::wasm::model::{Served, Slot, Verdict};

@@ -1,6 +1,6 @@
 //! What a tried guest is compared with, and what it is held to, as the one that counts is.
 
-use ipu_operator::api::ipupolicy::{CallCounts, Hook, ShadowCounts};
+use ipu_api::ipupolicy::{CallCounts, Hook, ShadowCounts};
 use ipu_operator::policy::admission::Chain;
 use ipu_operator::policy::guests::{Entry, Guests, Roster, Tried};
 use ipu_operator::wasm::Terms;

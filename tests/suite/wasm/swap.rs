@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ipu_operator::api::ipupolicy::Hook;
+use ipu_api::ipupolicy::Hook;
 use ipu_operator::policy::admission::Chain;
 use ipu_operator::policy::guests::{Entry, Guests, Roster};
 use ipu_operator::wasm::Terms;

@@ -1,6 +1,6 @@
 //! What hostile guests write, and what of it reaches people.
 
-use ipu_operator::api::ipupolicy::Hook;
+use ipu_api::ipupolicy::Hook;
 use ipu_operator::policy::admission::Chain;
 use ipu_operator::policy::guests::{Entry, Guests, Roster};
 use ipu_operator::rest::{question, what_if};

@@ -1,11 +1,11 @@
 //! Pure: what lets a job's launcher start processes in its workers, and in nothing else.
 
+use ipu_api::names;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 
 use super::metadata;
 use crate::job::validate::ValidJob;
-use crate::names;
 
 /// The account that the launcher Pod runs as.
 pub fn service_account(job: &ValidJob) -> ServiceAccount {

@@ -1,11 +1,11 @@
 //! Pure: the launcher Pod, made in the image of the workers' first container.
 
+use ipu_api::names;
 use k8s_openapi::api::core::v1::{Affinity, Container, EnvVar, Pod, PodSpec};
 
 use super::{PodSettings, Role, agent, environment, metadata, workers};
 use crate::job::facts::partition::Held;
 use crate::job::validate::{ValidJob, ValidLauncher};
-use crate::names;
 
 /// Name of the launcher's container.
 const CONTAINER: &str = "launcher";

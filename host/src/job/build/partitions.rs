@@ -1,11 +1,11 @@
 //! Pure: the request for the partition of one instance.
 
+use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions};
+use ipu_api::names;
 use kube::api::ObjectMeta;
 
 use super::labels;
-use crate::api::ipupartition::{IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions};
 use crate::job::validate::ValidJob;
-use crate::names;
 use crate::wasm::facts;
 
 /// The IPUPartition of an instance. It has no ownerReference, because it is cluster-scoped and must

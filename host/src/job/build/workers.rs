@@ -1,11 +1,11 @@
 //! Pure: worker Pods: the user's template, passed through whole, and what the operator adds to it.
 
+use ipu_api::names;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SecurityContext};
 
 use super::{PodSettings, Role, agent, environment, metadata};
 use crate::job::facts::partition::Held;
 use crate::job::validate::ValidJob;
-use crate::names;
 
 /// Worker `gcd` of `instance` in a run of the job. All its containers get the environment: a helper
 /// beside the main one may use the IPUs as well.

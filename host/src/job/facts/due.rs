@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
+use ipu_api::ipujob_status::IPUJobStatus;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
 
-use crate::api::ipujob_status::IPUJobStatus;
 use crate::clock;
 use crate::job::validate::ValidJob;
 

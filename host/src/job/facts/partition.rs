@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus, PartitionPhase};
 use serde::Serialize;
 
-use crate::api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus, PartitionPhase};
 use crate::partition::conditions;
 
 /// What an IPUPartition says to the job that asked for it.

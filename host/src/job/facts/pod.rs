@@ -1,11 +1,11 @@
 //! Pure: what a Pod says to the job that it belongs to.
 
+use ipu_api::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
 use serde::Serialize;
 
 use super::{deletion_asked, disruption};
-use crate::names;
 
 /// What a Pod says to the job that it belongs to.
 #[derive(Clone, Debug, PartialEq, Serialize)]

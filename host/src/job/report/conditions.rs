@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use ipu_api::ipujob_status::{JobCondition, JobState};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -9,7 +10,6 @@ use super::{
     FAILED, Obstacle, PARTITIONS_READY, PARTITIONS_RELEASED, PENDING, PODS_READY, READY,
     RESTARTING, RUNNING, STALLED, SUCCEEDED, SUSPENDED, Standing, TEMPLATE_CURRENT,
 };
-use crate::api::ipujob_status::{JobCondition, JobState};
 use crate::job::facts::partition::PartitionState;
 use crate::job::facts::pod::PodState;
 use crate::job::facts::{Facts, Instance};

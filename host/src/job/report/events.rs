@@ -1,10 +1,11 @@
 //! Pure: the events of a job, from how its status changed and from what was done.
 
+use ipu_api::ipujob_status::{IPUJobStatus, JobCondition};
+
 use super::conditions::WAITING;
 use super::{
     Applied, FAILED, Obstacle, PARTITIONS_READY, PODS_READY, RESTARTING, SUCCEEDED, SUSPENDED,
 };
-use crate::api::ipujob_status::{IPUJobStatus, JobCondition};
 use crate::events::{Event, normal, warning};
 use crate::job::plan::Plan;
 use crate::job::stranded::Stranded;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use ipu_api::ipujob_status::{IPUJobStatus, JobState};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::PODS_READY;
-use crate::api::ipujob_status::{IPUJobStatus, JobState};
 use crate::clock;
 
 /// How long progress may stay unwritten. Stored times have whole seconds: it is written after one to two of them.

@@ -1,12 +1,12 @@
 //! Pure: the status of a job that cannot be read, and of which there is nothing yet.
 
+use ipu_api::ipujob_status::{IPUJobStatus, JobState};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
 
 use super::conditions::Conditions;
 use super::{FAILED, PENDING, RUNNING};
-use crate::api::ipujob_status::{IPUJobStatus, JobState};
 use crate::job::validate::ValidateError;
 
 /// The status of a job that cannot be carried out, and why. `object` is the job as it stands.

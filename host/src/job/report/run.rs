@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use ipu_api::ipujob_status::{InstanceEnd, JobState, RunStatus};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Obstacle, Standing};
-use crate::api::ipujob_status::{InstanceEnd, JobState, RunStatus};
 use crate::clock;
 use crate::job::facts::Facts;
 use crate::job::facts::due::{REFUSED_HOLDS, REFUSED_RESTS};

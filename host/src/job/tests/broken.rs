@@ -1,10 +1,11 @@
 //! Partitions that break, vanish or have to leave their controller under a job.
 
-use super::fixtures::parallel;
+use ipu_api::ipujob::{IPUJob, RestartPolicyType};
+use ipu_api::ipujob_status::JobState;
+use ipu_api::ipupartition::{AutoResets, IPUPartitionStatus, PartitionPhase};
+
+use super::fixtures::{JobFixture, parallel};
 use super::world::{World, controller};
-use crate::api::ipujob::{IPUJob, RestartPolicyType};
-use crate::api::ipujob_status::JobState;
-use crate::api::ipupartition::{AutoResets, IPUPartitionStatus, PartitionPhase};
 use crate::job::phase::Phase;
 use crate::job::report::events;
 use crate::job::validate::ValidJob;

@@ -1,11 +1,11 @@
 //! What Pods get beyond what the examples show: host networks, many workers, the user's own words.
 
+use ipu_api::ipujob::IPUJob;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
-use super::fixtures::settings;
+use super::fixtures::{JobFixture, settings};
 use super::world::{controller, environment};
-use crate::api::ipujob::IPUJob;
 use crate::job::build::{PodSettings, launcher, partitions, workers};
 use crate::job::facts::partition::Held;
 
@@ -66,7 +66,7 @@ fn a_placement_policy_may_know_of_the_job_what_it_says_of_itself() {
 
 #[test]
 fn annotations_ask_for_partitions_of_another_kind() {
-    use crate::names::{RECONFIGURABLE_ANNOTATION, RELOCATABLE_ANNOTATION};
+    use ipu_api::names::{RECONFIGURABLE_ANNOTATION, RELOCATABLE_ANNOTATION};
     let asked = |annotations: &[(&str, &str)]| {
         let mut job = IPUJob::sample();
         job.metadata.annotations = Some(

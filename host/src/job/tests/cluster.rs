@@ -5,6 +5,8 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::http::{Method, Request, Response, StatusCode};
+use ipu_api::ipujob::IPUJob;
+use ipu_api::names;
 use kube::Client;
 use kube::client::Body;
 use kube::core::PartialObjectMeta;
@@ -13,8 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tower::service_fn;
 
-use super::fixtures::{MAX_IPUS, settings};
-use crate::api::ipujob::IPUJob;
+use super::fixtures::{JobFixture, MAX_IPUS, settings};
 use crate::job::context::Context;
 use crate::job::kept::{JobRef, OfJob};
 use crate::job::plan::File;
@@ -22,7 +23,6 @@ use crate::job::raw::RawJob;
 use crate::job::watches::View;
 use crate::job::{JobSettings, removed};
 use crate::metrics::Metrics;
-use crate::names;
 use crate::scope::Scope;
 
 const GROUP: &str = "/apis/graphcore.ai/v1alpha1";

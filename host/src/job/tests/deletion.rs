@@ -1,9 +1,10 @@
 //! What happens to a job that is being deleted.
 
+use ipu_api::ipujob::IPUJob;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::fixtures::JobFixture;
 use super::world::World;
-use crate::api::ipujob::IPUJob;
 use crate::job::finalize::{self, Deleting, deleting};
 
 #[test]

@@ -1,13 +1,13 @@
 //! What a job says of Pods that do not start, that fail outside of their program, or that Kubernetes
 //! takes away. The statuses are those of real nodes (`tests/e2e` meets each of them).
 
+use ipu_api::ipujob::IPUJob;
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
-use super::fixtures::{parallel, running, starting};
+use super::fixtures::{JobFixture, parallel, running, starting};
 use super::world::World;
-use crate::api::ipujob::IPUJob;
 use crate::job::report::events::of_status;
 
 impl World {

@@ -1,12 +1,12 @@
 //! How jobs end, and that a lost worker is never taken for a success.
 
+use ipu_api::ipujob::{CleanPodPolicy, IPUJob};
+use ipu_api::ipujob_status::JobState;
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::fixtures::{launching, parallel, running};
+use super::fixtures::{JobFixture, launching, parallel, running};
 use super::world::World;
-use crate::api::ipujob::{CleanPodPolicy, IPUJob};
-use crate::api::ipujob_status::JobState;
 use crate::job::facts::Recorded;
 use crate::job::phase::{Outcome, Phase};
 

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use guest_defaulting::defaults;
 use insta::assert_yaml_snapshot;
+use ipu_api::ipujob_status::JobState;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::fixtures::{MAX_IPUS, refusal};
 use super::world::World;
-use crate::api::ipujob_status::JobState;
 use crate::job::plan::Plan;
 use crate::job::validate::{ValidateError, read};
 

@@ -1,8 +1,10 @@
 //! Faults that the job pipeline meets: refusals of the API server, processes that are killed, Pods that go.
 
+use ipu_api::ipujob::{IPUJob, RestartPolicyType};
+use ipu_api::ipujob_status::{IPUJobStatus, JobState, RunStatus};
+
+use super::fixtures::JobFixture;
 use super::world::{Moment, World};
-use crate::api::ipujob::{IPUJob, RestartPolicyType};
-use crate::api::ipujob_status::{IPUJobStatus, JobState, RunStatus};
 use crate::job::report::{self, Obstacle, events};
 use crate::job::validate::ValidJob;
 

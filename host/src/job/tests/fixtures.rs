@@ -1,17 +1,17 @@
 //! Jobs to test with: one that is fine, and a word for each change.
 
-use serde_json::{Value, json};
-
-use super::world::World;
-use crate::api::ipujob::{
+use ipu_api::ipujob::{
     CleanPodPolicy, IPUJob, IPUJobSpec, Interactive, Launcher, RestartPolicy, RestartPolicyType,
     Workers,
 };
-use crate::api::ipujob_status::JobState;
-use crate::api::pod_template::PodTemplate;
+use ipu_api::ipujob_status::JobState;
+use ipu_api::names;
+use ipu_api::pod_template::PodTemplate;
+use serde_json::{Value, json};
+
+use super::world::World;
 use crate::job::build::PodSettings;
 use crate::job::validate::{ValidJob, ValidateError, read};
-use crate::names;
 
 /// Most IPUs of a partition, in tests.
 pub(crate) const MAX_IPUS: u32 = 64;
@@ -25,9 +25,30 @@ pub(crate) fn settings() -> PodSettings {
     }
 }
 
-impl IPUJob {
+/// A job that is fine, and a word for each change.
+pub(crate) trait JobFixture {
     /// A job of one worker on 4 IPUs, after defaulting.
-    pub(crate) fn sample() -> Self {
+    fn sample() -> Self;
+    fn instances(self, instances: i32) -> Self;
+    fn ipus(self, ipus: &str) -> Self;
+    fn workers(self, workers: &str) -> Self;
+    fn replicas_per_worker(self, replicas: &str) -> Self;
+    fn launcher(self, command: &[&str]) -> Self;
+    fn interactive(self, ttl: i32) -> Self;
+    fn suspend(self, suspend: bool) -> Self;
+    fn strategy(self, strategy: &Value) -> Self;
+    fn clean(self, policy: CleanPodPolicy) -> Self;
+    fn restart(self, type_: RestartPolicyType) -> Self;
+    /// Merges into the Pod template, by JSON merge patch.
+    fn template(self, patch: &Value) -> Self;
+    /// The job as the API server holds it.
+    fn object(&self) -> Value;
+    /// The job in the form that cannot be wrong.
+    fn valid(&self) -> ValidJob;
+}
+
+impl JobFixture for IPUJob {
+    fn sample() -> Self {
         let template = json!({"spec": {"containers": [{"name": "main", "image": "program:1"}]}});
         let mut job = Self::new(
             "sample",
@@ -65,27 +86,27 @@ impl IPUJob {
         job
     }
 
-    pub(crate) fn instances(mut self, instances: i32) -> Self {
+    fn instances(mut self, instances: i32) -> Self {
         self.spec.job_instances = instances;
         self
     }
 
-    pub(crate) fn ipus(mut self, ipus: &str) -> Self {
+    fn ipus(mut self, ipus: &str) -> Self {
         ipus.clone_into(&mut self.spec.ipus_per_job_instance);
         self
     }
 
-    pub(crate) fn workers(mut self, workers: &str) -> Self {
+    fn workers(mut self, workers: &str) -> Self {
         self.spec.workers_per_job_instance = Some(workers.to_owned());
         self
     }
 
-    pub(crate) fn replicas_per_worker(mut self, replicas: &str) -> Self {
+    fn replicas_per_worker(mut self, replicas: &str) -> Self {
         self.spec.model_replicas_per_worker = Some(replicas.to_owned());
         self
     }
 
-    pub(crate) fn launcher(mut self, command: &[&str]) -> Self {
+    fn launcher(mut self, command: &[&str]) -> Self {
         self.spec.launcher = Some(Launcher {
             command: command.iter().map(|word| (*word).to_owned()).collect(),
             env: None,
@@ -93,27 +114,27 @@ impl IPUJob {
         self
     }
 
-    pub(crate) fn interactive(mut self, ttl: i32) -> Self {
+    fn interactive(mut self, ttl: i32) -> Self {
         self.spec.interactive = Some(Interactive { ttl });
         self
     }
 
-    pub(crate) fn suspend(mut self, suspend: bool) -> Self {
+    fn suspend(mut self, suspend: bool) -> Self {
         self.spec.suspend = Some(suspend);
         self
     }
 
-    pub(crate) fn strategy(mut self, strategy: &Value) -> Self {
+    fn strategy(mut self, strategy: &Value) -> Self {
         self.spec.workers.strategy = Some(serde_json::from_value(strategy.clone()).unwrap());
         self
     }
 
-    pub(crate) fn clean(mut self, policy: CleanPodPolicy) -> Self {
+    fn clean(mut self, policy: CleanPodPolicy) -> Self {
         self.spec.clean_pod_policy = Some(policy);
         self
     }
 
-    pub(crate) fn restart(mut self, type_: RestartPolicyType) -> Self {
+    fn restart(mut self, type_: RestartPolicyType) -> Self {
         self.spec.restart_policy = Some(RestartPolicy {
             type_,
             back_off_limit: None,
@@ -122,19 +143,16 @@ impl IPUJob {
         self
     }
 
-    /// Merges into the Pod template, by JSON merge patch.
-    pub(crate) fn template(mut self, patch: &Value) -> Self {
+    fn template(mut self, patch: &Value) -> Self {
         json_patch::merge(&mut self.spec.workers.template.0, patch);
         self
     }
 
-    /// The job as the API server holds it.
-    pub(crate) fn object(&self) -> Value {
+    fn object(&self) -> Value {
         serde_json::to_value(self).unwrap()
     }
 
-    /// The job in the form that cannot be wrong.
-    pub(crate) fn valid(&self) -> ValidJob {
+    fn valid(&self) -> ValidJob {
         read(&self.object(), MAX_IPUS).unwrap()
     }
 }

@@ -1,11 +1,11 @@
 //! Rules and limits that become stricter: nothing new starts, and what has begun goes on to its end.
 
+use ipu_api::ipujob::{CleanPodPolicy, IPUJob, RestartPolicyType};
+use ipu_api::ipujob_status::JobState;
 use serde_json::{Value, json};
 
-use super::fixtures::MAX_IPUS;
+use super::fixtures::{JobFixture, MAX_IPUS};
 use super::world::World;
-use crate::api::ipujob::{CleanPodPolicy, IPUJob, RestartPolicyType};
-use crate::api::ipujob_status::JobState;
 use crate::job::facts::Observed;
 use crate::job::raw::RawJob;
 use crate::job::report::{self, events};
@@ -34,7 +34,7 @@ fn running(job: &IPUJob) -> World {
     world
 }
 
-fn reasons(before: &crate::api::ipujob_status::IPUJobStatus, world: &World) -> Vec<&'static str> {
+fn reasons(before: &ipu_api::ipujob_status::IPUJobStatus, world: &World) -> Vec<&'static str> {
     let events = events::of_status(before, world.status()).into_iter();
     events.map(|event| event.reason).collect()
 }

@@ -1,11 +1,11 @@
 //! Jobs that start again: when, how often, and never on a partition that is in use or was not reset.
 
+use ipu_api::ipujob::{CleanPodPolicy, IPUJob, RestartPolicyType};
+use ipu_api::ipujob_status::JobState;
 use serde_json::json;
 
-use super::fixtures::parallel;
+use super::fixtures::{JobFixture, parallel};
 use super::world::World;
-use crate::api::ipujob::{CleanPodPolicy, IPUJob, RestartPolicyType};
-use crate::api::ipujob_status::JobState;
 use crate::job::facts::pod::PodState;
 use crate::job::validate::ValidJob;
 

@@ -1,10 +1,11 @@
 //! Changed templates of jobs without launcher, and Pods that the API server refuses.
 
+use ipu_api::ipujob::IPUJob;
 use jiff::SignedDuration;
 use serde_json::json;
 
+use super::fixtures::JobFixture;
 use super::world::{World, time};
-use crate::api::ipujob::IPUJob;
 use crate::job::report::Obstacle;
 use crate::job::validate::ValidJob;
 

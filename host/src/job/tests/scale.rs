@@ -1,7 +1,9 @@
 //! Jobs without a launcher grow and shrink, with the columns that users know.
 
+use ipu_api::ipujob::IPUJob;
+
+use super::fixtures::JobFixture;
 use super::world::{World, time};
-use crate::api::ipujob::IPUJob;
 
 #[test]
 fn scaling_up_and_down_shows_what_the_original_shows() {
@@ -109,5 +111,8 @@ fn a_lost_pod_comes_back_and_one_with_an_old_partition_goes() {
     assert_eq!(step.plan.delete_pods.len(), 1);
     let step = world.step(&job);
     let labels = step.plan.create_pods[0].metadata.labels.as_ref().unwrap();
-    assert_eq!(labels[crate::names::PARTITION_ID_LABEL], "p-sample-0-again");
+    assert_eq!(
+        labels[ipu_api::names::PARTITION_ID_LABEL],
+        "p-sample-0-again"
+    );
 }

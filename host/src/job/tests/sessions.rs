@@ -1,11 +1,12 @@
 //! Interactive sessions, jobs at rest, and what ends by the clock.
 
+use ipu_api::ipujob::{CleanPodPolicy, IPUJob};
+use ipu_api::ipujob_status::JobState;
 use jiff::SignedDuration;
 use serde_json::json;
 
+use super::fixtures::JobFixture;
 use super::world::{World, environment};
-use crate::api::ipujob::{CleanPodPolicy, IPUJob};
-use crate::api::ipujob_status::JobState;
 use crate::job::validate::ValidJob;
 
 fn running(job: &IPUJob) -> (ValidJob, World) {

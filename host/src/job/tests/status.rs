@@ -1,12 +1,12 @@
 //! What the status says, and when it is written.
 
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipujob_status::{IPUJobStatus, JobCondition, JobState};
+use ipu_api::ipupartition::{IPUPartitionStatus, PartitionPhase};
 use serde_json::json;
 
-use super::fixtures::{MAX_IPUS, refusal};
+use super::fixtures::{JobFixture, MAX_IPUS, refusal};
 use super::world::World;
-use crate::api::ipujob::IPUJob;
-use crate::api::ipujob_status::{IPUJobStatus, JobCondition, JobState};
-use crate::api::ipupartition::{IPUPartitionStatus, PartitionPhase};
 use crate::job::report::{self, Applied, Obstacle, events};
 
 #[test]

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use ipu_api::ipujob::IPUJob;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::Event;
 use serde_json::json;
 
 use super::cluster::{self, Cluster};
-use super::fixtures::parallel;
-use crate::api::ipujob::IPUJob;
+use super::fixtures::{JobFixture, parallel};
 use crate::job::context::Context;
 use crate::job::kept::JobRef;
 use crate::job::{step, watches};

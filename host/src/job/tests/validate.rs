@@ -1,9 +1,9 @@
 //! What is read into a `ValidJob`, and what is refused: each case differs from a good job in one thing.
 
+use ipu_api::ipujob::IPUJob;
 use serde_json::{Value, json};
 
-use super::fixtures::{MAX_IPUS, refusal};
-use crate::api::ipujob::IPUJob;
+use super::fixtures::{JobFixture, MAX_IPUS, refusal};
 use crate::job::validate::{Size, ValidateError, read};
 
 #[test]

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use ipu_api::ipujob_status::{IPUJobStatus, JobCondition};
+use ipu_api::ipupartition::{ControllerRef, IPUPartitionStatus, PartitionPhase, WaitingReason};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::fixtures::settings;
 use super::kubelet::{ended, main_container, running};
-use crate::api::ipujob_status::{IPUJobStatus, JobCondition};
-use crate::api::ipupartition::{ControllerRef, IPUPartitionStatus, PartitionPhase, WaitingReason};
 use crate::job::build::PodSettings;
 use crate::job::facts::{Facts, Observed, facts};
 use crate::job::phase::{Phase, phase};

@@ -1,8 +1,8 @@
 //! Pure: what a job has passed for the first time between two of its statuses.
 
+use ipu_api::ipujob_status::{IPUJobStatus, JobState};
 use jiff::Timestamp;
 
-use crate::api::ipujob_status::{IPUJobStatus, JobState};
 use crate::job::report::{RUNNING, SUSPENDED};
 
 /// What was passed. Times are in seconds since the job's creation.

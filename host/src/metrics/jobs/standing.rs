@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use ipu_api::ipujob_status::JobState;
+use ipu_api::uid::Uid;
 use kube::runtime::watcher::Event;
 
 use super::milestones::phase;
-use crate::api::ipujob_status::JobState;
 use crate::job::kept::OfJob;
 use crate::job::raw::RawJob;
-use crate::uid::Uid;
 use crate::watch_store::{Store, by_ref};
 
 /// The phase of a job that is being deleted, whatever it was before.

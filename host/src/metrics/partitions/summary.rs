@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use ipu_api::ipupartition::PartitionPhase;
 use jiff::Timestamp;
 
-use crate::api::ipupartition::PartitionPhase;
 use crate::metrics::bounded::OTHER;
 use crate::partition::cache::Brief;
 use crate::partition::state_unknown;

@@ -1,10 +1,10 @@
 //! The order of those who wait, as tables.
 
+use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use super::*;
-use crate::api::ipupartition::IPUPartition;
 
 const LIMIT: SignedDuration = SignedDuration::from_mins(10);
 

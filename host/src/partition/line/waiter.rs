@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ipu_api::ipupartition::{IPUPartition, IPUPartitionStatus, PartitionPhase};
 use jiff::Timestamp;
 
-use crate::api::ipupartition::{IPUPartition, IPUPartitionStatus, PartitionPhase};
 use crate::partition::conditions;
 use crate::wasm::model::ControllerView;
 

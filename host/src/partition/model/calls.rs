@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ipu_api::ipupartition::Attempt;
+
 use super::Small;
 use super::replica::check_slot;
 use super::state::{Flying, State};
-use crate::api::ipupartition::Attempt;
 use crate::partition::driver;
 use crate::partition::knowledge::{Fact, Truth};
 use crate::partition::simulation::controllers::{Call, Then, Verb};

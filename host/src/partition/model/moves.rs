@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ipu_api::ipupartition::{Attempt, AttemptOutcome, IPUPartitionStatus, PartitionPhase};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::Small;
@@ -9,7 +10,6 @@ use super::calls::{self, Mishap};
 use super::faults::Fault;
 use super::owners::{self, Deed};
 use super::state::{Copied, Life, Replica, State};
-use crate::api::ipupartition::{Attempt, AttemptOutcome, IPUPartitionStatus, PartitionPhase};
 use crate::partition::conditions;
 use crate::partition::simulation::api_server::{self, Key};
 use crate::partition::simulation::controllers::{Made, Then};

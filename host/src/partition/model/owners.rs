@@ -5,13 +5,13 @@
 //! A Pod starts only on a partition that the API server offers at that moment, and may end at any time: since
 //! its program has ended, or since it was told to.
 
+use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Small;
 use super::faults::Fault;
 use super::replica::check_slot;
 use super::state::{Life, State, Version};
-use crate::api::ipupartition::IPUPartition;
 use crate::job::facts::partition::{self, Held, PartitionState};
 use crate::partition::simulation::api_server::{self, Key};
 use crate::partition::simulation::owners::Job;

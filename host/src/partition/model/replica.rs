@@ -6,12 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus};
+use ipu_api::names;
+
 use super::Small;
 use super::calls::Mishap;
 use super::faults::Fault;
 use super::state::{State, Task, Version, ticket};
-use crate::api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus};
-use crate::names;
 use crate::partition::driver::{self, Reconcile};
 use crate::partition::knowledge::{Answer, Fact, Intent, Truth};
 use crate::partition::line::Waiter;

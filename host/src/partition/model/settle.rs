@@ -7,12 +7,13 @@
 
 use std::collections::HashSet;
 
+use ipu_api::ipupartition::PartitionPhase;
+
 use super::Small;
 use super::calls::{self, Mishap};
 use super::moves::Move;
 use super::owners::Deed;
 use super::state::{Life, State};
-use crate::api::ipupartition::PartitionPhase;
 use crate::partition::driver;
 use crate::partition::simulation::api_server::{self, Key};
 use crate::partition::simulation::invariants::{LIVENESS, STEADY};

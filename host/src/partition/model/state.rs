@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use ipu_api::ipupartition::IPUPartition;
 use jiff::Timestamp;
 
 use super::faults::Faults;
 use super::sweeper::Stage;
-use crate::api::ipupartition::IPUPartition;
 use crate::partition::driver::{self, Reconcile};
 use crate::partition::orphans::Place;
 use crate::partition::simulation::agenda::Ticket;

@@ -1,12 +1,12 @@
 //! Pure: the statuses of a partition that no controller makes now, or ever.
 
+use ipu_api::ipupartition::{
+    Attempt, AttemptOutcome, IPUPartitionStatus, PartitionPhase, WaitingReason,
+};
 use ipu_text::sanitize;
 use jiff::{SignedDuration, Timestamp};
 
 use super::is_held;
-use crate::api::ipupartition::{
-    Attempt, AttemptOutcome, IPUPartitionStatus, PartitionPhase, WaitingReason,
-};
 use crate::partition::conditions::ready;
 
 /// Longest message of a waiting partition, in bytes. `status.waiting` has the reason of each controller whole.
@@ -63,8 +63,9 @@ fn is_fresh_refusal(attempt: &Attempt, now: Timestamp) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use ipu_api::ipupartition::ControllerRef;
+
     use super::*;
-    use crate::api::ipupartition::ControllerRef;
     use crate::partition::record::unsettled;
 
     #[test]

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ipu_api::ipupartition::IPUPartition;
+
 use super::api_server::Key;
 use super::controllers::{Call, Then};
 use super::repair::Repair;
 use super::sweeper::Stage;
-use crate::api::ipupartition::IPUPartition;
 use crate::partition::knowledge::Fact;
 
 /// Which reconcile of which replica waits for a reply.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::api::ipupartition::{
+use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase,
 };
-use crate::names;
+use ipu_api::names;
 
 /// Name of an IPUPartition: which job and which slot of it.
 pub(in crate::partition) type Key = usize;

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ipu_api::ipupartition::ControllerRef;
+
 use super::agenda::Ticket;
-use crate::api::ipupartition::ControllerRef;
 use crate::partition::knowledge::{Fact, Reply};
 use crate::vipu::model::{Inventory, ListedPartition, OperationState, PartitionState, ReadyState};
 use crate::wasm::model::ControllerView;

@@ -1,6 +1,9 @@
 //! Carries out what a reconcile has decided: writes to the API server and calls to controllers, with
 //! all that can go wrong on the way.
 
+use ipu_api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
+use ipu_api::names;
+
 use super::agenda::{Event, Reply, Ticket};
 use super::api_server::{Stored, job_of};
 use super::controllers::{Call, Verb};
@@ -9,8 +12,6 @@ use super::driver;
 use super::invariants::Written;
 use super::trace;
 use super::world::World;
-use crate::api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
-use crate::names;
 use crate::partition::knowledge::{Fact, Intent, Truth};
 use crate::partition::step::Step;
 

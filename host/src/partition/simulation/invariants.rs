@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ipu_api::ipupartition::{
+    Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase,
+};
+
 use super::agenda::Ticket;
 use super::api_server::Key;
 use super::controllers::Verb;
 use super::driver;
 use super::evidence::Evidence;
-use crate::api::ipupartition::{
-    Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase,
-};
 use crate::partition::knowledge::Intent;
 
 /// The rules, as they are named where one is broken.

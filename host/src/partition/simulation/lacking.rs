@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use ipu_api::ipupartition::{IPUPartitionStatus, PartitionPhase};
+
 use super::invariants::{NOT_GIVEN_UP_EARLY, demand};
-use crate::api::ipupartition::{IPUPartitionStatus, PartitionPhase};
 use crate::partition::conditions;
 
 /// Since when, in milliseconds, each id is lacking, as far as a status says nothing else.

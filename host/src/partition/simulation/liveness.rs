@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::agenda::{Event, Fate};
@@ -9,7 +10,6 @@ use super::api_server::{self, Key, SLOTS, Stored, job_of, key_of};
 use super::driver;
 use super::invariants::{LIVENESS, OURS_ONLY, WHOLE, demand};
 use super::world::World;
-use crate::api::ipupartition::{IPUPartition, PartitionPhase};
 use crate::partition::line::{self, Waiter};
 
 /// Within so many milliseconds everything has come to its end. A call may be out for a minute and

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use ipu_api::ipupartition::{
+    Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase,
+};
+use ipu_api::names;
 use jiff::Timestamp;
 use proptest::prelude::*;
 
-use crate::api::ipupartition::{
-    Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase,
-};
-use crate::names;
 use crate::partition::driver;
 use crate::partition::honest::{Honest, come_to_rest, controller};
 use crate::partition::knowledge::SeenState;

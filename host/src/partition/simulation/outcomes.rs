@@ -1,9 +1,10 @@
 //! Tells what a written status means, for the count of what a simulation has met.
 
+use ipu_api::ipupartition::{AttemptOutcome, IPUPartitionStatus, PartitionPhase};
+
 use super::coverage::{Coverage, Sight};
 use super::driver;
 use super::invariants::Written;
-use crate::api::ipupartition::{AttemptOutcome, IPUPartitionStatus, PartitionPhase};
 use crate::partition::conditions;
 use crate::partition::knowledge::Intent;
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ipu_api::ipupartition::IPUPartition;
 use jiff::Timestamp;
 
 use super::agenda::{Event, Reply, Ticket};
@@ -10,7 +11,6 @@ use super::coverage::Sight;
 use super::driver::{self, Reconcile};
 use super::evidence::Evidence;
 use super::world::World;
-use crate::api::ipupartition::IPUPartition;
 use crate::partition::knowledge::Fact;
 use crate::partition::orphans::Place;
 use crate::partition::step::{Pace, Step};

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use ipu_api::ipupartition::IPUPartition;
+
 use super::agenda::Event;
 use super::api_server::Key;
 use super::coverage::Sight;
@@ -10,7 +12,6 @@ use super::driver;
 use super::owners::{Job, Stage};
 use super::repair::Repair;
 use super::world::World;
-use crate::api::ipupartition::IPUPartition;
 
 /// The API server at one moment.
 #[derive(Debug)]

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use ipu_api::ipupartition::IPUPartition;
+
 use super::api_server::Key;
 use super::invariants::{STEADY, demand};
 use super::world::World;
-use crate::api::ipupartition::IPUPartition;
 
 /// For so many milliseconds the writes are followed.
 const FOLLOWED: u64 = 10 * 60_000;

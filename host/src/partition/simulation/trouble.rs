@@ -1,5 +1,7 @@
 //! What goes wrong of itself: with controllers, replicas, the API server, and by people's hands.
 
+use ipu_api::ipupartition::{Attempt, AttemptOutcome};
+use ipu_api::names::{self, Identity};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::agenda::Event;
@@ -9,8 +11,6 @@ use super::coverage::Sight;
 use super::executor::Mishap;
 use super::repair::Repair;
 use super::world::World;
-use crate::api::ipupartition::{Attempt, AttemptOutcome};
-use crate::names::{self, Identity};
 use crate::vipu::closed::Closure;
 use crate::vipu::model::{OperationState, ReadyState};
 

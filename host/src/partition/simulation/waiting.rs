@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
+use ipu_api::ipupartition::{ControllerRef, IPUPartition};
+use ipu_api::uid::Uid;
+
 use super::api_server::Key;
 use super::coverage::Sight;
 use super::driver;
 use super::world::World;
-use crate::api::ipupartition::{ControllerRef, IPUPartition};
 use crate::partition::knowledge::Answer;
 use crate::partition::line::{self, Waiter};
 use crate::partition::placement::{Divided, Queue};
 use crate::partition::surroundings::Surroundings;
-use crate::uid::Uid;
 
 /// How long things given back are gathered before those who wait are looked at, in milliseconds.
 const GATHERING: u64 = 200;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ipu_api::ipupartition::ControllerRef;
 use jiff::{SignedDuration, Timestamp};
 
 use super::agenda::{Agenda, Event, Fate};
@@ -19,7 +20,6 @@ use super::replica::Replica;
 use super::restore::Backup;
 use super::trace::Trace;
 use super::trouble::Weather;
-use crate::api::ipupartition::ControllerRef;
 use crate::partition::step::Settings;
 use crate::vipu::closed::Closed;
 

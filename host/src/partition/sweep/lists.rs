@@ -4,15 +4,15 @@ use std::collections::HashSet;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::uid::Uid;
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, ObjectList};
 use kube::core::ApiResource;
 
 use super::SweepError;
-use crate::api::ipujob::IPUJob;
-use crate::api::ipupartition::IPUPartition;
 use crate::partition::orphans;
-use crate::uid::Uid;
 
 /// Objects that are read at once. A page of IPUPartitions takes some ten KiB of memory for each.
 const PAGE: u32 = 200;

@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::object_names;
+use ipu_api::uid::Uid;
 use kube::api::{Api, DeleteParams, Preconditions};
 use kube::{Client, ResourceExt};
 
 use super::{SweepError, lists};
-use crate::api::ipujob::IPUJob;
-use crate::api::ipupartition::IPUPartition;
-use crate::object_names;
 use crate::scope::Scope;
-use crate::uid::Uid;
 
 /// Deletes those of `suspects` whose owner is not among the living, once it was looked for by name. Answers
 /// what went wrong on the way: one that cannot be deleted keeps nobody from deleting the others.
@@ -36,7 +36,7 @@ pub(super) async fn delete(client: &Client, suspects: Vec<IPUPartition>) -> Vec<
 /// never judged: who made them knows when they end.
 pub(super) fn is_to_judge(partition: &IPUPartition, scope: &Scope) -> bool {
     let owner = &partition.spec.owner;
-    let is_known = owner.kind == "IPUJob" && owner.api_version == crate::api::API_VERSION;
+    let is_known = owner.kind == "IPUJob" && owner.api_version == ipu_api::API_VERSION;
     is_known && scope.contains(&owner.namespace) && partition.metadata.deletion_timestamp.is_none()
 }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
+use ipu_api::uid::Uid;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -10,7 +11,6 @@ use tower::{BoxError, service_fn};
 
 use super::*;
 use crate::scope::Scope;
-use crate::uid::Uid;
 
 /// What the fake API server was asked, and how often it still says that a token has expired.
 #[derive(Default)]

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::ipupartition::{AttemptOutcome, IPUPartition};
+use ipu_api::ipupartition::{AttemptOutcome, IPUPartition};
+
 use crate::partition::surroundings::attempts;
 
 /// Most bytes of all lines together; a ConfigMap holds 1 MiB.

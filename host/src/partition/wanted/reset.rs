@@ -1,10 +1,10 @@
 //! Pure: resets that a partition's owner asks for: written down first, carried out while nothing uses the
 //! partition, and followed to their end.
 
+use ipu_api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
 use jiff::Timestamp;
 
 use super::{BUSY_LIMIT, is_busy_for_long, write};
-use crate::api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
 use crate::partition::knowledge::{Intent, Knowledge, Seen, SeenState};
 use crate::partition::record;
 use crate::partition::step::{Pace, Step, write_or_rest};

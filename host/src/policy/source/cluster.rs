@@ -1,10 +1,10 @@
 //! Reads what a policy names of the cluster: ConfigMaps and Secrets of the release's namespace.
 
+use ipu_api::ipupolicy::{ConfigMapModule, ModuleSource, PemSource, SecretName};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::Api;
 
 use super::{SourceError, Sources};
-use crate::api::ipupolicy::{ConfigMapModule, ModuleSource, PemSource, SecretName};
 use crate::oci::cosign::{PublicKey, public_keys};
 use crate::oci::credentials::Credentials;
 use crate::oci::reference::Reference;

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 
+use ipu_api::ipupolicy::ModuleSource;
+
 use super::Sources;
 use super::folder::{self, Kept};
-use crate::api::ipupolicy::ModuleSource;
 use crate::wasm::digest_of;
 
 /// Numbers the files that are not whole yet: two versions of a policy may want the same module at once.

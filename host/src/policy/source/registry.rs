@@ -1,8 +1,9 @@
 //! Fetches a module from an OCI registry: only what the policy's digest names, and, where it must be
 //! signed, only once that is known.
 
+use ipu_api::ipupolicy::{ModuleSource, OciModule};
+
 use super::{SourceError, Sources, is_wanted};
-use crate::api::ipupolicy::{ModuleSource, OciModule};
 use crate::oci::cosign::PublicKey;
 use crate::oci::fetch::{FetchError, component, find, signer};
 use crate::oci::reference::Reference;

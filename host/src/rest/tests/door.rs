@@ -2,10 +2,10 @@
 
 use axum::body::Body;
 use axum::http::Request;
+use ipu_api::names::PARTITION_FINALIZER;
 use serde_json::{Value, json};
 
 use super::fixture::{Answer, Ports, wanted};
-use crate::names::PARTITION_FINALIZER;
 use crate::rest::limits::UserRate;
 
 #[tokio::test]

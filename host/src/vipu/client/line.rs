@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::uri::PathAndQuery;
+use ipu_api::ipupartition::ControllerRef;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tonic::Status;
@@ -12,7 +13,6 @@ use tonic::transport::{Channel, Endpoint};
 use tower::ServiceExt;
 
 use super::calls::Call;
-use crate::api::ipupartition::ControllerRef;
 use crate::vipu::access::{Access, Standing};
 use crate::vipu::codec::RawReplies;
 use crate::vipu::error::VipuError;

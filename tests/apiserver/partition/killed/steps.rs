@@ -1,6 +1,6 @@
 //! The steps at which the proxy is killed, and what holds it there.
 
-use ipu_operator::api::ipupartition::{AttemptOutcome, PartitionPhase};
+use ipu_api::ipupartition::{AttemptOutcome, PartitionPhase};
 use tests::simulator::faults::{Down, LostReply, Method, Order};
 use tests::simulator::pod::Stage;
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ipu_operator::api::ipupartition::{
+use ipu_api::ipupartition::{
     IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner, PartitionPhase,
 };
-use ipu_operator::names;
+use ipu_api::names;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use ipu_operator::api::ipupartition::{IPUPartition, PartitionPhase};
+use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, ListParams, ObjectMeta, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
@@ -100,7 +100,7 @@ impl Proxy {
             .iter()
             .filter_map(|job| Some((job.name_any(), job.uid()?)))
             .collect();
-        let kind = (ipu_operator::api::API_VERSION, "IPUJob");
+        let kind = (ipu_api::API_VERSION, "IPUJob");
         let wanted = numbers.map(|number| {
             let name = name(number);
             let uid = uids.get(&name);
@@ -253,10 +253,7 @@ fn failed(source: std::io::Error) -> LoadError {
 pub(super) async fn api_server() -> Result<(ControlPlane, Client), LoadError> {
     let plane = ControlPlane::start().await?;
     let client = plane.client().await?;
-    for definition in [
-        ipu_operator::api::crd::ipujob(),
-        ipu_operator::api::crd::ipupartition(),
-    ] {
+    for definition in [ipu_api::crd::ipujob(), ipu_api::crd::ipupartition()] {
         define(&client, &definition).await?;
     }
     Ok((plane, client))

@@ -11,7 +11,7 @@ use super::ipupartition::IPUPartition;
 use super::ipupolicy::IPUPolicy;
 
 mod job_rules;
-mod policy_rules;
+pub mod policy_rules;
 #[cfg(test)]
 mod reference;
 
@@ -221,10 +221,10 @@ mod tests {
 
     use super::*;
 
-    /// `UPDATE_CRDS=1 cargo test -p ipu-operator --lib crd` writes the files anew.
+    /// `UPDATE_CRDS=1 cargo test -p ipu-api --lib crd` writes the files anew.
     #[test]
     fn the_files_are_what_the_code_generates() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crds");
         for definition in all() {
             let name = definition.metadata.name.as_deref().unwrap();
             let (plural, group) = name.split_once('.').unwrap();

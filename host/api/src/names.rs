@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::api::ipupartition::PartitionOwner;
+use crate::ipupartition::PartitionOwner;
 
 /// Field manager of every server-side apply.
 pub const FIELD_MANAGER: &str = "ipu-operator";

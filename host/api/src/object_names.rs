@@ -1,6 +1,6 @@
 //! Pure: what Kubernetes takes for names of objects, and for keys and values of labels.
 
-use crate::api::ipupartition::PartitionOwner;
+use crate::ipupartition::PartitionOwner;
 
 /// Whether an owner that somebody wrote by hand can exist: its name becomes part of a path.
 pub fn can_exist(owner: &PartitionOwner) -> bool {

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 /// A condition that takes the place of the one of its type among `old`. Its time moves only where its
 /// status does, or the status of an object that rests would change for ever.
-pub(crate) fn renewed(
+pub fn renewed(
     old: &[Condition],
     type_: &str,
     is_true: bool,

@@ -1,0 +1,32 @@
+//! The Kubernetes API of the operator: group `graphcore.ai`, version `v1alpha1`.
+//!
+//! Any client of the operator can use it. Entry points:
+//! - [`ipujob::IPUJob`], [`ipupartition::IPUPartition`] and [`ipupolicy::IPUPolicy`] are the kinds.
+//! - [`crd`] generates their CustomResourceDefinitions, and `crds/REFERENCE.md` from these.
+//! - [`names`] has the labels, annotations, finalizers and object names that the operator gives, and the ids of V-IPU
+//!   partitions. [`object_names`] tells which names Kubernetes accepts.
+//! - [`condition`] renews a condition of a status. [`uid`] keeps a UID in little memory.
+//!
+//! It does no I/O and decides nothing. It must not know the V-IPU, guests, registries, or any other package of this
+//! workspace, and it needs no client of Kubernetes.
+#![forbid(unsafe_code)]
+
+pub mod condition;
+pub mod crd;
+pub mod ipujob;
+pub mod ipujob_status;
+pub mod ipupartition;
+pub mod ipupolicy;
+pub mod names;
+pub mod object_names;
+pub mod pod_template;
+pub mod uid;
+
+/// API group of every kind of this operator.
+pub const GROUP: &str = "graphcore.ai";
+
+/// API version of every kind of this operator.
+pub const VERSION: &str = "v1alpha1";
+
+/// `apiVersion` of every kind of this operator.
+pub const API_VERSION: &str = "graphcore.ai/v1alpha1";
