@@ -1,17 +1,9 @@
 //! Makes the static program smaller; generates nothing.
 
+#[path = "../pack_relocations.rs"]
+mod pack_relocations;
+
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    pack_relocations();
-}
-
-/// A static program moves its own pointers when it starts, and reads the list of them for that: packed it
-/// takes a hundredth, on disk and in memory. The C library has known this form since 2.36; other linkers
-/// than that for x86-64 may not.
-fn pack_relocations() {
-    let target = |name| std::env::var(format!("CARGO_CFG_TARGET_{name}")).unwrap_or_default();
-    let is_static = target("FEATURE").split(',').any(|one| one == "crt-static");
-    if is_static && target("ARCH") == "x86_64" {
-        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
-    }
+    pack_relocations::pack_relocations();
 }
