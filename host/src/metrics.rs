@@ -49,7 +49,7 @@ pub struct Metrics {
     pub reconciles: reconcile::Reconciles,
     /// Whether this replica reconciles.
     pub leading: Leading,
-    /// Whether this replica puts versions of active policies.
+    /// Whether this replica activates versions of policies.
     pub policies: Leading,
     /// Whether the release has to rest, because another one was there first.
     pub conflicts: Conflicts,

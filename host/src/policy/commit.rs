@@ -24,7 +24,7 @@ pub fn status(policy: &IPUPolicy, reports: &[Report], now: Timestamp) -> IPUPoli
     let asking = Asking::of(policy, reports);
     let old = policy.status.clone().unwrap_or_default();
     let mut next = IPUPolicyStatus {
-        observed_generation: asking.wished,
+        observed_generation: asking.desired,
         desired_digest: policy.spec.module.digest.clone().or(asking.digest()),
         ..old
     };
@@ -55,7 +55,7 @@ pub fn with_phase(
     let asking = Asking::of(policy, reports);
     let (phase, message) = phase(&status, policy, &asking, lineup);
     let is_asked = status.active.as_ref().is_some_and(|revision| {
-        revision.generation == asking.wished && asking.all_ask(revision.generation)
+        revision.generation == asking.desired && asking.all_ask(revision.generation)
     });
     let is_ready = is_asked
         && matches!(
@@ -74,7 +74,7 @@ pub fn with_phase(
 
 /// The replicas that ask guests at a policy's hook, and what they say of it.
 struct Asking<'a> {
-    wished: i64,
+    desired: i64,
     said: Vec<(&'a str, Option<&'a Said>)>,
 }
 
@@ -85,28 +85,28 @@ impl<'a> Asking<'a> {
             .iter()
             .filter(|report| report.hooks.contains(&policy.spec.hook));
         Self {
-            wished: policy.metadata.generation.unwrap_or_default(),
+            desired: policy.metadata.generation.unwrap_or_default(),
             said: of_hook
                 .map(|report| (report.replica.as_str(), report.policies.get(&uid)))
                 .collect(),
         }
     }
 
-    /// The digest of what is wished, as the replicas found it, once all have it ready.
+    /// The digest of the desired version, as the replicas found it, once all have it ready.
     fn prepared(&self) -> Option<String> {
         let digests = self.said.iter();
         let mut digests =
-            digests.map(|(_, said)| said.and_then(|said| said.prepared.get(&self.wished)));
+            digests.map(|(_, said)| said.and_then(|said| said.prepared.get(&self.desired)));
         let first = digests.next()??;
         digests
             .all(|other| other == Some(first))
             .then(|| first.clone())
     }
 
-    /// The digest of what is wished, as some replica found it.
+    /// The digest of the desired version, as some replica found it.
     fn digest(&self) -> Option<String> {
         let mut said = self.said.iter().filter_map(|(_, said)| *said);
-        said.find_map(|said| said.prepared.get(&self.wished).cloned())
+        said.find_map(|said| said.prepared.get(&self.desired).cloned())
     }
 
     fn counts(&self, generation: Option<i64>) -> Counts {
@@ -212,8 +212,8 @@ fn fails_too_often(spec: &IPUPolicySpec, recent: CallCounts) -> bool {
 
 /// Activates the desired version once every replica has it ready.
 fn activate(status: &mut IPUPolicyStatus, policy: &IPUPolicy, asking: &Asking<'_>, now: Timestamp) {
-    let is_active = |revision: &Revision| revision.generation == asking.wished;
-    if status.active.as_ref().is_some_and(is_active) || is_taken_back(status, asking.wished) {
+    let is_active = |revision: &Revision| revision.generation == asking.desired;
+    if status.active.as_ref().is_some_and(is_active) || is_taken_back(status, asking.desired) {
         return;
     }
     let Some(digest) = asking.prepared() else {
@@ -223,7 +223,7 @@ fn activate(status: &mut IPUPolicyStatus, policy: &IPUPolicy, asking: &Asking<'_
         return;
     };
     let new = Revision {
-        generation: asking.wished,
+        generation: asking.desired,
         digest,
         since: Time(now),
         promoted: false,
@@ -271,7 +271,7 @@ fn phase(
     if let Some(back) = status
         .rolled_back
         .as_ref()
-        .filter(|back| back.generation == asking.wished)
+        .filter(|back| back.generation == asking.desired)
     {
         let reason = &back.reason;
         let message =
@@ -283,14 +283,14 @@ fn phase(
     } else {
         "it is not asked"
     };
-    if let Some((replica, reason)) = asking.problem(asking.wished, true) {
+    if let Some((replica, reason)) = asking.problem(asking.desired, true) {
         let message = format!("{replica} refuses it, and {before}: {reason}");
         return (PolicyPhase::Refused, message);
     }
     let active = status
         .active
         .as_ref()
-        .filter(|revision| revision.generation == asking.wished);
+        .filter(|revision| revision.generation == asking.desired);
     let Some(revision) = active else {
         return (PolicyPhase::Loading, why_not_yet(policy, asking, before));
     };
@@ -302,7 +302,7 @@ fn phase(
         }
         None => {}
     }
-    let message = match asking.problem(asking.wished, false) {
+    let message = match asking.problem(asking.desired, false) {
         Some((replica, reason)) => format!("{replica} does not have it: {reason}"),
         None if revision.promoted => {
             "its answers were equal often enough, and count now".to_owned()
@@ -323,10 +323,10 @@ fn why_not_yet(policy: &IPUPolicy, asking: &Asking<'_>, before: &str) -> String 
         };
         return format!("no replica of the {process} is there to ask it");
     }
-    if let Some((replica, reason)) = asking.problem(asking.wished, false) {
+    if let Some((replica, reason)) = asking.problem(asking.desired, false) {
         return format!("{replica} does not have it yet, and {before}: {reason}");
     }
-    let is_ready = |said: &Said| said.prepared.contains_key(&asking.wished);
+    let is_ready = |said: &Said| said.prepared.contains_key(&asking.desired);
     let slow = asking
         .said
         .iter()

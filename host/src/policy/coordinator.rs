@@ -1,4 +1,4 @@
-//! Puts versions of active policies once every replica has them ready, in one replica at a time.
+//! Activates versions of policies once every replica has them ready, in one replica at a time.
 
 use std::sync::Arc;
 use std::time::Duration;

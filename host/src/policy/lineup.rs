@@ -8,7 +8,7 @@ use kube::ResourceExt;
 
 use super::report::spec_of;
 
-/// A version of a policy that is active.
+/// The active version of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
     /// Name of the IPUPolicy.
@@ -70,7 +70,7 @@ pub fn members<'a>(policies: impl Iterator<Item = &'a IPUPolicy>) -> Vec<Member>
     policies.filter_map(member).collect()
 }
 
-/// Who is asked at a hook, where these are active.
+/// The guests that a hook asks, where `members` are active.
 pub fn lineup(members: &[Member], hook: Hook) -> Lineup {
     let mut of_hook: Vec<&Member> = members.iter().filter(|m| m.spec.hook == hook).collect();
     of_hook.sort_by_key(|member| (member.created, &member.name));

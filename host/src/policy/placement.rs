@@ -1,4 +1,4 @@
-//! Asks the placement active guest, and has the built-in serial walk decide where it gives no answer
+//! Asks the active placement guest, and has the built-in serial walk decide where it gives no answer
 //! that can be carried out.
 
 use std::sync::Arc;

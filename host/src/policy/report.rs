@@ -108,11 +108,11 @@ fn versions(policy: &IPUPolicy) -> Vec<Wanted> {
     let mut versions: Vec<Wanted> = kept
         .filter_map(|revision| Some(wanted(revision.generation, spec_of(revision)?)))
         .collect();
-    let wished = policy.metadata.generation.unwrap_or_default();
+    let desired = policy.metadata.generation.unwrap_or_default();
     let taken_back = status.and_then(|status| status.rolled_back.as_ref());
-    let is_kept = versions.iter().any(|version| version.generation == wished);
-    if !is_kept && taken_back.is_none_or(|taken_back| taken_back.generation != wished) {
-        versions.push(wanted(wished, policy.spec.clone()));
+    let is_kept = versions.iter().any(|version| version.generation == desired);
+    if !is_kept && taken_back.is_none_or(|taken_back| taken_back.generation != desired) {
+        versions.push(wanted(desired, policy.spec.clone()));
     }
     versions
 }

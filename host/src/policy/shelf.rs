@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_active_is_waited_for_until_it_is_ready_or_has_failed() {
+    fn an_active_version_is_waited_for_until_it_is_ready_or_has_failed() {
         let (mut shelf, now) = (Shelf::default(), Instant::now());
         let Wanted {
             uid,

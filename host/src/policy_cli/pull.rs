@@ -50,7 +50,7 @@ pub(super) fn run(args: &PullArgs, out: &mut impl io::Write) -> Result<(), Polic
                 .map_err(failed)?
                 .fingerprint()
         };
-        let bytes = component(&registry, &found, Limits::of_authors().module).await;
+        let bytes = component(&registry, &found, Limits::default().module).await;
         Ok((found, signed, bytes.map_err(failed)?))
     })?;
     let file = args

@@ -82,8 +82,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of the commands for authors. Nobody waits for an answer there, so a call may last for as long as others
-    /// have the processor.
+    /// Limits of the commands for authors. Nobody waits for an answer there, so time in which others have the processor
+    /// does not count.
     pub fn of_authors() -> Self {
         Self {
             patience: u32::MAX,

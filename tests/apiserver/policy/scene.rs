@@ -87,7 +87,7 @@ impl Scene {
         .await
     }
 
-    /// The status once the version that is wished has this phase.
+    /// The status once the desired version has this phase.
     pub(super) async fn once_in(&self, name: &str, phase: PolicyPhase) -> IPUPolicyStatus {
         let generation = self.policies().get(name).await.unwrap().metadata.generation;
         self.once(name, &format!("{phase:?}"), |status| {

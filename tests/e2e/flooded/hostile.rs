@@ -54,13 +54,13 @@ impl<'a> Hostile<'a> {
 
     /// Activates the slow one.
     pub(super) async fn apply_slow(&self) -> Result<(), Failed> {
-        let [slow, ..] = active();
+        let [slow, ..] = active_policies();
         self.put(slow).await
     }
 
     /// Activates the others, but the one that cannot be.
     pub(super) async fn apply_all(&mut self) -> Result<(), Failed> {
-        let [_, others @ ..] = active();
+        let [_, others @ ..] = active_policies();
         for other in others {
             self.put(other).await?;
         }
@@ -94,7 +94,7 @@ impl<'a> Hostile<'a> {
     pub(super) async fn are_active(&self) -> Result<(), Failed> {
         assert!(self.refusals.get() > 0, "{REFUSED} was never tried");
         println!("{REFUSED}: refused {} times", self.refusals.get());
-        for (name, _, _) in active() {
+        for (name, _, _) in active_policies() {
             let policy = policies::once_active(self.scene, name).await?;
             println!("{name}: {:?}", policy.status.unwrap_or_default().calls);
         }
@@ -103,7 +103,7 @@ impl<'a> Hostile<'a> {
 
     /// Deletes all of them.
     pub(super) async fn delete(scene: &Scene) -> Result<(), Failed> {
-        let names = active().map(|(name, _, _)| name);
+        let names = active_policies().map(|(name, _, _)| name);
         let names = [names.as_slice(), &[REFUSED]].concat();
         let policies = ["delete", "ipupolicy", "--ignore-not-found"];
         let maps = ["delete", "configmap", "--ignore-not-found"];
@@ -118,9 +118,9 @@ impl<'a> Hostile<'a> {
 /// Name, module, and the rest of `spec`.
 type ActivePolicy = (&'static str, Vec<u8>, Value);
 
-/// Those that can be active, the slow one first. A large object, as those of the load are, makes them hostile; who chooses a
+/// The policies that can be active, the slow one first. A large object, as those of the load are, makes them hostile; who chooses a
 /// controller is so always.
-fn active() -> [ActivePolicy; 4] {
+fn active_policies() -> [ActivePolicy; 4] {
     [
         (
             "flood-slow",

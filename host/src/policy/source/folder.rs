@@ -1,5 +1,5 @@
 //! Keeps the folder of modules and their compiled forms below a size, so that the kubelet never evicts
-//! the Pod for it: what was not used for longest goes first, and what is active last.
+//! the Pod for it: the least recently used module goes first, an active one last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -112,8 +112,7 @@ impl Folder {
     }
 }
 
-/// What has to go so that the rest takes at most `room`: what was not used for longest first, and what is
-/// the active ones last.
+/// The modules to delete so that the rest takes at most `room`: the least recently used first, the active ones last.
 fn surplus(mut items: Vec<Item>, room: u64) -> Vec<Item> {
     items.sort_by_key(|item| (item.is_active, item.used));
     let mut taken: u64 = items.iter().map(|item| item.bytes).sum();
