@@ -34,7 +34,8 @@ pub fn build(folder: &Path) -> Result<PathBuf> {
 }
 
 /// Writes the programs `cargo` and `rustup` into a folder, so that a test can type a document's commands. This cargo
-/// builds as [`build`] does, and rustup does nothing.
+/// builds as [`build`] does, into the project's own folder `target`, where a document looks for the result. And rustup
+/// does nothing.
 pub fn programs(folder: &Path) -> Result<()> {
     make_dir(&projects())?;
     let cargo = cargo();
@@ -48,7 +49,7 @@ pub fn programs(folder: &Path) -> Result<()> {
          set -eu\n\
          cp '{lock}' Cargo.lock\n\
          ln -sfn '{projects}' target\n\
-         unset CARGO_ENCODED_RUSTFLAGS RUSTFLAGS RUSTC_WRAPPER\n\
+         unset CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR CARGO_ENCODED_RUSTFLAGS RUSTFLAGS RUSTC_WRAPPER\n\
          case \" $* \" in *' {TARGET} '*) {own} ;; esac\n\
          exec '{cargo}' --offline --quiet \"$@\"\n",
         lock = checkout().join("Cargo.lock").display(),
