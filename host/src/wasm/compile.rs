@@ -20,6 +20,9 @@ use super::precompiled;
 /// How often the child is asked whether it has ended.
 const POLL: Duration = Duration::from_millis(5);
 
+/// How many times its processor time the child may last, where others have the processor.
+const PATIENCE: u32 = 5;
+
 /// Most bytes of the child's complaint that are passed on.
 const COMPLAINT: usize = 4096;
 
@@ -156,7 +159,7 @@ impl Separate {
             // One that ends before it has heard everything says itself why.
             scope.spawn(|| input.map(|mut input| input.write_all(module)));
             let reading = scope.spawn(|| output.map(|output| code(output, limits.compiled)));
-            let ended = wait(&mut child, limits.compile_time);
+            let ended = wait(&mut child, limits.compile_time * PATIENCE);
             (ended, reading.join().ok().flatten())
         });
         match (ended.map_err(CompileError::Process)?, code) {

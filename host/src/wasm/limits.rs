@@ -75,7 +75,7 @@ pub struct Limits {
     pub module: u64,
     /// Largest code that is made of a module, in bytes.
     pub compiled: u64,
-    /// Longest time that compiling a module may take, in a process of its own.
+    /// Most processor time that compiling a module may take, in a process of its own.
     pub compile_time: Duration,
     /// Most memory that compiling a module may take, in bytes, in a process of its own.
     pub compile_memory: u64,
