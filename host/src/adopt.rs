@@ -26,8 +26,8 @@ use crate::clock;
 use crate::partition::placing::shortened;
 use crate::partition::record;
 use crate::proxy::{ProxyOptions, deadlines};
-use crate::vipu::access::AccessError;
-use crate::vipu::{AccessFiles, Registry};
+use vipu_client::access::AccessError;
+use vipu_client::{AccessFiles, Registry};
 
 /// What is adopted, and whether that is done.
 #[derive(Args, Clone, Debug)]

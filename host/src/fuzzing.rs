@@ -8,23 +8,12 @@ use ipu_api::ipupartition::IPUPartition;
 use jsonschema::Validator;
 
 use crate::partition::honest::written;
-use crate::{rest, vipu};
+use crate::rest;
 
 /// Bodies of `/query` and of `/partitions`.
 pub fn rest_bodies(input: &[u8]) {
     rest::invariants::check_question(input);
     rest::invariants::check_wanted(input);
-}
-
-/// The ConfigMap of the controllers: the list, and after lines of dashes what is cordoned and drained, gone
-/// and renamed.
-pub fn controllers_yaml(input: &[u8]) {
-    let text = String::from_utf8_lossy(input);
-    let mut values = text.split("---\n");
-    let list = values.next().unwrap_or_default();
-    vipu::invariants::check_list(list);
-    vipu::invariants::check_closed(list, values.next(), values.next());
-    vipu::invariants::check_departed(list, values.next(), values.next());
 }
 
 /// An IPUPartition as JSON, in worlds of every kind.
@@ -33,11 +22,6 @@ pub fn partition_status(input: &[u8]) {
     for case in object.iter().flat_map(written) {
         case.check();
     }
-}
-
-/// A reply as it stands on the wire, taken for each kind of reply.
-pub fn vipu_replies(input: &[u8]) {
-    vipu::invariants::check_bytes(input);
 }
 
 /// What the API server has against an IPUPartition, by the schema of its CRD.

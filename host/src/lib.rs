@@ -33,7 +33,6 @@ pub mod support;
 pub mod telemetry;
 mod trimmed;
 pub mod verify;
-pub mod vipu;
 pub mod wasm;
 mod watch_store;
 pub mod webhook;

@@ -6,7 +6,7 @@ use crate::policy::replica::FETCHED;
 use crate::policy::{JUDGED_AT_ONCE, matching};
 use crate::port::serve::{Limits, METRICS, PROBES, REST, SECURE_REST, WEBHOOKS};
 use crate::rest::limits::{CONCURRENCY, CREATE_MAX, QUESTION_MAX};
-use crate::vipu::replies;
+use vipu_client::replies;
 use crate::wasm::limits;
 use crate::webhook::intake::{BODIES, MEMORY};
 use crate::webhook::request;

@@ -31,9 +31,9 @@ use crate::release::ReleaseOptions;
 use crate::rest::{self, Sources};
 use crate::scope::Conflicts;
 use crate::telemetry::level::LogLevel;
-use crate::vipu::access::AccessError;
-use crate::vipu::registry::{self, Source};
-use crate::vipu::{AccessFiles, AccessOptions, Deadlines, Registry};
+use vipu_client::access::AccessError;
+use vipu_client::registry::{self, Source};
+use vipu_client::{AccessFiles, AccessOptions, Deadlines, Registry};
 use crate::wasm::model::Slot;
 use crate::wasm::{OpenError, Policies};
 

@@ -12,7 +12,7 @@ use kube::ResourceExt;
 
 use crate::partition::record;
 use crate::scope::Scope;
-use crate::vipu::model::ListedPartition;
+use vipu_client::model::ListedPartition;
 
 /// All that the plan is made from.
 pub(super) struct Findings<'a> {

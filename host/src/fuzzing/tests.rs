@@ -25,36 +25,10 @@ fn seeds_of_rest_bodies() {
 }
 
 #[test]
-fn seeds_of_controllers_yaml() {
-    for (_, seed) in seeds("controllers_yaml") {
-        controllers_yaml(&seed);
-    }
-}
-
-#[test]
 fn seeds_of_partition_status_can_be_read() {
     for (path, seed) in seeds("partition_status") {
         let object = serde_json::from_slice::<IPUPartition>(&seed);
         assert!(object.is_ok(), "{}: {object:?}", path.display());
         partition_status(&seed);
     }
-}
-
-#[test]
-fn seeds_of_vipu_replies() {
-    for (path, seed) in seeds("vipu_replies") {
-        let seed = match path.extension() {
-            Some(extension) if extension == "hex" => bytes(&seed),
-            _ => seed,
-        };
-        vipu_replies(&seed);
-    }
-}
-
-/// What hexadecimal digits stand for.
-fn bytes(digits: &[u8]) -> Vec<u8> {
-    let digits = String::from_utf8_lossy(digits).replace('\n', "");
-    let pairs = (0..digits.len()).step_by(2);
-    let bytes = pairs.map(|place| u8::from_str_radix(&digits[place..place + 2], 16));
-    bytes.collect::<Result<_, _>>().unwrap()
 }

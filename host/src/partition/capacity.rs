@@ -12,7 +12,7 @@ use ipu_api::names;
 use ipu_api::uid::Uid;
 
 use super::surroundings::attempts;
-use crate::vipu::model::{Inventory, largest_partition};
+use vipu_client::model::{Inventory, largest_partition};
 use crate::wasm::model::ControllerView;
 
 /// A V-IPU partition that was made for an IPUPartition and is not known to be gone.

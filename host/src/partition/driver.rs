@@ -20,8 +20,8 @@ use crate::partition::step::{Pace, Settings, Step};
 use crate::partition::steps::Steps;
 use crate::partition::surroundings::{self, Needed, Surroundings};
 use crate::partition::{look, pace, placing, record};
-use crate::vipu::closed::Closed;
-use crate::vipu::model::{Inventory, PartitionState};
+use vipu_client::closed::Closed;
+use vipu_client::model::{Inventory, PartitionState};
 use crate::wasm;
 use crate::wasm::model::ControllerView;
 

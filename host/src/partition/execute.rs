@@ -19,8 +19,8 @@ use super::seek;
 use super::step::{Pace, Step};
 use super::users;
 use crate::events::Event;
-use crate::vipu::model::CreateRequest;
-use crate::vipu::{self, VipuClient, VipuError};
+use vipu_client::model::CreateRequest;
+use vipu_client::{Truth as RemoteTruth, VipuClient, VipuError};
 
 /// What to do about a controller that does not answer and is not in the admin's list.
 const NOT_LISTED: &str = "it is not in the admin's list of controllers any more: list it again or, in the \
@@ -312,7 +312,7 @@ async fn ask_truth(
     let account = attempt.account.as_deref();
     let truth = client.truth_of(&attempt.id, account).await?;
     context.fleet.note(&client, &attempt.id, gcds, &truth).await;
-    let vipu::Truth::Present(state) = truth else {
+    let RemoteTruth::Present(state) = truth else {
         return Ok(Truth::Absent);
     };
     let mut seen = look::seen(&state);

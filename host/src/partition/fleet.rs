@@ -16,12 +16,12 @@ use super::placement::Divided;
 use super::placing::shortened;
 use super::record;
 use super::watched::Watched;
-use crate::vipu::closed::{Closed, Closure};
-use crate::vipu::controllers;
-use crate::vipu::inventory::Report;
-use crate::vipu::model::ListedPartition;
-use crate::vipu::troubles::{DeviceTroubles, Ledger, Troubles};
-use crate::vipu::{Inventories, Registry, Truth, VipuClient, VipuError};
+use vipu_client::closed::{Closed, Closure};
+use vipu_client::controllers;
+use vipu_client::inventory::Report;
+use vipu_client::model::ListedPartition;
+use vipu_client::troubles::{DeviceTroubles, Ledger, Troubles};
+use vipu_client::{Inventories, Registry, Truth, VipuClient, VipuError};
 use crate::wasm::model::ControllerView;
 
 /// How old an inventory may be. What the operator itself changes is told at once; this is for

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use ipu_api::ipupartition::WaitingReason;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::vipu::model::largest_partition;
+use vipu_client::model::largest_partition;
 use crate::wasm::model::ControllerView;
 use waiter::suits;
 

@@ -4,7 +4,7 @@ use ipu_api::ipupartition::{Attempt, AttemptOutcome};
 
 use super::knowledge::{Seen, SeenState, Truth};
 use super::placing::shortened;
-use crate::vipu::model::{OperationState, PartitionState, ReadyState};
+use vipu_client::model::{OperationState, PartitionState, ReadyState};
 
 /// Errors of one partition that are kept.
 const ERRORS_MAX: usize = 4;

@@ -31,7 +31,7 @@ use super::simulation::controllers::Controller;
 use super::simulation::invariants::{LIVENESS, Ledger};
 use super::simulation::lacking::Lacking;
 use super::step::Settings;
-use crate::vipu::model::{OperationState, ReadyState};
+use vipu_client::model::{OperationState, ReadyState};
 use bounds::{Bound, LARGE, SMALL};
 use faults::Faults;
 use moves::Move;

@@ -10,7 +10,7 @@ use ipu_api::ipupolicy::BUILT_IN;
 use ipu_text::sanitize;
 use jiff::Timestamp;
 
-use crate::vipu::closed::{Closed, Closure};
+use vipu_client::closed::{Closed, Closure};
 use crate::wasm::facts::{self, Gang, NamespaceFacts, Options, Owner, PlaceFacts, Progress, Usage};
 use crate::wasm::model::{
     ControllerView, Decision, PlaceAttempt, PlaceOutcome, PlaceRequest, Placed,

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::line::Waiter;
 use super::{conditions, line, record};
-use crate::vipu::closed::{Closed, Closure};
+use vipu_client::closed::{Closed, Closure};
 use crate::wasm::model::ControllerView;
 
 /// How long an owner that was asked to leave a controller holds up the next one.

@@ -24,7 +24,7 @@ use super::reconcile::chain;
 use super::users;
 use super::watched::Watched;
 use crate::panics;
-use crate::vipu::model::ReadyState;
+use vipu_client::model::ReadyState;
 
 /// Errors of one sweep that are told one by one.
 const ERRORS_TOLD: usize = 3;

@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::partition::cache::Brief;
 use crate::partition::fleet::Look;
 use crate::partition::surroundings::attempts;
-use crate::vipu::closed::Closure;
-use crate::vipu::troubles::Troubles;
+use vipu_client::closed::Closure;
+use vipu_client::troubles::Troubles;
 
 /// Partitions of others that are told of one controller.
 const OTHERS_MAX: usize = 256;

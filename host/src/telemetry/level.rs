@@ -16,7 +16,7 @@ use tracing_subscriber::reload;
 use super::{TelemetryError, filter};
 use crate::policy::Process;
 use crate::release::ReleaseOptions;
-use crate::vipu::registry::watch_config_map;
+use vipu_client::registry::watch_config_map;
 
 /// Changes the filter of the log.
 type Change = dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use ipu_operator::vipu::registry::{self, Source};
-use ipu_operator::vipu::{Deadlines, Registry};
+use vipu_client::registry::{self, Source};
+use vipu_client::{Deadlines, Registry};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, WatchParams};
 use kube::client::{Body, ClientBuilder};

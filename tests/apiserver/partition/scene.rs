@@ -14,7 +14,7 @@ use ipu_operator::partition::sweep;
 use ipu_operator::proxy::{self, ProxyOptions, SecureOptions, Times};
 use ipu_operator::release::ReleaseOptions;
 use ipu_operator::scope::Scope;
-use ipu_operator::vipu::AccessOptions;
+use vipu_client::AccessOptions;
 use ipu_operator::wasm::Policies;
 use ipu_operator::wasm::model::Slot;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};

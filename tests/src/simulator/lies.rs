@@ -1,6 +1,6 @@
 //! Pure: turns an honest reply into the nonsense that was ordered.
 
-use ipu_operator::vipu::proto;
+use vipu_client::proto;
 use prost_types::Timestamp;
 
 use super::faults::Lie;

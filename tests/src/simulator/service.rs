@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ipu_operator::vipu::proto;
+use vipu_client::proto;
 use proto::user_service_server::UserService;
 use proto::version_service_server::VersionService;
 use tokio_util::sync::CancellationToken;

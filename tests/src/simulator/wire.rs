@@ -1,6 +1,6 @@
 //! Pure: what the simulated pod looks like on the wire. Addresses and versions are plausible and made up.
 
-use ipu_operator::vipu::proto;
+use vipu_client::proto;
 use proto::list_ipu_attributes_reply::{Attributes, Entry};
 
 use super::pod::{AUTO_RESETS_MAX, Partition, Pod, Stage, Wanted};

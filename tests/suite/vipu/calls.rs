@@ -1,7 +1,7 @@
 //! Every call of the client, where all goes well.
 
-use ipu_operator::vipu::Truth;
-use ipu_operator::vipu::model::{CreateRequest, Inventory, OperationState, ReadyState};
+use vipu_client::Truth;
+use vipu_client::model::{CreateRequest, Inventory, OperationState, ReadyState};
 use tests::simulator::World;
 use tests::simulator::faults::Method;
 use tests::simulator::pod::Timings;

@@ -1,7 +1,7 @@
 //! Every way in which a call fails, what the client makes of it, and what the truth then is.
 
-use ipu_operator::vipu::model::{OperationState, ReadyState};
-use ipu_operator::vipu::{Deadlines, Truth, VipuClient, VipuError};
+use vipu_client::model::{OperationState, ReadyState};
+use vipu_client::{Deadlines, Truth, VipuClient, VipuError};
 use tests::simulator::Simulator;
 use tests::simulator::codes::{CodeName, Codes};
 use tests::simulator::faults::{Down, Fail, LostReply, Method, Order};

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use ipu_operator::partition::fleet::Fleet;
 use ipu_operator::partition::node_labels::node_labels;
-use ipu_operator::vipu::inventory::Report;
-use ipu_operator::vipu::model::Inventory;
-use ipu_operator::vipu::registry::KEY;
-use ipu_operator::vipu::{Deadlines, Inventories, Registry, Truth};
+use vipu_client::inventory::Report;
+use vipu_client::model::Inventory;
+use vipu_client::registry::KEY;
+use vipu_client::{Deadlines, Inventories, Registry, Truth};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::watcher::Event;
 use tests::simulator::codes::CodeName;

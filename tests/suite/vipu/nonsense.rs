@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use ipu_operator::partition::fleet::Fleet;
 use ipu_operator::partition::node_labels::node_labels;
-use ipu_operator::vipu::model::{Inventory, ReadyState};
-use ipu_operator::vipu::troubles::Troubles;
-use ipu_operator::vipu::{Deadlines, Registry, Truth, VipuClient, VipuError};
+use vipu_client::model::{Inventory, ReadyState};
+use vipu_client::troubles::Troubles;
+use vipu_client::{Deadlines, Registry, Truth, VipuClient, VipuError};
 use ipu_text::is_plain;
 use jiff::Timestamp;
 use tests::simulator::Simulator;

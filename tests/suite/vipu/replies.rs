@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use ipu_operator::vipu::{Deadlines, Registry};
+use vipu_client::{Deadlines, Registry};
 use tests::simulator::endless::CLAIMED;
 use tests::simulator::faults::Order;
 use tests::simulator::{Options, Simulator};

@@ -6,8 +6,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use ipu_operator::vipu::access::AccessError;
-use ipu_operator::vipu::{AccessFiles, AccessOptions, Deadlines, Registry, VipuClient, VipuError};
+use vipu_client::access::AccessError;
+use vipu_client::{AccessFiles, AccessOptions, Deadlines, Registry, VipuClient, VipuError};
 use tempfile::TempDir;
 use tests::lab::pki::{self, Identity, Pki};
 use tests::simulator::tls::TlsFiles;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ipu_operator::vipu::model::ReadyState;
+use vipu_client::model::ReadyState;
 use serde_json::{Value, json};
 use tests::simulator::pod::Wanted;
 use tests::simulator::{Options, Simulator, StartError};

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ipu_operator::vipu::{AccessFiles, AccessOptions, Deadlines, Truth, VipuClient};
+use vipu_client::{AccessFiles, AccessOptions, Deadlines, Truth, VipuClient};
 use tests::simulator::codes::CodeName;
 use tests::simulator::{Options, Simulator};
 

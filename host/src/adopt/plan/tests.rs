@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::vipu::model::ReadyState;
+use vipu_client::model::ReadyState;
 
 const ID: &str = "p-mnist-default-0";
 

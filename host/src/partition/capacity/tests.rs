@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::vipu::model::{ListedPartition, ReadyState};
+use vipu_client::model::{ListedPartition, ReadyState};
 
 fn held(controller: &str, id: &str, ipus: u32) -> Allocation {
     Allocation {

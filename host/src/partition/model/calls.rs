@@ -12,7 +12,7 @@ use crate::partition::driver;
 use crate::partition::knowledge::{Fact, Truth};
 use crate::partition::simulation::controllers::{Call, Then, Verb};
 use crate::partition::simulation::invariants::{NOT_GIVEN_TWICE, demand};
-use crate::vipu::model::OperationState;
+use vipu_client::model::OperationState;
 
 /// What goes wrong with one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

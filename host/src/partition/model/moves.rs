@@ -14,7 +14,7 @@ use crate::partition::conditions;
 use crate::partition::simulation::api_server::{self, Key};
 use crate::partition::simulation::controllers::{Made, Then};
 use crate::partition::simulation::trace;
-use crate::vipu::model::{OperationState, ReadyState};
+use vipu_client::model::{OperationState, ReadyState};
 
 /// The release that is in another cluster.
 const ELSEWHERE: usize = 2;

@@ -7,7 +7,7 @@ use crate::partition::driver;
 use crate::partition::orphans::Place;
 use crate::partition::simulation::controllers::Verb;
 use crate::partition::simulation::invariants::{OWNERLESS_ONLY, demand};
-use crate::vipu::model::ReadyState;
+use vipu_client::model::ReadyState;
 
 /// How far a sweep is.
 #[derive(Clone, Debug, Hash)]

@@ -6,7 +6,7 @@ use ipu_api::ipupartition::ControllerRef;
 
 use super::agenda::Ticket;
 use crate::partition::knowledge::{Fact, Reply};
-use crate::vipu::model::{Inventory, ListedPartition, OperationState, PartitionState, ReadyState};
+use vipu_client::model::{Inventory, ListedPartition, OperationState, PartitionState, ReadyState};
 use crate::wasm::model::ControllerView;
 
 /// What is asked of a controller.

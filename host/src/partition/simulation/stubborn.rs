@@ -8,7 +8,7 @@ use super::invariants::{LIVENESS, demand};
 use super::owners::Job;
 use super::trace::Trace;
 use super::world::World;
-use crate::vipu::closed::Closure;
+use vipu_client::closed::Closure;
 
 /// Longest time that a Pod runs, in milliseconds.
 const RUNS: u64 = 60_000;

@@ -12,7 +12,7 @@ use super::driver;
 use super::invariants::{OWNERLESS_ONLY, demand};
 use super::world::World;
 use crate::partition::orphans::Place;
-use crate::vipu::model::ReadyState;
+use vipu_client::model::ReadyState;
 
 /// Between two sweeps that find nothing, in milliseconds.
 pub(super) const PERIOD: u64 = 120_000;

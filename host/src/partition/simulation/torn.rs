@@ -11,7 +11,7 @@ use super::owners::Job;
 use super::trace::Trace;
 use super::trouble::foreign;
 use super::world::World;
-use crate::vipu::model::{OperationState, ReadyState};
+use vipu_client::model::{OperationState, ReadyState};
 
 /// Longest time that a Pod runs, in milliseconds.
 const RUNS: u64 = 60_000;

@@ -11,8 +11,8 @@ use super::coverage::Sight;
 use super::executor::Mishap;
 use super::repair::Repair;
 use super::world::World;
-use crate::vipu::closed::Closure;
-use crate::vipu::model::{OperationState, ReadyState};
+use vipu_client::closed::Closure;
+use vipu_client::model::{OperationState, ReadyState};
 
 /// How much goes wrong, in cases of a thousand.
 #[derive(Clone, Copy, Debug, Default)]

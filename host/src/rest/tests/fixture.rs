@@ -24,7 +24,7 @@ use crate::rest::gate::Gate;
 use crate::rest::limits::UserRate;
 use crate::rest::{Door, Sources, plain, secure};
 use crate::scope::{Conflicts, Scope};
-use crate::vipu::{Deadlines, Registry};
+use vipu_client::{Deadlines, Registry};
 use crate::wasm::{Policies, PolicyOptions};
 
 /// The audience that the door asks for.

@@ -7,9 +7,9 @@ use kube::runtime::watcher::Event;
 use super::*;
 use crate::partition::cache::Cache;
 use crate::partition::fleet::Look;
-use crate::vipu::closed::Closure;
-use crate::vipu::model::{ListedPartition, ReadyState};
-use crate::vipu::troubles::Troubles;
+use vipu_client::closed::Closure;
+use vipu_client::model::{ListedPartition, ReadyState};
+use vipu_client::troubles::Troubles;
 
 #[test]
 fn stats_are_those_of_the_original() {

@@ -4,11 +4,11 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use super::{ListedPartition, ReadyState, named};
-use crate::vipu::proto;
+use crate::proto;
 
 /// The partitions of a reply to ListPartitions. One that is listed twice counts once, as the larger
 /// of the two: better to leave an IPU unused than to give it away twice.
-pub(in crate::vipu) fn listed(reply: proto::ListPartitionsReply) -> Vec<ListedPartition> {
+pub(crate) fn listed(reply: proto::ListPartitionsReply) -> Vec<ListedPartition> {
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut partitions: Vec<ListedPartition> = Vec::with_capacity(reply.partitions.len());
     for mut partition in reply.partitions {
@@ -38,7 +38,7 @@ pub(in crate::vipu) fn listed(reply: proto::ListPartitionsReply) -> Vec<ListedPa
 }
 
 /// The first `most` partitions of a list, and how many IPUs are in the others.
-pub(in crate::vipu) fn cut(
+pub(crate) fn cut(
     mut partitions: Vec<ListedPartition>,
     most: usize,
 ) -> (Vec<ListedPartition>, u32) {
@@ -52,7 +52,7 @@ pub(in crate::vipu) fn cut(
 
 /// IPUs over all entries of a reply to ListIPUAttributes. An IPU that is listed twice under the name
 /// of its agent counts once; agents without a name are each another one.
-pub(in crate::vipu) fn total_ipus(reply: &proto::ListIpuAttributesReply) -> u32 {
+pub(crate) fn total_ipus(reply: &proto::ListIpuAttributesReply) -> u32 {
     let ipus = reply.entries.iter().enumerate().flat_map(|(place, entry)| {
         let agent = entry.agent.as_str();
         let unnamed = agent.is_empty().then_some(place);

@@ -2,7 +2,7 @@
 
 use prost::Message;
 
-use crate::vipu::proto;
+use crate::proto;
 
 /// A request, which says where it goes and what answers it.
 pub(super) trait Call: Message + Clone + 'static {

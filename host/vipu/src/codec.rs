@@ -113,8 +113,8 @@ mod tests {
     use tonic::Code;
 
     use super::*;
-    use crate::vipu::proto::list_ipu_attributes_reply::{Attributes, Entry};
-    use crate::vipu::proto::{
+    use crate::proto::list_ipu_attributes_reply::{Attributes, Entry};
+    use crate::proto::{
         GetPartitionIpuofConfigReply, ListIpuAttributesReply, ListPartitionsReply,
     };
 

@@ -20,7 +20,7 @@ fn content(name: &str, text: &str) -> Content {
 
 fn error(material: &Material) -> String {
     let error = Access::new(material, &AccessOptions::default()).unwrap_err();
-    crate::vipu::error::chain(&error)
+    crate::error::chain(&error)
 }
 
 #[test]

@@ -8,7 +8,9 @@ pub mod controllers;
 pub mod departed;
 pub mod error;
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) mod invariants;
+pub mod fuzzing;
+#[cfg(any(test, feature = "fuzzing"))]
+mod invariants;
 pub mod inventory;
 pub mod model;
 #[cfg(test)]

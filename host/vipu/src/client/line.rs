@@ -13,10 +13,10 @@ use tonic::transport::{Channel, Endpoint};
 use tower::ServiceExt;
 
 use super::calls::Call;
-use crate::vipu::access::{Access, Standing};
-use crate::vipu::codec::RawReplies;
-use crate::vipu::error::VipuError;
-use crate::vipu::replies::{CONNECTION_WINDOW, Part, REPLY_MAX, Reply, STREAM_WINDOW};
+use crate::access::{Access, Standing};
+use crate::codec::RawReplies;
+use crate::error::VipuError;
+use crate::replies::{CONNECTION_WINDOW, Part, REPLY_MAX, Reply, STREAM_WINDOW};
 
 /// The connections to one controller, one at a time.
 #[derive(Debug)]
