@@ -26,8 +26,8 @@ use crate::clock;
 use crate::partition::placing::shortened;
 use crate::partition::record;
 use crate::proxy::{ProxyOptions, deadlines};
-use vipu_client::access::AccessError;
-use vipu_client::{AccessFiles, Registry};
+use vipu_client::auth::AuthError;
+use vipu_client::{AuthFiles, Registry};
 
 /// What is adopted, and whether that is done.
 #[derive(Args, Clone, Debug)]
@@ -66,7 +66,7 @@ pub enum AdoptError {
     Unreadable(String),
     /// An option says how to speak to V-IPU controllers, and cannot be carried out.
     #[error("failed to settle how V-IPU controllers are spoken to")]
-    Access(#[from] AccessError),
+    Access(#[from] AuthError),
     /// Some were not adopted. The lines before say which and why.
     #[error(
         "{0} partitions were not adopted as planned; run this again to see what became of them"
@@ -150,8 +150,8 @@ async fn controllers(
     options: &ProxyOptions,
 ) -> Result<Vec<Controller>, AdoptError> {
     let list = config_map(client, options, &options.controllers_configmap()).await?;
-    let access = AccessFiles::open(options.access.clone()).await?;
-    let registry = Registry::with_access(deadlines(options), access.subscribe());
+    let access = AuthFiles::open(options.access.clone()).await?;
+    let registry = Registry::with_auth(deadlines(options), access.subscribe());
     registry
         .follow(stream::iter([Ok(Event::Apply(list))]))
         .await;

@@ -31,9 +31,9 @@ use crate::release::ReleaseOptions;
 use crate::rest::{self, Sources};
 use crate::scope::Conflicts;
 use crate::telemetry::level::LogLevel;
-use vipu_client::access::AccessError;
+use vipu_client::auth::AuthError;
 use vipu_client::registry::{self, Source};
-use vipu_client::{AccessFiles, AccessOptions, Deadlines, Registry};
+use vipu_client::{AuthFiles, AuthOptions, Deadlines, Registry};
 use crate::wasm::model::Slot;
 use crate::wasm::{OpenError, Policies};
 
@@ -85,7 +85,7 @@ pub struct ProxyOptions {
     pub backfill_limit_seconds: u64,
     /// How the V-IPU controllers are spoken to.
     #[command(flatten)]
-    pub access: AccessOptions,
+    pub access: AuthOptions,
     /// Times that no admin sets.
     #[arg(skip)]
     pub times: Times,
@@ -138,7 +138,7 @@ pub enum ProxyError {
     Policies(#[from] OpenError),
     /// An option says how to speak to V-IPU controllers, and cannot be carried out.
     #[error("failed to settle how V-IPU controllers are spoken to")]
-    Access(#[from] AccessError),
+    Access(#[from] AuthError),
     /// A REST port is not served.
     #[error("failed to serve a REST port")]
     Rest(#[from] ServeError),
@@ -182,8 +182,8 @@ pub async fn run_with(
     stop: CancellationToken,
 ) -> Result<(), ProxyError> {
     let policies = policies.counted_by(metrics.guests.clone());
-    let access = AccessFiles::open(options.access.clone()).await?;
-    let registry = Registry::with_access(deadlines(&options), access.subscribe());
+    let access = AuthFiles::open(options.access.clone()).await?;
+    let registry = Registry::with_auth(deadlines(&options), access.subscribe());
     let registry = Arc::new(registry);
     let (nodes, node_watch) = node_labels();
     let (namespaces, namespace_watch) = namespaces();

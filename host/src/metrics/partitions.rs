@@ -50,12 +50,12 @@ impl Sources {
         let closed = self.fleet.closed();
         for (controller, look) in self.fleet.looks_within(LOOKING).await {
             let is_open = !closed.contains_key(&controller.name);
-            let troubles = self.fleet.troubles(&controller.name);
+            let failure_stats = self.fleet.failure_stats(&controller.name);
             let name = [("vipu_controller", controller.name)];
             open.get_or_create(&name).set(i64::from(is_open));
             failed
                 .get_or_create(&name)
-                .set(troubles.failed_partitions.into());
+                .set(failure_stats.failed_partitions.into());
             let answered = look.filter(|look| look.view.unreachable.is_none());
             up.get_or_create(&name).set(i64::from(answered.is_some()));
             if let Some(look) = answered {

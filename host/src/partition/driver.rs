@@ -20,7 +20,7 @@ use crate::partition::step::{Pace, Settings, Step};
 use crate::partition::steps::Steps;
 use crate::partition::surroundings::{self, Needed, Surroundings};
 use crate::partition::{look, pace, placing, record};
-use vipu_client::closed::Closed;
+use vipu_client::cordon::Closed;
 use vipu_client::model::{Inventory, PartitionState};
 use crate::wasm;
 use crate::wasm::model::ControllerView;

@@ -270,8 +270,8 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
     );
     match error {
         VipuError::Address(_)
-        | VipuError::Misnamed { .. }
-        | VipuError::Access(_)
+        | VipuError::UnlistedAddress { .. }
+        | VipuError::Auth(_)
         | VipuError::Unreachable(_) => Reply::NotSent(reason),
         VipuError::OutcomeUnknown { .. }
         | VipuError::Refused { .. }
@@ -319,7 +319,7 @@ async fn ask_truth(
     let phase = partition.status.as_ref().map(|status| status.phase);
     if phase == Some(PartitionPhase::Creating)
         && seen.state == SeenState::Active
-        && let Some(why) = client.misfit(&attempt.id, ipus, gcds).await
+        && let Some(why) = client.size_mismatch(&attempt.id, ipus, gcds).await
     {
         seen.state = SeenState::Failed;
         seen.errors = vec![why];

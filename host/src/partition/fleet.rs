@@ -16,11 +16,11 @@ use super::placement::Divided;
 use super::placing::shortened;
 use super::record;
 use super::watched::Watched;
-use vipu_client::closed::{Closed, Closure};
+use vipu_client::cordon::{Closed, CordonState};
 use vipu_client::controllers;
 use vipu_client::inventory::Report;
 use vipu_client::model::ListedPartition;
-use vipu_client::troubles::{DeviceTroubles, Ledger, Troubles};
+use vipu_client::failure_stats::{DeviceFailures, FailureLog, FailureStats};
 use vipu_client::{Inventories, Registry, Truth, VipuClient, VipuError};
 use crate::wasm::model::ControllerView;
 
@@ -40,9 +40,9 @@ pub struct Look {
     /// The partitions on it, whoever made them.
     pub listed: Arc<[ListedPartition]>,
     /// Whether the admin has closed it.
-    pub closure: Option<Closure>,
+    pub closure: Option<CordonState>,
     /// What has gone wrong on it within the last day, as far as this process has seen.
-    pub troubles: Troubles,
+    pub failure_stats: FailureStats,
 }
 
 /// Every controller of the admin's list, and those that older attempts still name.
@@ -51,7 +51,7 @@ pub struct Fleet {
     inventories: Inventories,
     nodes: NodeLabels,
     ledger: Watched,
-    troubles: Mutex<Ledger>,
+    failure_log: Mutex<FailureLog>,
 }
 
 impl Fleet {
@@ -62,7 +62,7 @@ impl Fleet {
             nodes,
             ledger,
             inventories: Inventories::new(registry.clone()),
-            troubles: Mutex::default(),
+            failure_log: Mutex::default(),
             registry,
         }
     }
@@ -192,7 +192,7 @@ impl Fleet {
         let inventory = report.inventory.as_ref();
         let listed = inventory.map(|inventory| inventory.partitions.clone());
         let listed = listed.unwrap_or_default();
-        let troubles = self.troubles(&report.controller.name);
+        let failure_stats = self.failure_stats(&report.controller.name);
         let (view, withheld) = self.view(report);
         Look {
             view,
@@ -200,7 +200,7 @@ impl Fleet {
             version,
             listed,
             closure,
-            troubles,
+            failure_stats,
         }
     }
 
@@ -263,21 +263,21 @@ impl Fleet {
     }
 
     /// What has gone wrong on a controller within the last day, as far as this process has seen.
-    pub fn troubles(&self, controller: &str) -> Troubles {
-        self.failures().of(controller, Timestamp::now())
+    pub fn failure_stats(&self, controller: &str) -> FailureStats {
+        self.failure_log().stats(controller, Timestamp::now())
     }
 
     /// Takes down what a controller has of partition `id`, which has so many GCDs. Where it is newly
     /// in error, the controller is asked which IPUs it has: one that fails again and again is told.
     pub async fn note(&self, client: &VipuClient, id: &str, gcds: u32, truth: &Truth) {
         let now = Timestamp::now();
-        let episode = self.failures().look(client.name(), id, truth, now);
-        let Some(episode) = episode else { return };
+        let failure = self.failure_log().record_state(client.name(), id, truth, now);
+        let Some(failure) = failure else { return };
         let devices = client.devices(id, gcds).await;
         let suspects = self
-            .failures()
-            .found(client.name(), episode, &devices, Timestamp::now());
-        for DeviceTroubles { device, failures } in suspects {
+            .failure_log()
+            .record_devices(client.name(), failure, &devices, Timestamp::now());
+        for DeviceFailures { device, failures } in suspects {
             tracing::warn!(
                 controller = client.name(),
                 device,
@@ -288,15 +288,15 @@ impl Fleet {
     }
 
     fn view(&self, report: Report) -> (ControllerView, Option<Withheld>) {
-        let troubles = self.troubles(&report.controller.name);
+        let failure_stats = self.failure_stats(&report.controller.name);
         let unlisted = self.unlisted(&report);
-        let mut view = view(report, &self.nodes, &troubles);
+        let mut view = view(report, &self.nodes, &failure_stats);
         let withheld = unlisted.and_then(|unlisted| capacity::withhold(&mut view, &unlisted));
         (view, withheld)
     }
 
-    fn failures(&self) -> MutexGuard<'_, Ledger> {
-        self.troubles.lock()
+    fn failure_log(&self) -> MutexGuard<'_, FailureLog> {
+        self.failure_log.lock()
     }
 
     /// Partition `id` of so many IPUs was made on this controller.
@@ -315,7 +315,7 @@ impl Fleet {
     }
 }
 
-fn view(report: Report, nodes: &NodeLabels, troubles: &Troubles) -> ControllerView {
+fn view(report: Report, nodes: &NodeLabels, failure_stats: &FailureStats) -> ControllerView {
     let (inventory, unreachable) = match report.inventory {
         Ok(inventory) => (inventory, None),
         Err(error) => (Default::default(), Some(shortened(&error.reason()))),
@@ -335,6 +335,6 @@ fn view(report: Report, nodes: &NodeLabels, troubles: &Troubles) -> ControllerVi
         total_ipus: inventory.total,
         used_ipus: inventory.used,
         largest_free: inventory.largest_free(),
-        failures: troubles.failed_partitions,
+        failures: failure_stats.failed_partitions,
     }
 }

@@ -13,7 +13,7 @@ use super::placement::{Divided, Queue};
 use super::step::Step;
 use super::surroundings::Surroundings;
 use crate::fuzzing::refused;
-use vipu_client::closed::Closed;
+use vipu_client::cordon::Closed;
 use crate::wasm::model::ControllerView;
 
 /// An object, what its reconcile was told before, and the world that it then meets.

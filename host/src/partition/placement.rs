@@ -11,7 +11,7 @@ use super::capacity::{self, Withheld};
 use super::knowledge::Answer;
 use super::line::{self, Room, Waiter};
 use super::placing::{self, shortened};
-use vipu_client::closed::Closed;
+use vipu_client::cordon::Closed;
 use crate::wasm::model::{ControllerView, Decision, PlaceAttempt};
 
 /// What stands in the place of a controller's name where the reason is the same for all.

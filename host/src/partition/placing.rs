@@ -10,7 +10,7 @@ use ipu_api::ipupolicy::BUILT_IN;
 use ipu_text::sanitize;
 use jiff::Timestamp;
 
-use vipu_client::closed::{Closed, Closure};
+use vipu_client::cordon::{Closed, CordonState};
 use crate::wasm::facts::{self, Gang, NamespaceFacts, Options, Owner, PlaceFacts, Progress, Usage};
 use crate::wasm::model::{
     ControllerView, Decision, PlaceAttempt, PlaceOutcome, PlaceRequest, Placed,
@@ -148,8 +148,8 @@ pub fn answer(decision: Decision, by: DecidedBy, controllers: &[ControllerRef]) 
 /// Why nothing is made on a controller that the admin has closed.
 pub fn shut_out(view: &ControllerView, closed: &Closed) -> WaitingReason {
     let reason = match closed.get(&view.name) {
-        Some(Closure::Draining) => "it is being drained",
-        Some(Closure::Cordoned) | None => "it is cordoned",
+        Some(CordonState::Draining) => "it is being drained",
+        Some(CordonState::Cordoned) | None => "it is cordoned",
     };
     WaitingReason {
         controller: view.name.clone(),

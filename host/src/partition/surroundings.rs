@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::line::Waiter;
 use super::{conditions, line, record};
-use vipu_client::closed::{Closed, Closure};
+use vipu_client::cordon::{Closed, CordonState};
 use crate::wasm::model::ControllerView;
 
 /// How long an owner that was asked to leave a controller holds up the next one.
@@ -96,7 +96,7 @@ fn drained<'a>(one: &'a IPUPartition, closed: &Closed) -> Option<&'a str> {
 
 /// Whether the controller of this name is being drained.
 pub(super) fn is_draining(controller: &str, closed: &Closed) -> bool {
-    closed.get(controller) == Some(&Closure::Draining)
+    closed.get(controller) == Some(&CordonState::Draining)
 }
 
 /// Where a partition is just being asked for, and how many IPUs.
@@ -275,7 +275,7 @@ mod tests {
     }
 
     fn seen(me: &IPUPartition, others: &[IPUPartition], free: u32) -> Surroundings {
-        let closed = Closed::from([("pod1".to_owned(), Closure::Draining)]);
+        let closed = Closed::from([("pod1".to_owned(), CordonState::Draining)]);
         of(
             me,
             others.iter(),

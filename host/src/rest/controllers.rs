@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::partition::cache::Brief;
 use crate::partition::fleet::Look;
 use crate::partition::surroundings::attempts;
-use vipu_client::closed::Closure;
-use vipu_client::troubles::Troubles;
+use vipu_client::cordon::CordonState;
+use vipu_client::failure_stats::FailureStats;
 
 /// Partitions of others that are told of one controller.
 const OTHERS_MAX: usize = 256;
@@ -43,14 +43,14 @@ pub(super) struct Summary {
     /// Version of its server, where it tells one.
     pub server_version: Option<String>,
     /// Whether the admin lets nothing new be made on it, or has it emptied.
-    pub closure: Option<Closure>,
+    pub cordon_state: Option<CordonState>,
     /// How many partitions of the operator it has.
     pub partition_count: usize,
     /// How many other partitions it has.
     pub other_count: usize,
     /// What has gone wrong on it within the last day, as the replica that answers has seen it: the one
     /// that leads sees most.
-    pub troubles: Troubles,
+    pub failure_stats: FailureStats,
 }
 
 /// One V-IPU controller of the admin's list, and what it has.
@@ -190,9 +190,9 @@ fn summary(look: Look, ours: Ours, other_count: usize) -> Summary {
         used_ipus: view.used_ipus,
         largest_free: view.largest_free,
         server_version: look.version,
-        closure: look.closure,
+        cordon_state: look.cordon_state,
         partition_count: ours.partitions,
         other_count,
-        troubles: look.troubles,
+        failure_stats: look.failure_stats,
     }
 }

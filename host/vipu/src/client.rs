@@ -5,7 +5,7 @@
 //! clients that ping more often than every five minutes or on an idle connection.
 
 mod calls;
-mod line;
+mod connection;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, watch};
 use tonic::{Code, Status};
 use tracing::Instrument;
 
-use super::access::{self, Standing};
+use super::auth::{self, AuthState};
 use super::error::VipuError;
 use super::model::{
     self, CreateRequest, Device, GcdConfig, Inventory, ListedPartition, PartitionState, ReadyState,
@@ -26,7 +26,7 @@ use super::model::{
 use super::proto;
 use super::replies::{Part, Replies};
 use calls::Call;
-use line::Lines;
+use connection::ConnectionManager;
 
 /// GCDs whose IPUs are asked for, at most: as many as the largest V-POD has IPU-Machines.
 const GCDS_ASKED: u32 = 64;
@@ -67,7 +67,7 @@ pub struct VipuClient {
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    lines: Lines,
+    connections: ConnectionManager,
     deadlines: Deadlines,
     reads: Semaphore,
     replies: Part,
@@ -77,30 +77,30 @@ impl VipuClient {
     /// A client of `controller`, in plain text and without credentials. Nothing is sent yet. Must be
     /// used within a tokio runtime.
     pub fn new(controller: &ControllerRef, deadlines: Deadlines) -> Result<Self, VipuError> {
-        Self::with_access(controller, deadlines, access::plain())
+        Self::with_auth(controller, deadlines, auth::plain())
     }
 
-    /// A client of `controller` that speaks to it as `access` says at the time of each call.
-    pub fn with_access(
+    /// A client of `controller` that speaks to it as `auth` says at the time of each call.
+    pub fn with_auth(
         controller: &ControllerRef,
         deadlines: Deadlines,
-        access: watch::Receiver<Standing>,
+        auth: watch::Receiver<AuthState>,
     ) -> Result<Self, VipuError> {
-        Self::within_budget(controller, deadlines, access, &Replies::default())
+        Self::within_budget(controller, deadlines, auth, &Replies::default())
     }
 
     /// The same, whose replies take their part of a budget.
     pub(super) fn within_budget(
         controller: &ControllerRef,
         deadlines: Deadlines,
-        access: watch::Receiver<Standing>,
+        auth: watch::Receiver<AuthState>,
         replies: &Replies,
     ) -> Result<Self, VipuError> {
         let replies = replies.part();
-        let lines = Lines::new(controller, deadlines.connect, access, replies.clone())?;
+        let connections = ConnectionManager::new(controller, deadlines.connect, auth, replies.clone())?;
         Ok(VipuClient {
             inner: Arc::new(Inner {
-                lines,
+                connections,
                 deadlines,
                 reads: Semaphore::new(READS),
                 replies,
@@ -110,7 +110,7 @@ impl VipuClient {
 
     /// `host:port` of the controller.
     pub fn name(&self) -> &str {
-        self.inner.lines.name()
+        self.inner.connections.name()
     }
 
     /// The version of the controller's server.
@@ -205,9 +205,9 @@ impl VipuClient {
 
     /// How an active partition differs from what was asked for, where its controller tells so. A
     /// controller that does not answer this tells nothing.
-    pub async fn misfit(&self, id: &str, ipus: u32, gcds: u32) -> Option<String> {
+    pub async fn size_mismatch(&self, id: &str, ipus: u32, gcds: u32) -> Option<String> {
         let config = self.ipuof_config(id, 0).await.ok()?;
-        model::misfit(&config, ipus, gcds)
+        model::size_mismatch(&config, ipus, gcds)
     }
 
     /// The IPUs of a partition, as far as its controller tells of them: those of all GCDs, or none.
@@ -221,8 +221,8 @@ impl VipuClient {
 
     /// A short hash of the V-IPU user id under which the controller is asked now; missing where none is sent.
     pub fn account(&self) -> Option<String> {
-        let line = self.inner.lines.now().ok()?;
-        line.account().map(str::to_owned)
+        let connection = self.inner.connections.now().ok()?;
+        connection.account().map(str::to_owned)
     }
 
     /// What the controller has of `id`, which was asked for under the account of now.
@@ -243,7 +243,7 @@ impl VipuClient {
             Ok(state) => return Ok(Truth::Present(state)),
             Err(
                 error @ (VipuError::Unreachable(_)
-                | VipuError::Access(_)
+                | VipuError::Auth(_)
                 | VipuError::Denied { .. }),
             ) => return Err(error),
             Err(_) => {}
@@ -280,10 +280,10 @@ impl VipuClient {
         message: C,
         take: impl FnOnce(C::Reply) -> R,
     ) -> Result<R, VipuError> {
-        let line = self.inner.lines.now()?;
+        let connection = self.inner.connections.now()?;
         let deadline = self.inner.deadlines.change;
         let told = Some(deadline + Duration::from_secs(1));
-        let call = async { line.call(message, told).await?.take(take).await };
+        let call = async { connection.call(message, told).await?.take(take).await };
         self.within(C::METHOD, deadline, Box::pin(call)).await
     }
 
@@ -297,7 +297,7 @@ impl VipuClient {
         message: C,
         take: impl FnOnce(C::Reply) -> R,
     ) -> Result<R, VipuError> {
-        let line = self.inner.lines.now()?;
+        let connection = self.inner.connections.now()?;
         let pauses = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(100))
             .with_max_times(2);
@@ -305,7 +305,7 @@ impl VipuClient {
         let calls = async {
             // The semaphore is never closed.
             let _permit = self.inner.reads.acquire().await;
-            let calls = (|| line.call(message.clone(), None))
+            let calls = (|| connection.call(message.clone(), None))
                 .retry(pauses)
                 .when(|status| {
                     status.code() == Code::Unavailable && began.elapsed() < RETRIES_WITHIN
@@ -328,7 +328,7 @@ impl VipuClient {
         let span = tracing::trace_span!("vipu", method, controller = self.name());
         let call = tokio::time::timeout(deadline, call.instrument(span));
         let result = call.await.unwrap_or_else(|_| {
-            self.inner.lines.forget();
+            self.inner.connections.forget();
             let text = format!("no answer within {} s", deadline.as_secs_f32());
             Err(Status::deadline_exceeded(text))
         });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ipu_text::sanitize;
 use tonic::{Code, ConnectError, Status};
 
-use super::access::AccessError;
+use super::auth::AuthError;
 
 /// Longest text of a server, or of whoever answers in its place, that is kept, in bytes.
 const MESSAGE_MAX: usize = 512;
@@ -29,14 +29,14 @@ pub enum VipuError {
         "the status gives it the address {address:?}, which is not its name, and it is not in \
          the admin's list; list it, or correct host and port in the status"
     )]
-    Misnamed {
+    UnlistedAddress {
         /// Host and port of the controller in the status.
         address: String,
     },
     /// The admin's certificates or credentials cannot be used. Nothing was sent; mend the file or the
     /// option that the source names.
     #[error("the admin has to mend how it is spoken to")]
-    Access(#[source] Arc<AccessError>),
+    Auth(#[source] Arc<AuthError>),
     /// No connection was made, so nothing was sent and nothing was done. Try again later.
     #[error("it cannot be reached{}", of_tls(.0))]
     Unreachable(#[source] Box<Status>),
@@ -143,13 +143,13 @@ impl VipuError {
     /// The error with its innermost cause: what stands in a waiting reason.
     pub fn reason(&self) -> String {
         let cause = match self {
-            VipuError::Access(source) => chain(&**source),
+            VipuError::Auth(source) => chain(&**source),
             VipuError::Address(source) => root(source),
             VipuError::Unreachable(source) => {
                 tls_failure(source).unwrap_or_else(|| root(&**source))
             }
             VipuError::OutcomeUnknown { source, .. } => root(&**source),
-            VipuError::Misnamed { .. }
+            VipuError::UnlistedAddress { .. }
             | VipuError::Refused { .. }
             | VipuError::Denied { .. }
             | VipuError::OtherAccount

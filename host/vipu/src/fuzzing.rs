@@ -9,7 +9,7 @@ pub fn controllers_yaml(input: &[u8]) {
     let mut values = text.split("---\n");
     let list = values.next().unwrap_or_default();
     invariants::check_list(list);
-    invariants::check_closed(list, values.next(), values.next());
+    invariants::check_cordons(list, values.next(), values.next());
     invariants::check_departed(list, values.next(), values.next());
 }
 

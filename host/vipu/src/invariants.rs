@@ -12,10 +12,10 @@ use super::departed;
 use super::model::{
     GcdConfig, Inventory, ListedPartition, PARTITIONS_MAX, PartitionState, ReadyState, Truth,
 };
-use super::model::{listed, misfit, total_ipus};
+use super::model::{listed, size_mismatch, total_ipus};
 use super::proto;
 use super::proto::list_ipu_attributes_reply::Entry;
-use super::troubles::Ledger;
+use super::failure_stats::FailureLog;
 
 /// Longest text that is kept of a controller, in bytes.
 const TEXT_MAX: usize = 256;
@@ -39,14 +39,14 @@ pub(crate) fn check_list(text: &str) {
 }
 
 /// Only controllers of the list are closed, and every name that is none of them is told.
-pub(crate) fn check_closed(list: &str, cordon: Option<&str>, drain: Option<&str>) {
+pub(crate) fn check_cordons(list: &str, cordon: Option<&str>, drain: Option<&str>) {
     let entries = controllers::parse(list).entries;
-    let (closed, problems) = closed::parse(cordon, drain, &entries);
+    let (closed, problems) = cordon::parse(cordon, drain, &entries);
     for name in closed.keys() {
         assert!(entries.iter().any(|entry| entry.name == *name), "{name}");
     }
     let mut pieces = 0;
-    for (key, text) in [(closed::CORDON, cordon), (closed::DRAIN, drain)] {
+    for (key, text) in [(cordon::CORDON, cordon), (cordon::DRAIN, drain)] {
         let of_key = problems.iter().filter(|problem| problem.key == key);
         let of_key: Vec<_> = of_key.cloned().collect();
         pieces += check_problems(text.unwrap_or_default(), &of_key);
@@ -145,7 +145,7 @@ pub(crate) fn check_bytes(bytes: &[u8]) {
     let partitions = partitions.map(|reply| reply.partitions).unwrap_or_default();
     check_listed(partitions, entries);
     if let Ok(reply) = proto::GetPartitionStatusReply::decode(bytes) {
-        check_troubles(reply.status.into_iter().map(|status| (status, 1)));
+        check_failure_stats(reply.status.into_iter().map(|status| (status, 1)));
     }
     if let Ok(reply) = proto::GetPartitionIpuofConfigReply::decode(bytes) {
         let config = reply.ipuof_config.unwrap_or_default();
@@ -155,7 +155,7 @@ pub(crate) fn check_bytes(bytes: &[u8]) {
     }
 }
 
-/// Devices are told as they are, and a misfit only where there is one.
+/// Devices are told as they are, and a size_mismatch only where there is one.
 pub(crate) fn check_devices(gcd: proto::partition_config::Gcd, ipus: u32, gcds: u32) {
     let devices = gcd.devices.len();
     let config = GcdConfig::from(gcd);
@@ -166,7 +166,7 @@ pub(crate) fn check_devices(gcd: proto::partition_config::Gcd, ipus: u32, gcds: 
         }
     }
     let asked = ipus.checked_div(gcds).map(usize::try_from);
-    let told = misfit(&config, ipus, gcds);
+    let told = size_mismatch(&config, ipus, gcds);
     assert!(asked != Some(Ok(devices)) || told.is_none(), "{told:?}");
     if let Some(told) = told {
         let words = format!("made with {devices} IPUs for GCD 0, ");
@@ -175,8 +175,8 @@ pub(crate) fn check_devices(gcd: proto::partition_config::Gcd, ipus: u32, gcds: 
 }
 
 /// Trouble is never more than was seen, with so many hours from one look to the next.
-pub(crate) fn check_troubles(looks: impl IntoIterator<Item = (proto::PartitionStatus, i64)>) {
-    let mut ledger = Ledger::default();
+pub(crate) fn check_failure_stats(looks: impl IntoIterator<Item = (proto::PartitionStatus, i64)>) {
+    let mut log = FailureLog::default();
     let mut now = Timestamp::UNIX_EPOCH;
     let mut errors = 0;
     for (status, hours) in looks {
@@ -191,11 +191,11 @@ pub(crate) fn check_troubles(looks: impl IntoIterator<Item = (proto::PartitionSt
             ReadyState::Removed => Truth::Absent,
             _ => Truth::Present(state),
         };
-        if let Some(episode) = ledger.look("pod1:8090", &id, &truth, now) {
-            ledger.found("pod1:8090", episode, &[], now);
+        if let Some(failure_id) = log.record_state("pod1:8090", &id, &truth, now) {
+            log.record_devices("pod1:8090", failure_id, &[], now);
         }
-        let troubles = ledger.of("pod1:8090", now);
-        assert!(troubles.failed_partitions <= errors);
-        assert!(troubles.devices.is_empty());
+        let failure_stats = log.stats("pod1:8090", now);
+        assert!(failure_stats.failed_partitions <= errors);
+        assert!(failure_stats.devices.is_empty());
     }
 }

@@ -1,8 +1,8 @@
 //! V-IPU controllers: their wire protocol, a client for one, and what is known of all of them.
 
-pub mod access;
+pub mod auth;
 pub mod client;
-pub mod closed;
+pub mod cordon;
 mod codec;
 pub mod controllers;
 pub mod departed;
@@ -14,13 +14,13 @@ mod invariants;
 pub mod inventory;
 pub mod model;
 #[cfg(test)]
-mod nonsense;
+mod generators;
 pub mod proto;
 pub mod registry;
 pub mod replies;
-pub mod troubles;
+pub mod failure_stats;
 
-pub use access::{AccessOptions, files::AccessFiles};
+pub use auth::{AuthOptions, files::AuthFiles};
 pub use client::{Deadlines, VipuClient};
 pub use error::VipuError;
 pub use inventory::Inventories;
@@ -28,4 +28,4 @@ pub use model::Truth;
 pub use registry::Registry;
 
 #[cfg(test)]
-mod fuzz;
+mod proptests;

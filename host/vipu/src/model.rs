@@ -31,7 +31,7 @@ pub const PARTITIONS_MAX: usize = 16_384;
 pub(super) const LISTED_MAX: usize =
     size_of::<ListedPartition>() + TEXT_MAX + 16 + 2 * size_of::<Uid>();
 
-/// Most devices of one GCD that are kept: one more than a V-POD has IPUs, so that a misfit stays one.
+/// Most devices of one GCD that are kept: one more than a V-POD has IPUs, so that a size_mismatch stays one.
 const DEVICES_MAX: usize = 257;
 
 /// What a new partition must be like.
@@ -332,7 +332,7 @@ impl From<proto::IpuofDevice> for Device {
 
 /// What the devices of GCD 0 say against a partition that was asked for with `ipus` and `gcds`. A
 /// controller that tells of no device says nothing.
-pub(super) fn misfit(config: &GcdConfig, ipus: u32, gcds: u32) -> Option<String> {
+pub(super) fn size_mismatch(config: &GcdConfig, ipus: u32, gcds: u32) -> Option<String> {
     let made = u32::try_from(config.devices.len()).unwrap_or(u32::MAX);
     let asked = ipus.checked_div(gcds)?;
     (made > 0 && asked * gcds == ipus && made != asked)

@@ -12,9 +12,9 @@ use kube::runtime::watcher::{self, Event};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::access::{self, Standing};
+use super::auth::{self, AuthState};
 use super::client::{Deadlines, VipuClient};
-use super::closed::{self, Closed};
+use super::cordon::{self, Closed};
 use super::controllers::{self, EntryProblem};
 use super::departed::{self, Departed};
 use super::error::VipuError;
@@ -58,7 +58,7 @@ pub struct Registry {
     known: watch::Sender<Arc<Known>>,
     clients: Mutex<HashMap<String, VipuClient>>,
     deadlines: Deadlines,
-    access: watch::Receiver<Standing>,
+    auth: watch::Receiver<AuthState>,
     replies: Replies,
 }
 
@@ -66,16 +66,16 @@ impl Registry {
     /// A registry that knows no controller yet; its clients have these deadlines, and speak in plain
     /// text and without credentials.
     pub fn new(deadlines: Deadlines) -> Self {
-        Self::with_access(deadlines, access::plain())
+        Self::with_auth(deadlines, auth::plain())
     }
 
-    /// A registry whose clients speak to controllers as `access` says at the time of each call.
-    pub fn with_access(deadlines: Deadlines, access: watch::Receiver<Standing>) -> Self {
+    /// A registry whose clients speak to controllers as `auth` says at the time of each call.
+    pub fn with_auth(deadlines: Deadlines, auth: watch::Receiver<AuthState>) -> Self {
         Registry {
             known: watch::Sender::new(Arc::default()),
             clients: Mutex::default(),
             deadlines,
-            access,
+            auth,
             replies: Replies::default(),
         }
     }
@@ -101,15 +101,15 @@ impl Registry {
             .find(|entry| entry.name == controller.name);
         let address = controllers::name(&controller.host, controller.port);
         if listed.is_none() && controller.name != address {
-            return Err(VipuError::Misnamed { address });
+            return Err(VipuError::UnlistedAddress { address });
         }
         let controller = listed.unwrap_or(controller);
         let mut clients = self.clients.lock();
         if let Some(client) = clients.get(&controller.name) {
             return Ok(client.clone());
         }
-        let access = self.access.clone();
-        let client = VipuClient::within_budget(controller, self.deadlines, access, &self.replies)?;
+        let auth = self.auth.clone();
+        let client = VipuClient::within_budget(controller, self.deadlines, auth, &self.replies)?;
         clients.insert(controller.name.clone(), client.clone());
         Ok(client)
     }
@@ -176,9 +176,9 @@ fn read(before: &Known, object: Option<&ConfigMap>) -> Known {
     match value(KEY) {
         Some(Some(text)) => {
             let mut list = controllers::parse(text);
-            let (cordon, drain) = (value(closed::CORDON), value(closed::DRAIN));
+            let (cordon, drain) = (value(cordon::CORDON), value(cordon::DRAIN));
             let (closed, problems) =
-                closed::parse(cordon.flatten(), drain.flatten(), &list.entries);
+                cordon::parse(cordon.flatten(), drain.flatten(), &list.entries);
             list.problems.extend(problems);
             let (gone, renamed) = (value(departed::GONE), value(departed::RENAMED));
             let (departed, problems) =

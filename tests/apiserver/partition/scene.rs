@@ -14,7 +14,7 @@ use ipu_operator::partition::sweep;
 use ipu_operator::proxy::{self, ProxyOptions, SecureOptions, Times};
 use ipu_operator::release::ReleaseOptions;
 use ipu_operator::scope::Scope;
-use vipu_client::AccessOptions;
+use vipu_client::AuthOptions;
 use ipu_operator::wasm::Policies;
 use ipu_operator::wasm::model::Slot;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -186,7 +186,7 @@ impl Scene {
             tracker_configmap: "ipu-partitions-tracker".to_owned(),
             vipu_timeout_seconds: 60,
             backfill_limit_seconds: self.backfill_limit,
-            access: AccessOptions::default(),
+            access: AuthOptions::default(),
             times: Times {
                 in_error: Duration::from_secs(1),
                 gang_patience: Duration::from_secs(1),

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use vipu_client::{AccessFiles, AccessOptions, Deadlines, Truth, VipuClient};
+use vipu_client::{AuthFiles, AuthOptions, Deadlines, Truth, VipuClient};
 use tests::simulator::codes::CodeName;
 use tests::simulator::{Options, Simulator};
 
@@ -15,14 +15,14 @@ async fn what_another_user_made_is_never_taken_for_absent() {
     let folder = tempfile::tempdir().unwrap();
     let name_user = |user: &str| fs::write(folder.path().join("user-id"), user).unwrap();
     name_user("first");
-    let options = AccessOptions {
+    let options = AuthOptions {
         vipu_credentials_dir: Some(folder.path().to_owned()),
-        ..AccessOptions::default()
+        ..AuthOptions::default()
     };
     let controller = simulator.controller("pod1");
-    let client = async |options: &AccessOptions| {
-        let access = AccessFiles::open(options.clone()).await.unwrap();
-        VipuClient::with_access(&controller, Deadlines::default(), access.subscribe()).unwrap()
+    let client = async |options: &AuthOptions| {
+        let access = AuthFiles::open(options.clone()).await.unwrap();
+        VipuClient::with_auth(&controller, Deadlines::default(), access.subscribe()).unwrap()
     };
     let first = client(&options).await;
     first.create(&partition("p-1", 4)).await.unwrap();

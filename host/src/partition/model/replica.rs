@@ -22,7 +22,7 @@ use crate::partition::simulation::controllers::Verb;
 use crate::partition::simulation::evidence::Evidence;
 use crate::partition::simulation::invariants::{ONE_USABLE, Written, demand};
 use crate::partition::step::Step;
-use vipu_client::closed::Closed;
+use vipu_client::cordon::Closed;
 use crate::wasm::model::ControllerView;
 
 /// What a step leads to.

@@ -8,7 +8,7 @@ use super::invariants::{LIVENESS, demand};
 use super::owners::Job;
 use super::trace::Trace;
 use super::world::World;
-use vipu_client::closed::Closure;
+use vipu_client::cordon::CordonState;
 
 /// Longest time that a Pod runs, in milliseconds.
 const RUNS: u64 = 60_000;
@@ -33,7 +33,7 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     let on = on.expect("what is offered is somewhere");
     world.controllers[on].refuses_removals = true;
     let name = world.controllers[on].reference.name.clone();
-    world.closed.insert(name.clone(), Closure::Draining);
+    world.closed.insert(name.clone(), CordonState::Draining);
     served(&mut world, job, Some(&first));
     world.closed.remove(&name);
     world.settle();

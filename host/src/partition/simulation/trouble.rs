@@ -11,7 +11,7 @@ use super::coverage::Sight;
 use super::executor::Mishap;
 use super::repair::Repair;
 use super::world::World;
-use vipu_client::closed::Closure;
+use vipu_client::cordon::CordonState;
 use vipu_client::model::{OperationState, ReadyState};
 
 /// How much goes wrong, in cases of a thousand.
@@ -231,7 +231,7 @@ impl World {
 
     fn controller_is_closed(&mut self) {
         let index = self.chance.below(self.controllers.len());
-        let closure = self.chance.pick(&[Closure::Cordoned, Closure::Draining]);
+        let closure = self.chance.pick(&[CordonState::Cordoned, CordonState::Draining]);
         let name = self.controllers[index].reference.name.clone();
         self.saw(Sight::Closed);
         self.note(|| format!("{name} is closed: {closure:?}"));

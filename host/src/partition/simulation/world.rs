@@ -21,7 +21,7 @@ use super::restore::Backup;
 use super::trace::Trace;
 use super::trouble::Weather;
 use crate::partition::step::Settings;
-use vipu_client::closed::Closed;
+use vipu_client::cordon::Closed;
 
 /// The death of replica 0 after one of its steps, where a test says which.
 #[derive(Clone, Copy, Debug)]

@@ -7,9 +7,9 @@ use kube::runtime::watcher::Event;
 use super::*;
 use crate::partition::cache::Cache;
 use crate::partition::fleet::Look;
-use vipu_client::closed::Closure;
+use vipu_client::cordon::CordonState;
 use vipu_client::model::{ListedPartition, ReadyState};
-use vipu_client::troubles::Troubles;
+use vipu_client::failure_stats::FailureStats;
 
 #[test]
 fn stats_are_those_of_the_original() {
@@ -97,8 +97,8 @@ fn a_controller_tells_whose_its_ipus_are() {
         withheld: None,
         version: Some("1.18.0".to_owned()),
         listed: listed.into(),
-        closure: Some(Closure::Draining),
-        troubles: Troubles::default(),
+        cordon_state: Some(CordonState::Draining),
+        failure_stats: FailureStats::default(),
     }];
     let mut held = controllers::Holdings::default();
     held.add(&ours);
@@ -118,10 +118,10 @@ fn a_controller_tells_whose_its_ipus_are() {
         "usedByOthers": 6,
         "largestFree": 0,
         "serverVersion": "1.18.0",
-        "closure": "draining",
+        "cordonState": "draining",
         "partitionCount": 1,
         "otherCount": 1,
-        "troubles": {
+        "failureStats": {
           "failedPartitions": 0,
           "autoResets": 0,
           "devices": []
@@ -176,8 +176,8 @@ fn anybody_is_told_how_many_partitions_there_are_and_not_whose() {
         view,
         version: None,
         listed: listed.into(),
-        closure: None,
-        troubles: Troubles::default(),
+        cordon_state: None,
+        failure_stats: FailureStats::default(),
     }];
     // What has vanished is on no controller, as far as its IPUPartition says, and still held.
     let mut answer = Vec::new();

@@ -146,15 +146,15 @@ fn a_partition_of_another_size_is_told_and_one_that_is_not_described_is_not() {
     let config = |devices| GcdConfig {
         devices: vec![Device::from(proto::IpuofDevice::default()); devices],
     };
-    assert_eq!(misfit(&config(4), 8, 2), None);
+    assert_eq!(size_mismatch(&config(4), 8, 2), None);
     assert_eq!(
-        misfit(&config(2), 4, 1).unwrap(),
+        size_mismatch(&config(2), 4, 1).unwrap(),
         "made with 2 IPUs for GCD 0, 4 were asked"
     );
     // Nothing was told, or nothing can be expected.
-    assert_eq!(misfit(&config(0), 4, 1), None);
-    assert_eq!(misfit(&config(2), 4, 0), None);
-    assert_eq!(misfit(&config(1), 4, 3), None);
+    assert_eq!(size_mismatch(&config(0), 4, 1), None);
+    assert_eq!(size_mismatch(&config(2), 4, 0), None);
+    assert_eq!(size_mismatch(&config(1), 4, 3), None);
 }
 
 #[test]

@@ -4,8 +4,8 @@
 
 use proptest::prelude::*;
 
-use super::invariants::{check_bytes, check_closed, check_departed, check_devices, check_list};
-use super::nonsense::{answers, number};
+use super::invariants::{check_bytes, check_cordons, check_departed, check_devices, check_list};
+use super::generators::{answers, number};
 use super::proto;
 
 /// Inputs for each property where the environment names no number.
@@ -46,7 +46,7 @@ proptest! {
         cordon in prop::option::of(list()),
         drain in prop::option::of(list()),
     ) {
-        check_closed(&text, cordon.as_deref(), drain.as_deref());
+        check_cordons(&text, cordon.as_deref(), drain.as_deref());
     }
 
     #[test]

@@ -19,7 +19,7 @@ fn content(name: &str, text: &str) -> Content {
 }
 
 fn error(material: &Material) -> String {
-    let error = Access::new(material, &AccessOptions::default()).unwrap_err();
+    let error = Auth::new(material, &AuthOptions::default()).unwrap_err();
     crate::error::chain(&error)
 }
 
@@ -33,7 +33,7 @@ fn each_bad_file_is_named_with_its_rule() {
         key: Some(content("tls.key", key)),
         ..Material::default()
     };
-    Access::new(&material(&ca, &ca, &key), &AccessOptions::default()).unwrap();
+    Auth::new(&material(&ca, &ca, &key), &AuthOptions::default()).unwrap();
     let cut = |text: &str| text[..text.len() / 2].to_owned();
     let no_certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     let table = [
@@ -87,11 +87,11 @@ fn a_credential_is_one_visible_line_and_is_never_shown() {
             "failed to send what is in /tls/api-key: it must be one line of visible ASCII characters"
         );
     }
-    let access = Access::new(&material("s3cret key\r\n"), &AccessOptions::default()).unwrap();
-    let request = access.request(());
+    let auth = Auth::new(&material("s3cret key\r\n"), &AuthOptions::default()).unwrap();
+    let request = auth.request(());
     assert_eq!(request.metadata().get("api-key").unwrap(), "s3cret key");
     assert_eq!(request.metadata().get("user-id").unwrap(), "operator");
-    let shown = format!("{access:?} {request:?}");
+    let shown = format!("{auth:?} {request:?}");
     assert!(
         shown.contains("api-key") && !shown.contains("s3cret"),
         "{shown}"
@@ -100,7 +100,7 @@ fn a_credential_is_one_visible_line_and_is_never_shown() {
 
 #[test]
 fn without_files_nothing_is_asked_for() {
-    let access = Access::new(&Material::default(), &AccessOptions::default()).unwrap();
-    assert!(access.tls("pod1").is_none());
-    assert!(access.request(()).metadata().is_empty());
+    let auth = Auth::new(&Material::default(), &AuthOptions::default()).unwrap();
+    assert!(auth.tls("pod1").is_none());
+    assert!(auth.request(()).metadata().is_empty());
 }

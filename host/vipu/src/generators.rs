@@ -18,7 +18,7 @@ impl Answers {
     /// Holds all that is made of them against what must hold.
     pub(super) fn check(self) {
         invariants::check_listed(self.partitions, self.entries);
-        invariants::check_troubles(self.looks);
+        invariants::check_failure_stats(self.looks);
     }
 }
 

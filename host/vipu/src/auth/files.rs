@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{Access, AccessError, AccessOptions, Content, Material, Standing};
+use super::{Auth, AuthError, AuthOptions, Content, Material, AuthState};
 use crate::error::chain;
 
 /// How often the files are looked at. A kubelet takes longer to bring a Secret's change.
@@ -20,26 +20,26 @@ const PERIOD: Duration = Duration::from_secs(2);
 
 /// The files of one process.
 #[derive(Debug)]
-pub struct AccessFiles {
-    options: AccessOptions,
-    standing: watch::Sender<Standing>,
+pub struct AuthFiles {
+    options: AuthOptions,
+    state: watch::Sender<AuthState>,
     /// What was judged last: what was read, or the words of the error that reading ended with.
     judged: Option<Result<Material, String>>,
 }
 
-impl AccessFiles {
+impl AuthFiles {
     /// The files that the options name, read once. Files that cannot be used are told in the log;
     /// only an option that can never be right is an error.
-    pub async fn open(options: AccessOptions) -> Result<Self, AccessError> {
+    pub async fn open(options: AuthOptions) -> Result<Self, AuthError> {
         super::check(&options)?;
         if options.vipu_credentials_dir.is_some() && options.vipu_tls_dir.is_none() {
             tracing::warn!(
                 "V-IPU credentials are sent in plain text, since no folder with TLS certificates is named"
             );
         }
-        let mut files = AccessFiles {
+        let mut files = AuthFiles {
             options,
-            standing: watch::Sender::new(Ok(Arc::default())),
+            state: watch::Sender::new(Ok(Arc::default())),
             judged: None,
         };
         files.look().await;
@@ -47,8 +47,8 @@ impl AccessFiles {
     }
 
     /// How controllers are spoken to now, and each change of it.
-    pub fn subscribe(&self) -> watch::Receiver<Standing> {
-        self.standing.subscribe()
+    pub fn subscribe(&self) -> watch::Receiver<AuthState> {
+        self.state.subscribe()
     }
 
     /// Follows the files until told to stop.
@@ -75,17 +75,17 @@ impl AccessFiles {
             return;
         }
         let is_first = self.judged.replace(judged).is_none();
-        match read.and_then(|material| Access::new(&material, &self.options)) {
-            Ok(access) => {
-                tracing::info!(?access, "V-IPU controllers are spoken to so from now on");
-                drop(self.standing.send_replace(Ok(Arc::new(access))));
+        match read.and_then(|material| Auth::new(&material, &self.options)) {
+            Ok(auth) => {
+                tracing::info!(?auth, "V-IPU controllers are spoken to so from now on");
+                drop(self.state.send_replace(Ok(Arc::new(auth))));
             }
-            Err(error) if is_first || self.standing.borrow().is_err() => {
+            Err(error) if is_first || self.state.borrow().is_err() => {
                 tracing::error!(
                     error = chain(&error),
                     "no V-IPU controller is called until this is mended"
                 );
-                drop(self.standing.send_replace(Err(Arc::new(error))));
+                drop(self.state.send_replace(Err(Arc::new(error))));
             }
             Err(error) => tracing::warn!(
                 error = chain(&error),
@@ -96,7 +96,7 @@ impl AccessFiles {
 }
 
 /// Reads every file that must be there and those that may be.
-async fn read(options: &AccessOptions) -> Result<Material, AccessError> {
+async fn read(options: &AuthOptions) -> Result<Material, AuthError> {
     let mut material = Material::default();
     if let Some(folder) = &options.vipu_tls_dir {
         material.ca =
@@ -134,16 +134,16 @@ async fn read(options: &AccessOptions) -> Result<Material, AccessError> {
 }
 
 /// A file of a folder, where it is there.
-async fn content(folder: &Path, name: &str) -> Result<Option<Content>, AccessError> {
+async fn content(folder: &Path, name: &str) -> Result<Option<Content>, AuthError> {
     let file = folder.join(name);
     match tokio::fs::read(&file).await {
         Ok(bytes) => Ok(Some(Content { file, bytes })),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(AccessError::Read { file, source }),
+        Err(source) => Err(AuthError::Read { file, source }),
     }
 }
 
-fn missing(folder: &Path, name: &str, why: &'static str) -> AccessError {
+fn missing(folder: &Path, name: &str, why: &'static str) -> AuthError {
     let file: PathBuf = folder.join(name);
-    AccessError::Missing { file, why }
+    AuthError::Missing { file, why }
 }

@@ -1,6 +1,6 @@
 //! How the V-IPU controllers are spoken to: in plain text or over TLS, and with which credentials.
 //!
-//! The files are an admin's, or those of a Secret's volume. `Access::new` judges what they hold before
+//! The files are an admin's, or those of a Secret's volume. `Auth::new` judges what they hold before
 //! it is used, so that a mistake is told by the name of its file and not by a failing call.
 
 pub mod files;
@@ -26,7 +26,7 @@ const RESERVED: [&str; 4] = ["content-type", "host", "te", "user-agent"];
 
 /// Where the certificates and credentials are, and what they are called on the wire.
 #[derive(Args, Clone, Debug)]
-pub struct AccessOptions {
+pub struct AuthOptions {
     /// Folder with ca.crt, by which V-IPU controllers are known, and tls.crt and tls.key where they
     /// ask for a client certificate. Missing: they are spoken to in plain text.
     #[arg(long, env = "IPU_OPERATOR_VIPU_TLS_DIR")]
@@ -53,10 +53,10 @@ pub struct AccessOptions {
     pub vipu_api_key_metadata: String,
 }
 
-impl Default for AccessOptions {
+impl Default for AuthOptions {
     /// Plain text, without credentials.
     fn default() -> Self {
-        AccessOptions {
+        AuthOptions {
             vipu_tls_dir: None,
             vipu_tls_server_name: None,
             vipu_credentials_dir: None,
@@ -67,11 +67,11 @@ impl Default for AccessOptions {
 }
 
 /// How controllers are spoken to now, or why they cannot be.
-pub type Standing = Result<Arc<Access>, Arc<AccessError>>;
+pub type AuthState = Result<Arc<Auth>, Arc<AuthError>>;
 
 /// How controllers are spoken to. The default is in plain text and without credentials.
 #[derive(Clone, Default)]
-pub struct Access {
+pub struct Auth {
     tls: Option<ClientTlsConfig>,
     server_name: Option<String>,
     metadata: Vec<(AsciiMetadataKey, AsciiMetadataValue)>,
@@ -104,7 +104,7 @@ pub struct Material {
 
 /// Why controllers cannot be spoken to as the admin wants it.
 #[derive(Debug, thiserror::Error)]
-pub enum AccessError {
+pub enum AuthError {
     /// A name cannot be that of gRPC metadata.
     #[error(
         "failed to use {name:?} as a name of gRPC metadata: write one to 64 lower-case letters, \
@@ -177,9 +177,9 @@ pub enum AccessError {
     },
 }
 
-impl Access {
+impl Auth {
     /// What these files make of it.
-    pub fn new(material: &Material, options: &AccessOptions) -> Result<Self, AccessError> {
+    pub fn new(material: &Material, options: &AuthOptions) -> Result<Self, AuthError> {
         let (user_name, key_name) = check(options)?;
         let credentials = [
             (user_name, &material.user_id, false),
@@ -200,7 +200,7 @@ impl Access {
             )?),
             None => None,
         };
-        Ok(Access {
+        Ok(Auth {
             tls,
             server_name: options.vipu_tls_server_name.clone(),
             metadata,
@@ -236,11 +236,11 @@ impl fmt::Debug for Content {
     }
 }
 
-impl fmt::Debug for Access {
+impl fmt::Debug for Auth {
     /// Keys never reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.metadata.iter().map(|(name, _)| name).collect();
-        f.debug_struct("Access")
+        f.debug_struct("Auth")
             .field("tls", &self.tls.is_some())
             .field("server_name", &self.server_name)
             .field("metadata", &names)
@@ -249,52 +249,52 @@ impl fmt::Debug for Access {
     }
 }
 
-/// Access that never changes: plain text, without credentials.
-pub(super) fn plain() -> watch::Receiver<Standing> {
+/// Auth that never changes: plain text, without credentials.
+pub(super) fn plain() -> watch::Receiver<AuthState> {
     watch::channel(Ok(Arc::default())).1
 }
 
 /// The names under which user id and API key are sent, where all that an admin named is a name.
 pub(super) fn check(
-    options: &AccessOptions,
-) -> Result<(AsciiMetadataKey, AsciiMetadataKey), AccessError> {
+    options: &AuthOptions,
+) -> Result<(AsciiMetadataKey, AsciiMetadataKey), AuthError> {
     let user = metadata_name(&options.vipu_user_id_metadata)?;
     let key = metadata_name(&options.vipu_api_key_metadata)?;
     if user == key {
         let name = options.vipu_user_id_metadata.clone();
-        return Err(AccessError::SameName { name });
+        return Err(AuthError::SameName { name });
     }
     match &options.vipu_tls_server_name {
         Some(name) if ServerName::try_from(name.as_str()).is_err() => {
-            Err(AccessError::ServerName { name: name.clone() })
+            Err(AuthError::ServerName { name: name.clone() })
         }
         _ => Ok((user, key)),
     }
 }
 
-fn metadata_name(name: &str) -> Result<AsciiMetadataKey, AccessError> {
+fn metadata_name(name: &str) -> Result<AsciiMetadataKey, AuthError> {
     let inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.');
     let is_free = !name.starts_with("grpc-") && !RESERVED.contains(&name);
     let key = (1..=64).contains(&name.len()) && name.bytes().all(inner) && is_free;
     let key = key.then(|| name.parse().ok()).flatten();
-    key.ok_or_else(|| AccessError::MetadataName {
+    key.ok_or_else(|| AuthError::MetadataName {
         name: name.to_owned(),
     })
 }
 
-fn account(user_id: &Content) -> Result<String, AccessError> {
+fn account(user_id: &Content) -> Result<String, AuthError> {
     let value = credential(user_id)?;
     Ok(names::account(&String::from_utf8_lossy(value.as_bytes())))
 }
 
 /// A credential without the line end that editors add.
-fn credential(content: &Content) -> Result<AsciiMetadataValue, AccessError> {
+fn credential(content: &Content) -> Result<AsciiMetadataValue, AuthError> {
     let text = content.bytes.trim_ascii();
     let is_visible = text.iter().all(|byte| matches!(byte, b' '..=b'~'));
     let value = (!text.is_empty() && is_visible)
         .then(|| AsciiMetadataValue::try_from(text).ok())
         .flatten();
-    value.ok_or_else(|| AccessError::Credential {
+    value.ok_or_else(|| AuthError::Credential {
         file: content.file.clone(),
     })
 }
@@ -303,12 +303,12 @@ fn credential(content: &Content) -> Result<AsciiMetadataValue, AccessError> {
 fn tls(
     ca: &Content,
     identity: Option<(&Content, &Content)>,
-) -> Result<ClientTlsConfig, AccessError> {
+) -> Result<ClientTlsConfig, AuthError> {
     let mut roots = RootCertStore::empty();
     for authority in certificates(ca)? {
         roots
             .add(authority)
-            .map_err(|source| AccessError::Unusable {
+            .map_err(|source| AuthError::Unusable {
                 file: ca.file.clone(),
                 rule: "each certificate in it must be one of an authority",
                 source,
@@ -322,7 +322,7 @@ fn tls(
     let private = PrivateKeyDer::from_pem_slice(&key.bytes)
         .map_err(|source| not_pem(&key.file, "a private key", source))?;
     let provider = rustls::crypto::ring::default_provider();
-    CertifiedKey::from_der(chain, private, &provider).map_err(|source| AccessError::Unusable {
+    CertifiedKey::from_der(chain, private, &provider).map_err(|source| AuthError::Unusable {
         file: key.file.clone(),
         rule: "it must be an RSA, ECDSA or Ed25519 key, and that of the certificate beside it",
         source,
@@ -331,7 +331,7 @@ fn tls(
 }
 
 /// Every certificate in a file; at least one.
-fn certificates(content: &Content) -> Result<Vec<CertificateDer<'static>>, AccessError> {
+fn certificates(content: &Content) -> Result<Vec<CertificateDer<'static>>, AuthError> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content.bytes).collect();
     match found {
         Ok(found) if found.is_empty() => Err(pem::Error::NoItemsFound),
@@ -340,8 +340,8 @@ fn certificates(content: &Content) -> Result<Vec<CertificateDer<'static>>, Acces
     .map_err(|source| not_pem(&content.file, "a certificate", source))
 }
 
-fn not_pem(file: &Path, wanted: &'static str, source: pem::Error) -> AccessError {
-    AccessError::Pem {
+fn not_pem(file: &Path, wanted: &'static str, source: pem::Error) -> AuthError {
+    AuthError::Pem {
         file: file.to_owned(),
         wanted,
         source,

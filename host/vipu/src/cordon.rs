@@ -18,7 +18,7 @@ pub const DRAIN: &str = "drain";
 /// How far a controller is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum Closure {
+pub enum CordonState {
     /// Nothing new is made on it.
     Cordoned,
     /// What is on it is brought off it, too.
@@ -26,7 +26,7 @@ pub enum Closure {
 }
 
 /// The controllers that are closed, by name.
-pub type Closed = BTreeMap<String, Closure>;
+pub type Closed = BTreeMap<String, CordonState>;
 
 /// Reads both keys. Names are separated by commas or newlines; without a port it is that of the list.
 pub fn parse(
@@ -37,8 +37,8 @@ pub fn parse(
     let mut closed = Closed::new();
     let mut problems = Vec::new();
     let keys = [
-        (CORDON, cordon, Closure::Cordoned),
-        (DRAIN, drain, Closure::Draining),
+        (CORDON, cordon, CordonState::Cordoned),
+        (DRAIN, drain, CordonState::Draining),
     ];
     for (key, text, closure) in keys {
         for (index, (line, name)) in controllers::items(text.unwrap_or_default()).enumerate() {
@@ -81,9 +81,9 @@ mod tests {
         let (closed, problems) = read("pod1, POD2:8090\n[fd00::1]:9", "pod1:8090");
         assert!(problems.is_empty(), "{problems:?}");
         let expected = [
-            ("[fd00::1]:9", Closure::Cordoned),
-            ("pod1:8090", Closure::Draining),
-            ("pod2:8090", Closure::Cordoned),
+            ("[fd00::1]:9", CordonState::Cordoned),
+            ("pod1:8090", CordonState::Draining),
+            ("pod2:8090", CordonState::Cordoned),
         ];
         let expected = expected.map(|(name, closure)| (name.to_owned(), closure));
         assert_eq!(closed, Closed::from(expected));

@@ -1,4 +1,4 @@
-//! The connection to one V-IPU controller: made when it is needed, and anew when access has changed.
+//! The connection to one V-IPU controller: made when it is needed, and anew when auth has changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,46 +13,46 @@ use tonic::transport::{Channel, Endpoint};
 use tower::ServiceExt;
 
 use super::calls::Call;
-use crate::access::{Access, Standing};
+use crate::auth::{Auth, AuthState};
 use crate::codec::RawReplies;
 use crate::error::VipuError;
 use crate::replies::{CONNECTION_WINDOW, Part, REPLY_MAX, Reply, STREAM_WINDOW};
 
 /// The connections to one controller, one at a time.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct ConnectionManager {
     controller: ControllerRef,
     connect: Duration,
-    access: watch::Receiver<Standing>,
+    auth: watch::Receiver<AuthState>,
     replies: Part,
-    last: Mutex<Option<Line>>,
+    last: Mutex<Option<Connection>>,
 }
 
-/// A connection, and the access that it was made with.
+/// A connection, and the auth that it was made with.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
-    access: Arc<Access>,
+pub(super) struct Connection {
+    auth: Arc<Auth>,
     channel: Channel,
     replies: Part,
 }
 
-impl Lines {
+impl ConnectionManager {
     /// Connections to `controller`, each made within `connect`; none is made yet.
     pub(super) fn new(
         controller: &ControllerRef,
         connect: Duration,
-        access: watch::Receiver<Standing>,
+        auth: watch::Receiver<AuthState>,
         replies: Part,
     ) -> Result<Self, VipuError> {
-        let lines = Lines {
+        let connections = ConnectionManager {
             controller: controller.clone(),
             connect,
-            access,
+            auth,
             replies,
             last: Mutex::default(),
         };
-        lines.endpoint(&Access::default())?;
-        Ok(lines)
+        connections.endpoint(&Auth::default())?;
+        Ok(connections)
     }
 
     /// `host:port` of the controller.
@@ -60,25 +60,25 @@ impl Lines {
         &self.controller.name
     }
 
-    /// The connection of now, or a new one where access changed since it was made: what is under way
+    /// The connection of now, or a new one where auth changed since it was made: what is under way
     /// on the old one comes to its end there.
-    pub(super) fn now(&self) -> Result<Line, VipuError> {
-        let standing = self.access.borrow().clone();
-        let access = standing.map_err(VipuError::Access)?;
+    pub(super) fn now(&self) -> Result<Connection, VipuError> {
+        let state = self.auth.borrow().clone();
+        let auth = state.map_err(VipuError::Auth)?;
         let mut last = self.last.lock();
-        if let Some(line) = last.as_ref()
-            && Arc::ptr_eq(&line.access, &access)
+        if let Some(connection) = last.as_ref()
+            && Arc::ptr_eq(&connection.auth, &auth)
         {
-            return Ok(line.clone());
+            return Ok(connection.clone());
         }
-        let channel = self.endpoint(&access)?.connect_lazy();
+        let channel = self.endpoint(&auth)?.connect_lazy();
         let replies = self.replies.clone();
-        let line = Line {
-            access,
+        let connection = Connection {
+            auth,
             channel,
             replies,
         };
-        Ok(last.insert(line).clone())
+        Ok(last.insert(connection).clone())
     }
 
     /// The last connection is not used for another call.
@@ -86,9 +86,9 @@ impl Lines {
         *self.last.lock() = None;
     }
 
-    fn endpoint(&self, access: &Access) -> Result<Endpoint, VipuError> {
+    fn endpoint(&self, auth: &Auth) -> Result<Endpoint, VipuError> {
         let ControllerRef { host, port, .. } = &self.controller;
-        let tls = access.tls(host);
+        let tls = auth.tls(host);
         let scheme = if tls.is_some() { "https" } else { "http" };
         let host = if host.contains(':') {
             format!("[{host}]")
@@ -108,7 +108,7 @@ impl Lines {
     }
 }
 
-impl Line {
+impl Connection {
     /// Sends one call, with the credentials in it, and answers its reply as it came. Where there is a `timeout`, the
     /// server is told of it.
     pub(super) async fn call<C: Call>(
@@ -125,7 +125,7 @@ impl Line {
         let mut grpc = Grpc::new(channel).max_decoding_message_size(REPLY_MAX);
         let ready = grpc.ready().await;
         ready.map_err(|error| Status::from_error(error.into()))?;
-        let mut request = self.access.request(message);
+        let mut request = self.auth.request(message);
         if let Some(timeout) = timeout {
             request.set_timeout(timeout);
         }
@@ -138,6 +138,6 @@ impl Line {
 
     /// A short hash of the user id that is sent; missing where none is.
     pub(super) fn account(&self) -> Option<&str> {
-        self.access.account()
+        self.auth.account()
     }
 }
