@@ -19,15 +19,15 @@ use crate::certificates::clients::{self, ClientCaError};
 use crate::certificates::keep::Keeper;
 use crate::certificates::register::Registration;
 use crate::certificates::{Source, service_names};
+use crate::exposition::{self, Metrics};
 use crate::job::JobSettings;
 use crate::lease;
-use crate::metrics::{self, Metrics};
 use crate::namespaces::{NamespaceWatch, Namespaces, namespaces};
+use crate::policy;
 use crate::policy::callers::Callers;
 use crate::policy::guests::Guests;
-use crate::policy::{self, Process};
 use crate::port::serve::{METRICS, PROBES, Port, ServeError, WEBHOOKS};
-use crate::release::ReleaseOptions;
+use crate::release::{Process, ReleaseOptions};
 use crate::scope::conflicts::ConflictWatch;
 use crate::telemetry::level::LogLevel;
 use crate::wasm::model::Slot;
@@ -125,7 +125,7 @@ impl ControllerOptions {
     /// A certificate that is given is for the webhooks' names, and there is no other.
     fn keeper_for_metrics(&self, client: &Client) -> Keeper {
         match self.webhook_certificate {
-            Source::Made => metrics::serve::keeper(client.clone(), &self.release),
+            Source::Made => exposition::endpoint::keeper(client.clone(), &self.release),
             Source::Given => self.keeper(client),
         }
     }
@@ -190,7 +190,7 @@ async fn serve(
     };
 
     let (namespaces, namespace_watch) = namespaces();
-    let asked = router(guests.clone(), namespaces.clone(), &metrics);
+    let asked = router(guests.clone(), namespaces.clone(), metrics.of_webhooks());
     let kept = (options.keeper(&client), clients);
     let registration = options.registration(&client);
     let webhooks = webhooks::run(webhook_port, kept, registration, asked, readiness, stop);
@@ -198,7 +198,7 @@ async fn serve(
     let keeper = options.keeper_for_metrics(&client);
     let limits = (METRICS.port, metrics.refused.clone());
     let measured =
-        metrics::serve::of_controller(metrics_port, keeper, exposed, limits, stop.clone());
+        exposition::endpoint::of_controller(metrics_port, keeper, exposed, limits, stop.clone());
     let told = (guests, metrics.policies.clone(), metrics.conflicts.clone());
     let followed = policy::follow(
         client.clone(),
@@ -256,7 +256,7 @@ impl Watches {
 fn policy_options(options: &ControllerOptions) -> PolicyOptions {
     let settings = json!({ "maxIpusPerJob": options.jobs.max_ipus_per_job });
     let slots = [Slot::Defaulting, Slot::Validation];
-    options.release.policies(&slots, settings)
+    policy::host_options(&options.release, &slots, settings)
 }
 
 fn stop_on_signals(stop: &CancellationToken) -> Result<(), ControllerError> {

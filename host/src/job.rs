@@ -8,6 +8,7 @@ pub mod finalize;
 pub mod index;
 pub mod kept;
 mod lists;
+pub mod metrics;
 pub mod observe;
 pub mod phase;
 pub mod plan;
@@ -42,10 +43,10 @@ use tokio_util::sync::CancellationToken;
 use self::build::PodSettings;
 use self::context::Context;
 use self::kept::JobRef;
+use self::metrics::JobMetrics;
 use self::observe::ObserveError;
 use self::raw::RawJob;
 use self::writes::WriteError;
-use crate::metrics::Metrics;
 use crate::panics::{self, Panicked};
 use crate::scope::Scope;
 use crate::trimmed::Trimmed;
@@ -125,7 +126,7 @@ impl ReconcileError {
 pub async fn run(
     client: Client,
     settings: JobSettings,
-    metrics: &Metrics,
+    metrics: &JobMetrics,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
     can_list(&client).await?;

@@ -2,12 +2,14 @@
 #![deny(unsafe_code)]
 
 pub mod adopt;
+pub mod api_client;
 pub mod bounded_json;
 pub mod certificates;
 pub mod cli;
 pub mod clock;
 pub mod controller;
 pub mod events;
+pub mod exposition;
 pub mod fair_semaphore;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -36,4 +38,4 @@ pub mod verify;
 pub mod wasm;
 mod watch_store;
 pub mod webhook;
-mod work_queue;
+pub mod work_queue;

@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::Parser;
 use ipu_operator::adopt::{AdoptArguments, AdoptError};
 use ipu_operator::cli::{Arguments, LogArguments, Task};
-use ipu_operator::policy::Process;
+use ipu_operator::release::Process;
 use ipu_operator::support::{SupportError, SupportOptions};
 use ipu_operator::telemetry::level::LogLevel;
 use ipu_operator::telemetry::trace::{self, Traces};

@@ -6,10 +6,10 @@ use crate::policy::replica::FETCHED;
 use crate::policy::{JUDGED_AT_ONCE, matching};
 use crate::port::serve::{Limits, METRICS, PROBES, REST, SECURE_REST, WEBHOOKS};
 use crate::rest::limits::{CONCURRENCY, CREATE_MAX, QUESTION_MAX};
-use vipu_client::replies;
 use crate::wasm::limits;
 use crate::webhook::intake::{BODIES, MEMORY};
 use crate::webhook::request;
+use vipu_client::replies;
 
 /// A process at rest with ten thousand objects, with the code of its guests: twice what BENCHMARKS.md tells.
 const AT_REST: usize = 160 << 20;

@@ -19,6 +19,7 @@ pub mod knowledge;
 mod leftovers;
 pub mod line;
 mod look;
+pub mod metrics;
 pub mod node_labels;
 #[cfg(test)]
 mod nonsense;
@@ -106,9 +107,9 @@ fn those_who_wait(context: Arc<Context>) -> impl Stream<Item = Arc<str>> {
 /// The IPUPartitions that hold something on controllers that are drained, gone or renamed.
 fn those_of_others(context: &Context) -> Vec<Arc<str>> {
     let known = context.fleet.registry().known();
-    let (closed, departed) = (&known.closed, &known.departed);
+    let (cordons, departed) = (&known.cordons, &known.departed);
     let is_other = |name: &str| {
-        surroundings::is_draining(name, closed)
+        surroundings::is_draining(name, cordons)
             || departed.gone.contains(name)
             || departed.renamed.contains_key(name)
     };

@@ -18,6 +18,7 @@ mod large_stack;
 pub mod lineup;
 pub mod matching;
 pub mod meter;
+pub mod metrics;
 mod placement;
 pub mod recording;
 pub mod replica;
@@ -32,37 +33,34 @@ use std::sync::Arc;
 
 use ipu_api::ipupolicy::Hook;
 use kube::Client;
+use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use self::source::folder::{FOLDER_LIMIT, Folder};
 use crate::lease::{Elector, Leading, TTL};
-use crate::release::ReleaseOptions;
+use crate::release::{Process, ReleaseOptions};
 use crate::scope::Conflicts;
+use crate::wasm::model::Slot;
+use crate::wasm::{Limits, PolicyOptions};
 
-/// One of the two processes of a release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Process {
-    /// Asks at admission, and activates versions.
-    Controller,
-    /// Asks where a partition is made.
-    VipuProxy,
+/// The options of the guest host of a process: what its release says, its hooks, and the settings of built-in guests.
+pub fn host_options(release: &ReleaseOptions, slots: &[Slot], settings: Value) -> PolicyOptions {
+    PolicyOptions {
+        guests_dir: release.guests_dir.clone(),
+        compile_cache_dir: release.compile_cache_dir.clone(),
+        compiler: std::env::current_exe().ok(),
+        settings,
+        slots: slots.to_vec(),
+        limits: Limits::default(),
+    }
 }
 
-impl Process {
-    /// The name of its subcommand.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Controller => "controller",
-            Self::VipuProxy => "vipu-proxy",
-        }
-    }
-
-    fn hooks(self) -> &'static [Hook] {
-        match self {
-            Self::Controller => &[Hook::Defaulting, Hook::Validation],
-            Self::VipuProxy => &[Hook::Placement],
-        }
+/// The hooks at which a process calls guests.
+fn hooks(process: Process) -> &'static [Hook] {
+    match process {
+        Process::Controller => &[Hook::Defaulting, Hook::Validation],
+        Process::VipuProxy => &[Hook::Placement],
     }
 }
 
@@ -101,7 +99,7 @@ pub async fn follow(
     let following = replica::run(
         client.clone(),
         replica,
-        process.hooks(),
+        hooks(process),
         guests,
         sources,
         store.clone(),

@@ -15,8 +15,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::exposition::{Exposed, Metrics};
 use crate::lease::{self, Elector, Leading};
-use crate::metrics::{self, Exposed, Metrics};
 use crate::namespaces::namespaces;
 use crate::partition::fleet::Fleet;
 use crate::partition::node_labels::node_labels;
@@ -24,18 +24,18 @@ use crate::partition::step::Settings;
 use crate::partition::tracker::Tracker;
 use crate::partition::watched::watched;
 use crate::partition::{self, Context, Shared, sweep};
+use crate::policy;
 use crate::policy::guests::Guests;
-use crate::policy::{self, Process};
 use crate::port::serve::{PROBES, Port, REST, SECURE_REST, ServeError};
-use crate::release::ReleaseOptions;
+use crate::release::{Process, ReleaseOptions};
 use crate::rest::{self, Sources};
 use crate::scope::Conflicts;
 use crate::telemetry::level::LogLevel;
+use crate::wasm::model::Slot;
+use crate::wasm::{OpenError, Policies};
 use vipu_client::auth::AuthError;
 use vipu_client::registry::{self, Source};
 use vipu_client::{AuthFiles, AuthOptions, Deadlines, Registry};
-use crate::wasm::model::Slot;
-use crate::wasm::{OpenError, Policies};
 
 /// How long calls under way may take once the process is told to stop; shorter than Kubernetes waits.
 const DRAIN: Duration = Duration::from_secs(15);
@@ -169,7 +169,12 @@ pub async fn run(options: ProxyOptions, log: LogLevel) -> Result<(), ProxyError>
         following.await;
     });
     tokio::spawn(conflict_watch.follow(client.clone(), stop.clone()));
-    let policies = Policies::open(options.release.policies(&[Slot::Placement], json!({}))).await?;
+    let policies = Policies::open(policy::host_options(
+        &options.release,
+        &[Slot::Placement],
+        json!({}),
+    ))
+    .await?;
     Box::pin(run_with(options, client, policies, metrics, stop)).await
 }
 
@@ -262,7 +267,7 @@ fn behind(shared: &Shared, metrics: &Metrics) -> (Sources, Exposed) {
         guests: shared.guests.clone(),
         namespaces: shared.namespaces.clone(),
     };
-    let standing = metrics::partitions::Sources {
+    let standing = partition::metrics::Sources {
         partitions: sources.partitions.clone(),
         fleet: shared.fleet.clone(),
         namespaces: shared.namespaces.clone(),

@@ -3,12 +3,28 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::Value;
 
 use crate::certificates::ClusterDomain;
 use crate::scope::Scope;
-use crate::wasm::model::Slot;
-use crate::wasm::{Limits, PolicyOptions};
+
+/// One of the two processes of a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Process {
+    /// Reconciles IPUJobs, serves the webhooks, and activates versions of policies.
+    Controller,
+    /// Makes partitions, and serves REST.
+    VipuProxy,
+}
+
+impl Process {
+    /// The name of its subcommand.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Controller => "controller",
+            Self::VipuProxy => "vipu-proxy",
+        }
+    }
+}
 
 /// The release that a process belongs to.
 #[derive(Args, Clone, Debug, Default)]
@@ -59,17 +75,5 @@ impl ReleaseOptions {
     pub fn configuration(&self) -> &str {
         let given = self.webhook_configuration.as_deref();
         given.unwrap_or(&self.fullname)
-    }
-
-    /// The policies that a process asks, and the settings that they are given.
-    pub fn policies(&self, slots: &[Slot], settings: Value) -> PolicyOptions {
-        PolicyOptions {
-            guests_dir: self.guests_dir.clone(),
-            compile_cache_dir: self.compile_cache_dir.clone(),
-            compiler: std::env::current_exe().ok(),
-            settings,
-            slots: slots.to_vec(),
-            limits: Limits::default(),
-        }
     }
 }

@@ -37,8 +37,8 @@ use openapi::Manner;
 use operation::Operation;
 use problem::{Kind, Problem};
 
-use crate::metrics::connections::Refused;
 use crate::panics;
+use crate::port::metrics::Refused;
 use crate::port::serve;
 
 pub use caller::Caller;

@@ -17,6 +17,7 @@ mod inspect;
 mod library;
 pub mod limits;
 mod load;
+pub mod metrics;
 pub mod model;
 mod native;
 mod precompiled;

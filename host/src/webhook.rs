@@ -7,6 +7,7 @@
 pub mod answer;
 pub mod failure;
 pub mod intake;
+pub mod metrics;
 pub mod mutate;
 pub mod patch;
 pub mod request;

@@ -1,6 +1,7 @@
 //! Reconciles objects by key when something asks for it: so many at a time, and each by one at a time.
 
 mod agenda;
+pub mod metrics;
 
 use std::hash::Hash;
 use std::panic::resume_unwind;
@@ -12,7 +13,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use self::agenda::Agenda;
-use crate::metrics::reconcile::Reconciles;
+use crate::work_queue::metrics::Reconciles;
 
 /// When an object is reconciled again, where nothing asks for it before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,9 +20,9 @@ use std::time::Duration;
 use ipu_operator::namespaces::namespaces;
 use ipu_operator::partition::watched::{Watched, watched};
 use ipu_operator::scope::Scope;
+use tests::simulator::{Options, Simulator};
 use vipu_client::model::CreateRequest;
 use vipu_client::{Deadlines, VipuClient};
-use tests::simulator::{Options, Simulator};
 
 /// A pod of 16 IPUs that works in milliseconds.
 async fn pod1() -> Simulator {

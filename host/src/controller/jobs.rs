@@ -7,9 +7,9 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
+use crate::exposition::Metrics;
 use crate::job::{self, JobSettings};
 use crate::lease::{Elector, fenced};
-use crate::metrics::Metrics;
 use crate::release::ReleaseOptions;
 
 /// How long to wait before the job reconciler is tried again, where it could not start.
@@ -63,8 +63,9 @@ async fn lead(
     metrics: &Metrics,
     stop: &CancellationToken,
 ) {
+    let metrics = metrics.of_jobs();
     while !stop.is_cancelled() {
-        let run = job::run(client.clone(), settings.clone(), metrics, stop.clone());
+        let run = job::run(client.clone(), settings.clone(), &metrics, stop.clone());
         let Err(failure) = run.await else {
             return;
         };

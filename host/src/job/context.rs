@@ -26,10 +26,9 @@ use super::writes::{self, WriteError};
 use super::{JobSettings, apply, stranded};
 use crate::clock;
 use crate::events::{Event, EventQueue};
-use crate::metrics::Metrics;
-use crate::metrics::jobs::Jobs;
-use crate::metrics::reconcile::Reconciles;
+use crate::job::metrics::{JobMetrics, Jobs};
 use crate::telemetry::trace;
+use crate::work_queue::metrics::Reconciles;
 
 /// What every reconcile shares.
 pub(super) struct Context {
@@ -45,7 +44,7 @@ pub(super) struct Context {
 
 impl Context {
     /// With nothing remembered yet.
-    pub(super) fn new(client: Client, settings: JobSettings, metrics: &Metrics) -> Self {
+    pub(super) fn new(client: Client, settings: JobSettings, metrics: &JobMetrics) -> Self {
         Self {
             events: EventQueue::new(
                 &client,

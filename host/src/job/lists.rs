@@ -13,7 +13,7 @@ use kube::Resource;
 use tokio::sync::SetOnce;
 use tokio::time::timeout;
 
-use crate::metrics::jobs::Jobs;
+use crate::job::metrics::Jobs;
 use crate::scope::Scope;
 
 /// How often it is said that a list is not complete.

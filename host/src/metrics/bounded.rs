@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 /// The value that stands for all that are too many.
-pub(super) const OTHER: &str = "_other";
+pub const OTHER: &str = "_other";
 
 /// Most values of one label that comes from outside. A digest or a policy that is no longer asked
 /// keeps its counts.
@@ -14,11 +14,11 @@ const VALUES_MAX: usize = 64;
 
 /// The values of a label that were seen so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Values(Arc<Mutex<BTreeSet<Box<str>>>>);
+pub struct Values(Arc<Mutex<BTreeSet<Box<str>>>>);
 
 impl Values {
     /// The value to count under.
-    pub(super) fn bounded(&self, value: &str) -> String {
+    pub fn bounded(&self, value: &str) -> String {
         // Every change of it is whole before the next one begins.
         let mut seen = self.0.lock();
         if !seen.contains(value) {

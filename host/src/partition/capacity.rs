@@ -12,8 +12,8 @@ use ipu_api::names;
 use ipu_api::uid::Uid;
 
 use super::surroundings::attempts;
-use vipu_client::model::{Inventory, largest_partition};
 use crate::wasm::model::ControllerView;
+use vipu_client::model::{Inventory, largest_partition};
 
 /// A V-IPU partition that was made for an IPUPartition and is not known to be gone.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,10 +15,10 @@ use super::watched::Watched;
 use super::written::Written;
 use crate::events::EventQueue;
 use crate::lease::Held;
-use crate::metrics::reconcile::Reconciles;
 use crate::namespaces::Namespaces;
 use crate::policy::guests::Guests;
 use crate::scope::Scope;
+use crate::work_queue::metrics::Reconciles;
 
 /// What a replica has, whether it leads or not.
 #[derive(Clone)]

@@ -20,10 +20,10 @@ use crate::partition::step::{Pace, Settings, Step};
 use crate::partition::steps::Steps;
 use crate::partition::surroundings::{self, Needed, Surroundings};
 use crate::partition::{look, pace, placing, record};
-use vipu_client::cordon::Closed;
-use vipu_client::model::{Inventory, PartitionState};
 use crate::wasm;
 use crate::wasm::model::ControllerView;
+use vipu_client::cordon::CordonStates;
+use vipu_client::model::{Inventory, PartitionState};
 
 /// Marks the ids that the release in this namespace of a cluster gives.
 pub(super) fn identity(cluster: u64, namespace: &str) -> Identity {
@@ -92,17 +92,17 @@ pub(super) fn surroundings<'a>(
     object: &IPUPartition,
     others: impl Iterator<Item = &'a IPUPartition> + Clone,
     views: Vec<ControllerView>,
-    closed: &Closed,
+    cordons: &CordonStates,
     now: Timestamp,
 ) -> Surroundings {
-    match surroundings::needed(object, closed) {
+    match surroundings::needed(object, cordons) {
         Needed::Nothing => Surroundings::default(),
-        Needed::Siblings => surroundings::of(object, others, closed, &[], now),
+        Needed::Siblings => surroundings::of(object, others, cordons, &[], now),
         Needed::Everything(_) => {
-            let open = Divided::of(views, closed.clone()).open;
+            let open = Divided::of(views, cordons.clone()).open;
             let line = line(others.clone(), |_| {}, now);
             let open = surroundings::spared(&line, others.clone(), open);
-            surroundings::of(object, others, closed, &open, now)
+            surroundings::of(object, others, cordons, &open, now)
         }
     }
 }

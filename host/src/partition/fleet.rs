@@ -16,13 +16,13 @@ use super::placement::Divided;
 use super::placing::shortened;
 use super::record;
 use super::watched::Watched;
-use vipu_client::cordon::{Closed, CordonState};
+use crate::wasm::model::ControllerView;
 use vipu_client::controllers;
+use vipu_client::cordon::{CordonState, CordonStates};
+use vipu_client::failure_stats::{DeviceFailures, FailureLog, FailureStats};
 use vipu_client::inventory::Report;
 use vipu_client::model::ListedPartition;
-use vipu_client::failure_stats::{DeviceFailures, FailureLog, FailureStats};
 use vipu_client::{Inventories, Registry, Truth, VipuClient, VipuError};
-use crate::wasm::model::ControllerView;
 
 /// How old an inventory may be. What the operator itself changes is told at once; this is for
 /// partitions that are made by hand.
@@ -40,7 +40,7 @@ pub struct Look {
     /// The partitions on it, whoever made them.
     pub listed: Arc<[ListedPartition]>,
     /// Whether the admin has closed it.
-    pub closure: Option<CordonState>,
+    pub cordon_state: Option<CordonState>,
     /// What has gone wrong on it within the last day, as far as this process has seen.
     pub failure_stats: FailureStats,
 }
@@ -83,8 +83,8 @@ impl Fleet {
     }
 
     /// Those of them that take nothing new.
-    pub fn closed(&self) -> Closed {
-        self.registry.known().closed.clone()
+    pub fn cordons(&self) -> CordonStates {
+        self.registry.known().cordons.clone()
     }
 
     /// Whether a controller is in the admin's list.
@@ -167,28 +167,28 @@ impl Fleet {
 
     /// All that is known of every controller of the list, in its order.
     pub async fn looks(&self) -> Vec<Look> {
-        let closed = self.closed();
+        let cordons = self.cordons();
         let reports = self.reports().await.into_iter();
-        reports.map(|report| self.look(report, &closed)).collect()
+        reports.map(|report| self.look(report, &cordons)).collect()
     }
 
     /// The same of each controller that tells within `limit`.
     pub async fn looks_within(&self, limit: Duration) -> Vec<(ControllerRef, Option<Look>)> {
-        let closed = &self.closed();
+        let cordons = &self.cordons();
         let looks = self.controllers().into_iter().map(async |controller| {
             let report = async {
                 self.confirmed(self.inventories.of(&controller, AGE).await)
                     .await
             };
             let report = tokio::time::timeout(limit, report).await.ok();
-            (controller, report.map(|report| self.look(report, closed)))
+            (controller, report.map(|report| self.look(report, cordons)))
         });
         futures::future::join_all(looks).await
     }
 
-    fn look(&self, report: Report, closed: &Closed) -> Look {
+    fn look(&self, report: Report, cordons: &CordonStates) -> Look {
         let version = report.version.clone();
-        let closure = closed.get(&report.controller.name).copied();
+        let cordon_state = cordons.get(&report.controller.name).copied();
         let inventory = report.inventory.as_ref();
         let listed = inventory.map(|inventory| inventory.partitions.clone());
         let listed = listed.unwrap_or_default();
@@ -199,7 +199,7 @@ impl Fleet {
             withheld,
             version,
             listed,
-            closure,
+            cordon_state,
             failure_stats,
         }
     }
@@ -212,7 +212,7 @@ impl Fleet {
 
     /// The same, divided by whether the admin has closed them.
     pub async fn divided(&self) -> Divided {
-        let closed = self.closed();
+        let cordons = self.cordons();
         let reports = self.reports().await.into_iter();
         let mut withheld = HashMap::new();
         let views = reports.map(|report| {
@@ -221,7 +221,7 @@ impl Fleet {
             view
         });
         let views = views.collect();
-        Divided::of(views, closed).withholding(withheld)
+        Divided::of(views, cordons).withholding(withheld)
     }
 
     /// What every controller of the list has now, in the list's order, with its version and its
@@ -271,12 +271,14 @@ impl Fleet {
     /// in error, the controller is asked which IPUs it has: one that fails again and again is told.
     pub async fn note(&self, client: &VipuClient, id: &str, gcds: u32, truth: &Truth) {
         let now = Timestamp::now();
-        let failure = self.failure_log().record_state(client.name(), id, truth, now);
+        let failure = self
+            .failure_log()
+            .record_state(client.name(), id, truth, now);
         let Some(failure) = failure else { return };
         let devices = client.devices(id, gcds).await;
-        let suspects = self
-            .failure_log()
-            .record_devices(client.name(), failure, &devices, Timestamp::now());
+        let suspects =
+            self.failure_log()
+                .record_devices(client.name(), failure, &devices, Timestamp::now());
         for DeviceFailures { device, failures } in suspects {
             tracing::warn!(
                 controller = client.name(),

@@ -13,8 +13,8 @@ use super::placement::{Divided, Queue};
 use super::step::Step;
 use super::surroundings::Surroundings;
 use crate::fuzzing::refused;
-use vipu_client::cordon::Closed;
 use crate::wasm::model::ControllerView;
+use vipu_client::cordon::CordonStates;
 
 /// An object, what its reconcile was told before, and the world that it then meets.
 #[derive(Clone, Debug)]
@@ -187,7 +187,7 @@ pub(super) fn come_to_rest(
 /// The answer of placement where three controllers are free.
 fn placed(object: &IPUPartition) -> Answer {
     let references: Vec<_> = (0..3).map(controller).collect();
-    let found = Divided::of(references.iter().map(free).collect(), Closed::new());
+    let found = Divided::of(references.iter().map(free).collect(), CordonStates::new());
     let queue = Queue {
         line: &[],
         taken: &[],

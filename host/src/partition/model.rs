@@ -31,11 +31,11 @@ use super::simulation::controllers::Controller;
 use super::simulation::invariants::{LIVENESS, Ledger};
 use super::simulation::lacking::Lacking;
 use super::step::Settings;
-use vipu_client::model::{OperationState, ReadyState};
 use bounds::{Bound, LARGE, SMALL};
 use faults::Faults;
 use moves::Move;
 use state::{Life, Owner, Replica, State};
+use vipu_client::model::{OperationState, ReadyState};
 
 /// The small world, within its bound.
 struct Small {

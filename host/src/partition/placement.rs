@@ -11,8 +11,8 @@ use super::capacity::{self, Withheld};
 use super::knowledge::Answer;
 use super::line::{self, Room, Waiter};
 use super::placing::{self, shortened};
-use vipu_client::cordon::Closed;
 use crate::wasm::model::{ControllerView, Decision, PlaceAttempt};
+use vipu_client::cordon::CordonStates;
 
 /// What stands in the place of a controller's name where the reason is the same for all.
 const EVERY: &str = "every controller";
@@ -28,19 +28,19 @@ pub struct Divided {
     pub open: Vec<ControllerView>,
     /// Those that do not.
     pub shut: Vec<ControllerView>,
-    closed: Closed,
+    cordons: CordonStates,
     withheld: HashMap<String, Withheld>,
 }
 
 impl Divided {
     /// Divides the controllers by whether the admin has closed them.
-    pub fn of(views: Vec<ControllerView>, closed: Closed) -> Self {
-        let is_shut = |view: &ControllerView| closed.contains_key(&view.name);
+    pub fn of(views: Vec<ControllerView>, cordons: CordonStates) -> Self {
+        let is_shut = |view: &ControllerView| cordons.contains_key(&view.name);
         let (shut, open) = views.into_iter().partition(is_shut);
         Self {
             open,
             shut,
-            closed,
+            cordons,
             withheld: HashMap::new(),
         }
     }
@@ -59,7 +59,7 @@ impl Divided {
     /// Why nothing is made on those that are shut.
     pub fn shut_out(&self) -> impl Iterator<Item = WaitingReason> {
         let shut = self.shut.iter();
-        shut.map(|view| placing::shut_out(view, &self.closed))
+        shut.map(|view| placing::shut_out(view, &self.cordons))
     }
 }
 

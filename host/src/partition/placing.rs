@@ -10,11 +10,11 @@ use ipu_api::ipupolicy::BUILT_IN;
 use ipu_text::sanitize;
 use jiff::Timestamp;
 
-use vipu_client::cordon::{Closed, CordonState};
 use crate::wasm::facts::{self, Gang, NamespaceFacts, Options, Owner, PlaceFacts, Progress, Usage};
 use crate::wasm::model::{
     ControllerView, Decision, PlaceAttempt, PlaceOutcome, PlaceRequest, Placed,
 };
+use vipu_client::cordon::{CordonState, CordonStates};
 
 use super::conditions;
 use super::knowledge::Answer;
@@ -146,8 +146,8 @@ pub fn answer(decision: Decision, by: DecidedBy, controllers: &[ControllerRef]) 
 }
 
 /// Why nothing is made on a controller that the admin has closed.
-pub fn shut_out(view: &ControllerView, closed: &Closed) -> WaitingReason {
-    let reason = match closed.get(&view.name) {
+pub fn shut_out(view: &ControllerView, cordons: &CordonStates) -> WaitingReason {
+    let reason = match cordons.get(&view.name) {
         Some(CordonState::Draining) => "it is being drained",
         Some(CordonState::Cordoned) | None => "it is cordoned",
     };

@@ -95,12 +95,12 @@ async fn ask(
 
 /// What surrounds this partition: of all that could matter, no more is read than does.
 pub(super) async fn look_around(context: &Context, partition: &IPUPartition) -> Surroundings {
-    let closed = context.fleet.closed();
-    let name = match surroundings::needed(partition, &closed) {
+    let cordons = context.fleet.cordons();
+    let name = match surroundings::needed(partition, &cordons) {
         Needed::Nothing => return Surroundings::default(),
         Needed::Siblings => {
             let siblings = siblings(context, partition);
-            return surroundings::of(partition, siblings.iter(), &closed, &[], clock::now());
+            return surroundings::of(partition, siblings.iter(), &cordons, &[], clock::now());
         }
         Needed::Everything(name) => name,
     };
@@ -118,7 +118,7 @@ pub(super) async fn look_around(context: &Context, partition: &IPUPartition) -> 
     let there = context.turns.on_drained(watched, name);
     let is_other = |one: &&IPUPartition| siblings.iter().all(|other| other.uid() != one.uid());
     let others = siblings.iter().chain(there.iter().filter(is_other));
-    surroundings::of(partition, others, &closed, &open, now)
+    surroundings::of(partition, others, &cordons, &open, now)
 }
 
 /// How many partitions of its owner are there or being made, where it is of use only with others.

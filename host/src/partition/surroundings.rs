@@ -5,8 +5,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::line::Waiter;
 use super::{conditions, line, record};
-use vipu_client::cordon::{Closed, CordonState};
 use crate::wasm::model::ControllerView;
+use vipu_client::cordon::{CordonState, CordonStates};
 
 /// How long an owner that was asked to leave a controller holds up the next one.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
@@ -46,8 +46,8 @@ pub enum Needed<'a> {
 }
 
 /// What has to be read to tell what surrounds `me`.
-pub fn needed<'a>(me: &'a IPUPartition, closed: &Closed) -> Needed<'a> {
-    match drained(me, closed) {
+pub fn needed<'a>(me: &'a IPUPartition, cordons: &CordonStates) -> Needed<'a> {
+    match drained(me, cordons) {
         Some(name) => Needed::Everything(name),
         None if me.spec.options.gang_size.is_some() => Needed::Siblings,
         None => Needed::Nothing,
@@ -70,7 +70,7 @@ pub fn spared<'a>(
 pub fn of<'a>(
     me: &IPUPartition,
     others: impl Iterator<Item = &'a IPUPartition> + Clone,
-    closed: &Closed,
+    cordons: &CordonStates,
     open: &[ControllerView],
     now: Timestamp,
 ) -> Surroundings {
@@ -79,7 +79,7 @@ pub fn of<'a>(
     Surroundings {
         lacking_since: lacking.filter_map(since).max(),
         held: held(me, others.clone()),
-        leave: leave(me, others, closed, open, now),
+        leave: leave(me, others, cordons, open, now),
     }
 }
 
@@ -90,13 +90,13 @@ pub fn held<'a>(me: &IPUPartition, others: impl Iterator<Item = &'a IPUPartition
 }
 
 /// Name of the controller that has this partition, where that is being drained.
-fn drained<'a>(one: &'a IPUPartition, closed: &Closed) -> Option<&'a str> {
-    controller(one).filter(|name| is_draining(name, closed))
+fn drained<'a>(one: &'a IPUPartition, cordons: &CordonStates) -> Option<&'a str> {
+    controller(one).filter(|name| is_draining(name, cordons))
 }
 
 /// Whether the controller of this name is being drained.
-pub(super) fn is_draining(controller: &str, closed: &Closed) -> bool {
-    closed.get(controller) == Some(&CordonState::Draining)
+pub(super) fn is_draining(controller: &str, cordons: &CordonStates) -> bool {
+    cordons.get(controller) == Some(&CordonState::Draining)
 }
 
 /// Where a partition is just being asked for, and how many IPUs.
@@ -140,11 +140,11 @@ pub fn is_placed(status: &IPUPartitionStatus) -> bool {
 fn leave<'a>(
     me: &IPUPartition,
     others: impl Iterator<Item = &'a IPUPartition>,
-    closed: &Closed,
+    cordons: &CordonStates,
     open: &[ControllerView],
     now: Timestamp,
 ) -> Leave {
-    let Some(name) = drained(me, closed) else {
+    let Some(name) = drained(me, cordons) else {
         return Leave::No;
     };
     if me.spec.options.pinned {
@@ -275,11 +275,11 @@ mod tests {
     }
 
     fn seen(me: &IPUPartition, others: &[IPUPartition], free: u32) -> Surroundings {
-        let closed = Closed::from([("pod1".to_owned(), CordonState::Draining)]);
+        let cordons = CordonStates::from([("pod1".to_owned(), CordonState::Draining)]);
         of(
             me,
             others.iter(),
-            &closed,
+            &cordons,
             &open(free),
             NOW.parse().unwrap(),
         )

@@ -20,7 +20,7 @@ use super::pace::{Pace, Rate, number};
 use super::patience::{Arrived, Waits};
 use super::places::{Full, Place, Places, Rank};
 use super::serve::Limits;
-use crate::metrics::connections::Refused;
+use crate::port::metrics::Refused;
 
 /// Connections a second of one address, and how many may come at once after a rest. An API server that has
 /// much to ask opens one for each request.

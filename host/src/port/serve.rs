@@ -24,7 +24,7 @@ use super::patience::PatientAcceptor;
 use super::places::Share;
 use crate::certificates::keep::Keeper;
 use crate::certificates::serving::Serving;
-use crate::metrics::connections::Refused;
+use crate::port::metrics::Refused;
 
 /// How long a client may take for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::certificates::keep::Keeper;
 use crate::certificates::{Source, service_names};
-use crate::metrics::{self, Exposed, Metrics};
+use crate::exposition::{self, Exposed, Metrics};
 use crate::port::serve::{Port, SECURE_REST, ServeError};
 use crate::release::ReleaseOptions;
 use crate::rest::gate::Gate;
@@ -75,7 +75,7 @@ pub(super) async fn serve(
     };
     let refused = &metrics.refused;
     let limits = (SECURE_REST.port, refused.clone());
-    let measured = metrics::serve::router(exposed, client, limits);
+    let measured = exposition::endpoint::router(exposed, client, limits);
     let routes = rest::secure(door, refused.clone()).merge(measured);
     port.serve_kept(routes, keeper, stop).await
 }

@@ -13,8 +13,8 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 
 use super::problem::{Kind, Problem};
-use crate::metrics::connections::Refused;
 use crate::port::body::{self, BodyError};
+use crate::port::metrics::Refused;
 use crate::port::pace::{Pace, Rate, number};
 use crate::port::places::{Full, Places, Share};
 use crate::port::serve::{METRICS, address};

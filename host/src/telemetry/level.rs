@@ -14,8 +14,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::reload;
 
 use super::{TelemetryError, filter};
-use crate::policy::Process;
-use crate::release::ReleaseOptions;
+use crate::release::{Process, ReleaseOptions};
 use vipu_client::registry::watch_config_map;
 
 /// Changes the filter of the log.

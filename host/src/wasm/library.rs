@@ -20,8 +20,8 @@ use super::load::{self, LoadError, Module};
 use super::model::{ModuleDigest, Slot};
 use super::tap::{Heard, Tap};
 use crate::fair_semaphore::{Asker, FairSemaphore};
-use crate::metrics::guests::GuestCalls;
 use crate::panics::{Panicked, caught_now};
+use crate::wasm::metrics::GuestCalls;
 
 /// Where the built-in modules are, what they are told, and how modules are compiled.
 #[derive(Clone, Debug)]

@@ -14,9 +14,9 @@ use tracing::{debug, warn};
 
 use super::request::{self, AdmissionRequest, RequestError};
 use crate::bounded_json::{BoundedJsonError, Measured};
-use crate::metrics::connections::Refused;
 use crate::panics::caught_blocking;
 use crate::port::body::{self, BodyError};
+use crate::port::metrics::Refused;
 use crate::port::pace::{Pace, Rate, number};
 use crate::port::places::{Full, Place, Places, Rank, Share};
 use crate::port::serve::{WEBHOOKS, address};

@@ -15,14 +15,14 @@ use tracing::{Instrument, Span, info, warn};
 
 use super::answer::{Answer, Decision};
 use super::intake::{Intake, Refusal, refuse};
+use super::metrics::Admission;
 use super::request::AdmissionRequest;
 use super::{MUTATE_PATH, VALIDATE_PATH};
-use crate::metrics::Metrics;
-use crate::metrics::admission::Admission;
 use crate::namespaces::Namespaces;
 use crate::panics;
 use crate::policy::admission::Chain;
 use crate::policy::guests::Guests;
+use crate::port::metrics::Refused;
 use crate::port::serve::address;
 use crate::scope::Conflicts;
 use crate::telemetry::trace;
@@ -84,9 +84,19 @@ impl Sources {
     }
 }
 
-/// The routes of both webhooks. Policies are told what is known of the namespaces, and answers are
-/// counted.
-pub fn router(guests: Guests, namespaces: Namespaces, metrics: &Metrics) -> Router {
+/// What the webhooks count, and what makes their release inactive.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Requests of the API server.
+    pub admission: Admission,
+    /// Connections and requests that were refused.
+    pub refused: Refused,
+    /// The older releases that make this one inactive.
+    pub conflicts: Conflicts,
+}
+
+/// The routes of both webhooks. Guests see what is known of the namespaces.
+pub fn router(guests: Guests, namespaces: Namespaces, counts: Counts) -> Router {
     Router::new()
         .route(MUTATE_PATH, post(mutating).fallback(wrong_method))
         .route(VALIDATE_PATH, post(validating).fallback(wrong_method))
@@ -95,9 +105,9 @@ pub fn router(guests: Guests, namespaces: Namespaces, metrics: &Metrics) -> Rout
         .with_state(Sources {
             guests,
             namespaces,
-            counts: metrics.admission.clone(),
-            conflicts: metrics.conflicts.clone(),
-            intake: Arc::new(Intake::new(metrics.refused.clone())),
+            counts: counts.admission,
+            conflicts: counts.conflicts,
+            intake: Arc::new(Intake::new(counts.refused)),
         })
 }
 
@@ -186,8 +196,7 @@ mod tests {
     use serde_json::{Value, json};
     use tower::ServiceExt;
 
-    use super::router;
-    use crate::metrics::Metrics;
+    use super::{Counts, router};
     use crate::policy::guests::Guests;
     use crate::scope::Conflicts;
     use crate::scope::conflict::Claim;
@@ -205,11 +214,11 @@ mod tests {
         let policies = Policies::open(PolicyOptions::default());
         let guests = Guests::new(policies.await.unwrap());
         let namespaces = crate::namespaces::namespaces().0;
-        let metrics = Metrics {
+        let counts = Counts {
             conflicts,
-            ..Metrics::default()
+            ..Counts::default()
         };
-        let routes = router(guests, namespaces, &metrics);
+        let routes = router(guests, namespaces, counts);
         let response = routes.oneshot(request).await.unwrap();
         let status = response.status();
         let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();

@@ -300,19 +300,14 @@ fn credential(content: &Content) -> Result<AsciiMetadataValue, AuthError> {
 }
 
 /// TLS with these authorities and, where there is one, this certificate of the operator's own.
-fn tls(
-    ca: &Content,
-    identity: Option<(&Content, &Content)>,
-) -> Result<ClientTlsConfig, AuthError> {
+fn tls(ca: &Content, identity: Option<(&Content, &Content)>) -> Result<ClientTlsConfig, AuthError> {
     let mut roots = RootCertStore::empty();
     for authority in certificates(ca)? {
-        roots
-            .add(authority)
-            .map_err(|source| AuthError::Unusable {
-                file: ca.file.clone(),
-                rule: "each certificate in it must be one of an authority",
-                source,
-            })?;
+        roots.add(authority).map_err(|source| AuthError::Unusable {
+            file: ca.file.clone(),
+            rule: "each certificate in it must be one of an authority",
+            source,
+        })?;
     }
     let config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&ca.bytes));
     let Some((certificate, key)) = identity else {

@@ -97,7 +97,8 @@ impl VipuClient {
         replies: &Replies,
     ) -> Result<Self, VipuError> {
         let replies = replies.part();
-        let connections = ConnectionManager::new(controller, deadlines.connect, auth, replies.clone())?;
+        let connections =
+            ConnectionManager::new(controller, deadlines.connect, auth, replies.clone())?;
         Ok(VipuClient {
             inner: Arc::new(Inner {
                 connections,
@@ -242,9 +243,7 @@ impl VipuClient {
             Ok(state) if state.ready_state == ReadyState::Removed => return Ok(Truth::Absent),
             Ok(state) => return Ok(Truth::Present(state)),
             Err(
-                error @ (VipuError::Unreachable(_)
-                | VipuError::Auth(_)
-                | VipuError::Denied { .. }),
+                error @ (VipuError::Unreachable(_) | VipuError::Auth(_) | VipuError::Denied { .. }),
             ) => return Err(error),
             Err(_) => {}
         }

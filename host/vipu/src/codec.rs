@@ -114,9 +114,7 @@ mod tests {
 
     use super::*;
     use crate::proto::list_ipu_attributes_reply::{Attributes, Entry};
-    use crate::proto::{
-        GetPartitionIpuofConfigReply, ListIpuAttributesReply, ListPartitionsReply,
-    };
+    use crate::proto::{GetPartitionIpuofConfigReply, ListIpuAttributesReply, ListPartitionsReply};
 
     fn refused<U: Message + Default + std::fmt::Debug>(bytes: &[u8]) {
         let refused = decode::<U>(bytes).unwrap_err();

@@ -26,25 +26,25 @@ pub enum CordonState {
 }
 
 /// The controllers that are closed, by name.
-pub type Closed = BTreeMap<String, CordonState>;
+pub type CordonStates = BTreeMap<String, CordonState>;
 
 /// Reads both keys. Names are separated by commas or newlines; without a port it is that of the list.
 pub fn parse(
     cordon: Option<&str>,
     drain: Option<&str>,
     entries: &[ControllerRef],
-) -> (Closed, Vec<EntryProblem>) {
-    let mut closed = Closed::new();
+) -> (CordonStates, Vec<EntryProblem>) {
+    let mut cordons = CordonStates::new();
     let mut problems = Vec::new();
     let keys = [
         (CORDON, cordon, CordonState::Cordoned),
         (DRAIN, drain, CordonState::Draining),
     ];
-    for (key, text, closure) in keys {
+    for (key, text, cordon_state) in keys {
         for (index, (line, name)) in controllers::items(text.unwrap_or_default()).enumerate() {
             match named(name, entries) {
                 Ok(name) => {
-                    closed.insert(name, closure);
+                    cordons.insert(name, cordon_state);
                 }
                 Err(rule) => problems.push(EntryProblem {
                     key,
@@ -56,7 +56,7 @@ pub fn parse(
             }
         }
     }
-    (closed, problems)
+    (cordons, problems)
 }
 
 fn named(name: &str, entries: &[ControllerRef]) -> Result<String, String> {
@@ -78,17 +78,17 @@ mod tests {
     fn names_of_the_list_are_closed_and_others_are_told() {
         let list = controllers::parse("pod1:8090:ipunode=a,pod2:ipunode=b,[fd00::1]:9:x=y");
         let read = |cordon: &str, drain: &str| parse(Some(cordon), Some(drain), &list.entries);
-        let (closed, problems) = read("pod1, POD2:8090\n[fd00::1]:9", "pod1:8090");
+        let (cordons, problems) = read("pod1, POD2:8090\n[fd00::1]:9", "pod1:8090");
         assert!(problems.is_empty(), "{problems:?}");
         let expected = [
             ("[fd00::1]:9", CordonState::Cordoned),
             ("pod1:8090", CordonState::Draining),
             ("pod2:8090", CordonState::Cordoned),
         ];
-        let expected = expected.map(|(name, closure)| (name.to_owned(), closure));
-        assert_eq!(closed, Closed::from(expected));
-        let (closed, problems) = read("# none\n", "pod1,pod9\npod1:x");
-        assert_eq!(closed.len(), 1);
+        let expected = expected.map(|(name, cordon_state)| (name.to_owned(), cordon_state));
+        assert_eq!(cordons, CordonStates::from(expected));
+        let (cordons, problems) = read("# none\n", "pod1,pod9\npod1:x");
+        assert_eq!(cordons.len(), 1);
         let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
         assert_eq!(
             told,
@@ -100,7 +100,7 @@ mod tests {
         );
         assert_eq!(
             parse(None, None, &list.entries),
-            (Closed::new(), Vec::new())
+            (CordonStates::new(), Vec::new())
         );
     }
 }

@@ -115,7 +115,12 @@ impl FailureLog {
     }
 
     /// A partition is in error. Returns the failure where it was not known to be.
-    pub fn record_failure(&mut self, controller: &str, id: &str, now: Timestamp) -> Option<FailureId> {
+    pub fn record_failure(
+        &mut self,
+        controller: &str,
+        id: &str,
+        now: Timestamp,
+    ) -> Option<FailureId> {
         let log = self.log_of(controller, now);
         if log.open.len() >= EVENTS_MAX || !log.open.insert(id.to_owned()) {
             return None;
@@ -168,18 +173,27 @@ impl FailureLog {
         };
         failure.devices = devices.iter().take(room).map(DeviceKey::from).collect();
         let counts = log.counts();
-        let is_suspect = |device: &DeviceKey| counts.get(device).is_some_and(|count| *count >= SUSPECT);
+        let is_suspect =
+            |device: &DeviceKey| counts.get(device).is_some_and(|count| *count >= SUSPECT);
         // One that has been well for a day is news when it fails again.
         log.suspects.retain(|device| is_suspect(device));
-        let fresh = counts.iter().filter(|(device, count)| {
-            **count >= SUSPECT && log.suspects.insert((*device).clone())
-        });
-        fresh.map(|(device, count)| device_failures(device, *count)).collect()
+        let fresh = counts
+            .iter()
+            .filter(|(device, count)| **count >= SUSPECT && log.suspects.insert((*device).clone()));
+        fresh
+            .map(|(device, count)| device_failures(device, *count))
+            .collect()
     }
 
     /// Records the reset counter of a partition. Where it is seen for the first
     /// time, only the last reset is known to have been within the day.
-    pub fn record_resets(&mut self, controller: &str, id: &str, resets: &AutoResets, now: Timestamp) {
+    pub fn record_resets(
+        &mut self,
+        controller: &str,
+        id: &str,
+        resets: &AutoResets,
+        now: Timestamp,
+    ) {
         let log = self.log_of(controller, now);
         let before = log.counters.get(id).copied();
         // Most partitions are never reset, and are not worth the memory.
@@ -222,7 +236,9 @@ impl FailureLog {
                 .resets
                 .iter()
                 .fold(0, |sum, (_, more)| sum.saturating_add(*more)),
-            devices: worst.map(|(device, count)| device_failures(device, *count)).collect(),
+            devices: worst
+                .map(|(device, count)| device_failures(device, *count))
+                .collect(),
         }
     }
 

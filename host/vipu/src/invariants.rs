@@ -6,16 +6,16 @@ use ipu_text::is_plain;
 use jiff::{SignedDuration, Timestamp};
 use prost::Message;
 
-use super::closed;
 use super::controllers::{self, EntryProblem};
+use super::cordon;
 use super::departed;
+use super::failure_stats::FailureLog;
 use super::model::{
     GcdConfig, Inventory, ListedPartition, PARTITIONS_MAX, PartitionState, ReadyState, Truth,
 };
 use super::model::{listed, size_mismatch, total_ipus};
 use super::proto;
 use super::proto::list_ipu_attributes_reply::Entry;
-use super::failure_stats::FailureLog;
 
 /// Longest text that is kept of a controller, in bytes.
 const TEXT_MAX: usize = 256;
@@ -41,8 +41,8 @@ pub(crate) fn check_list(text: &str) {
 /// Only controllers of the list are closed, and every name that is none of them is told.
 pub(crate) fn check_cordons(list: &str, cordon: Option<&str>, drain: Option<&str>) {
     let entries = controllers::parse(list).entries;
-    let (closed, problems) = cordon::parse(cordon, drain, &entries);
-    for name in closed.keys() {
+    let (cordons, problems) = cordon::parse(cordon, drain, &entries);
+    for name in cordons.keys() {
         assert!(entries.iter().any(|entry| entry.name == *name), "{name}");
     }
     let mut pieces = 0;
@@ -51,7 +51,7 @@ pub(crate) fn check_cordons(list: &str, cordon: Option<&str>, drain: Option<&str
         let of_key: Vec<_> = of_key.cloned().collect();
         pieces += check_problems(text.unwrap_or_default(), &of_key);
     }
-    assert!(closed.len() + problems.len() <= pieces);
+    assert!(cordons.len() + problems.len() <= pieces);
 }
 
 /// No controller of the list is gone or has been renamed, each renamed one is one of the list now, and every

@@ -2,23 +2,23 @@
 
 pub mod auth;
 pub mod client;
-pub mod cordon;
 mod codec;
 pub mod controllers;
+pub mod cordon;
 pub mod departed;
 pub mod error;
+pub mod failure_stats;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+#[cfg(test)]
+mod generators;
 #[cfg(any(test, feature = "fuzzing"))]
 mod invariants;
 pub mod inventory;
 pub mod model;
-#[cfg(test)]
-mod generators;
 pub mod proto;
 pub mod registry;
 pub mod replies;
-pub mod failure_stats;
 
 pub use auth::{AuthOptions, files::AuthFiles};
 pub use client::{Deadlines, VipuClient};

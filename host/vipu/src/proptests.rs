@@ -4,8 +4,8 @@
 
 use proptest::prelude::*;
 
-use super::invariants::{check_bytes, check_cordons, check_departed, check_devices, check_list};
 use super::generators::{answers, number};
+use super::invariants::{check_bytes, check_cordons, check_departed, check_devices, check_list};
 use super::proto;
 
 /// Inputs for each property where the environment names no number.

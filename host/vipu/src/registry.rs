@@ -14,8 +14,8 @@ use tokio::sync::watch;
 
 use super::auth::{self, AuthState};
 use super::client::{Deadlines, VipuClient};
-use super::cordon::{self, Closed};
 use super::controllers::{self, EntryProblem};
+use super::cordon::{self, CordonStates};
 use super::departed::{self, Departed};
 use super::error::VipuError;
 use super::replies::Replies;
@@ -29,7 +29,7 @@ pub struct Known {
     /// The controllers, in the order in which they are tried.
     pub entries: Vec<ControllerRef>,
     /// Those of them that take nothing new.
-    pub closed: Closed,
+    pub cordons: CordonStates,
     /// Those that have left the list, where an admin says what became of them.
     pub departed: Departed,
     /// Entries that name no controller.
@@ -177,7 +177,7 @@ fn read(before: &Known, object: Option<&ConfigMap>) -> Known {
         Some(Some(text)) => {
             let mut list = controllers::parse(text);
             let (cordon, drain) = (value(cordon::CORDON), value(cordon::DRAIN));
-            let (closed, problems) =
+            let (cordons, problems) =
                 cordon::parse(cordon.flatten(), drain.flatten(), &list.entries);
             list.problems.extend(problems);
             let (gone, renamed) = (value(departed::GONE), value(departed::RENAMED));
@@ -186,7 +186,7 @@ fn read(before: &Known, object: Option<&ConfigMap>) -> Known {
             list.problems.extend(problems);
             Known {
                 entries: list.entries,
-                closed,
+                cordons,
                 departed,
                 problems: list.problems,
                 source: Source::Current,
@@ -212,7 +212,7 @@ fn report(known: &Known) {
             "the list of controllers under {KEY} names none; every job waits until there is one"
         ),
         Source::Current => tracing::info!(
-            controllers = ?names, closed = ?known.closed, gone = ?known.departed.gone,
+            controllers = ?names, cordons = ?known.cordons, gone = ?known.departed.gone,
             renamed = ?known.departed.renamed.keys(), "the list of controllers was read"
         ),
         Source::ConfigMapGone => tracing::warn!(

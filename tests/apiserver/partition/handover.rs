@@ -4,7 +4,7 @@ use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use ipu_api::names;
 use ipu_operator::job;
-use ipu_operator::metrics::Metrics;
+use ipu_operator::job::metrics::JobMetrics;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
@@ -23,7 +23,7 @@ use crate::stage;
 fn start_controller(scene: &Scene) -> JoinHandle<()> {
     let client = scene.client.clone();
     tokio::spawn(async move {
-        let metrics = Metrics::default();
+        let metrics = JobMetrics::default();
         let run = job::run(
             client,
             stage::settings(),

@@ -5,8 +5,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use vipu_client::registry::{self, Source};
-use vipu_client::{Deadlines, Registry};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, WatchParams};
 use kube::client::{Body, ClientBuilder};
@@ -15,6 +13,8 @@ use kube::{Client, Config, ResourceExt};
 use tests::lab::control_plane::ControlPlane;
 use tokio::task::JoinHandle;
 use tower::util::MapRequestLayer;
+use vipu_client::registry::{self, Source};
+use vipu_client::{Deadlines, Registry};
 
 use super::placement::get;
 use super::scene::{LIST, NAMESPACE, Scene};

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use ipu_api::ipupartition::{DecidedBy, IPUPartition, PartitionPhase};
 use ipu_api::ipupolicy::{IPUPolicy, PolicyPhase};
 use ipu_operator::lease::Leading;
+use ipu_operator::policy;
 use ipu_operator::policy::guests::Guests;
-use ipu_operator::policy::{self, Process};
+use ipu_operator::release::Process;
 use ipu_operator::release::ReleaseOptions;
 use ipu_operator::scope::Conflicts;
 use ipu_operator::wasm::{Policies, digest_of};
@@ -32,7 +33,7 @@ async fn coordinator(scene: &Scene) -> DropGuard {
         guests_dir: "/nonexistent".into(),
         ..ReleaseOptions::default()
     };
-    let policies = Policies::open(release.policies(&[], json!({}))).await;
+    let policies = Policies::open(policy::host_options(&release, &[], json!({}))).await;
     let guests = Guests::new(policies.unwrap());
     let stop = CancellationToken::new();
     let (client, stopping) = (scene.client.clone(), stop.clone());

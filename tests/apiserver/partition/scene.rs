@@ -9,12 +9,12 @@ use std::time::Duration;
 use ipu_api::ipupartition::PartitionOwner;
 use ipu_api::names::Identity;
 use ipu_operator::certificates::Source;
-use ipu_operator::metrics::Metrics;
+use ipu_operator::exposition::Metrics;
 use ipu_operator::partition::sweep;
+use ipu_operator::policy;
 use ipu_operator::proxy::{self, ProxyOptions, SecureOptions, Times};
 use ipu_operator::release::ReleaseOptions;
 use ipu_operator::scope::Scope;
-use vipu_client::AuthOptions;
 use ipu_operator::wasm::Policies;
 use ipu_operator::wasm::model::Slot;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -29,6 +29,7 @@ use tests::wait::{Seen, eventually};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use vipu_client::AuthOptions;
 
 use super::install::{apply, install};
 
@@ -209,7 +210,7 @@ impl Scene {
             None => &[],
         };
         let settings = settings.unwrap_or_default();
-        let mut asked = options.release.policies(slots, settings);
+        let mut asked = policy::host_options(&options.release, slots, settings);
         // The program of the tests compiles no policies.
         asked.compiler = None;
         let policies = Policies::open(asked);

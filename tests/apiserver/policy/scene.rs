@@ -5,8 +5,9 @@ use std::path::Path;
 
 use ipu_api::ipupolicy::{IPUPolicy, IPUPolicyStatus, PolicyPhase};
 use ipu_operator::lease::Leading;
+use ipu_operator::policy;
 use ipu_operator::policy::guests::Guests;
-use ipu_operator::policy::{self, Process};
+use ipu_operator::release::Process;
 use ipu_operator::scope::Conflicts;
 use ipu_operator::wasm::model::Slot;
 use ipu_operator::wasm::{Policies, digest_of};
@@ -191,7 +192,7 @@ impl Other {
         let mut release = release(dir.unwrap(), name);
         release.compile_cache_dir = kept.map(Path::to_owned);
         let slots = [Slot::Defaulting, Slot::Validation];
-        let mut options = release.policies(&slots, json!({}));
+        let mut options = policy::host_options(&release, &slots, json!({}));
         // This program compiles nothing for others, so it compiles by itself.
         (options.compile_cache_dir, options.compiler) = (None, None);
         let policies = Policies::open(options).await;

@@ -12,12 +12,13 @@ use ipu_operator::certificates::register::Registration;
 use ipu_operator::controller::probes::Readiness;
 use ipu_operator::controller::probes::Step;
 use ipu_operator::controller::webhooks;
+use ipu_operator::exposition::Metrics;
 use ipu_operator::lease::Leading;
-use ipu_operator::metrics::Metrics;
 use ipu_operator::namespaces::namespaces;
+use ipu_operator::policy;
 use ipu_operator::policy::guests::Guests;
-use ipu_operator::policy::{self, Process};
 use ipu_operator::port::serve::{Port, WEBHOOKS};
+use ipu_operator::release::Process;
 use ipu_operator::release::ReleaseOptions;
 use ipu_operator::scope::Conflicts;
 use ipu_operator::wasm::model::Slot;
@@ -274,7 +275,7 @@ fn serve(
                 tells: true,
             };
             let (namespaces, watch) = namespaces();
-            let routes = router(guests.clone(), namespaces.clone(), &metrics);
+            let routes = router(guests.clone(), namespaces.clone(), metrics.of_webhooks());
             let release = release(guests_dir, "controller-0");
             let keeper = keeper(client.clone(), "ipu-operator-admission");
             let anybody: Arc<dyn ClientCertVerifier> = Arc::new(NoClientAuth);

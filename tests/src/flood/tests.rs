@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::routing::{get, post};
-use ipu_operator::metrics::connections::Refused;
+use ipu_operator::port::metrics::Refused;
 use ipu_operator::port::serve::{Limits, Port, REST};
 use rustls::ServerConfig;
 use rustls::crypto::ring;

@@ -4,18 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::ipujob_status::IPUJobStatus;
-use ipu_operator::metrics::Metrics;
-use ipu_operator::metrics::guests::Unasked;
-use ipu_operator::metrics::partitions::Sources;
+use ipu_operator::exposition::Metrics;
 use ipu_operator::namespaces::namespaces;
 use ipu_operator::partition::Guarded;
 use ipu_operator::partition::fleet::Fleet;
+use ipu_operator::partition::metrics::Sources;
 use ipu_operator::partition::node_labels::node_labels;
 use ipu_operator::partition::watched::watched;
 use ipu_operator::policy::guests::Guests;
 use ipu_operator::scope::Scope;
-use vipu_client::registry::KEY;
-use vipu_client::{Deadlines, Registry};
+use ipu_operator::wasm::metrics::Unasked;
 use ipu_operator::wasm::model::Slot;
 use ipu_operator::wasm::{Policies, PolicyOptions};
 use jiff::Timestamp;
@@ -25,6 +23,8 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tests::simulator::{Options, Simulator};
 use tower::{Layer, service_fn};
+use vipu_client::registry::KEY;
+use vipu_client::{Deadlines, Registry};
 
 /// The texts of the controller and of the proxy, in OpenMetrics.
 pub(super) async fn served() -> [String; 2] {

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use ipu_operator::partition::fleet::Fleet;
 use ipu_operator::partition::node_labels::node_labels;
-use vipu_client::inventory::Report;
-use vipu_client::model::Inventory;
-use vipu_client::registry::KEY;
-use vipu_client::{Deadlines, Inventories, Registry, Truth};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::watcher::Event;
 use tests::simulator::codes::CodeName;
 use tests::simulator::faults::{Down, Fail, LostReply, Method, Order};
 use tests::simulator::{Options, Simulator};
 use tests::wait::{self, Seen};
+use vipu_client::inventory::Report;
+use vipu_client::model::Inventory;
+use vipu_client::registry::KEY;
+use vipu_client::{Deadlines, Inventories, Registry, Truth};
 
 use super::{no_partitions, partition, pod1};
 

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use ipu_operator::partition::fleet::Fleet;
 use ipu_operator::partition::node_labels::node_labels;
-use vipu_client::model::{Inventory, ReadyState};
-use vipu_client::failure_stats::FailureStats;
-use vipu_client::{Deadlines, Registry, Truth, VipuClient, VipuError};
 use ipu_text::is_plain;
 use jiff::Timestamp;
 use tests::simulator::Simulator;
 use tests::simulator::codes::CodeName;
 use tests::simulator::faults::{Fail, Lie, Method, Order};
 use tests::simulator::pod::{Pod, Rejection};
+use vipu_client::failure_stats::FailureStats;
+use vipu_client::model::{Inventory, ReadyState};
+use vipu_client::{Deadlines, Registry, Truth, VipuClient, VipuError};
 
 use super::{client, no_partitions, partition, pod1};
 
@@ -272,8 +272,15 @@ async fn an_ipu_that_keeps_failing_shows_up_on_its_controller() {
     with_pod(&|pod, now| pod.auto_reset("p-2", now).map(|_| ()));
     look("p-2").await;
     let failure_stats = fleet.failure_stats(client.name());
-    assert_eq!((failure_stats.failed_partitions, failure_stats.auto_resets), (4, 1));
-    let failures: Vec<_> = failure_stats.devices.iter().map(|one| one.failures).collect();
+    assert_eq!(
+        (failure_stats.failed_partitions, failure_stats.auto_resets),
+        (4, 1)
+    );
+    let failures: Vec<_> = failure_stats
+        .devices
+        .iter()
+        .map(|one| one.failures)
+        .collect();
     assert_eq!(failures, [3, 3, 3, 3, 1, 1]);
     assert_eq!(
         failure_stats.devices[0].device,

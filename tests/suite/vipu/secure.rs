@@ -6,14 +6,14 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use vipu_client::auth::AuthError;
-use vipu_client::{AuthFiles, AuthOptions, Deadlines, Registry, VipuClient, VipuError};
 use tempfile::TempDir;
 use tests::lab::pki::{self, Identity, Pki};
 use tests::simulator::tls::TlsFiles;
 use tests::simulator::{Options, Simulator};
 use tests::wait;
 use tokio_util::sync::CancellationToken;
+use vipu_client::auth::AuthError;
+use vipu_client::{AuthFiles, AuthOptions, Deadlines, Registry, VipuClient, VipuError};
 
 use super::partition;
 
@@ -291,10 +291,7 @@ async fn files_that_are_bad_at_the_start_hold_every_call_back_until_they_are_men
         file.display()
     );
     assert_eq!(error.reason(), expected);
-    assert!(matches!(
-        client.truth("p-1").await,
-        Err(VipuError::Auth(_))
-    ));
+    assert!(matches!(client.truth("p-1").await, Err(VipuError::Auth(_))));
     assert!(scene.simulator.server.calls(0).is_empty());
 
     tls.swap(&[

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use vipu_client::{AuthFiles, AuthOptions, Deadlines, Truth, VipuClient};
 use tests::simulator::codes::CodeName;
 use tests::simulator::{Options, Simulator};
+use vipu_client::{AuthFiles, AuthOptions, Deadlines, Truth, VipuClient};
 
 use super::partition;
 

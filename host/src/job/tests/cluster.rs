@@ -18,11 +18,11 @@ use tower::service_fn;
 use super::fixtures::{JobFixture, MAX_IPUS, settings};
 use crate::job::context::Context;
 use crate::job::kept::{JobRef, OfJob};
+use crate::job::metrics::JobMetrics;
 use crate::job::plan::File;
 use crate::job::raw::RawJob;
 use crate::job::watches::View;
 use crate::job::{JobSettings, removed};
-use crate::metrics::Metrics;
 use crate::scope::Scope;
 
 const GROUP: &str = "/apis/graphcore.ai/v1alpha1";
@@ -79,7 +79,7 @@ impl Cluster {
             scope: Scope::Cluster,
         };
         let client = Client::new(api_server, "default");
-        Context::new(client, settings, &Metrics::default())
+        Context::new(client, settings, &JobMetrics::default())
     }
 
     /// The user makes a job.

@@ -22,8 +22,8 @@ use crate::partition::simulation::controllers::Verb;
 use crate::partition::simulation::evidence::Evidence;
 use crate::partition::simulation::invariants::{ONE_USABLE, Written, demand};
 use crate::partition::step::Step;
-use vipu_client::cordon::Closed;
 use crate::wasm::model::ControllerView;
+use vipu_client::cordon::CordonStates;
 
 /// What a step leads to.
 pub(super) enum Outcome {
@@ -71,7 +71,7 @@ impl Small {
                 let views = views(state, &objects);
                 let object = &task.core.object;
                 let objects = objects.iter().map(Arc::as_ref);
-                let found = driver::surroundings(object, objects, views, &Closed::new(), now);
+                let found = driver::surroundings(object, objects, views, &CordonStates::new(), now);
                 task.core.learn(Fact::Surroundings(found));
                 self.decide(state, (who, key), task);
             }
@@ -184,7 +184,7 @@ impl Small {
             held: driver::held_by_owner(object, seen.iter().map(Arc::as_ref)),
             backfill_limit: self.settings[state.release].backfill_limit,
         };
-        let found = Divided::of(views(state, &seen), Closed::new());
+        let found = Divided::of(views(state, &seen), CordonStates::new());
         let known = state.controllers.iter().map(|one| one.reference.clone());
         let known: Vec<ControllerRef> = known.collect();
         let answer = driver::place(object, found, queue, &known, now);

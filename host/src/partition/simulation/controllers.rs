@@ -6,8 +6,8 @@ use ipu_api::ipupartition::ControllerRef;
 
 use super::agenda::Ticket;
 use crate::partition::knowledge::{Fact, Reply};
-use vipu_client::model::{Inventory, ListedPartition, OperationState, PartitionState, ReadyState};
 use crate::wasm::model::ControllerView;
+use vipu_client::model::{Inventory, ListedPartition, OperationState, PartitionState, ReadyState};
 
 /// What is asked of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

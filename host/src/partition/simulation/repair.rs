@@ -32,7 +32,7 @@ impl World {
             Repair::Removes(index) => self.controllers[index].refuses_removals = false,
             Repair::Opened(index) => {
                 let name = &self.controllers[index].reference.name;
-                self.closed.remove(name);
+                self.cordons.remove(name);
             }
             Repair::LargeAgain(index) => self.controllers[index].largest = u32::MAX,
             Repair::RoomGiven(index, number) => {

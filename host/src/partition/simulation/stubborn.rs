@@ -33,9 +33,9 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     let on = on.expect("what is offered is somewhere");
     world.controllers[on].refuses_removals = true;
     let name = world.controllers[on].reference.name.clone();
-    world.closed.insert(name.clone(), CordonState::Draining);
+    world.cordons.insert(name.clone(), CordonState::Draining);
     served(&mut world, job, Some(&first));
-    world.closed.remove(&name);
+    world.cordons.remove(&name);
     world.settle();
     world.end();
     world.coverage

@@ -231,11 +231,13 @@ impl World {
 
     fn controller_is_closed(&mut self) {
         let index = self.chance.below(self.controllers.len());
-        let closure = self.chance.pick(&[CordonState::Cordoned, CordonState::Draining]);
+        let cordon_state = self
+            .chance
+            .pick(&[CordonState::Cordoned, CordonState::Draining]);
         let name = self.controllers[index].reference.name.clone();
         self.saw(Sight::Closed);
-        self.note(|| format!("{name} is closed: {closure:?}"));
-        self.closed.insert(name, closure);
+        self.note(|| format!("{name} is {cordon_state:?}"));
+        self.cordons.insert(name, cordon_state);
         let pause = self.chance.between(10_000, 120_000);
         self.agenda.add(pause, Event::Repair(Repair::Opened(index)));
     }

@@ -50,7 +50,7 @@ impl World {
         let taken: Vec<(String, u32)> = taking
             .map(|(_, (_, name, ipus))| (name.clone(), *ipus))
             .collect();
-        let found = Divided::of(views.collect(), self.closed.clone());
+        let found = Divided::of(views.collect(), self.cordons.clone());
         let queue = Queue {
             taken: &taken,
             line: &line,
@@ -94,7 +94,7 @@ impl World {
         let views = self.controllers.iter().map(|one| one.view(false));
         let views: Vec<_> = views.map(|said| driver::withheld(said, &held)).collect();
         let now = self.timestamp();
-        driver::surroundings(object, others.into_iter(), views, &self.closed, now)
+        driver::surroundings(object, others.into_iter(), views, &self.cordons, now)
     }
 
     fn stand(&self, who: usize, waiter: &mut Waiter) {

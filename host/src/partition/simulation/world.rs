@@ -21,7 +21,7 @@ use super::restore::Backup;
 use super::trace::Trace;
 use super::trouble::Weather;
 use crate::partition::step::Settings;
-use vipu_client::cordon::Closed;
+use vipu_client::cordon::CordonStates;
 
 /// The death of replica 0 after one of its steps, where a test says which.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ pub(super) struct World {
     /// Partitions that others made, with the controller that they are on.
     pub foreign: BTreeSet<(usize, String)>,
     /// Controllers that take nothing new, and those that are being emptied.
-    pub closed: Closed,
+    pub cordons: CordonStates,
     pub agenda: Agenda,
     pub chance: Chance,
     pub weather: Weather,
@@ -88,7 +88,7 @@ impl World {
             jobs: Vec::new(),
             pods: BTreeMap::new(),
             foreign: BTreeSet::new(),
-            closed: Closed::new(),
+            cordons: CordonStates::new(),
             agenda: Agenda::default(),
             chance: Chance::new(seed),
             weather: Weather::default(),

@@ -14,18 +14,18 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tower::{BoxError, ServiceExt, service_fn};
 
-use crate::metrics::connections::Refused;
 use crate::namespaces::namespaces;
 use crate::partition::node_labels::node_labels;
 use crate::partition::watched::{PartitionWatch, watched};
 use crate::partition::{Guarded, fleet::Fleet};
 use crate::policy::guests::Guests;
+use crate::port::metrics::Refused;
 use crate::rest::gate::Gate;
 use crate::rest::limits::UserRate;
 use crate::rest::{Door, Sources, plain, secure};
 use crate::scope::{Conflicts, Scope};
-use vipu_client::{Deadlines, Registry};
 use crate::wasm::{Policies, PolicyOptions};
+use vipu_client::{Deadlines, Registry};
 
 /// The audience that the door asks for.
 const AUDIENCE: &str = "ipu-operator";

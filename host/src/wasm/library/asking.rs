@@ -11,11 +11,11 @@ use tracing::Instrument;
 
 use super::Policies;
 use super::permits::{Permit, Wanted};
-use crate::metrics::guests::Unasked;
 use crate::panics::caught_now;
 use crate::wasm::call::{Call, GuestError};
 use crate::wasm::facts::Admission;
 use crate::wasm::guest::{Guest, Kind};
+use crate::wasm::metrics::Unasked;
 use crate::wasm::model::{
     ControllerView, Decision, Defaulting, ModuleDigest, PlaceAttempt, PlaceRequest, Served, Slot,
     Verdict,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{Auth, AuthError, AuthOptions, Content, Material, AuthState};
+use super::{Auth, AuthError, AuthOptions, AuthState, Content, Material};
 use crate::error::chain;
 
 /// How often the files are looked at. A kubelet takes longer to bring a Secret's change.

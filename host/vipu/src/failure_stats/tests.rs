@@ -92,7 +92,7 @@ fn only_the_worst_are_told() {
     fail(&mut log, "p-1", &all, 0);
     fail(&mut log, "p-2", &[77], 0);
     let devices = log.stats(POD, at(0)).devices;
-    assert_eq!(devices.len(), DEVICES_TOLD);
+    assert_eq!(devices.len(), DEVICES_SHOWN);
     assert_eq!(devices[0].device, "IPU 77 of 10.1.0.1 (chip chip-77)");
     assert_eq!(devices[0].failures, 2);
 }
@@ -126,7 +126,7 @@ fn a_flood_of_trouble_is_bounded() {
         log.record_failure(POD, &id, at(0));
         log.record_resets(POD, &id, &resets(1, Some(0)), at(0));
     }
-    let all: Vec<_> = (0..u32::try_from(PLACES_MAX).unwrap() + 10)
+    let all: Vec<_> = (0..u32::try_from(DEVICES_MAX).unwrap() + 10)
         .map(device)
         .collect();
     let mut other = FailureLog::default();
@@ -134,7 +134,7 @@ fn a_flood_of_trouble_is_bounded() {
         let failure_id = other.record_failure(POD, id, at(0)).unwrap();
         other.record_devices(POD, failure_id, &all, at(0));
     }
-    assert_eq!(other.accounts[POD].counts().len(), PLACES_MAX);
+    assert_eq!(other.controllers[POD].counts().len(), DEVICES_MAX);
     let failure_stats = log.stats(POD, at(0));
     let most = u32::try_from(EVENTS_MAX).unwrap();
     assert_eq!(

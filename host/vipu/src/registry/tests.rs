@@ -141,7 +141,10 @@ async fn credentials_go_only_where_the_name_of_a_controller_says() {
         ("", "pod9", 8090),
     ] {
         let error = registry.client(&named(name, host, port)).unwrap_err();
-        assert!(matches!(error, VipuError::UnlistedAddress { .. }), "{error:?}");
+        assert!(
+            matches!(error, VipuError::UnlistedAddress { .. }),
+            "{error:?}"
+        );
         let reason = error.reason();
         assert!(reason.contains(&format!("{host}:{port}")), "{reason}");
     }

@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::policy::Process;
+use crate::metrics;
 
 /// Bounds of the buckets, in seconds: a reconcile takes milliseconds, and one that makes a partition
 /// minutes.
@@ -78,8 +78,9 @@ impl Reconciles {
         }
     }
 
-    pub(super) fn register(&self, registry: &mut Registry, process: Process) {
-        let registry = of(registry, process);
+    /// Registers these metrics, with the label `controller` of this kind.
+    pub fn register(&self, registry: &mut Registry, kind: &'static str) {
+        let registry = registry.sub_registry_with_label(("controller".into(), kind.into()));
         registry.register("reconcile", "Reconciles that ended", self.ends.clone());
         registry.register(
             "reconcile_errors",
@@ -113,7 +114,7 @@ impl Reconciles {
 impl Queue {
     /// So many objects wait.
     pub fn waits(&self, count: usize) {
-        self.0.waiting.set(super::count(count));
+        self.0.waiting.set(metrics::count(count));
     }
 }
 
@@ -142,15 +143,6 @@ impl Drop for Queue {
     fn drop(&mut self) {
         self.waits(0);
     }
-}
-
-/// A registry whose metrics say which kind the process reconciles.
-fn of(registry: &mut Registry, process: Process) -> &mut Registry {
-    let kind = match process {
-        Process::Controller => "ipujob",
-        Process::VipuProxy => "ipupartition",
-    };
-    registry.sub_registry_with_label(("controller".into(), kind.into()))
 }
 
 #[cfg(test)]

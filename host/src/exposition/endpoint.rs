@@ -11,9 +11,9 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use super::Exposed;
-use super::connections::Refused;
 use crate::certificates::keep::Keeper;
 use crate::certificates::{Source, service_names};
+use crate::port::metrics::Refused;
 use crate::port::serve::{Port, ServeError};
 use crate::release::ReleaseOptions;
 use crate::rest::gate::{Gate, Wish};

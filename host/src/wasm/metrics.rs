@@ -1,21 +1,16 @@
 //! Calls of guests, their exchange, and where the built-in walk decides in a guest's place.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ipu_api::ipupolicy::Hook;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::bounded::Values;
-use crate::policy::Process;
-use crate::policy::guests::{Entry, Guests};
-use crate::wasm::GuestError;
-use crate::wasm::model::Slot;
+use super::GuestError;
+use super::model::Slot;
+use crate::metrics::Values;
 
 /// Bounds of the buckets, in seconds: a call takes a millisecond, and is ended after some.
 const BUCKETS: [f64; 12] = [
@@ -129,7 +124,8 @@ impl GuestCalls {
         self.fallbacks.get_or_create(&Passed { policy }).inc();
     }
 
-    pub(super) fn register(&self, registry: &mut Registry) {
+    /// Registers these metrics.
+    pub fn register(&self, registry: &mut Registry) {
         registry.register_with_unit(
             "guest_call_duration",
             "How long a call of a guest took, from when it ran",
@@ -160,48 +156,8 @@ impl GuestCalls {
     }
 }
 
-/// The guests that are asked now, by name and module.
-pub(super) fn expose(now: &mut Registry, process: Process, guests: &Guests) {
-    let asked: Family<[(&str, String); 4], Gauge> = Family::default();
-    for (hook, slot) in hooks(process) {
-        let roster = guests.roster(*hook);
-        let entries = roster
-            .seats
-            .iter()
-            .flatten()
-            .map(|entry| (entry, "enforce"));
-        let tried = roster.trials.iter().map(|tried| (&tried.entry, "shadow"));
-        let mut seen = BTreeSet::new();
-        for (Entry { name, guest, .. }, mode) in entries.chain(tried) {
-            let built_in = || guests.policies().built_in(*slot);
-            let digest = guest.digest().or_else(built_in);
-            let digest = digest.map_or_else(|| "none".to_owned(), ToString::to_string);
-            if !seen.insert((name.to_string(), mode)) {
-                continue;
-            }
-            let labels = [
-                ("hook", self::hook(*slot).to_owned()),
-                ("policy", name.to_string()),
-                ("digest", digest),
-                ("mode", mode.to_owned()),
-            ];
-            asked.get_or_create(&labels).set(1);
-        }
-    }
-    now.register("guest_active", "A guest that is asked now: always 1", asked);
-}
-
-fn hooks(process: Process) -> &'static [(Hook, Slot)] {
-    match process {
-        Process::Controller => &[
-            (Hook::Defaulting, Slot::Defaulting),
-            (Hook::Validation, Slot::Validation),
-        ],
-        Process::VipuProxy => &[(Hook::Placement, Slot::Placement)],
-    }
-}
-
-fn hook(slot: Slot) -> &'static str {
+/// The value of the label `hook`.
+pub fn hook(slot: Slot) -> &'static str {
     match slot {
         Slot::Defaulting => "defaulting",
         Slot::Validation => "validation",

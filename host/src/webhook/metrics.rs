@@ -50,7 +50,8 @@ impl Admission {
         histogram.observe(took.as_secs_f64(), exemplar, None);
     }
 
-    pub(super) fn register(&self, registry: &mut Registry) {
+    /// Registers these metrics.
+    pub fn register(&self, registry: &mut Registry) {
         registry.register_with_unit(
             "admission_duration",
             "How long a webhook took to answer, by what it answered",

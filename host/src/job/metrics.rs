@@ -19,6 +19,8 @@ use prometheus_client::registry::{Registry, Unit};
 use self::milestones::milestones;
 use self::standing::Standing;
 use crate::job::raw::RawJob;
+use crate::metrics;
+use crate::work_queue::metrics::Reconciles;
 
 /// Bounds of the buckets, in seconds: from a free controller to a queue of a day.
 const BUCKETS: [f64; 13] = [
@@ -27,6 +29,15 @@ const BUCKETS: [f64; 13] = [
 
 /// Most characters of an exemplar, names and values together, by OpenMetrics.
 const EXEMPLAR_MAX: usize = 128;
+
+/// What the job reconciler counts.
+#[derive(Clone, Debug, Default)]
+pub struct JobMetrics {
+    /// Starts, restarts and ends of jobs.
+    pub jobs: Jobs,
+    /// Reconciles of jobs.
+    pub reconciles: Reconciles,
+}
 
 /// What becomes of jobs. Cheap to clone; all clones count the same.
 #[derive(Clone, Debug)]
@@ -109,7 +120,8 @@ impl Jobs {
         self.standing.lock()
     }
 
-    pub(super) fn register(&self, registry: &mut Registry) {
+    /// Registers these metrics.
+    pub fn register(&self, registry: &mut Registry) {
         registry.register_with_unit(
             "job_time_to_partition",
             "How long after its creation a job first had all its partitions",
@@ -139,11 +151,12 @@ impl Jobs {
         );
     }
 
-    pub(super) fn expose(&self, now: &mut Registry) {
+    /// Registers the gauges that are read at each scrape.
+    pub fn expose(&self, now: &mut Registry) {
         let jobs: Family<[(&str, &str); 1], Gauge> = Family::default();
         for (phase, count) in self.standing().counts() {
             jobs.get_or_create(&[("phase", phase)])
-                .set(super::count(count));
+                .set(metrics::count(count));
         }
         now.register("jobs", "IPUJobs that are there, by phase", jobs);
     }

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use tower::{BoxError, ServiceExt, service_fn};
 
-use super::connections::Refused;
-use super::serve::router;
+use super::endpoint::router;
 use super::{Exposed, Metrics};
 use crate::policy::guests::Guests;
+use crate::port::metrics::Refused;
 use crate::wasm::{Policies, PolicyOptions};
 
 /// What the API server was asked.

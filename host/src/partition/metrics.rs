@@ -11,10 +11,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use self::summary::{Summary, most};
-use crate::clock;
 use crate::namespaces::Namespaces;
 use crate::partition::fleet::{Fleet, Look};
 use crate::partition::watched::Watched;
+use crate::{clock, metrics};
 
 /// Longest time that a controller is waited for. Prometheus gives up after ten seconds; a controller
 /// that takes longer counts as one that does not answer.
@@ -35,7 +35,8 @@ pub struct Sources {
 type By = Family<[(&'static str, String); 1], Gauge>;
 
 impl Sources {
-    pub(super) async fn expose(&self, now: &mut Registry) {
+    /// Registers the gauges that are read at each scrape.
+    pub async fn expose(&self, now: &mut Registry) {
         self.expose_controllers(now).await;
         let partitions = &self.partitions;
         let summary = partitions.read(|cache| Summary::of(cache.briefs(), clock::now()));
@@ -47,9 +48,9 @@ impl Sources {
         let (up, open, failed) = (By::default(), By::default(), By::default());
         let (ipus, used, largest) = (By::default(), By::default(), By::default());
         let withheld = By::default();
-        let closed = self.fleet.closed();
+        let cordons = self.fleet.cordons();
         for (controller, look) in self.fleet.looks_within(LOOKING).await {
-            let is_open = !closed.contains_key(&controller.name);
+            let is_open = !cordons.contains_key(&controller.name);
             let failure_stats = self.fleet.failure_stats(&controller.name);
             let name = [("vipu_controller", controller.name)];
             open.get_or_create(&name).set(i64::from(is_open));
@@ -128,7 +129,9 @@ fn expose_partitions(now: &mut Registry, summary: &Summary) {
             ("phase", (*phase).to_owned()),
             ("vipu_controller", controller.clone()),
         ];
-        partitions.get_or_create(&labels).set(super::count(*count));
+        partitions
+            .get_or_create(&labels)
+            .set(metrics::count(*count));
     }
     now.register(
         "partitions",
@@ -138,7 +141,7 @@ fn expose_partitions(now: &mut Registry, summary: &Summary) {
     let unknown = By::default();
     for (reason, count) in &summary.state_unknown {
         let label = [("reason", (*reason).to_owned())];
-        unknown.get_or_create(&label).set(super::count(*count));
+        unknown.get_or_create(&label).set(metrics::count(*count));
     }
     now.register(
         "partitions_state_unknown",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ipu_api::ipupartition::PartitionPhase;
 use jiff::Timestamp;
 
-use crate::metrics::bounded::OTHER;
+use crate::metrics::OTHER;
 use crate::partition::cache::Brief;
 use crate::partition::state_unknown;
 use crate::wasm::facts::Usage;

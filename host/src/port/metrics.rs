@@ -31,7 +31,8 @@ impl Refused {
         self.requests.get_or_create(&Labels { port, limit }).inc();
     }
 
-    pub(super) fn register(&self, registry: &mut Registry) {
+    /// Registers these metrics.
+    pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "connections_refused",
             "Connections that were closed, by the limit that was reached",

@@ -6,7 +6,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use crate::lease::Leading;
-use crate::policy::Process;
+use crate::release::Process;
 use crate::scope::Conflicts;
 
 pub(super) fn register(registry: &mut Registry) {

@@ -44,7 +44,8 @@ impl ApiCalls {
         Ok(ClientBuilder::try_from(config)?.with_layer(self).build())
     }
 
-    pub(super) fn register(&self, registry: &mut Registry) {
+    /// Registers these metrics.
+    pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "api_requests",
             "Requests to the API server, by verb, resource and status code; 0 where no answer came",
