@@ -24,7 +24,6 @@ use crate::job::JobSettings;
 use crate::lease;
 use crate::namespaces::{NamespaceWatch, Namespaces, namespaces};
 use crate::policy;
-use crate::policy::callers::Callers;
 use crate::policy::guests::Guests;
 use crate::port::serve::{METRICS, PROBES, Port, ServeError, WEBHOOKS};
 use crate::release::{Process, ReleaseOptions};
@@ -32,6 +31,7 @@ use crate::scope::conflicts::ConflictWatch;
 use crate::telemetry::level::LogLevel;
 use crate::wasm::model::Slot;
 use crate::wasm::{OpenError, Policies, PolicyOptions};
+use crate::webhook::callers::Callers;
 use crate::webhook::server::router;
 
 /// What the controller process is told by its command line.
@@ -180,7 +180,8 @@ async fn serve(
         .await
         .map_err(ControllerError::Policies)?
         .counted_by(metrics.guests.clone());
-    let guests = Guests::new(policies).called_by(options.callers());
+    let guests = Guests::new(policies);
+    let callers = options.callers();
     let loaded = {
         let guests = guests.clone();
         async move {
@@ -190,7 +191,8 @@ async fn serve(
     };
 
     let (namespaces, namespace_watch) = namespaces();
-    let asked = router(guests.clone(), namespaces.clone(), metrics.of_webhooks());
+    let context = metrics.of_webhooks(callers.clone());
+    let asked = router(guests.clone(), namespaces.clone(), context);
     let kept = (options.keeper(&client), clients);
     let registration = options.registration(&client);
     let webhooks = webhooks::run(webhook_port, kept, registration, asked, readiness, stop);
@@ -211,6 +213,7 @@ async fn serve(
         log,
         namespaces: (namespaces, namespace_watch),
         conflicts,
+        callers,
     };
     let jobs = (&options.jobs, &metrics);
     let (served, measured, _, (), (), ()) = tokio::join!(
@@ -237,6 +240,7 @@ struct Watches {
     log: LogLevel,
     namespaces: (Namespaces, NamespaceWatch),
     conflicts: ConflictWatch,
+    callers: Callers,
 }
 
 impl Watches {
@@ -249,6 +253,7 @@ impl Watches {
             labels.follow(client.clone(), stop.clone()),
             namespaces.follow_partitions(client.clone(), stop.clone()),
             self.conflicts.follow(client.clone(), stop.clone()),
+            self.callers.follow(client.clone(), stop.clone()),
         );
     }
 }

@@ -22,8 +22,9 @@ use crate::release::{Process, ReleaseOptions};
 use crate::scope::Conflicts;
 use crate::scope::conflicts::{ConflictWatch, conflicts};
 use crate::wasm::metrics::GuestCalls;
+use crate::webhook::callers::Callers;
 use crate::webhook::metrics::Admission;
-use crate::webhook::server::Counts;
+use crate::webhook::server::WebhookContext;
 use crate::work_queue::metrics::Reconciles;
 use crate::{panics, partition, policy};
 
@@ -81,8 +82,9 @@ impl Metrics {
     }
 
     /// The counters of the webhooks.
-    pub fn of_webhooks(&self) -> Counts {
-        Counts {
+    pub fn of_webhooks(&self, callers: Callers) -> WebhookContext {
+        WebhookContext {
+            callers,
             admission: self.admission.clone(),
             refused: self.refused.clone(),
             conflicts: self.conflicts.clone(),

@@ -8,6 +8,8 @@ pub mod certificates;
 pub mod cli;
 pub mod clock;
 pub mod controller;
+#[cfg(any(test, feature = "fuzzing"))]
+mod crd_schema;
 pub mod events;
 pub mod exposition;
 pub mod fair_semaphore;

@@ -1,12 +1,16 @@
 //! What is known of every namespace, for policies: its labels, and the IPUs that its owners have and
 //! want. Kept in memory from two watches.
 
+pub mod usage;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::{FutureExt, StreamExt};
+use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, PartialObjectMeta};
+use kube::core::DeserializeGuard;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::Event;
@@ -15,9 +19,8 @@ use kube::{Client, ResourceExt};
 use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
+use self::usage::{Promise, Stamp, Tally};
 use crate::label_watch;
-use crate::partition::Guarded;
-use crate::partition::usage::{Promise, Stamp, Tally};
 use crate::wasm::facts::{NamespaceFacts, Usage};
 
 /// A namespace, of which only the labels are kept.
@@ -78,23 +81,26 @@ impl Namespaces {
     }
 
     /// Takes in what a watch of all IPUPartitions tells.
-    pub fn hear(&self, event: &Event<Guarded>) {
+    pub fn hear(&self, event: &Event<DeserializeGuard<IPUPartition>>) {
         self.tally().hear(event);
     }
 
     /// Counts the IPUPartitions until `stop`, in a process that does not follow them for anything
     /// else: a few words of each are kept.
     pub async fn follow_partitions(&self, client: Client, stop: CancellationToken) {
-        watcher(Api::<Guarded>::all(client), watcher::Config::default())
-            .default_backoff()
-            .take_until(stop.cancelled_owned())
-            .for_each(async |event| match event {
-                Ok(event) => self.hear(&event),
-                Err(error) => {
-                    tracing::warn!(%error, "failed to watch IPUPartitions for policies; trying again");
-                }
-            })
-            .await;
+        watcher(
+            Api::<DeserializeGuard<IPUPartition>>::all(client),
+            watcher::Config::default(),
+        )
+        .default_backoff()
+        .take_until(stop.cancelled_owned())
+        .for_each(async |event| match event {
+            Ok(event) => self.hear(&event),
+            Err(error) => {
+                tracing::warn!(%error, "failed to watch IPUPartitions for policies; trying again");
+            }
+        })
+        .await;
     }
 
     fn labels(&self, namespace: &str) -> Option<BTreeMap<String, String>> {

@@ -2,7 +2,6 @@
 
 pub mod cache;
 pub mod capacity;
-pub mod conditions;
 mod context;
 #[cfg(any(test, feature = "fuzzing"))]
 #[cfg_attr(
@@ -40,7 +39,6 @@ pub mod sweep;
 pub mod tracker;
 mod turns;
 mod unreadable;
-pub mod usage;
 mod users;
 mod wanted;
 pub mod watched;

@@ -6,14 +6,12 @@
 //! `commit`); every replica follows that status (`lineup`, `guests`), so that all change at nearly the
 //! same moment. `admission` and `placement` ask the guests, and `callers` knows whose questions count.
 
-pub mod admission;
 pub mod board;
-pub mod callers;
 pub mod commit;
 pub mod compare;
 pub mod coordinator;
 pub mod guests;
-mod judging;
+pub mod judging;
 mod large_stack;
 pub mod lineup;
 pub mod matching;
@@ -90,7 +88,7 @@ pub async fn follow(
         folder,
         registries: Arc::new(Semaphore::new(source::REGISTRIES)),
     };
-    let (policies, callers) = (guests.policies().clone(), guests.callers().clone());
+    let policies = guests.policies().clone();
     let recording = async {
         if let Some(folder) = &release.compile_cache_dir {
             recording::serve(&policies, folder, stop.clone()).await;
@@ -119,7 +117,6 @@ pub async fn follow(
         watch.follow(client.clone(), release, stop.clone()),
         following,
         coordinating,
-        recording,
-        callers.follow(client.clone(), stop.clone())
+        recording
     );
 }

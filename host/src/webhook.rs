@@ -5,7 +5,9 @@
 //! limits, and `server` does the I/O between them.
 
 pub mod answer;
+pub mod callers;
 pub mod failure;
+pub mod hook_chain;
 pub mod intake;
 pub mod metrics;
 pub mod mutate;

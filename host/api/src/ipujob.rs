@@ -5,6 +5,9 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::names;
 
 use super::ipujob_status::IPUJobStatus;
 use super::pod_template::PodTemplate;
@@ -217,4 +220,10 @@ pub enum CleanPodPolicy {
     Workers,
     /// Launcher and workers; restartPolicy then acts as `Never`.
     All,
+}
+
+/// Whether `spec.managedBy` of an IPUJob names another controller.
+pub fn is_managed_by_another(job: &Value) -> bool {
+    let manager = job.pointer("/spec/managedBy").and_then(Value::as_str);
+    manager.is_some_and(|manager| manager != names::JOB_CONTROLLER)
 }

@@ -281,3 +281,30 @@ pub struct AutoResets {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_time: Option<Time>,
 }
+
+impl IPUPartition {
+    /// Whether the partition waits for free IPUs.
+    pub fn is_waiting(&self) -> bool {
+        let is_pending = |status: &IPUPartitionStatus| {
+            status.phase == PartitionPhase::Pending && status.partition_id.is_none()
+        };
+        self.metadata.deletion_timestamp.is_none() && self.status.as_ref().is_none_or(is_pending)
+    }
+}
+
+impl IPUPartitionStatus {
+    /// Whether the partition exists or is being created.
+    pub fn is_placed(&self) -> bool {
+        self.partition_id.is_some() || self.attempts.iter().any(Attempt::is_held)
+    }
+}
+
+impl Attempt {
+    /// Whether the attempt may have left a partition on its controller.
+    pub fn is_held(&self) -> bool {
+        match self.outcome {
+            AttemptOutcome::Unknown | AttemptOutcome::Created => true,
+            AttemptOutcome::Refused | AttemptOutcome::Removed => false,
+        }
+    }
+}

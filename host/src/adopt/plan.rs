@@ -10,7 +10,6 @@ use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_api::names;
 use kube::ResourceExt;
 
-use crate::partition::record;
 use crate::scope::Scope;
 use vipu_client::model::ListedPartition;
 
@@ -194,7 +193,7 @@ fn is_meant(partition: &IPUPartition, id: &str) -> bool {
 fn has(partition: &IPUPartition, id: &str) -> bool {
     let attempts = partition.status.iter().flat_map(|status| &status.attempts);
     attempts
-        .filter(|attempt| record::is_held(attempt))
+        .filter(|attempt| attempt.is_held())
         .any(|attempt| attempt.id == id)
 }
 

@@ -8,7 +8,7 @@ pub mod pod;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_api::ipujob_status::{IPUJobStatus, InstanceEnd, RunStatus};
-use ipu_api::ipupartition::IPUPartition;
+use ipu_api::ipupartition::{IPUPartition, IPUPartitionStatus};
 use ipu_api::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -19,7 +19,6 @@ use self::partition::{Held, PartitionState};
 use self::pod::{Aftermath, PodState};
 use super::validate::ValidJob;
 use super::{kept, report};
-use crate::partition::surroundings::is_placed;
 
 /// Everything that was read from the cluster for one job.
 #[derive(Clone, Debug, Default)]
@@ -369,7 +368,10 @@ impl<'a> Reader<'a> {
 
 /// Whether it has something on a V-IPU controller, or may have.
 fn holds(partition: &IPUPartition) -> bool {
-    partition.status.as_ref().is_some_and(is_placed)
+    partition
+        .status
+        .as_ref()
+        .is_some_and(IPUPartitionStatus::is_placed)
 }
 
 /// Which instances have a Pod or a partition, in order and each once.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ipu_api::ipujob::is_managed_by_another;
 use ipu_api::names;
 use kube::ResourceExt;
 use tracing::Instrument;
@@ -56,7 +57,7 @@ async fn advance(context: &Context, seen: Box<Seen>) -> Due {
             .iter()
             .any(|one| names::is_job_finalizer(one))
     } else {
-        !validate::managed_by_another(&seen.object)
+        !is_managed_by_another(&seen.object)
     };
     if !is_ours {
         return Ok(None);

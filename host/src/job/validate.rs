@@ -214,12 +214,6 @@ fn start(object: &Value, max_ipus: u32) -> Start {
     }
 }
 
-/// Whether an object asks another controller to carry it out.
-pub fn managed_by_another(object: &Value) -> bool {
-    let manager = object.pointer("/spec/managedBy").and_then(Value::as_str);
-    manager.is_some_and(|manager| manager != names::JOB_CONTROLLER)
-}
-
 impl Start {
     /// Why nothing more of the job is started, where that is so.
     pub fn refusal(&self) -> Option<&ValidateError> {

@@ -285,7 +285,9 @@ fn kept(
     match object.0 {
         Ok(partition) => Kept {
             brief: brief(&partition, words),
-            waiter: line::waits(&partition).then(|| Box::new(line::waiter(&partition, now))),
+            waiter: partition
+                .is_waiting()
+                .then(|| Box::new(line::waiter(&partition, now))),
             whole: Whole::Readable(packing.pack(&partition)),
         },
         // What it held cannot be told any more, and is still held.

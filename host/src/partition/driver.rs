@@ -19,7 +19,7 @@ use crate::partition::placement::{self, Divided, Placement, Queue};
 use crate::partition::step::{Pace, Settings, Step};
 use crate::partition::steps::Steps;
 use crate::partition::surroundings::{self, Needed, Surroundings};
-use crate::partition::{look, pace, placing, record};
+use crate::partition::{look, pace, placing};
 use crate::wasm;
 use crate::wasm::model::ControllerView;
 use vipu_client::cordon::CordonStates;
@@ -189,7 +189,7 @@ pub(super) fn held<'a>(objects: impl IntoIterator<Item = &'a IPUPartition>) -> B
 }
 
 pub(super) fn is_held(attempt: &Attempt) -> bool {
-    record::is_held(attempt)
+    attempt.is_held()
 }
 
 /// Whether the operator can have given this id to this object, or taken it over for it.

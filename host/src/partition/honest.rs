@@ -12,7 +12,7 @@ use super::knowledge::{Answer, Fact, Reply, Seen, SeenState, Truth};
 use super::placement::{Divided, Queue};
 use super::step::Step;
 use super::surroundings::Surroundings;
-use crate::fuzzing::refused;
+use crate::crd_schema::violations;
 use crate::wasm::model::ControllerView;
 use vipu_client::cordon::CordonStates;
 
@@ -63,9 +63,9 @@ impl Case {
         } = self;
         let mut object = before.clone();
         come_to_rest(&mut object, &mut world, facts, now);
-        let faults = refused(&object);
+        let faults = violations(&object);
         // Before the year 0 a clock's own time is none to the API server.
-        let was_sound = || now >= Timestamp::UNIX_EPOCH && refused(&before).is_empty();
+        let was_sound = || now >= Timestamp::UNIX_EPOCH && violations(&before).is_empty();
         assert!(
             faults.is_empty() || !was_sound(),
             "{faults:?} in {object:?}, which was {before:?}"

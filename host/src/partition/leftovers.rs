@@ -114,9 +114,8 @@ pub(super) fn disowned(
     now: jiff::Timestamp,
 ) -> Option<IPUPartitionStatus> {
     let status = partition.status.as_ref()?;
-    let is_claimed = |attempt: &Attempt| {
-        record::is_held(attempt) || status.partition_id.as_ref() == Some(&attempt.id)
-    };
+    let is_claimed =
+        |attempt: &Attempt| attempt.is_held() || status.partition_id.as_ref() == Some(&attempt.id);
     let spec = &partition.spec;
     let inherited = names::inherited_partition(&spec.owner, spec.slot);
     let is_strange = |attempt: &&Attempt| {

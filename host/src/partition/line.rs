@@ -16,7 +16,7 @@ use crate::wasm::model::ControllerView;
 use vipu_client::model::largest_partition;
 use waiter::suits;
 
-pub use waiter::{ASKS, Member, Place, Waiter, in_order, line, me, member, of, waiter, waits};
+pub use waiter::{ASKS, Member, Place, Waiter, in_order, line, me, member, of, waiter};
 
 /// The room that one of those who wait is shown, and what was kept from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

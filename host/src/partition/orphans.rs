@@ -6,8 +6,6 @@ use ipu_api::ipupartition::IPUPartition;
 use ipu_api::names::Identity;
 use jiff::{SignedDuration, Timestamp};
 
-use super::record;
-
 /// A partition on a controller: the controller's name and the id.
 pub type Place = (String, String);
 
@@ -63,7 +61,7 @@ pub fn held<'a>(partitions: impl IntoIterator<Item = &'a IPUPartition>) -> BTree
         .into_iter()
         .filter_map(|partition| partition.status.as_ref())
         .flat_map(|status| &status.attempts)
-        .filter(|attempt| record::is_held(attempt))
+        .filter(|attempt| attempt.is_held())
         .map(|attempt| attempt.id.clone())
         .collect()
 }

@@ -7,16 +7,16 @@ use ipu_api::ipupartition::{
     IPUPartitionStatus, PartitionOptions, WaitingReason,
 };
 use ipu_api::ipupolicy::BUILT_IN;
+use ipu_api::{owner_metadata, partition_conditions};
 use ipu_text::sanitize;
 use jiff::Timestamp;
 
-use crate::wasm::facts::{self, Gang, NamespaceFacts, Options, Owner, PlaceFacts, Progress, Usage};
+use crate::wasm::facts::{Gang, NamespaceFacts, Options, Owner, PlaceFacts, Progress, Usage};
 use crate::wasm::model::{
     ControllerView, Decision, PlaceAttempt, PlaceOutcome, PlaceRequest, Placed,
 };
 use vipu_client::cordon::{CordonState, CordonStates};
 
-use super::conditions;
 use super::knowledge::Answer;
 
 /// Longest reason that a status keeps, in bytes.
@@ -53,8 +53,8 @@ fn owner(spec: &IPUPartitionSpec) -> Owner {
     Owner {
         api_version: spec.owner.api_version.clone(),
         kind: spec.owner.kind.clone(),
-        labels: facts::labels_told(&metadata.labels),
-        annotations: facts::annotations_told(&metadata.annotations),
+        labels: owner_metadata::bounded_labels(&metadata.labels),
+        annotations: owner_metadata::bounded_annotations(&metadata.annotations),
         priority_class: metadata.priority_class_name.clone(),
     }
 }
@@ -73,7 +73,7 @@ fn progress(partition: &IPUPartition, now: Timestamp) -> Progress {
     let status = partition.status.as_ref();
     let created = partition.metadata.creation_timestamp.as_ref();
     let since = status
-        .and_then(conditions::not_ready_since)
+        .and_then(partition_conditions::not_ready_since)
         .or(created.map(|created| created.0));
     let waited = since.map_or(0, |since| now.duration_since(since).as_secs());
     let is_removed = |attempt: &Attempt| attempt.outcome == AttemptOutcome::Removed;

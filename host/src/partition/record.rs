@@ -10,8 +10,8 @@ use ipu_api::ipupartition::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::conditions::{self, BUSY, CREATING, DISTURBED, DRAINING, MISSING, ready};
 use super::knowledge::{Seen, SeenState};
+use ipu_api::partition_conditions::{self, BUSY, CREATING, DISTURBED, DRAINING, MISSING, ready};
 
 pub(super) use waiting::{rejected, waiting};
 
@@ -22,14 +22,6 @@ const HISTORY: usize = 8;
 pub fn current(status: &IPUPartitionStatus) -> Option<&Attempt> {
     let id = status.partition_id.as_deref()?;
     status.attempts.iter().find(|attempt| attempt.id == id)
-}
-
-/// Whether an attempt may have left something on its controller.
-pub fn is_held(attempt: &Attempt) -> bool {
-    match attempt.outcome {
-        AttemptOutcome::Unknown | AttemptOutcome::Created => true,
-        AttemptOutcome::Refused | AttemptOutcome::Removed => false,
-    }
 }
 
 /// The status that is written before a controller, chosen by `by`, is asked to make partition `id`.
@@ -159,7 +151,7 @@ pub(super) fn busy(status: &IPUPartitionStatus, now: Timestamp) -> IPUPartitionS
     let mut next = status.clone();
     let (id, on) = usable(status);
     let message = format!("{on} is at work on partition {id}");
-    conditions::set(&mut next, BUSY, "OperationUnderWay", message, now);
+    partition_conditions::set(&mut next, BUSY, "OperationUnderWay", message, now);
     next
 }
 
@@ -168,9 +160,9 @@ pub(super) fn busy(status: &IPUPartitionStatus, now: Timestamp) -> IPUPartitionS
 pub(super) fn missed(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> IPUPartitionStatus {
     let (_, on) = usable(status);
     let message = format!("{on} says that it has no partition {id}; looking again");
-    let since = conditions::missing_since(status).unwrap_or(now);
+    let since = partition_conditions::missing_since(status).unwrap_or(now);
     let mut next = ready(status.clone(), false, DISTURBED, message.clone(), now);
-    conditions::set(&mut next, MISSING, "NotOnController", message, since);
+    partition_conditions::set(&mut next, MISSING, "NotOnController", message, since);
     next
 }
 
@@ -277,7 +269,7 @@ pub fn asked_to_leave(
     now: Timestamp,
 ) -> IPUPartitionStatus {
     let mut next = noted(status, message.clone());
-    conditions::set(&mut next, DRAINING, "ControllerDrained", message, now);
+    partition_conditions::set(&mut next, DRAINING, "ControllerDrained", message, now);
     next
 }
 

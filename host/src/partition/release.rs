@@ -1,6 +1,6 @@
 //! Pure: the end of a partition: removed from its controllers, then let go.
 
-use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
+use ipu_api::ipupartition::{Attempt, IPUPartition, PartitionPhase};
 use ipu_api::names;
 use jiff::Timestamp;
 
@@ -14,7 +14,7 @@ use super::step::{Pace, Step, write_or_rest};
 /// By force, only what is in the way is left behind: what can be removed is removed first.
 pub(super) fn next(partition: &IPUPartition, knowledge: &Knowledge, now: Timestamp) -> Step {
     let status = partition.status.clone().unwrap_or_default();
-    let is_held = status.attempts.iter().any(record::is_held);
+    let is_held = status.attempts.iter().any(Attempt::is_held);
     if is_held && status.phase != PartitionPhase::Releasing {
         let message = "the partition is being removed".to_owned();
         return Step::Write(Box::new(record::releasing(&status, message, now)));
@@ -27,7 +27,7 @@ pub(super) fn next(partition: &IPUPartition, knowledge: &Knowledge, now: Timesta
         let abandoned = status
             .attempts
             .into_iter()
-            .filter(record::is_held)
+            .filter(Attempt::is_held)
             .collect();
         return Step::RemoveFinalizer { abandoned };
     }

@@ -11,9 +11,9 @@ use super::knowledge::Answer;
 use super::placement::{self, Placement, Queue, Request};
 use super::placing::{self, shortened};
 use super::surroundings::{self, Needed, Surroundings};
-use super::usage::Promise;
 use crate::clock;
 use crate::events;
+use crate::namespaces::usage::Promise;
 use crate::wasm::model::{Decision, Placed};
 
 /// How often in a row the policy is asked, where others are given IPUs in between each time.

@@ -3,9 +3,8 @@
 use ipu_api::ipupartition::{Attempt, IPUPartitionStatus};
 use jiff::Timestamp;
 
-use super::conditions;
 use super::knowledge::{Knowledge, Truth};
-use super::record;
+use ipu_api::partition_conditions;
 
 /// Condition: what a controller has of an attempt is not known. It is never taken for gone.
 pub const STATE_UNKNOWN: &str = "StateUnknown";
@@ -28,7 +27,7 @@ pub(super) fn marked(
     knowledge: &Knowledge,
     now: Timestamp,
 ) -> IPUPartitionStatus {
-    let held = || status.attempts.iter().filter(|one| record::is_held(one));
+    let held = || status.attempts.iter().filter(|one| one.is_held());
     let told: Vec<_> = held()
         .filter_map(|attempt| said(attempt, knowledge.truth(&attempt.id)?))
         .collect();
@@ -38,7 +37,7 @@ pub(super) fn marked(
     match first {
         Some((reason, message)) => {
             let said = (*reason, message.clone());
-            conditions::renew(&mut next, STATE_UNKNOWN, said, now);
+            partition_conditions::renew(&mut next, STATE_UNKNOWN, said, now);
         }
         None if held().all(|one| knowledge.truth(&one.id).is_some()) => {
             next.conditions.retain(|one| one.type_ != STATE_UNKNOWN);

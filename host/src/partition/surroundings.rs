@@ -1,10 +1,11 @@
 //! Pure: what the decisions on one IPUPartition need to know of the others and of its controller.
 
-use ipu_api::ipupartition::{Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus};
+use ipu_api::ipupartition::{Attempt, AttemptOutcome, IPUPartition};
+use ipu_api::partition_conditions;
 use jiff::{SignedDuration, Timestamp};
 
+use super::line;
 use super::line::Waiter;
-use super::{conditions, line, record};
 use crate::wasm::model::ControllerView;
 use vipu_client::cordon::{CordonState, CordonStates};
 
@@ -75,7 +76,11 @@ pub fn of<'a>(
     now: Timestamp,
 ) -> Surroundings {
     let lacking = siblings(me, others.clone()).filter(|one| !has_place(one));
-    let since = |one: &IPUPartition| one.status.as_ref().and_then(conditions::not_ready_since);
+    let since = |one: &IPUPartition| {
+        one.status
+            .as_ref()
+            .and_then(partition_conditions::not_ready_since)
+    };
     Surroundings {
         lacking_since: lacking.filter_map(since).max(),
         held: held(me, others.clone()),
@@ -130,11 +135,6 @@ fn has_place(one: &IPUPartition) -> bool {
     is_made || asked_for(one).next().is_some()
 }
 
-/// Whether this partition is there or being made.
-pub fn is_placed(status: &IPUPartitionStatus) -> bool {
-    status.partition_id.is_some() || status.attempts.iter().any(record::is_held)
-}
-
 /// Owners leave a controller one after the other, oldest first, each once there is room for it
 /// elsewhere. Those that must stay are left to end by themselves.
 fn leave<'a>(
@@ -155,7 +155,7 @@ fn leave<'a>(
     if me
         .status
         .as_ref()
-        .and_then(conditions::leaving_since)
+        .and_then(partition_conditions::leaving_since)
         .is_some()
     {
         return Leave::Now;
@@ -196,7 +196,10 @@ fn leave<'a>(
 
 /// Whether it was asked to leave long ago.
 fn has_not_left(one: &IPUPartition, now: Timestamp) -> bool {
-    let asked = one.status.as_ref().and_then(conditions::leaving_since);
+    let asked = one
+        .status
+        .as_ref()
+        .and_then(partition_conditions::leaving_since);
     asked.is_some_and(|asked| now.duration_since(asked) >= PATIENCE)
 }
 
@@ -233,6 +236,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::partition::record;
 
     const NOW: &str = "2026-01-01T12:00:00Z";
 

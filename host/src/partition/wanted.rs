@@ -7,13 +7,14 @@ use std::time::Duration;
 use ipu_api::ipupartition::{
     Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
 };
+use ipu_api::partition_conditions;
 use jiff::{SignedDuration, Timestamp};
 
 use super::knowledge::{Answer, Intent, Knowledge, Seen, SeenState, Truth};
 use super::leftovers::{self, Obstacle, Settling};
+use super::record;
 use super::step::{Pace, Settings, Step, write_or_rest};
 use super::surroundings::Leave;
-use super::{conditions, record};
 
 /// How long a controller may be at work on a partition that was active once. A reset takes minutes at
 /// most, and the call for one is given up after five: what takes twice that does not end any more.
@@ -232,7 +233,7 @@ fn look_around(
     let (id, on) = record::usable(current);
     // Of use by itself, where nothing is said.
     let gang = partition.spec.options.gang_size.unwrap_or(0);
-    let alone_since = conditions::ready_since(current).max(surroundings.lacking_since);
+    let alone_since = partition_conditions::ready_since(current).max(surroundings.lacking_since);
     let has_waited =
         alone_since.is_some_and(|since| has_passed(since, settings.gang_patience, now));
     let leaves = match &surroundings.leave {
@@ -360,17 +361,17 @@ fn exhausted(status: &IPUPartitionStatus) -> Option<String> {
 }
 
 fn is_disturbed_for_long(status: &IPUPartitionStatus, settings: &Settings, now: Timestamp) -> bool {
-    let since = conditions::since(status, conditions::DISTURBED);
+    let since = partition_conditions::since(status, partition_conditions::DISTURBED);
     since.is_some_and(|since| has_passed(since, settings.grace, now))
 }
 
 fn is_missing_for_long(status: &IPUPartitionStatus, settings: &Settings, now: Timestamp) -> bool {
-    let since = conditions::missing_since(status);
+    let since = partition_conditions::missing_since(status);
     since.is_some_and(|since| has_passed(since, settings.grace, now))
 }
 
 fn is_busy_for_long(status: &IPUPartitionStatus, now: Timestamp) -> bool {
-    conditions::busy_since(status).is_some_and(|since| has_passed(since, BUSY_LIMIT, now))
+    partition_conditions::busy_since(status).is_some_and(|since| has_passed(since, BUSY_LIMIT, now))
 }
 
 fn has_passed(since: Timestamp, limit: Duration, now: Timestamp) -> bool {

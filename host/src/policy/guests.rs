@@ -10,7 +10,6 @@ use parking_lot::RwLock;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
-use super::callers::Callers;
 use super::judging::Judges;
 use super::matching::Matching;
 use super::meter::Meter;
@@ -32,7 +31,6 @@ pub struct Guests {
     loaded: Arc<watch::Sender<bool>>,
     comparing: Arc<Semaphore>,
     judges: Judges,
-    callers: Callers,
 }
 
 /// Who is asked at one hook.
@@ -80,14 +78,7 @@ impl Guests {
             loaded: Arc::new(watch::Sender::new(false)),
             comparing: Arc::new(Semaphore::new(COMPARED_AT_ONCE)),
             judges: Judges::default(),
-            callers: Callers::certified(),
         }
-    }
-
-    /// The same guests, of whose callers only these count.
-    #[must_use]
-    pub fn called_by(self, callers: Callers) -> Self {
-        Self { callers, ..self }
     }
 
     /// Puts another line-up in the place of the one before; requests under way keep theirs.
@@ -137,18 +128,13 @@ impl Guests {
         &self.policies
     }
 
-    /// Whose questions roll policies back and promote them.
-    pub fn callers(&self) -> &Callers {
-        &self.callers
-    }
-
     /// Who judges which requests concern a policy.
-    pub(super) fn judges(&self) -> &Judges {
+    pub fn judges(&self) -> &Judges {
         &self.judges
     }
 
     /// Room for comparisons.
-    pub(super) fn comparing(&self) -> &Arc<Semaphore> {
+    pub fn comparing(&self) -> &Arc<Semaphore> {
         &self.comparing
     }
 }

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a condition is judged for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub enum Purpose {
     /// A review, which waits in turn with those of other addresses.
     Review(Asker),
     /// A decision of the operator, which waits as long as it takes: nobody else decides because a queue is long.
@@ -32,7 +32,7 @@ pub(super) enum Purpose {
 
 /// Evaluates conditions. Cheap to clone; all clones share the threads.
 #[derive(Clone)]
-pub(super) struct Judges {
+pub struct Judges {
     places: FairSemaphore,
     questions: FairSemaphore,
 }
@@ -48,7 +48,7 @@ impl Default for Judges {
 
 impl Judges {
     /// Whether a request concerns a policy.
-    pub(super) async fn concerns(
+    pub async fn concerns(
         &self,
         matching: &Arc<Matching>,
         subject: &Subject<'_>,
@@ -72,7 +72,7 @@ impl Judges {
 
     /// The first of a seat's guests that the request concerns. Where that cannot be said of one, that one
     /// is named: what then happens is its `onError`.
-    pub(super) async fn concerned<'a>(
+    pub async fn concerned<'a>(
         &self,
         seat: &'a [Entry],
         subject: &Subject<'_>,

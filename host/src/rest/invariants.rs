@@ -2,7 +2,7 @@
 
 use super::problem::{Fault, Problem};
 use super::{question, wanted};
-use crate::fuzzing::refused;
+use crate::crd_schema::violations;
 
 /// Longest answer about one body, in bytes.
 const ANSWER_MAX: usize = 64 << 10;
@@ -37,7 +37,7 @@ pub(crate) fn check_wanted(body: &[u8]) {
             assert!(wanted::wrong_name(name).is_none(), "{name:?}");
             assert!(object.spec.ipus.is_power_of_two());
             assert!((1..=object.spec.ipus).contains(&object.spec.gcds));
-            let faults = refused(&object);
+            let faults = violations(&object);
             assert!(faults.is_empty(), "{faults:?} in {object:?}");
         }
         Err(problem) => check_problem(&problem),

@@ -6,7 +6,7 @@ use ipu_api::ipupartition::OwnerMetadata;
 use ipu_api::object_names::{is_label_key, is_label_value, is_subdomain};
 
 use super::problem::{Fault, shown};
-use crate::wasm::facts::{ANNOTATION_MAX, PAIRS_MAX};
+use ipu_api::owner_metadata::{ANNOTATION_MAX, PAIRS_MAX};
 
 /// What is wrong with what is told of an owner.
 pub(super) fn faults(metadata: &OwnerMetadata) -> Vec<Fault> {

@@ -12,12 +12,6 @@ pub const OTHERS_MAX: usize = 128;
 /// Groups of a user that a policy is told.
 pub const GROUPS_MAX: usize = 256;
 
-/// Labels, and annotations, of an owner that a policy is told.
-pub const PAIRS_MAX: usize = 64;
-
-/// Longest annotation of an owner that a policy is told, key and value together, in bytes.
-pub const ANNOTATION_MAX: usize = 1024;
-
 /// How many IPUs somebody has and wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -151,43 +145,4 @@ pub struct Progress {
     pub placed_before: bool,
     /// For how many seconds it has had no partition.
     pub waited_seconds: u64,
-}
-
-/// The labels of an owner that a policy is told.
-pub fn labels_told<'a>(
-    labels: impl IntoIterator<Item = (&'a String, &'a String)>,
-) -> BTreeMap<String, String> {
-    let pairs = labels.into_iter().take(PAIRS_MAX);
-    pairs
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect()
-}
-
-/// The annotations of an owner that a policy is told.
-pub fn annotations_told<'a>(
-    annotations: impl IntoIterator<Item = (&'a String, &'a String)>,
-) -> BTreeMap<String, String> {
-    let is_short = |(key, value): &(&String, &String)| key.len() + value.len() <= ANNOTATION_MAX;
-    labels_told(annotations.into_iter().filter(is_short))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_an_owner_says_of_itself_is_bounded() {
-        let pairs: BTreeMap<_, _> = (0..100)
-            .map(|number| (format!("k{number:03}"), "v".to_owned()))
-            .chain([
-                ("a".to_owned(), "x".repeat(1023)),
-                ("b".to_owned(), "x".repeat(1024)),
-            ])
-            .collect();
-        let labels = labels_told(&pairs);
-        assert_eq!(labels.len(), PAIRS_MAX);
-        let annotations = annotations_told(&pairs);
-        assert_eq!(annotations.len(), PAIRS_MAX);
-        assert!(annotations.contains_key("a") && !annotations.contains_key("b"));
-    }
 }

@@ -2,6 +2,7 @@
 //! spec, labels and annotations, and on an update not with what the user left alone. The finalizer of a new job it
 //! adds itself, which saves the controller a write.
 
+use ipu_api::ipujob::is_managed_by_another;
 use ipu_api::names::JOB_FINALIZER;
 use ipu_text::sanitize;
 use json_patch::jsonptr::PointerBuf;
@@ -11,7 +12,6 @@ use serde_json::{Map, Value, json};
 use super::answer::Decision;
 use super::patch;
 use super::request::AdmissionRequest;
-use crate::job::validate::managed_by_another;
 use crate::wasm::model::Operation;
 
 /// Longest path that an error tells, in bytes: its keys are the guest's.
@@ -75,7 +75,7 @@ pub fn with_finalizer(
 
 /// What adds the finalizer to a job. One that another controller carries out would keep it for ever.
 fn finalizer(job: &Value) -> Option<PatchOperation> {
-    if managed_by_another(job) {
+    if is_managed_by_another(job) {
         return None;
     }
     let metadata = job.get("metadata")?.as_object()?;

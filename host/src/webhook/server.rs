@@ -14,13 +14,14 @@ use serde_json::Value;
 use tracing::{Instrument, Span, info, warn};
 
 use super::answer::{Answer, Decision};
+use super::callers::Callers;
+use super::hook_chain::Chain;
 use super::intake::{Intake, Refusal, refuse};
 use super::metrics::Admission;
 use super::request::AdmissionRequest;
 use super::{MUTATE_PATH, VALIDATE_PATH};
 use crate::namespaces::Namespaces;
 use crate::panics;
-use crate::policy::admission::Chain;
 use crate::policy::guests::Guests;
 use crate::port::metrics::Refused;
 use crate::port::serve::address;
@@ -33,6 +34,7 @@ use crate::wasm::model::Operation;
 struct Sources {
     guests: Guests,
     namespaces: Namespaces,
+    callers: Callers,
     counts: Admission,
     conflicts: Conflicts,
     intake: Arc<Intake>,
@@ -77,16 +79,18 @@ impl Sources {
     fn chain<'a>(&'a self, asked: Asked, request: &'a AdmissionRequest) -> Chain<'a> {
         let facts = self.namespaces.facts(&request.namespace, "");
         let told = request.admission(asked.operation, facts);
-        let counts = self.guests.callers().knows(asked.address, request);
+        let counts = self.callers.knows(asked.address, request);
         Chain::new(&self.guests, request, told)
             .asked_by(Some(asked.address))
             .counting(counts)
     }
 }
 
-/// What the webhooks count, and what makes their release inactive.
+/// What the webhooks share with the rest of their process. The default counts nothing and trusts every caller.
 #[derive(Clone, Debug, Default)]
-pub struct Counts {
+pub struct WebhookContext {
+    /// The callers that are certainly the API server.
+    pub callers: Callers,
     /// Requests of the API server.
     pub admission: Admission,
     /// Connections and requests that were refused.
@@ -96,7 +100,7 @@ pub struct Counts {
 }
 
 /// The routes of both webhooks. Guests see what is known of the namespaces.
-pub fn router(guests: Guests, namespaces: Namespaces, counts: Counts) -> Router {
+pub fn router(guests: Guests, namespaces: Namespaces, context: WebhookContext) -> Router {
     Router::new()
         .route(MUTATE_PATH, post(mutating).fallback(wrong_method))
         .route(VALIDATE_PATH, post(validating).fallback(wrong_method))
@@ -105,9 +109,10 @@ pub fn router(guests: Guests, namespaces: Namespaces, counts: Counts) -> Router 
         .with_state(Sources {
             guests,
             namespaces,
-            counts: counts.admission,
-            conflicts: counts.conflicts,
-            intake: Arc::new(Intake::new(counts.refused)),
+            counts: context.admission,
+            callers: context.callers,
+            conflicts: context.conflicts,
+            intake: Arc::new(Intake::new(context.refused)),
         })
 }
 
@@ -196,7 +201,7 @@ mod tests {
     use serde_json::{Value, json};
     use tower::ServiceExt;
 
-    use super::{Counts, router};
+    use super::{WebhookContext, router};
     use crate::policy::guests::Guests;
     use crate::scope::Conflicts;
     use crate::scope::conflict::Claim;
@@ -214,9 +219,9 @@ mod tests {
         let policies = Policies::open(PolicyOptions::default());
         let guests = Guests::new(policies.await.unwrap());
         let namespaces = crate::namespaces::namespaces().0;
-        let counts = Counts {
+        let counts = WebhookContext {
             conflicts,
-            ..Counts::default()
+            ..WebhookContext::default()
         };
         let routes = router(guests, namespaces, counts);
         let response = routes.oneshot(request).await.unwrap();

@@ -83,7 +83,7 @@ struct ControllerLog {
 
 #[derive(Clone, Debug)]
 struct Failure {
-    failure_id: FailureId,
+    id: FailureId,
     when: Timestamp,
     devices: BTreeSet<DeviceKey>,
 }
@@ -128,7 +128,7 @@ impl FailureLog {
         log.last_failure_id += 1;
         let failure_id = FailureId(log.last_failure_id);
         log.failures.push_back(Failure {
-            failure_id,
+            id: failure_id,
             when: now,
             devices: BTreeSet::new(),
         });
@@ -167,7 +167,7 @@ impl FailureLog {
         let Some(failure) = log
             .failures
             .iter_mut()
-            .find(|one| one.failure_id == failure_id)
+            .find(|one| one.id == failure_id)
         else {
             return Vec::new();
         };

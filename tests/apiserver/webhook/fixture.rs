@@ -23,6 +23,7 @@ use ipu_operator::release::ReleaseOptions;
 use ipu_operator::scope::Conflicts;
 use ipu_operator::wasm::model::Slot;
 use ipu_operator::wasm::{Policies, PolicyOptions};
+use ipu_operator::webhook::callers::Callers;
 use ipu_operator::webhook::server::router;
 use ipu_operator::webhook::{MUTATE_PATH, VALIDATE_PATH};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -275,7 +276,11 @@ fn serve(
                 tells: true,
             };
             let (namespaces, watch) = namespaces();
-            let routes = router(guests.clone(), namespaces.clone(), metrics.of_webhooks());
+            let routes = router(
+                guests.clone(),
+                namespaces.clone(),
+                metrics.of_webhooks(Callers::default()),
+            );
             let release = release(guests_dir, "controller-0");
             let keeper = keeper(client.clone(), "ipu-operator-admission");
             let anybody: Arc<dyn ClientCertVerifier> = Arc::new(NoClientAuth);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ipu_api::ipupolicy::Hook;
-use ipu_operator::policy::admission::Chain;
 use ipu_operator::policy::guests::{Guests, Roster};
+use ipu_operator::webhook::hook_chain::Chain;
 use ipu_text::explain;
 
 use super::{PolicyLoadError, creating, open, prepared, read, request, version};

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ipu_api::ipupolicy::Hook;
-use ipu_operator::policy::admission::Chain;
 use ipu_operator::policy::guests::{Entry, Guests, Roster};
 use ipu_operator::webhook::answer::Decision;
+use ipu_operator::webhook::hook_chain::Chain;
 
 use super::{PolicyLoadError, creating, open, percentile, prepared, read, request, version};
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use ipu_api::ipupolicy::{CallCounts, Hook, OnError};
-use ipu_operator::policy::admission::Chain;
 use ipu_operator::policy::guests::{Entry, Guests, Roster};
 use ipu_operator::policy::matching::Matching;
 use ipu_operator::wasm::model::Slot;
 use ipu_operator::webhook::answer::{Answer, Decision};
+use ipu_operator::webhook::hook_chain::Chain;
 use serde_json::json;
 use tests::review;
 

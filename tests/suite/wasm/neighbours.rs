@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, select_all};
 use ipu_api::ipupolicy::{CallCounts, Hook};
-use ipu_operator::policy::admission::Chain;
 use ipu_operator::policy::guests::{Entry, Guests, Roster};
 use ipu_operator::wasm::model::{Served, Slot, Verdict};
 use ipu_operator::wasm::{BUILT_IN, Guest, GuestError, Limits, Policies, Terms};
 use ipu_operator::webhook::answer::Decision;
+use ipu_operator::webhook::hook_chain::Chain;
 use serde_json::{Value, json};
 use tests::guests::hostile;
 use tests::review;

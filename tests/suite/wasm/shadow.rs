@@ -1,10 +1,10 @@
 //! What a tried guest is compared with, and what it is held to, as the one that counts is.
 
 use ipu_api::ipupolicy::{CallCounts, Hook, ShadowCounts};
-use ipu_operator::policy::admission::Chain;
 use ipu_operator::policy::guests::{Entry, Guests, Roster, Tried};
 use ipu_operator::wasm::Terms;
 use ipu_operator::wasm::model::Slot;
+use ipu_operator::webhook::hook_chain::Chain;
 use ipu_operator::webhook::request::AdmissionRequest;
 use serde_json::json;
 use tests::guests::hostile::{self, REFUSE, TAKE_ALL};

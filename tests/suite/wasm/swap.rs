@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ipu_api::ipupolicy::Hook;
-use ipu_operator::policy::admission::Chain;
 use ipu_operator::policy::guests::{Entry, Guests, Roster};
 use ipu_operator::wasm::Terms;
 use ipu_operator::wasm::facts::PlaceFacts;
 use ipu_operator::wasm::model::{ControllerView, Decision, PlaceRequest, Slot};
 use ipu_operator::webhook::answer;
+use ipu_operator::webhook::hook_chain::Chain;
 use serde_json::{Value, json};
 use tests::guests::hostile;
 use tests::review;

@@ -6,7 +6,7 @@ use kube::api::ObjectMeta;
 
 use super::labels;
 use crate::job::validate::ValidJob;
-use crate::wasm::facts;
+use ipu_api::owner_metadata;
 
 /// The IPUPartition of an instance. It has no ownerReference, because it is cluster-scoped and must
 /// survive the job until nothing of it is left on any V-IPU controller.
@@ -36,8 +36,8 @@ pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
                 node_selector: job.template.spec.node_selector.clone().unwrap_or_default(),
             },
             owner_metadata: OwnerMetadata {
-                labels: facts::labels_told(&job.labels),
-                annotations: facts::annotations_told(&job.annotations),
+                labels: owner_metadata::bounded_labels(&job.labels),
+                annotations: owner_metadata::bounded_annotations(&job.annotations),
                 priority_class_name: job.template.spec.priority_class_name.clone(),
             },
             reset_generation: 0,

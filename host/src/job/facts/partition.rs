@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus, PartitionPhase};
 use serde::Serialize;
 
-use crate::partition::conditions;
+use ipu_api::partition_conditions;
 
 /// What an IPUPartition says to the job that asked for it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -163,7 +163,9 @@ pub fn state(
             let reason = format!("partition {} is about to be reset", held.id);
             PartitionState::Unusable(held, reason)
         }
-        (PartitionPhase::Ready, Some(held)) if conditions::leaving_since(status).is_some() => {
+        (PartitionPhase::Ready, Some(held))
+            if partition_conditions::leaving_since(status).is_some() =>
+        {
             let reason = status.message.clone().unwrap_or_default();
             PartitionState::Leaving(held, reason)
         }
@@ -222,7 +224,8 @@ fn unusable(status: &IPUPartitionStatus, held: &Held) -> String {
 fn forms(status: &IPUPartitionStatus) -> bool {
     let mut conditions = status.conditions.iter();
     conditions.any(|ready| {
-        ready.reason == conditions::CREATING && Some(&ready.message) == status.message.as_ref()
+        ready.reason == partition_conditions::CREATING
+            && Some(&ready.message) == status.message.as_ref()
     })
 }
 

@@ -225,7 +225,7 @@ fn only_what_is_wanted_and_has_no_place_waits() {
         });
         json_patch::merge(&mut object, &change);
         let partition: IPUPartition = serde_json::from_value(object).unwrap();
-        waits(&partition).then(|| waiter(&partition, now()))
+        partition.is_waiting().then(|| waiter(&partition, now()))
     };
     let fresh = read(json!({})).unwrap();
     assert_eq!(fresh.since, fresh.place.created);

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ipu_api::ipupartition::{IPUPartition, IPUPartitionStatus, PartitionPhase};
+use ipu_api::ipupartition::IPUPartition;
 use jiff::Timestamp;
 
-use crate::partition::conditions;
 use crate::wasm::model::ControllerView;
+use ipu_api::partition_conditions;
 
 /// How long the younger let an elder go first after room was made. One that was not asked by then is
 /// held up by something else, and must not hold up others.
@@ -60,15 +60,6 @@ pub struct Waiter {
     pub is_held_up: bool,
 }
 
-/// Whether a partition waits: for the first one, or for another in the place of one that is gone.
-pub fn waits(partition: &IPUPartition) -> bool {
-    let status = partition.status.as_ref();
-    let waits = |status: &IPUPartitionStatus| {
-        status.phase == PartitionPhase::Pending && status.partition_id.is_none()
-    };
-    partition.metadata.deletion_timestamp.is_none() && status.is_none_or(waits)
-}
-
 /// What counts of a partition, whether it waits or not, for those that are of use only with it. Its owner
 /// is known by `O`.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +83,7 @@ pub fn line<'a>(
     let in_gangs = |one: &&IPUPartition| one.spec.options.gang_size.is_some();
     let members = partitions.clone().filter(in_gangs);
     let members = members.map(|one| member(owner(one), one));
-    let waiting = partitions.filter(|one| waits(one));
+    let waiting = partitions.filter(|one| one.is_waiting());
     of(
         members,
         waiting.map(|one| (owner(one), waiter(one, now))),
@@ -166,7 +157,7 @@ pub fn waiter(partition: &IPUPartition, now: Timestamp) -> Waiter {
         owner: spec.owner.uid.clone(),
         owner_name: format!("{}/{}", spec.owner.namespace, spec.owner.name),
         since: status
-            .and_then(conditions::not_ready_since)
+            .and_then(partition_conditions::not_ready_since)
             .unwrap_or(place.created),
         place,
         ipus: spec.ipus,

@@ -10,10 +10,10 @@ use super::calls::{self, Mishap};
 use super::faults::Fault;
 use super::owners::{self, Deed};
 use super::state::{Copied, Life, Replica, State};
-use crate::partition::conditions;
 use crate::partition::simulation::api_server::{self, Key};
 use crate::partition::simulation::controllers::{Made, Then};
 use crate::partition::simulation::trace;
+use ipu_api::partition_conditions;
 use vipu_client::model::{OperationState, ReadyState};
 
 /// The release that is in another cluster.
@@ -104,8 +104,9 @@ impl Small {
 
     fn has_deadline(&self, status: &IPUPartitionStatus) -> bool {
         let is_disturbed = |one: &Condition| {
-            [conditions::BUSY, conditions::MISSING].contains(&one.type_.as_str())
-                || one.reason == conditions::DISTURBED
+            [partition_conditions::BUSY, partition_conditions::MISSING]
+                .contains(&one.type_.as_str())
+                || one.reason == partition_conditions::DISTURBED
         };
         let forms = status.phase == PartitionPhase::Creating;
         let refused = |one: &Attempt| one.outcome == AttemptOutcome::Refused;

@@ -6,8 +6,7 @@ use ipu_api::ipupartition::{
 use ipu_text::sanitize;
 use jiff::{SignedDuration, Timestamp};
 
-use super::is_held;
-use crate::partition::conditions::ready;
+use ipu_api::partition_conditions::ready;
 
 /// Longest message of a waiting partition, in bytes. `status.waiting` has the reason of each controller whole.
 const MESSAGE_MAX: usize = 4_096;
@@ -27,7 +26,7 @@ pub(in crate::partition) fn waiting(
     next.phase = PartitionPhase::Pending;
     next.waiting = reasons.to_vec();
     next.attempts
-        .retain(|attempt| is_held(attempt) || is_fresh_refusal(attempt, now));
+        .retain(|attempt| attempt.is_held() || is_fresh_refusal(attempt, now));
     let message = if reasons.is_empty() {
         "no V-IPU controller is configured; the admin's list of controllers is empty".to_owned()
     } else {
@@ -50,7 +49,7 @@ pub(in crate::partition) fn rejected(
     let mut next = status.clone();
     next.phase = PartitionPhase::Rejected;
     next.waiting.clear();
-    next.attempts.retain(is_held);
+    next.attempts.retain(Attempt::is_held);
     ready(next, false, "Rejected", why.to_owned(), now)
 }
 

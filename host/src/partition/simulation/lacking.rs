@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ipu_api::ipupartition::{IPUPartitionStatus, PartitionPhase};
 
 use super::invariants::{NOT_GIVEN_UP_EARLY, demand};
-use crate::partition::conditions;
+use ipu_api::partition_conditions;
 
 /// Since when, in milliseconds, each id is lacking, as far as a status says nothing else.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -52,7 +52,7 @@ impl Lacking {
             });
         }
         if let Some(id) = &after.partition_id
-            && conditions::missing_since(after).is_none()
+            && partition_conditions::missing_since(after).is_none()
         {
             self.since.remove(id);
         }

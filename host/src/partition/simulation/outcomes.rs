@@ -5,8 +5,8 @@ use ipu_api::ipupartition::{AttemptOutcome, IPUPartitionStatus, PartitionPhase};
 use super::coverage::{Coverage, Sight};
 use super::driver;
 use super::invariants::Written;
-use crate::partition::conditions;
 use crate::partition::knowledge::Intent;
+use ipu_api::partition_conditions;
 
 /// Counts what this status tells.
 pub(super) fn count(written: &Written<'_>, coverage: &mut Coverage) {
@@ -38,7 +38,8 @@ pub(super) fn count(written: &Written<'_>, coverage: &mut Coverage) {
             });
         }
     }
-    let is_missed = |status: &IPUPartitionStatus| conditions::missing_since(status).is_some();
+    let is_missed =
+        |status: &IPUPartitionStatus| partition_conditions::missing_since(status).is_some();
     if after.phase == PartitionPhase::Resetting && is_missed(before) && !is_missed(after) {
         coverage.count(Sight::MissedInReset);
     }
@@ -53,8 +54,8 @@ fn phase(written: &Written<'_>, coverage: &mut Coverage) {
         (Phase::Resetting, Phase::Pending) if is_dropped => Sight::Replaced,
         (Phase::Ready, Phase::Pending) if is_dropped => Sight::Left,
         (Phase::Ready, Phase::Ready)
-            if conditions::leaving_since(before).is_none()
-                && conditions::leaving_since(after).is_some() =>
+            if partition_conditions::leaving_since(before).is_none()
+                && partition_conditions::leaving_since(after).is_some() =>
         {
             Sight::AskedToLeave
         }

@@ -10,7 +10,7 @@ use super::coverage::Sight;
 use super::driver;
 use super::world::World;
 use crate::partition::knowledge::Answer;
-use crate::partition::line::{self, Waiter};
+use crate::partition::line::Waiter;
 use crate::partition::placement::{Divided, Queue};
 use crate::partition::surroundings::Surroundings;
 
@@ -77,7 +77,7 @@ impl World {
         self.replicas[who].room_made = self.agenda.now();
         let seen = self.replicas[who].objects();
         let waiting: Vec<Key> = seen
-            .filter(|(_, object)| line::waits(object))
+            .filter(|(_, object)| object.is_waiting())
             .map(|(key, _)| key)
             .collect();
         for key in waiting {

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+type Guarded = DeserializeGuard<IPUPartition>;
+
 fn object(uid: &str, namespace: &str, ipus: u32, status: &Value) -> Guarded {
     serde_json::from_value(json!({
         "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",

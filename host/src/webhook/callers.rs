@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::webhook::request::AdmissionRequest;
+use super::request::AdmissionRequest;
 
 /// How long an address is known, after which it may be another's.
 const KNOWN: Duration = Duration::from_hours(24);

@@ -8,14 +8,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ipu_api::ipupartition::IPUPartition;
+use ipu_api::ipupartition::{IPUPartition, IPUPartitionStatus};
 use ipu_api::uid::Uid;
 use kube::Resource;
+use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Event;
 
-use super::line;
-use super::reconcile::Guarded;
-use super::surroundings::is_placed;
 use crate::wasm::facts::{OTHERS_MAX, Usage};
 use crate::watch_store::{Change, Store, by_ref};
 
@@ -72,9 +70,9 @@ enum Stand {
 impl Entry {
     fn of(partition: &IPUPartition) -> Self {
         let status = partition.status.as_ref();
-        let stand = if status.is_some_and(is_placed) {
+        let stand = if status.is_some_and(IPUPartitionStatus::is_placed) {
             Stand::Held
-        } else if line::waits(partition) {
+        } else if partition.is_waiting() {
             Stand::Waits
         } else {
             Stand::Neither
@@ -127,8 +125,9 @@ impl Entry {
 impl Tally {
     /// Takes in what a watch of all IPUPartitions tells. One that cannot be read any more counts as
     /// it was.
-    pub fn hear(&mut self, event: &Event<Guarded>) {
-        let uid = |object: &&Guarded| object.meta().uid.as_deref().map(Uid::of);
+    pub fn hear(&mut self, event: &Event<DeserializeGuard<IPUPartition>>) {
+        let uid =
+            |object: &&DeserializeGuard<IPUPartition>| object.meta().uid.as_deref().map(Uid::of);
         let namespaces = &self.namespaces;
         let changes = self
             .partitions

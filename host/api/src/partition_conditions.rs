@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use ipu_api::condition;
-use ipu_api::ipupartition::IPUPartitionStatus;
+use crate::condition;
+use crate::ipupartition::IPUPartitionStatus;
 
 /// Type of the one condition of an IPUPartition.
 pub const READY: &str = "Ready";
@@ -25,12 +25,12 @@ pub const MISSING: &str = "Missing";
 pub const CREATING: &str = "Creating";
 
 /// Since when the controller has been seen at work on the partition, where it is.
-pub(super) fn busy_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
+pub fn busy_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
     time_of(status, |one| one.type_ == BUSY && one.status == "True")
 }
 
 /// Since when the controller has said that it has nothing of the partition, where it does.
-pub(super) fn missing_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
+pub fn missing_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
     time_of(status, |one| one.type_ == MISSING && one.status == "True")
 }
 
@@ -40,17 +40,17 @@ pub fn leaving_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
 }
 
 /// Since when the condition `Ready` has had this reason, where it has it.
-pub(super) fn since(status: &IPUPartitionStatus, reason: &str) -> Option<Timestamp> {
+pub fn since(status: &IPUPartitionStatus, reason: &str) -> Option<Timestamp> {
     time_of(status, |one| one.type_ == READY && one.reason == reason)
 }
 
 /// Since when the partition can be used, where it can.
-pub(super) fn ready_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
+pub fn ready_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
     time_of(status, |one| one.type_ == READY && one.status == "True")
 }
 
 /// Since when the partition cannot be used, where that was ever written.
-pub(super) fn not_ready_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
+pub fn not_ready_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
     time_of(status, |one| one.type_ == READY && one.status == "False")
 }
 
@@ -62,7 +62,7 @@ fn time_of(status: &IPUPartitionStatus, is_so: impl Fn(&Condition) -> bool) -> O
 
 /// Sets message and condition. Whatever the partition turns into, it is not the operation that was
 /// noted before, nor missing any more.
-pub(super) fn ready(
+pub fn ready(
     mut status: IPUPartitionStatus,
     is_ready: bool,
     reason: &str,
@@ -79,12 +79,7 @@ pub(super) fn ready(
 }
 
 /// Makes a condition true with what is said now.
-pub(super) fn renew(
-    status: &mut IPUPartitionStatus,
-    type_: &str,
-    said: (&str, String),
-    now: Timestamp,
-) {
+pub fn renew(status: &mut IPUPartitionStatus, type_: &str, said: (&str, String), now: Timestamp) {
     let renewed = condition::renewed(&status.conditions, type_, true, said, now);
     match status.conditions.iter_mut().find(|one| one.type_ == type_) {
         Some(one) => *one = renewed,
@@ -93,7 +88,7 @@ pub(super) fn renew(
 }
 
 /// Makes a condition true from `now` on, where it is not yet.
-pub(super) fn set(
+pub fn set(
     status: &mut IPUPartitionStatus,
     type_: &str,
     reason: &str,

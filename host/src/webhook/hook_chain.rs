@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use self::trials::{Outcome, Step};
-use super::guests::{Entry, Guests};
-use super::judging::Purpose;
-use super::matching::{JudgeError, Seen, Subject};
+use super::answer::{Answer, Decision};
+use super::request::AdmissionRequest;
+use super::{failure, mutate, validate};
 use crate::fair_semaphore::Asker;
+use crate::policy::guests::{Entry, Guests};
+use crate::policy::judging::Purpose;
+use crate::policy::matching::{JudgeError, Seen, Subject};
 use crate::wasm::facts::Admission;
 use crate::wasm::metrics::Unasked;
 use crate::wasm::model::{Defaulted, Defaulting, Operation, Served, Slot, Verdict};
 use crate::wasm::{GuestError, Policies};
-use crate::webhook::answer::{Answer, Decision};
-use crate::webhook::request::AdmissionRequest;
-use crate::webhook::{failure, mutate, validate};
 
 /// Longest time that all guests of one request may take together: the API server waits for ten
 /// seconds, and an answer that says who was late is better than none.
