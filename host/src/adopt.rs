@@ -19,15 +19,14 @@ use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use kube::core::ApiResource;
 use kube::runtime::watcher::Event;
 use kube::{Client, ResourceExt};
+use vipu_client::auth::AuthError;
+use vipu_client::{AuthFiles, Registry};
 
 use self::plan::{Adoption, Controller, Entry, Findings, Job};
-use crate::cli::ProxyArguments;
 use crate::clock;
 use crate::partition::placing::shortened;
 use crate::partition::record;
-use crate::proxy::{ProxyOptions, deadlines};
-use vipu_client::auth::AuthError;
-use vipu_client::{AuthFiles, Registry};
+use crate::proxy::{ProxyArguments, ProxyOptions, deadlines};
 
 /// What is adopted, and whether that is done.
 #[derive(Args, Clone, Debug)]

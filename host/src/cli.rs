@@ -10,10 +10,10 @@ use crate::controller::ControllerOptions;
 use crate::job::JobSettings;
 use crate::job::build::PodSettings;
 use crate::policy_cli::PolicyArgs;
-use crate::proxy::ProxyOptions;
+use crate::proxy::ProxyArguments;
 use crate::release::ReleaseOptions;
 use crate::support::SupportOptions;
-use crate::telemetry::LogFormat;
+use crate::telemetry::LogArguments;
 use crate::verify::VerifyOptions;
 
 /// A Kubernetes operator for Graphcore IPUs.
@@ -42,36 +42,6 @@ pub enum Task {
     Policy(PolicyArgs),
     /// Print the CustomResourceDefinitions as YAML.
     Crd,
-}
-
-/// How a process writes its log.
-#[derive(Clone, Debug, Args)]
-pub struct LogArguments {
-    /// How the log is written.
-    #[arg(
-        long,
-        env = "IPU_OPERATOR_LOG_FORMAT",
-        value_enum,
-        default_value = "json"
-    )]
-    pub log_format: LogFormat,
-    /// What is logged: a level, or a list such as info,ipu_operator=debug.
-    #[arg(long, env = "IPU_OPERATOR_LOG_LEVEL", default_value = "info")]
-    pub log_level: String,
-    /// Where traces are sent: http://<host>:<port> of a collector that takes OTLP over gRPC. Missing: nowhere.
-    #[arg(long, env = "IPU_OPERATOR_TRACES_ENDPOINT")]
-    pub traces_endpoint: Option<String>,
-}
-
-/// Options of the vipu-proxy process.
-#[derive(Clone, Debug, Args)]
-pub struct ProxyArguments {
-    /// How the log is written.
-    #[command(flatten)]
-    pub log: LogArguments,
-    /// What the process does.
-    #[command(flatten)]
-    pub proxy: ProxyOptions,
 }
 
 /// Options of the controller process.

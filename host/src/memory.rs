@@ -1,6 +1,8 @@
 //! Pure: the most memory that each process takes with everything that it starts, item by item. The sum must fit the
 //! limit of its container, or the kernel ends the container instead of refusing whoever asked for too much.
 
+use vipu_client::replies;
+
 use crate::policy::guests::COMPARED_AT_ONCE;
 use crate::policy::replica::FETCHED;
 use crate::policy::{JUDGED_AT_ONCE, matching};
@@ -9,7 +11,6 @@ use crate::rest::limits::{CONCURRENCY, CREATE_MAX, QUESTION_MAX};
 use crate::wasm::limits;
 use crate::webhook::intake::{BODIES, MEMORY};
 use crate::webhook::request;
-use vipu_client::replies;
 
 /// A process at rest with ten thousand objects, with the code of its guests: twice what BENCHMARKS.md tells.
 const AT_REST: usize = 160 << 20;

@@ -1,6 +1,9 @@
 //! The vipu-proxy process: reconciles IPUPartitions, sweeps, and answers people over REST.
 
+mod arguments;
 mod secure;
+
+pub use self::arguments::ProxyArguments;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +17,9 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use vipu_client::auth::AuthError;
+use vipu_client::registry::{self, Source};
+use vipu_client::{AuthFiles, AuthOptions, Deadlines, Registry};
 
 use crate::exposition::{Exposed, Metrics};
 use crate::lease::{self, Elector, Leading};
@@ -33,9 +39,6 @@ use crate::scope::Conflicts;
 use crate::telemetry::level::LogLevel;
 use crate::wasm::model::Slot;
 use crate::wasm::{OpenError, Policies};
-use vipu_client::auth::AuthError;
-use vipu_client::registry::{self, Source};
-use vipu_client::{AuthFiles, AuthOptions, Deadlines, Registry};
 
 /// How long calls under way may take once the process is told to stop; shorter than Kubernetes waits.
 const DRAIN: Duration = Duration::from_secs(15);

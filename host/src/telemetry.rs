@@ -6,6 +6,7 @@ pub mod level;
 mod tests;
 pub mod trace;
 
+use clap::Args;
 use tracing::dispatcher::set_global_default;
 use tracing::{Dispatch, Level, Metadata};
 use tracing_subscriber::filter::{LevelFilter, ParseError, filter_fn};
@@ -15,6 +16,25 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
 
 use self::level::LogLevel;
 use self::trace::Traces;
+
+/// How a process writes its log.
+#[derive(Clone, Debug, Args)]
+pub struct LogArguments {
+    /// How the log is written.
+    #[arg(
+        long,
+        env = "IPU_OPERATOR_LOG_FORMAT",
+        value_enum,
+        default_value = "json"
+    )]
+    pub log_format: LogFormat,
+    /// What is logged: a level, or a list such as info,ipu_operator=debug.
+    #[arg(long, env = "IPU_OPERATOR_LOG_LEVEL", default_value = "info")]
+    pub log_level: String,
+    /// Where traces are sent: http://<host>:<port> of a collector that takes OTLP over gRPC. Missing: nowhere.
+    #[arg(long, env = "IPU_OPERATOR_TRACES_ENDPOINT")]
+    pub traces_endpoint: Option<String>,
+}
 
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -311,7 +311,7 @@ pub const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "an attempt that is not settled does not count as held",
-        file: "host/src/partition/record.rs",
+        file: "host/api/src/ipupartition.rs",
         text: "AttemptOutcome::Unknown | AttemptOutcome::Created => true,",
         instead: "AttemptOutcome::Created => true,\n        AttemptOutcome::Unknown => false,",
         found_by: FoundBy::Simulation,

@@ -58,7 +58,7 @@ const MOST_LINES: usize = 400;
 
 /// Every path that a file names: of imports with their groups resolved, and of expressions and types.
 #[derive(Default)]
-struct Paths(Vec<String>);
+pub(crate) struct Paths(pub(crate) Vec<String>);
 
 impl<'ast> Visit<'ast> for Paths {
     fn visit_item_use(&mut self, import: &'ast syn::ItemUse) {

@@ -7,6 +7,7 @@
 
 mod agent;
 mod chart;
+mod circles;
 mod contract;
 mod fuzz;
 mod layering;

@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_api::names;
 use kube::ResourceExt;
+use vipu_client::model::ListedPartition;
 
 use crate::scope::Scope;
-use vipu_client::model::ListedPartition;
 
 /// All that the plan is made from.
 pub(super) struct Findings<'a> {

@@ -10,6 +10,8 @@ use ipu_api::ipupartition::{Attempt, ControllerRef, DecidedBy, IPUPartition, IPU
 use ipu_api::ipupolicy::BUILT_IN;
 use ipu_api::names::{self, Identity};
 use jiff::{SignedDuration, Timestamp};
+use vipu_client::cordon::CordonStates;
+use vipu_client::model::{Inventory, PartitionState};
 
 use crate::partition::capacity::{self, Allocations};
 use crate::partition::knowledge::{Answer, Fact, Truth};
@@ -22,8 +24,6 @@ use crate::partition::surroundings::{self, Needed, Surroundings};
 use crate::partition::{look, pace, placing};
 use crate::wasm;
 use crate::wasm::model::ControllerView;
-use vipu_client::cordon::CordonStates;
-use vipu_client::model::{Inventory, PartitionState};
 
 /// Marks the ids that the release in this namespace of a cluster gives.
 pub(super) fn identity(cluster: u64, namespace: &str) -> Identity {

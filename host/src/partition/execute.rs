@@ -8,6 +8,8 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt};
 use ring::rand::SystemRandom;
 use serde_json::json;
+use vipu_client::model::CreateRequest;
+use vipu_client::{Truth as RemoteTruth, VipuClient, VipuError};
 
 use super::capacity;
 use super::context::Context;
@@ -19,8 +21,6 @@ use super::seek;
 use super::step::{Pace, Step};
 use super::users;
 use crate::events::Event;
-use vipu_client::model::CreateRequest;
-use vipu_client::{Truth as RemoteTruth, VipuClient, VipuError};
 
 /// What to do about a controller that does not answer and is not in the admin's list.
 const NOT_LISTED: &str = "it is not in the admin's list of controllers any more: list it again or, in the \

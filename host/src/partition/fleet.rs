@@ -7,6 +7,12 @@ use std::time::Duration;
 use ipu_api::ipupartition::{ControllerRef, IPUPartitionStatus};
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
+use vipu_client::controllers;
+use vipu_client::cordon::{CordonState, CordonStates};
+use vipu_client::failure_stats::{DeviceFailures, FailureLog, FailureStats};
+use vipu_client::inventory::Report;
+use vipu_client::model::ListedPartition;
+use vipu_client::{Inventories, Registry, Truth, VipuClient, VipuError};
 
 use super::cache::Cache;
 use super::capacity::{self, Unlisted, Withheld};
@@ -17,12 +23,6 @@ use super::placing::shortened;
 use super::record;
 use super::watched::Watched;
 use crate::wasm::model::ControllerView;
-use vipu_client::controllers;
-use vipu_client::cordon::{CordonState, CordonStates};
-use vipu_client::failure_stats::{DeviceFailures, FailureLog, FailureStats};
-use vipu_client::inventory::Report;
-use vipu_client::model::ListedPartition;
-use vipu_client::{Inventories, Registry, Truth, VipuClient, VipuError};
 
 /// How old an inventory may be. What the operator itself changes is told at once; this is for
 /// partitions that are made by hand.

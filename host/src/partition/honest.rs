@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_api::names;
 use jiff::Timestamp;
+use vipu_client::cordon::CordonStates;
 
 use super::driver::{self, Reconcile};
 use super::knowledge::{Answer, Fact, Reply, Seen, SeenState, Truth};
@@ -14,7 +15,6 @@ use super::step::Step;
 use super::surroundings::Surroundings;
 use crate::crd_schema::violations;
 use crate::wasm::model::ControllerView;
-use vipu_client::cordon::CordonStates;
 
 /// An object, what its reconcile was told before, and the world that it then meets.
 #[derive(Clone, Debug)]

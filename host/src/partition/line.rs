@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::WaitingReason;
 use jiff::{SignedDuration, Timestamp};
+use vipu_client::model::largest_partition;
 
 use crate::wasm::model::ControllerView;
-use vipu_client::model::largest_partition;
 use waiter::suits;
 
 pub use waiter::{ASKS, Member, Place, Waiter, in_order, line, me, member, of, waiter};

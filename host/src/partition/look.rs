@@ -1,10 +1,10 @@
 //! Pure: what the state that a controller reports means for an IPUPartition.
 
 use ipu_api::ipupartition::{Attempt, AttemptOutcome};
+use vipu_client::model::{OperationState, PartitionState, ReadyState};
 
 use super::knowledge::{Seen, SeenState, Truth};
 use super::placing::shortened;
-use vipu_client::model::{OperationState, PartitionState, ReadyState};
 
 /// Errors of one partition that are kept.
 const ERRORS_MAX: usize = 4;

@@ -25,6 +25,7 @@ use std::time::Instant;
 
 use jiff::{SignedDuration, Timestamp};
 use stateright::{Checker, HasDiscoveries, Model, Path, Property};
+use vipu_client::model::{OperationState, ReadyState};
 
 use super::driver;
 use super::simulation::controllers::Controller;
@@ -35,7 +36,6 @@ use bounds::{Bound, LARGE, SMALL};
 use faults::Faults;
 use moves::Move;
 use state::{Life, Owner, Replica, State};
-use vipu_client::model::{OperationState, ReadyState};
 
 /// The small world, within its bound.
 struct Small {

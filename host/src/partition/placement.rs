@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use ipu_api::ipupartition::{ControllerRef, DecidedBy, IPUPartition, WaitingReason};
 use jiff::{SignedDuration, Timestamp};
+use vipu_client::cordon::CordonStates;
 
 use super::capacity::{self, Withheld};
 use super::knowledge::Answer;
 use super::line::{self, Room, Waiter};
 use super::placing::{self, shortened};
 use crate::wasm::model::{ControllerView, Decision, PlaceAttempt};
-use vipu_client::cordon::CordonStates;
 
 /// What stands in the place of a controller's name where the reason is the same for all.
 const EVERY: &str = "every controller";

@@ -10,12 +10,12 @@ use ipu_api::ipupolicy::BUILT_IN;
 use ipu_api::{owner_metadata, partition_conditions};
 use ipu_text::sanitize;
 use jiff::Timestamp;
+use vipu_client::cordon::{CordonState, CordonStates};
 
 use crate::wasm::facts::{Gang, NamespaceFacts, Options, Owner, PlaceFacts, Progress, Usage};
 use crate::wasm::model::{
     ControllerView, Decision, PlaceAttempt, PlaceOutcome, PlaceRequest, Placed,
 };
-use vipu_client::cordon::{CordonState, CordonStates};
 
 use super::knowledge::Answer;
 

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartitionStatus, PartitionPhase,
 };
+use ipu_api::partition_conditions::{self, BUSY, CREATING, DISTURBED, DRAINING, MISSING, ready};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::knowledge::{Seen, SeenState};
-use ipu_api::partition_conditions::{self, BUSY, CREATING, DISTURBED, DRAINING, MISSING, ready};
 
 pub(super) use waiting::{rejected, waiting};
 

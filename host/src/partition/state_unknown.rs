@@ -1,10 +1,10 @@
 //! Pure: the condition that says that a V-IPU controller cannot be asked what it has of a partition.
 
 use ipu_api::ipupartition::{Attempt, IPUPartitionStatus};
+use ipu_api::partition_conditions;
 use jiff::Timestamp;
 
 use super::knowledge::{Knowledge, Truth};
-use ipu_api::partition_conditions;
 
 /// Condition: what a controller has of an attempt is not known. It is never taken for gone.
 pub const STATE_UNKNOWN: &str = "StateUnknown";

@@ -16,6 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::core::DeserializeGuard;
 use tokio::task::coop;
 use tokio_util::sync::CancellationToken;
+use vipu_client::model::ReadyState;
 
 use super::context::Context;
 use super::execute::ExecuteError;
@@ -24,7 +25,6 @@ use super::reconcile::chain;
 use super::users;
 use super::watched::Watched;
 use crate::panics;
-use vipu_client::model::ReadyState;
 
 /// Errors of one sweep that are told one by one.
 const ERRORS_TOLD: usize = 3;

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use ipu_api::ipupartition::{AttemptOutcome, IPUPartition, PartitionOwner, PartitionPhase};
 use schemars::JsonSchema;
 use serde::Serialize;
+use vipu_client::cordon::CordonState;
+use vipu_client::failure_stats::FailureStats;
 
 use crate::partition::cache::Brief;
 use crate::partition::fleet::Look;
 use crate::partition::surroundings::attempts;
-use vipu_client::cordon::CordonState;
-use vipu_client::failure_stats::FailureStats;
 
 /// Partitions of others that are told of one controller.
 const OTHERS_MAX: usize = 256;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::OwnerMetadata;
 use ipu_api::object_names::{is_label_key, is_label_value, is_subdomain};
+use ipu_api::owner_metadata::{ANNOTATION_MAX, PAIRS_MAX};
 
 use super::problem::{Fault, shown};
-use ipu_api::owner_metadata::{ANNOTATION_MAX, PAIRS_MAX};
 
 /// What is wrong with what is told of an owner.
 pub(super) fn faults(metadata: &OwnerMetadata) -> Vec<Fault> {

@@ -12,10 +12,10 @@ use kube::runtime::watcher::{self, Event};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::reload;
+use vipu_client::registry::watch_config_map;
 
 use super::{TelemetryError, filter};
 use crate::release::{Process, ReleaseOptions};
-use vipu_client::registry::watch_config_map;
 
 /// Changes the filter of the log.
 type Change = dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync;

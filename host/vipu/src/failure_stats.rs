@@ -164,11 +164,7 @@ impl FailureLog {
         let log = self.log_of(controller, now);
         let kept: usize = log.failures.iter().map(|one| one.devices.len()).sum();
         let room = DEVICES_MAX.saturating_sub(kept);
-        let Some(failure) = log
-            .failures
-            .iter_mut()
-            .find(|one| one.id == failure_id)
-        else {
+        let Some(failure) = log.failures.iter_mut().find(|one| one.id == failure_id) else {
             return Vec::new();
         };
         failure.devices = devices.iter().take(room).map(DeviceKey::from).collect();

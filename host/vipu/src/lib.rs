@@ -1,4 +1,5 @@
 //! V-IPU controllers: their wire protocol, a client for one, and what is known of all of them.
+#![forbid(unsafe_code)]
 
 pub mod auth;
 pub mod client;

@@ -1,9 +1,9 @@
 //! Which partitions are adopted, case by case.
 
 use serde_json::{Value, json};
+use vipu_client::model::ReadyState;
 
 use super::*;
-use vipu_client::model::ReadyState;
 
 const ID: &str = "p-mnist-default-0";
 

@@ -2,11 +2,11 @@
 
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions};
 use ipu_api::names;
+use ipu_api::owner_metadata;
 use kube::api::ObjectMeta;
 
 use super::labels;
 use crate::job::validate::ValidJob;
-use ipu_api::owner_metadata;
 
 /// The IPUPartition of an instance. It has no ownerReference, because it is cluster-scoped and must
 /// survive the job until nothing of it is left on any V-IPU controller.

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::*;
 use vipu_client::model::{ListedPartition, ReadyState};
+
+use super::*;
 
 fn held(controller: &str, id: &str, ipus: u32) -> Allocation {
     Allocation {

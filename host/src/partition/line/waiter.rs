@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ipu_api::ipupartition::IPUPartition;
+use ipu_api::partition_conditions;
 use jiff::Timestamp;
 
 use crate::wasm::model::ControllerView;
-use ipu_api::partition_conditions;
 
 /// How long the younger let an elder go first after room was made. One that was not asked by then is
 /// held up by something else, and must not hold up others.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ipu_api::ipupartition::Attempt;
+use vipu_client::model::OperationState;
 
 use super::Small;
 use super::replica::check_slot;
@@ -12,7 +13,6 @@ use crate::partition::driver;
 use crate::partition::knowledge::{Fact, Truth};
 use crate::partition::simulation::controllers::{Call, Then, Verb};
 use crate::partition::simulation::invariants::{NOT_GIVEN_TWICE, demand};
-use vipu_client::model::OperationState;
 
 /// What goes wrong with one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use ipu_api::ipupartition::{Attempt, AttemptOutcome, IPUPartitionStatus, PartitionPhase};
+use ipu_api::partition_conditions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use vipu_client::model::{OperationState, ReadyState};
 
 use super::Small;
 use super::calls::{self, Mishap};
@@ -13,8 +15,6 @@ use super::state::{Copied, Life, Replica, State};
 use crate::partition::simulation::api_server::{self, Key};
 use crate::partition::simulation::controllers::{Made, Then};
 use crate::partition::simulation::trace;
-use ipu_api::partition_conditions;
-use vipu_client::model::{OperationState, ReadyState};
 
 /// The release that is in another cluster.
 const ELSEWHERE: usize = 2;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus};
 use ipu_api::names;
+use vipu_client::cordon::CordonStates;
 
 use super::Small;
 use super::calls::Mishap;
@@ -23,7 +24,6 @@ use crate::partition::simulation::evidence::Evidence;
 use crate::partition::simulation::invariants::{ONE_USABLE, Written, demand};
 use crate::partition::step::Step;
 use crate::wasm::model::ControllerView;
-use vipu_client::cordon::CordonStates;
 
 /// What a step leads to.
 pub(super) enum Outcome {

@@ -1,13 +1,14 @@
 //! The sweep of the small world, in the order of `sweep.rs`: list the controllers, then the API server, then
 //! act, with anything in between.
 
+use vipu_client::model::ReadyState;
+
 use super::Small;
 use super::state::{Flying, State};
 use crate::partition::driver;
 use crate::partition::orphans::Place;
 use crate::partition::simulation::controllers::Verb;
 use crate::partition::simulation::invariants::{OWNERLESS_ONLY, demand};
-use vipu_client::model::ReadyState;
 
 /// How far a sweep is.
 #[derive(Clone, Debug, Hash)]

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_api::ipupartition::ControllerRef;
+use vipu_client::model::{Inventory, ListedPartition, OperationState, PartitionState, ReadyState};
 
 use super::agenda::Ticket;
 use crate::partition::knowledge::{Fact, Reply};
 use crate::wasm::model::ControllerView;
-use vipu_client::model::{Inventory, ListedPartition, OperationState, PartitionState, ReadyState};
 
 /// What is asked of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

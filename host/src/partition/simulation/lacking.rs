@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::{IPUPartitionStatus, PartitionPhase};
+use ipu_api::partition_conditions;
 
 use super::invariants::{NOT_GIVEN_UP_EARLY, demand};
-use ipu_api::partition_conditions;
 
 /// Since when, in milliseconds, each id is lacking, as far as a status says nothing else.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,12 +1,12 @@
 //! Tells what a written status means, for the count of what a simulation has met.
 
 use ipu_api::ipupartition::{AttemptOutcome, IPUPartitionStatus, PartitionPhase};
+use ipu_api::partition_conditions;
 
 use super::coverage::{Coverage, Sight};
 use super::driver;
 use super::invariants::Written;
 use crate::partition::knowledge::Intent;
-use ipu_api::partition_conditions;
 
 /// Counts what this status tells.
 pub(super) fn count(written: &Written<'_>, coverage: &mut Coverage) {

@@ -1,6 +1,8 @@
 //! A run in which a controller removes nothing: a partition that has to leave it is made elsewhere all
 //! the same, and what is left is removed once the controller does so again.
 
+use vipu_client::cordon::CordonState;
+
 use super::api_server::{self, key_of};
 use super::chance::Chance;
 use super::coverage::Coverage;
@@ -8,7 +10,6 @@ use super::invariants::{LIVENESS, demand};
 use super::owners::Job;
 use super::trace::Trace;
 use super::world::World;
-use vipu_client::cordon::CordonState;
 
 /// Longest time that a Pod runs, in milliseconds.
 const RUNS: u64 = 60_000;

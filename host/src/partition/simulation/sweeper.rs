@@ -3,6 +3,7 @@
 
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use vipu_client::model::ReadyState;
 
 use super::agenda::Event;
 use super::api_server::{Key, Stored, is_deleted, job_of};
@@ -12,7 +13,6 @@ use super::driver;
 use super::invariants::{OWNERLESS_ONLY, demand};
 use super::world::World;
 use crate::partition::orphans::Place;
-use vipu_client::model::ReadyState;
 
 /// Between two sweeps that find nothing, in milliseconds.
 pub(super) const PERIOD: u64 = 120_000;

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use vipu_client::model::{OperationState, ReadyState};
+
 use super::api_server::{self, key_of};
 use super::chance::Chance;
 use super::coverage::{Coverage, Sight};
@@ -11,7 +13,6 @@ use super::owners::Job;
 use super::trace::Trace;
 use super::trouble::foreign;
 use super::world::World;
-use vipu_client::model::{OperationState, ReadyState};
 
 /// Longest time that a Pod runs, in milliseconds.
 const RUNS: u64 = 60_000;

@@ -3,6 +3,8 @@
 use ipu_api::ipupartition::{Attempt, AttemptOutcome};
 use ipu_api::names::{self, Identity};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use vipu_client::cordon::CordonState;
+use vipu_client::model::{OperationState, ReadyState};
 
 use super::agenda::Event;
 use super::api_server::{self, Key, job_of};
@@ -11,8 +13,6 @@ use super::coverage::Sight;
 use super::executor::Mishap;
 use super::repair::Repair;
 use super::world::World;
-use vipu_client::cordon::CordonState;
-use vipu_client::model::{OperationState, ReadyState};
 
 /// How much goes wrong, in cases of a thousand.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_api::ipupartition::ControllerRef;
 use jiff::{SignedDuration, Timestamp};
+use vipu_client::cordon::CordonStates;
 
 use super::agenda::{Agenda, Event, Fate};
 use super::api_server::{self, ApiServer, Key, SLOTS, job_of};
@@ -21,7 +22,6 @@ use super::restore::Backup;
 use super::trace::Trace;
 use super::trouble::Weather;
 use crate::partition::step::Settings;
-use vipu_client::cordon::CordonStates;
 
 /// The death of replica 0 after one of its steps, where a test says which.
 #[derive(Clone, Copy, Debug)]

@@ -13,6 +13,7 @@ use kube::client::Body as KubeBody;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tower::{BoxError, ServiceExt, service_fn};
+use vipu_client::{Deadlines, Registry};
 
 use crate::namespaces::namespaces;
 use crate::partition::node_labels::node_labels;
@@ -25,7 +26,6 @@ use crate::rest::limits::UserRate;
 use crate::rest::{Door, Sources, plain, secure};
 use crate::scope::{Conflicts, Scope};
 use crate::wasm::{Policies, PolicyOptions};
-use vipu_client::{Deadlines, Registry};
 
 /// The audience that the door asks for.
 const AUDIENCE: &str = "ipu-operator";

@@ -3,13 +3,13 @@
 use jiff::Timestamp;
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Event;
+use vipu_client::cordon::CordonState;
+use vipu_client::failure_stats::FailureStats;
+use vipu_client::model::{ListedPartition, ReadyState};
 
 use super::*;
 use crate::partition::cache::Cache;
 use crate::partition::fleet::Look;
-use vipu_client::cordon::CordonState;
-use vipu_client::failure_stats::FailureStats;
-use vipu_client::model::{ListedPartition, ReadyState};
 
 #[test]
 fn stats_are_those_of_the_original() {
