@@ -23,10 +23,10 @@ use vipu_client::auth::AuthError;
 use vipu_client::{AuthFiles, Registry};
 
 use self::plan::{Adoption, Controller, Entry, Findings, Job};
-use crate::clock;
-use crate::partition::placing::shortened;
-use crate::partition::record;
 use crate::proxy::{ProxyArguments, ProxyOptions, deadlines};
+use ipu_partitions::placing::shortened;
+use ipu_partitions::record;
+use ipu_runtime::clock;
 
 /// What is adopted, and whether that is done.
 #[derive(Args, Clone, Debug)]

@@ -5,16 +5,16 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::adopt::AdoptArguments;
-use crate::certificates::Source;
 use crate::controller::ControllerOptions;
-use crate::job::JobSettings;
-use crate::job::build::PodSettings;
-use crate::policy_cli::PolicyArgs;
 use crate::proxy::ProxyArguments;
-use crate::release::ReleaseOptions;
 use crate::support::SupportOptions;
-use crate::telemetry::LogArguments;
 use crate::verify::VerifyOptions;
+use ipu_authoring::PolicyArgs;
+use ipu_jobs::JobSettings;
+use ipu_jobs::build::PodSettings;
+use ipu_runtime::certificates::Source;
+use ipu_runtime::release::ReleaseOptions;
+use ipu_runtime::telemetry::LogArguments;
 
 /// A Kubernetes operator for Graphcore IPUs.
 #[derive(Debug, Parser)]

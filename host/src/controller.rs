@@ -15,24 +15,23 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use self::probes::{Readiness, Step};
-use crate::certificates::clients::{self, ClientCaError};
-use crate::certificates::keep::Keeper;
-use crate::certificates::register::Registration;
-use crate::certificates::{Source, service_names};
 use crate::exposition::{self, Metrics};
-use crate::job::JobSettings;
-use crate::lease;
-use crate::namespaces::{NamespaceWatch, Namespaces, namespaces};
-use crate::policy;
-use crate::policy::guests::Guests;
-use crate::port::serve::{METRICS, PROBES, Port, ServeError, WEBHOOKS};
-use crate::release::{Process, ReleaseOptions};
-use crate::scope::conflicts::ConflictWatch;
-use crate::telemetry::level::LogLevel;
-use crate::wasm::model::Slot;
-use crate::wasm::{OpenError, Policies, PolicyOptions};
-use crate::webhook::callers::Callers;
-use crate::webhook::server::router;
+use ipu_admission::callers::Callers;
+use ipu_admission::server::router;
+use ipu_guest_host::model::Slot;
+use ipu_guest_host::{OpenError, Policies, PolicyOptions};
+use ipu_jobs::JobSettings;
+use ipu_policies::guests::Guests;
+use ipu_policies::namespaces::{NamespaceWatch, Namespaces, namespaces};
+use ipu_runtime::certificates::clients::{self, ClientCaError};
+use ipu_runtime::certificates::keep::Keeper;
+use ipu_runtime::certificates::register::Registration;
+use ipu_runtime::certificates::{Source, service_names};
+use ipu_runtime::lease;
+use ipu_runtime::port::serve::{METRICS, PROBES, Port, ServeError, WEBHOOKS};
+use ipu_runtime::release::{Process, ReleaseOptions};
+use ipu_runtime::scope::conflicts::ConflictWatch;
+use ipu_runtime::telemetry::level::LogLevel;
 
 /// What the controller process is told by its command line.
 #[derive(Clone, Debug)]
@@ -202,7 +201,7 @@ async fn serve(
     let measured =
         exposition::endpoint::of_controller(metrics_port, keeper, exposed, limits, stop.clone());
     let told = (guests, metrics.policies.clone(), metrics.conflicts.clone());
-    let followed = policy::follow(
+    let followed = ipu_policies::follow(
         client.clone(),
         release,
         Process::Controller,
@@ -261,7 +260,7 @@ impl Watches {
 fn policy_options(options: &ControllerOptions) -> PolicyOptions {
     let settings = json!({ "maxIpusPerJob": options.jobs.max_ipus_per_job });
     let slots = [Slot::Defaulting, Slot::Validation];
-    policy::host_options(&options.release, &slots, settings)
+    ipu_policies::host_options(&options.release, &slots, settings)
 }
 
 fn stop_on_signals(stop: &CancellationToken) -> Result<(), ControllerError> {

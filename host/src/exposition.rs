@@ -12,21 +12,21 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use prometheus_client::registry::Registry;
 
-use crate::api_client::ApiCalls;
-use crate::job::metrics::{JobMetrics, Jobs};
-use crate::lease::Leading;
-use crate::metrics::PREFIX;
-use crate::policy::guests::Guests;
-use crate::port::metrics::Refused;
-use crate::release::{Process, ReleaseOptions};
-use crate::scope::Conflicts;
-use crate::scope::conflicts::{ConflictWatch, conflicts};
-use crate::wasm::metrics::GuestCalls;
-use crate::webhook::callers::Callers;
-use crate::webhook::metrics::Admission;
-use crate::webhook::server::WebhookContext;
-use crate::work_queue::metrics::Reconciles;
-use crate::{panics, partition, policy};
+use ipu_admission::callers::Callers;
+use ipu_admission::metrics::Admission;
+use ipu_admission::server::WebhookContext;
+use ipu_guest_host::metrics::GuestCalls;
+use ipu_jobs::metrics::{JobMetrics, Jobs};
+use ipu_policies::guests::Guests;
+use ipu_runtime::api_client::ApiCalls;
+use ipu_runtime::lease::Leading;
+use ipu_runtime::metrics::PREFIX;
+use ipu_runtime::panics;
+use ipu_runtime::port::metrics::Refused;
+use ipu_runtime::release::{Process, ReleaseOptions};
+use ipu_runtime::scope::Conflicts;
+use ipu_runtime::scope::conflicts::{ConflictWatch, conflicts};
+use ipu_runtime::work_queue::metrics::Reconciles;
 
 /// The counters of one process. Cheap to clone; all clones count the same.
 #[derive(Clone, Debug, Default)]
@@ -105,7 +105,7 @@ impl Metrics {
     }
 
     /// The metrics of the vipu-proxy process.
-    pub fn of_proxy(&self, guests: Guests, sources: partition::metrics::Sources) -> Exposed {
+    pub fn of_proxy(&self, guests: Guests, sources: ipu_partitions::metrics::Sources) -> Exposed {
         let registry = self.registry("ipupartition");
         let metrics = self.clone();
         Exposed::new(registry, move || {
@@ -135,7 +135,7 @@ impl Metrics {
         let mut now = Registry::with_prefix(PREFIX);
         process::leading(&mut now, process, &self.leading, &self.policies);
         process::conflict(&mut now, &self.conflicts);
-        policy::metrics::expose(&mut now, process, guests);
+        ipu_policies::metrics::expose(&mut now, process, guests);
         now
     }
 }

@@ -18,27 +18,27 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use vipu_client::auth::AuthError;
-use vipu_client::registry::{self, Source};
+use vipu_client::registry::Source;
 use vipu_client::{AuthFiles, AuthOptions, Deadlines, Registry};
 
 use crate::exposition::{Exposed, Metrics};
-use crate::lease::{self, Elector, Leading};
-use crate::namespaces::namespaces;
-use crate::partition::fleet::Fleet;
-use crate::partition::node_labels::node_labels;
-use crate::partition::step::Settings;
-use crate::partition::tracker::Tracker;
-use crate::partition::watched::watched;
-use crate::partition::{self, Context, Shared, sweep};
-use crate::policy;
-use crate::policy::guests::Guests;
-use crate::port::serve::{PROBES, Port, REST, SECURE_REST, ServeError};
-use crate::release::{Process, ReleaseOptions};
-use crate::rest::{self, Sources};
-use crate::scope::Conflicts;
-use crate::telemetry::level::LogLevel;
-use crate::wasm::model::Slot;
-use crate::wasm::{OpenError, Policies};
+use ipu_guest_host::model::Slot;
+use ipu_guest_host::{OpenError, Policies};
+use ipu_partitions::fleet::Fleet;
+use ipu_partitions::node_labels::node_labels;
+use ipu_partitions::rest::{self, Sources};
+use ipu_partitions::step::Settings;
+use ipu_partitions::tracker::Tracker;
+use ipu_partitions::watched::watched;
+use ipu_partitions::{Context, Shared, sweep};
+use ipu_policies::guests::Guests;
+use ipu_policies::namespaces::namespaces;
+use ipu_runtime::config_map_watch::watch_config_map;
+use ipu_runtime::lease::{self, Elector, Leading};
+use ipu_runtime::port::serve::{PROBES, Port, REST, SECURE_REST, ServeError};
+use ipu_runtime::release::{Process, ReleaseOptions};
+use ipu_runtime::scope::Conflicts;
+use ipu_runtime::telemetry::level::LogLevel;
 
 /// How long calls under way may take once the process is told to stop; shorter than Kubernetes waits.
 const DRAIN: Duration = Duration::from_secs(15);
@@ -172,7 +172,7 @@ pub async fn run(options: ProxyOptions, log: LogLevel) -> Result<(), ProxyError>
         following.await;
     });
     tokio::spawn(conflict_watch.follow(client.clone(), stop.clone()));
-    let policies = Policies::open(policy::host_options(
+    let policies = Policies::open(ipu_policies::host_options(
         &options.release,
         &[Slot::Placement],
         json!({}),
@@ -251,7 +251,7 @@ fn follow_policies(
     let (asking, guests) = (shared.client.clone(), shared.guests.clone());
     let (release, stopping) = (release.clone(), stop.clone());
     tasks.spawn(async move {
-        let following = policy::follow(
+        let following = ipu_policies::follow(
             asking,
             &release,
             Process::VipuProxy,
@@ -270,7 +270,7 @@ fn behind(shared: &Shared, metrics: &Metrics) -> (Sources, Exposed) {
         guests: shared.guests.clone(),
         namespaces: shared.namespaces.clone(),
     };
-    let standing = partition::metrics::Sources {
+    let standing = ipu_partitions::metrics::Sources {
         partitions: sources.partitions.clone(),
         fleet: shared.fleet.clone(),
         namespaces: shared.namespaces.clone(),
@@ -311,7 +311,7 @@ async fn follow_controllers(
     stop: CancellationToken,
 ) {
     let name = options.controllers_configmap();
-    let events = registry::watch_config_map(client, &options.release.namespace, &name);
+    let events = watch_config_map(client, &options.release.namespace, &name);
     tokio::select! {
         () = registry.follow(events) => {}
         () = stop.cancelled() => {}
@@ -384,7 +384,7 @@ async fn lead(context: Arc<Context>, options: &ProxyOptions, stop: CancellationT
         stop.clone(),
     );
     let sweep = sweep::run(context.clone(), options.times.sweep, stop.clone());
-    futures::join!(partition::run(context, stop), sweep, summary);
+    futures::join!(ipu_partitions::run(context, stop), sweep, summary);
 }
 
 /// What marks the ids of this cluster, on V-IPU controllers that several clusters may use: the UID of the

@@ -7,11 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use ipu_guest_host::{Policies, PolicyOptions};
 use ipu_operator::exposition::endpoint;
-use ipu_operator::policy::guests::Guests;
-use ipu_operator::port::serve::{METRICS, Port};
-use ipu_operator::release::ReleaseOptions;
-use ipu_operator::wasm::{Policies, PolicyOptions};
+use ipu_policies::guests::Guests;
+use ipu_runtime::port::serve::{METRICS, Port};
+use ipu_runtime::release::ReleaseOptions;
 use serde_json::{Value, json};
 use tests::http::request;
 use tests::prometheus::program;

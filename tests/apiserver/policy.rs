@@ -6,7 +6,7 @@ mod scene;
 mod tutorial;
 
 use ipu_api::ipupolicy::{IPUPolicyStatus, PolicyPhase};
-use ipu_operator::wasm::digest_of;
+use ipu_guest_host::digest_of;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::json;

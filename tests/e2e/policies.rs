@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use ipu_api::ipupolicy::{IPUPolicy, PolicyPhase};
-use ipu_operator::wasm::digest_of;
+use ipu_guest_host::digest_of;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use libtest_mimic::Failed;

@@ -104,7 +104,7 @@ pub enum LoadError {
     Vipu(#[from] vipu_client::VipuError),
     /// The placement guest could not be loaded.
     #[error("failed to load the placement guest; `make dist` builds it")]
-    Guest(#[from] ipu_operator::wasm::OpenError),
+    Guest(#[from] ipu_guest_host::OpenError),
     /// A probe did not answer.
     #[error(transparent)]
     Http(#[from] HttpError),

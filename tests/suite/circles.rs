@@ -114,7 +114,7 @@ fn the_check_sees_a_circle_and_what_hangs_on_it() {
 
 #[test]
 fn modules_of_the_operator_are_read_with_what_they_name() {
-    let uses = uses("host");
-    assert!(uses["job"].contains("work_queue"), "{uses:?}");
-    assert!(!uses["job"].contains("partition"), "{uses:?}");
+    let uses = uses("host/runtime");
+    assert!(uses["port"].contains("certificates"), "{uses:?}");
+    assert!(!uses["certificates"].contains("port"), "{uses:?}");
 }

@@ -17,6 +17,7 @@ mod metrics;
 mod mutations;
 mod oci;
 mod package;
+mod packages;
 mod policy_cli;
 mod preflight;
 mod reasons;

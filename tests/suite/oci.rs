@@ -10,11 +10,11 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use ipu_operator::oci::credentials::Credentials;
-use ipu_operator::oci::fetch::{component, find, signer};
-use ipu_operator::oci::manifest::artefact;
-use ipu_operator::oci::push::push;
-use ipu_operator::oci::registry::Access;
+use ipu_policies::oci::credentials::Credentials;
+use ipu_policies::oci::fetch::{component, find, signer};
+use ipu_policies::oci::manifest::artefact;
+use ipu_policies::oci::push::push;
+use ipu_policies::oci::registry::Access;
 use ipu_text::explain;
 use serde_json::json;
 

@@ -17,9 +17,9 @@ mod users;
 
 use std::time::Duration;
 
-use ipu_operator::namespaces::namespaces;
-use ipu_operator::partition::watched::{Watched, watched};
-use ipu_operator::scope::Scope;
+use ipu_partitions::watched::{Watched, watched};
+use ipu_policies::namespaces::namespaces;
+use ipu_runtime::scope::Scope;
 use tests::simulator::{Options, Simulator};
 use vipu_client::model::CreateRequest;
 use vipu_client::{Deadlines, VipuClient};

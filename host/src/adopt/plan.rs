@@ -11,7 +11,7 @@ use ipu_api::names;
 use kube::ResourceExt;
 use vipu_client::model::ListedPartition;
 
-use crate::scope::Scope;
+use ipu_runtime::scope::Scope;
 
 /// All that the plan is made from.
 pub(super) struct Findings<'a> {

@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use crate::exposition::Metrics;
-use crate::job::{self, JobSettings};
-use crate::lease::{Elector, fenced};
-use crate::release::ReleaseOptions;
+use ipu_jobs::JobSettings;
+use ipu_runtime::lease::{Elector, fenced};
+use ipu_runtime::release::ReleaseOptions;
 
 /// How long to wait before the job reconciler is tried again, where it could not start.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -65,7 +65,7 @@ async fn lead(
 ) {
     let metrics = metrics.of_jobs();
     while !stop.is_cancelled() {
-        let run = job::run(client.clone(), settings.clone(), &metrics, stop.clone());
+        let run = ipu_jobs::run(client.clone(), settings.clone(), &metrics, stop.clone());
         let Err(failure) = run.await else {
             return;
         };

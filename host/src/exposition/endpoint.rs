@@ -11,14 +11,14 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use super::Exposed;
-use crate::certificates::keep::Keeper;
-use crate::certificates::{Source, service_names};
-use crate::port::metrics::Refused;
-use crate::port::serve::{Port, ServeError};
-use crate::release::ReleaseOptions;
-use crate::rest::gate::{Gate, Wish};
-use crate::rest::problem::{Kind, Problem};
-use crate::rest::{self, Caller};
+use ipu_partitions::rest::gate::{Gate, Wish};
+use ipu_partitions::rest::problem::{Kind, Problem};
+use ipu_partitions::rest::{self, Caller};
+use ipu_runtime::certificates::keep::Keeper;
+use ipu_runtime::certificates::{Source, service_names};
+use ipu_runtime::port::metrics::Refused;
+use ipu_runtime::port::serve::{Port, ServeError};
+use ipu_runtime::release::ReleaseOptions;
 
 /// Where they are.
 pub const PATH: &str = "/metrics";

@@ -5,9 +5,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-use crate::lease::Leading;
-use crate::release::Process;
-use crate::scope::Conflicts;
+use ipu_runtime::lease::Leading;
+use ipu_runtime::release::Process;
+use ipu_runtime::scope::Conflicts;
 
 pub(super) fn register(registry: &mut Registry) {
     let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);

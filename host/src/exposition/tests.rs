@@ -11,9 +11,9 @@ use tower::{BoxError, ServiceExt, service_fn};
 
 use super::endpoint::router;
 use super::{Exposed, Metrics};
-use crate::policy::guests::Guests;
-use crate::port::metrics::Refused;
-use crate::wasm::{Policies, PolicyOptions};
+use ipu_guest_host::{Policies, PolicyOptions};
+use ipu_policies::guests::Guests;
+use ipu_runtime::port::metrics::Refused;
 
 /// What the API server was asked.
 type Asked = Arc<Mutex<Vec<Value>>>;

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::ProxyOptions;
-use crate::telemetry::LogArguments;
+use ipu_runtime::telemetry::LogArguments;
 
 /// Options of the vipu-proxy process.
 #[derive(Clone, Debug, Args)]

@@ -6,13 +6,13 @@ use clap::Args;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use crate::certificates::keep::Keeper;
-use crate::certificates::{Source, service_names};
 use crate::exposition::{self, Exposed, Metrics};
-use crate::port::serve::{Port, SECURE_REST, ServeError};
-use crate::release::ReleaseOptions;
-use crate::rest::gate::Gate;
-use crate::rest::{self, Door, Sources};
+use ipu_partitions::rest::gate::Gate;
+use ipu_partitions::rest::{self, Door, Sources};
+use ipu_runtime::certificates::keep::Keeper;
+use ipu_runtime::certificates::{Source, service_names};
+use ipu_runtime::port::serve::{Port, SECURE_REST, ServeError};
+use ipu_runtime::release::ReleaseOptions;
 
 /// What the process is told of the port with TLS.
 #[derive(Args, Clone, Debug)]

@@ -6,8 +6,6 @@ use std::sync::Arc;
 use futures::{Stream, StreamExt};
 use ipu_api::ipupartition::ControllerRef;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Api;
-use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -114,7 +112,7 @@ impl Registry {
         Ok(client)
     }
 
-    /// Follows the ConfigMap until `events` end, which those of `watch_config_map` never do. An
+    /// Follows the ConfigMap until `events` end, which those of a watch never do. An
     /// error of the watch changes nothing: the last list stays until the watch is back.
     pub async fn follow(
         &self,
@@ -150,16 +148,6 @@ impl Registry {
             .retain(|name, _| known.entries.iter().any(|entry| entry.name == *name));
         self.known.send_replace(Arc::new(known));
     }
-}
-
-/// The events of the one ConfigMap `name`, for ever, with growing pauses after errors.
-pub fn watch_config_map(
-    client: kube::Client,
-    namespace: &str,
-    name: &str,
-) -> impl Stream<Item = Result<Event<ConfigMap>, watcher::Error>> {
-    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    kube::runtime::watcher(Api::namespaced(client, namespace), config).default_backoff()
 }
 
 /// What is known once the ConfigMap was seen so. Without a list the last good one stays: deleting a

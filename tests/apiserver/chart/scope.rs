@@ -2,9 +2,8 @@
 //! want the same namespace the second one rests.
 
 use ipu_operator::exposition::Metrics;
-use ipu_operator::job;
-use ipu_operator::release::ReleaseOptions;
-use ipu_operator::scope::Conflicts;
+use ipu_runtime::release::ReleaseOptions;
+use ipu_runtime::scope::Conflicts;
 use kube::Client;
 use tests::lab::control_plane::ControlPlane;
 use tests::lab::kubeconfig;
@@ -68,7 +67,7 @@ async fn reconcile(admin: &Admin, namespaces: &str) -> DropGuard {
     settings.scope = namespaces.parse().unwrap();
     tokio::spawn(async move {
         let metrics = Metrics::default().of_jobs();
-        let run = job::run(client, settings, &metrics, stopping);
+        let run = ipu_jobs::run(client, settings, &metrics, stopping);
         run.await.unwrap();
     });
     stop.drop_guard()

@@ -3,8 +3,7 @@
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use ipu_api::names;
-use ipu_operator::job;
-use ipu_operator::job::metrics::JobMetrics;
+use ipu_jobs::metrics::JobMetrics;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
@@ -24,7 +23,7 @@ fn start_controller(scene: &Scene) -> JoinHandle<()> {
     let client = scene.client.clone();
     tokio::spawn(async move {
         let metrics = JobMetrics::default();
-        let run = job::run(
+        let run = ipu_jobs::run(
             client,
             stage::settings(),
             &metrics,

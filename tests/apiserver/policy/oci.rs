@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use ipu_api::ipupolicy::{IPUPolicyStatus, PolicyPhase};
-use ipu_operator::wasm::digest_of;
+use ipu_guest_host::digest_of;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;

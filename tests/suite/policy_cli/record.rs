@@ -6,10 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ipu_operator::policy::recording::{self, Notice, SOCKET};
-use ipu_operator::wasm::model::Slot;
-use ipu_operator::wasm::record::{Outcome, Record};
-use ipu_operator::wasm::{BUILT_IN, Policies};
+use ipu_guest_host::model::Slot;
+use ipu_guest_host::record::{Outcome, Record};
+use ipu_guest_host::{BUILT_IN, Policies};
+use ipu_policies::recording::{self, Notice, SOCKET};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::wait::{Seen, eventually};

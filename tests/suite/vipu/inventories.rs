@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_operator::partition::fleet::Fleet;
-use ipu_operator::partition::node_labels::node_labels;
+use ipu_partitions::fleet::Fleet;
+use ipu_partitions::node_labels::node_labels;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::watcher::Event;
 use tests::simulator::codes::CodeName;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ipu_operator::partition::fleet::Fleet;
-use ipu_operator::partition::node_labels::node_labels;
+use ipu_partitions::fleet::Fleet;
+use ipu_partitions::node_labels::node_labels;
 use ipu_text::is_plain;
 use jiff::Timestamp;
 use tests::simulator::Simulator;
