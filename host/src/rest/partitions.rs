@@ -246,7 +246,7 @@ impl Door {
     /// Nobody here would make the partition of an owner in another namespace, or while the release rests.
     fn serves(&self, owner: &PartitionOwner) -> Result<(), Problem> {
         if let Some(conflict) = self.conflicts.current().first() {
-            let detail = format!("this operator rests: {}", conflict.message());
+            let detail = format!("this operator is inactive: {}", conflict.message());
             return Err(Problem::new(Kind::Unavailable, detail));
         }
         if self.scope.contains(&owner.namespace) {
