@@ -137,7 +137,7 @@ pub enum ProxyError {
     #[error("failed to load the policies")]
     Policies(#[from] OpenError),
     /// An option says how to speak to V-IPU controllers, and cannot be carried out.
-    #[error("failed to settle how V-IPU controllers are spoken to")]
+    #[error("failed to read the certificates or credentials for V-IPU controllers")]
     Access(#[from] AuthError),
     /// A REST port is not served.
     #[error("failed to serve a REST port")]
@@ -160,7 +160,7 @@ pub async fn run(options: ProxyOptions, log: LogLevel) -> Result<(), ProxyError>
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        tracing::info!("told to stop; what is under way comes to its end");
+        tracing::info!("stopping on a signal; work under way is finished first");
         on_signal.cancel();
     });
     let (asking, release, stopping) = (client.clone(), options.release.clone(), stop.clone());
@@ -222,7 +222,7 @@ pub async fn run_with(
     stop.cancel();
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended {
-            tracing::error!(%error, "a part of the proxy ended badly");
+            tracing::error!(%error, "a task of the proxy failed");
         }
     }
     Ok(served?)

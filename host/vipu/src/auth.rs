@@ -305,7 +305,7 @@ fn tls(ca: &Content, identity: Option<(&Content, &Content)>) -> Result<ClientTls
     for authority in certificates(ca)? {
         roots.add(authority).map_err(|source| AuthError::Unusable {
             file: ca.file.clone(),
-            rule: "each certificate in it must be one of an authority",
+            rule: "each certificate in it must be a CA certificate",
             source,
         })?;
     }
