@@ -66,7 +66,7 @@ pub enum ControllerError {
     #[error("failed to listen for signals")]
     Signals(#[source] std::io::Error),
     /// Nobody can be told from the API server.
-    #[error("failed to read the authority of the webhooks' clients")]
+    #[error("failed to read the CA of the webhooks' clients")]
     ClientCa(#[source] ClientCaError),
     /// No client of the API server.
     #[error("failed to make a client of the API server")]

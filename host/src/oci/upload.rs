@@ -33,7 +33,7 @@ impl Registry {
             host: self.host().to_owned(),
             what,
         })?;
-        let what = format!("room for the blob {digest}");
+        let what = format!("the upload of the blob {digest}");
         self.put(Method::PUT, uri, OCTETS, bytes, &what)
             .await
             .map(drop)
@@ -47,7 +47,7 @@ impl Registry {
         bytes: Bytes,
     ) -> Result<(), RegistryError> {
         let uri = self.at(&format!("manifests/{version}"));
-        let what = format!("room for the manifest {version}");
+        let what = format!("the upload of the manifest {version}");
         self.put(Method::PUT, uri, kind, bytes, &what)
             .await
             .map(drop)
