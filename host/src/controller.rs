@@ -53,7 +53,7 @@ pub struct ControllerOptions {
     pub webhook_certificate: Source,
     /// Whether the operator writes the caBundles of both webhook configurations.
     pub webhook_ca_bundle: bool,
-    /// The authority (PEM) of the API server's client certificate; none: anybody may call the webhooks.
+    /// The CA (PEM) of the API server's client certificate; none: every client may call the webhooks.
     pub webhook_client_ca: Option<String>,
     /// What an admin sets about jobs.
     pub jobs: JobSettings,

@@ -74,8 +74,8 @@ pub struct ProxyOptions {
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     pub vipu_timeout_seconds: u64,
-    /// How long a partition that waits is passed by smaller ones that fit, in seconds. After that, room is
-    /// kept for it.
+    /// Seconds for which smaller requests may be placed before a waiting one. After that, capacity is
+    /// reserved for it.
     #[arg(
         long,
         env = "IPU_OPERATOR_BACKFILL_LIMIT_SECONDS",
@@ -83,7 +83,7 @@ pub struct ProxyOptions {
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     pub backfill_limit_seconds: u64,
-    /// How the V-IPU controllers are spoken to.
+    /// TLS and credentials for the V-IPU controllers.
     #[command(flatten)]
     pub access: AuthOptions,
     /// Times that no admin sets.
