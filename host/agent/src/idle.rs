@@ -53,7 +53,9 @@ pub fn idle(patience: Duration, session: Option<u32>) -> Result<(), IdleError> {
     match session {
         None => println!("ipu-agent: waiting for commands of the launcher"),
         Some(seconds) => {
-            println!("ipu-agent: an interactive job of {seconds} s; use `kubectl exec` to work in it");
+            println!(
+                "ipu-agent: an interactive job of {seconds} s; use `kubectl exec` to work in it"
+            );
             alarm::set(seconds);
         }
     }

@@ -12,7 +12,7 @@ impl Registry {
     /// Sends a blob, where the registry does not have it yet.
     pub(super) async fn put_blob(&self, bytes: Bytes) -> Result<(), RegistryError> {
         let digest = digest_of(&bytes).to_string();
-        let what = format!("a place for the blob {digest}");
+        let what = format!("the upload of the blob {digest}");
         let known = self.at(&format!("blobs/{digest}"));
         let known = self.put(Method::HEAD, known, OCTETS, Bytes::new(), &what);
         match known.await {

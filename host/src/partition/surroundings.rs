@@ -163,8 +163,8 @@ fn leave<'a>(
     let others: Vec<&IPUPartition> = others.collect();
     if !all_have_room(me, &others, name, open) {
         let why = format!(
-            "{name} is being drained, and no other controller has free capacity for {} IPUs now, or not \
-             for all partitions of its owner",
+            "{name} is being drained, and no other controller has free capacity for {} IPUs now, or \
+             not for all partitions of its owner",
             me.spec.ipus
         );
         return Leave::Later(why);

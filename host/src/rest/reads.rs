@@ -109,8 +109,8 @@ pub(super) fn summaries() -> Operation<Sources> {
         get(controller_summaries),
     )
     .with(|what| {
-        what.details = "The owners of the partitions are reported on the port with TLS, to users who may \
-            list IPUPartitions.";
+        what.details = "The owners of the partitions are reported on the port with TLS, to users who \
+            may list IPUPartitions.";
     })
 }
 

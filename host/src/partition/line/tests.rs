@@ -187,7 +187,8 @@ fn those_of_use_only_together_wait_until_all_that_are_missing_fit() {
     };
     assert_eq!(
         ask(0).too_small.unwrap(),
-        "4 partitions of 4 IPUs are of use only together, and there is free capacity for 2 of them now"
+        "4 partitions of 4 IPUs are of use only together, and there is free capacity for 2 of \
+         them now"
     );
     assert!(ask(1).too_small.is_some());
     assert_eq!(ask(2).too_small, None);
@@ -313,8 +314,8 @@ fn a_gang_that_is_larger_than_all_controllers_together_never_fits() {
     assert_eq!(
         never(&gang(4, 8), &pods).unwrap(),
         "no V-IPU controllers can ever serve 4 partitions of 8 IPUs, which are of use only together: \
-         empty, all of them have capacity for 3 (pod1: 2 of 16 IPUs; pod2: 1 of 8 IPUs; pod3: 0 of 4 \
-         IPUs); request fewer or smaller ones, or have more controllers listed"
+         empty, all of them have capacity for 3 (pod1: 2 of 16 IPUs; pod2: 1 of 8 IPUs; pod3: 0 of \
+         4 IPUs); request fewer or smaller ones, or have more controllers listed"
     );
     assert_eq!(never(&gang(1, 64), &pods), None, "the policy decides");
     assert_eq!(never(&gang(4, 8), &[]), None, "the list is empty for now");
