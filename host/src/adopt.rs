@@ -64,7 +64,7 @@ pub enum AdoptError {
     #[error("IPUPartition {0} cannot be read, and may hold anything; correct or delete it first")]
     Unreadable(String),
     /// An option says how to speak to V-IPU controllers, and cannot be carried out.
-    #[error("failed to settle how V-IPU controllers are spoken to")]
+    #[error("failed to read the certificates or credentials for V-IPU controllers")]
     Access(#[from] AuthError),
     /// Some were not adopted. The lines before say which and why.
     #[error(

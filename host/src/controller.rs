@@ -52,7 +52,7 @@ pub struct ControllerOptions {
     pub webhook_certificate: Source,
     /// Whether the operator writes the caBundles of both webhook configurations.
     pub webhook_ca_bundle: bool,
-    /// The authority (PEM) of the API server's client certificate; none: anybody may call the webhooks.
+    /// The CA (PEM) of the API server's client certificate; none: every client may call the webhooks.
     pub webhook_client_ca: Option<String>,
     /// What an admin sets about jobs.
     pub jobs: JobSettings,
@@ -65,7 +65,7 @@ pub enum ControllerError {
     #[error("failed to listen for signals")]
     Signals(#[source] std::io::Error),
     /// Nobody can be told from the API server.
-    #[error("failed to read the authority of the webhooks' clients")]
+    #[error("failed to read the CA of the webhooks' clients")]
     ClientCa(#[source] ClientCaError),
     /// No client of the API server.
     #[error("failed to make a client of the API server")]

@@ -77,8 +77,8 @@ pub struct ProxyOptions {
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     pub vipu_timeout_seconds: u64,
-    /// How long a partition that waits is passed by smaller ones that fit, in seconds. After that, room is
-    /// kept for it.
+    /// Seconds for which smaller requests may be placed before a waiting one. After that, capacity is
+    /// reserved for it.
     #[arg(
         long,
         env = "IPU_OPERATOR_BACKFILL_LIMIT_SECONDS",
@@ -86,7 +86,7 @@ pub struct ProxyOptions {
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     pub backfill_limit_seconds: u64,
-    /// How the V-IPU controllers are spoken to.
+    /// TLS and credentials for the V-IPU controllers.
     #[command(flatten)]
     pub access: AuthOptions,
     /// Times that no admin sets.
@@ -140,7 +140,7 @@ pub enum ProxyError {
     #[error("failed to load the policies")]
     Policies(#[from] OpenError),
     /// An option says how to speak to V-IPU controllers, and cannot be carried out.
-    #[error("failed to settle how V-IPU controllers are spoken to")]
+    #[error("failed to read the certificates or credentials for V-IPU controllers")]
     Access(#[from] AuthError),
     /// A REST port is not served.
     #[error("failed to serve a REST port")]
@@ -163,7 +163,7 @@ pub async fn run(options: ProxyOptions, log: LogLevel) -> Result<(), ProxyError>
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        tracing::info!("told to stop; what is under way comes to its end");
+        tracing::info!("stopping on a signal; work under way is finished first");
         on_signal.cancel();
     });
     let (asking, release, stopping) = (client.clone(), options.release.clone(), stop.clone());
@@ -225,7 +225,7 @@ pub async fn run_with(
     stop.cancel();
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended {
-            tracing::error!(%error, "a part of the proxy ended badly");
+            tracing::error!(%error, "a task of the proxy failed");
         }
     }
     Ok(served?)

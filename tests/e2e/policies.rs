@@ -138,11 +138,11 @@ pub(crate) fn are_recorded_and_replayed(scene: &Scene) -> Result<(), Failed> {
         replay.args([&guest, &guest, &file]);
         let replayed = command::output(&mut replay)?;
         assert!(
-            replayed.contains("2 answered the same, 0 otherwise"),
+            replayed.contains("2 same answers, 0 different answers"),
             "{replayed}"
         );
         assert!(
-            !replayed.contains("not those that were recorded"),
+            !replayed.contains("differ from the recorded ones"),
             "{replayed}"
         );
         Ok(())

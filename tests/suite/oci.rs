@@ -95,7 +95,7 @@ fn lies(content: &Content) -> Vec<(String, String, Lie, String)> {
             format!("@{digest}"),
             digest.clone(),
             Box::new(|| "{}".into_response()),
-            format!("where {digest} was asked for as the manifest {digest}"),
+            format!("and {digest} was requested as the manifest {digest}"),
         ),
         (
             ":1".into(),
@@ -107,7 +107,7 @@ fn lies(content: &Content) -> Vec<(String, String, Lie, String)> {
             ":1".into(),
             blob.clone(),
             Box::new(move || turned.clone().into_response()),
-            "changes what it keeps".into(),
+            "changes what it stores".into(),
         ),
         (
             ":1".into(),

@@ -260,7 +260,7 @@ impl<'a> Chain<'a> {
             policy = &*entry.name,
             namespace = self.request.namespace,
             name = self.request.name,
-            "a request goes on without a policy that gave no answer: {}",
+            "a request continues without a policy that gave no answer: {}",
             ipu_text::explain(error)
         );
         answer.ignored.push(entry.name.to_string());

@@ -57,7 +57,8 @@ impl Sources {
             return Some(Answer::nothing_to_say());
         }
         Some(Answer::failed(format!(
-            "IPUJobs of namespace {namespace} are not served now, since their IPU operator rests: {}",
+            "IPUJobs of namespace {namespace} are not served now, since their IPU operator is \
+             inactive: {}",
             first.message()
         )))
     }

@@ -127,14 +127,14 @@ impl Case {
             (Ok(answer), None) => failures.extend(self.expect.of_answer(answer)),
             (Ok(answer), Some(wanted)) => {
                 failures.push(format!(
-                    "error with {wanted:?} wanted, found {}",
+                    "expected error with {wanted:?}, found {}",
                     json(answer)
                 ));
             }
             (Err(error), Some(wanted)) if explain(error).contains(wanted.as_str()) => {}
             (Err(error), Some(wanted)) => {
                 failures.push(format!(
-                    "error with {wanted:?} wanted, found {:?}",
+                    "expected error with {wanted:?}, found {:?}",
                     explain(error)
                 ));
             }
@@ -180,7 +180,7 @@ impl Expectation {
         if let Some(wanted) = &self.verdict
             && found["verdict"] != wanted.as_str()
         {
-            failures.push(format!("verdict {wanted:?} wanted, found {found}"));
+            failures.push(format!("expected verdict {wanted:?}, found {found}"));
         }
         if let Some(wanted) = &self.patch {
             let none = Patch::default();
@@ -190,7 +190,7 @@ impl Expectation {
                 _ => None,
             };
             if patch != Some(wanted) {
-                failures.push(format!("patch {} wanted, found {found}", json(wanted)));
+                failures.push(format!("expected patch {}, found {found}", json(wanted)));
             }
         }
         failures
@@ -202,7 +202,7 @@ impl Expectation {
         if let Some(wanted) = &self.answer
             && found != *wanted
         {
-            failures.push(format!("answer {wanted} wanted, found {found}"));
+            failures.push(format!("expected answer {wanted}, found {found}"));
         }
         let warnings = match answer {
             Answer::Defaulting(Defaulting::Defaulted(defaulted)) => {
@@ -225,7 +225,7 @@ impl Expectation {
         for wanted in self.warnings.iter().flatten() {
             if !warnings.iter().any(|warning| warning.contains(wanted)) {
                 failures.push(format!(
-                    "warning with {wanted:?} wanted, found {warnings:?}"
+                    "expected warning with {wanted:?}, found {warnings:?}"
                 ));
             }
         }
@@ -237,7 +237,7 @@ impl Expectation {
             return Vec::new();
         };
         if wanted.is_empty() && !found.is_empty() {
-            return vec![format!("no violation wanted, found {}", json(&found))];
+            return vec![format!("expected no violation, found {}", json(&found))];
         }
         let is = |wanted: &Wanted| {
             let mut found = found.iter();
@@ -247,7 +247,7 @@ impl Expectation {
         missing
             .map(|Wanted { field, message }| {
                 format!(
-                    "violation of {field:?} with {message:?} wanted, found {}",
+                    "expected violation of {field:?} with {message:?}, found {}",
                     json(&found)
                 )
             })
@@ -260,16 +260,16 @@ impl Expectation {
         if let Some(wanted) = &self.chosen
             && *decision != Decision::Try(wanted.clone())
         {
-            failures.push(format!("controller {wanted:?} wanted, found {found}"));
+            failures.push(format!("expected controller {wanted:?}, found {found}"));
         }
         if let Some(wanted) = &self.rejects
             && !matches!(decision, Decision::Reject(reason) if reason.contains(wanted))
         {
-            failures.push(format!("rejection with {wanted:?} wanted, found {found}"));
+            failures.push(format!("expected rejection with {wanted:?}, found {found}"));
         }
         if let Some(wanted) = &self.waits {
             let Decision::Wait(passed) = decision else {
-                failures.push(format!("waiting wanted, found {found}"));
+                failures.push(format!("expected to wait, found {found}"));
                 return failures;
             };
             for Passed { controller, reason } in wanted {
@@ -277,7 +277,7 @@ impl Expectation {
                     |one: &PassedOver| one.controller == *controller && one.reason.contains(reason);
                 if !passed.iter().any(is) {
                     failures.push(format!(
-                        "{controller:?} passed over with {reason:?} wanted, found {found}"
+                        "expected {controller:?} to be skipped with {reason:?}, found {found}"
                     ));
                 }
             }

@@ -16,7 +16,7 @@ use ipu_guest_host::{Inspection, inspect};
 pub(super) struct CheckArgs {
     /// The component, such as my-placement.wasm.
     file: PathBuf,
-    /// The world that it should implement; by default the one that its exports tell.
+    /// The world that it should implement; by default the one that its exports show.
     #[arg(long)]
     world: Option<World>,
     /// Settings to try it with, as a JSON object.

@@ -154,7 +154,7 @@ pub enum PolicyCliError {
     NoCases(PathBuf),
     /// There is no operator.
     #[error(
-        "no operator tells of its requests at {socket}; run this in the operator's container: kubectl exec \
+        "no operator reports its requests at {socket}; run this in the operator's container: kubectl exec \
          --namespace <namespace> deploy/<release>-controller-manager -- /ipu-operator policy record"
     )]
     Socket {

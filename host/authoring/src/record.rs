@@ -18,8 +18,8 @@ pub(super) struct RecordArgs {
     /// Record the requests to this hook alone.
     #[arg(long)]
     hook: Option<World>,
-    /// Record what the component of this digest is asked alone: those that are tried in the shadow are
-    /// asked as well, and each policy of a chain.
+    /// Record only the requests to the component of this digest. Without it, requests to shadow policies
+    /// and to each policy of a chain are recorded too.
     #[arg(long)]
     digest: Option<String>,
     /// End after so many requests.
@@ -31,14 +31,14 @@ pub(super) struct RecordArgs {
     /// End after so many seconds.
     #[arg(long, default_value_t = 600)]
     seconds: u64,
-    /// Where the operator tells of its requests.
+    /// Where the operator reports its requests.
     #[arg(long, default_value = "/var/cache/ipu-operator/requests.sock")]
     socket: PathBuf,
 }
 
 /// Why nothing is recorded any more.
 enum End {
-    /// There are as many requests as were wanted.
+    /// There are as many requests as `--count` says.
     Count,
     /// The next one would be too much.
     Bytes,
@@ -123,8 +123,8 @@ fn is_wanted(args: &RecordArgs, line: &str) -> bool {
 /// What is said at the end, beside the records.
 fn summary(recorded: &Recorded, end: &End) -> String {
     let why = match end {
-        End::Count => "that is as many as were wanted (--count)",
-        End::Bytes => "the next one is more than --bytes leaves room for",
+        End::Count => "that is the number of --count",
+        End::Bytes => "the next one would exceed --bytes",
         End::Time => "the time is over (--seconds)",
         End::Operator => "the operator has ended",
     };

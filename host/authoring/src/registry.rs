@@ -30,8 +30,7 @@ pub(super) struct RegistryArgs {
     /// Folder with Docker's config.json [default: ~/.docker].
     #[arg(long, env = "DOCKER_CONFIG")]
     docker_config: Option<PathBuf>,
-    /// Certificates (PEM) of the authorities that vouch for the registry, in the place of the public
-    /// ones.
+    /// Certificates (PEM) of the CAs for the registry, instead of the public ones.
     #[arg(long)]
     ca_file: Option<PathBuf>,
     /// Speak with the registry without TLS.

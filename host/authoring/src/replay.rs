@@ -127,7 +127,7 @@ fn compare(
         tally.unlike += 1;
         writeln!(
             out,
-            "line {line}: a answers otherwise than was recorded of it"
+            "line {line}: the answer of a differs from the recorded one"
         )?;
     }
     if a.found == b.found && a.verdict == b.verdict {
@@ -175,19 +175,19 @@ fn summarize(tally: &Tally, out: &mut impl io::Write) -> io::Result<()> {
     } = tally;
     writeln!(
         out,
-        "{asked} requests: {same} answered the same, {differ} otherwise, of which {decided} with \
-         another verdict of the operator",
+        "{asked} requests: {same} same answers, {differ} different answers, of which {decided} \
+         change the verdict of the operator",
         same = asked - differ,
     )?;
     writeln!(out, "fuel: a {a}, b {b}")?;
     if *passed_over > 0 {
-        writeln!(out, "{passed_over} records of other hooks were passed over")?;
+        writeln!(out, "{passed_over} records of other hooks were skipped")?;
     }
     if *unlike > 0 {
         writeln!(
             out,
-            "{unlike} answers of a are not those that were recorded of it: other settings, or a \
-             decision by values that are not recorded"
+            "{unlike} answers of a differ from the recorded ones: other settings, or a decision by \
+             values that are not recorded"
         )?;
     }
     Ok(())

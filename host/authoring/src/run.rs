@@ -25,7 +25,7 @@ pub(super) struct RunArgs {
     /// request that the operator tries policies on.
     #[arg(long)]
     request: Option<PathBuf>,
-    /// The world that it should implement; by default the one that its exports tell.
+    /// The world that it should implement; by default the one that its exports show.
     #[arg(long)]
     world: Option<World>,
     /// Settings, as a JSON object.

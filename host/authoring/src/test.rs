@@ -23,7 +23,7 @@ pub(super) struct TestArgs {
     file: PathBuf,
     /// Folder of cases, one JSON or YAML file each: {settings, request, expect}.
     folder: PathBuf,
-    /// The world that it should implement; by default the one that its exports tell.
+    /// The world that it should implement; by default the one that its exports show.
     #[arg(long)]
     world: Option<World>,
     /// Where a report in JUnit's XML is written.

@@ -184,7 +184,7 @@ fn import(name: String) -> Import {
     let allowed = bindings::is_allowed_import(&name);
     let why = match (allowed, unversioned(&name)) {
         (true, "ipu:policy/logging") => "writes to the operator's log",
-        (true, "ipu:policy/types") => "is types alone, of what the operator tells with a request",
+        (true, "ipu:policy/types") => "defines the types of requests and answers",
         (true, _) => "is answered by an empty one: no files, no network, no environment",
         (false, other) if other.starts_with("ipu:policy/") => {
             "is of another version of the contract; `ipu-operator policy contract` prints this one"

@@ -140,17 +140,17 @@ impl GuestCalls {
         );
         registry.register(
             "guest_calls_given_up",
-            "Guests that were to be asked and gave no answer through no fault of their own",
+            "Calls of guests that were given up without a fault of the guest",
             self.given_up.clone(),
         );
         registry.register(
             "guest_swaps",
-            "Changes of the guests that are asked at a hook",
+            "Changes of the active guests of a hook",
             self.swaps.clone(),
         );
         registry.register(
             "placement_fallbacks",
-            "Placements that the built-in walk decided in the place of a policy",
+            "Placements that the built-in serial walk decided instead of a policy",
             self.fallbacks.clone(),
         );
     }

@@ -40,7 +40,7 @@ pub(super) fn open(engine: &Engine, path: &Path, limit: u64) -> Option<Component
     loaded
         .inspect_err(|error| {
             let path = path.display();
-            tracing::warn!(%path, error = %format!("{error:#}"), "a kept compiled module cannot be used");
+            tracing::warn!(%path, error = %format!("{error:#}"), "a stored compiled module cannot be used");
         })
         .ok()
 }
@@ -57,7 +57,7 @@ pub(super) fn take(
             Ok(()) => return of_file(engine, path),
             Err(error) => {
                 let path = path.display();
-                tracing::warn!(%path, %error, "a compiled module is not kept; is the folder for compiled modules full?");
+                tracing::warn!(%path, %error, "a compiled module is not stored; is the folder for compiled modules full?");
             }
         }
     }

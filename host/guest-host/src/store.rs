@@ -22,7 +22,7 @@ const LOG_CONTEXT: usize = 64;
 
 /// A policy asked for more than it may have. Ends the call, and is found again by its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{wanted} {unit} wanted where at most {limit} are allowed")]
+#[error("{wanted} {unit} requested, and at most {limit} are allowed")]
 pub struct OverLimit {
     /// What was asked for.
     pub wanted: usize,

@@ -91,7 +91,7 @@ fn left(found: &IPUPartition) -> String {
     let name = found.metadata.name.as_deref().unwrap_or_default();
     match partition::state(Some(found), None).why_not() {
         Some(why) => format!("IPUPartition {name}: {why}"),
-        None => format!("IPUPartition {name} is being given back"),
+        None => format!("IPUPartition {name} is being released"),
     }
 }
 

@@ -158,7 +158,7 @@ impl Jobs {
             jobs.get_or_create(&[("phase", phase)])
                 .set(metrics::count(count));
         }
-        now.register("jobs", "IPUJobs that are there, by phase", jobs);
+        now.register("jobs", "IPUJobs, by phase", jobs);
     }
 }
 

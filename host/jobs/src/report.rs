@@ -233,7 +233,7 @@ impl Standing<'_> {
         }
         match self.session_end() {
             Some(Time(end)) => format!(
-                "{RECONCILED}; the session lasts until {}: kubectl exec -it {} -- bash",
+                "{RECONCILED}; the interactive job lasts until {}: kubectl exec -it {} -- bash",
                 end.strftime("%Y-%m-%dT%H:%M:%SZ"),
                 facts.launcher.name
             ),

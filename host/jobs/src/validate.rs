@@ -319,7 +319,7 @@ fn launcher(spec: IPUJobSpec) -> Result<Option<ValidLauncher>, ValidateError> {
             let session = u32::try_from(interactive.ttl).map_err(|_| {
                 broken(
                     "spec.interactive.ttl",
-                    "is negative; say how many seconds the session lasts, such as 3600",
+                    "is negative; say how many seconds the interactive job lasts, such as 3600",
                 )
             })?;
             Ok(Some(ValidLauncher {

@@ -205,7 +205,7 @@ pub(super) async fn follow_kind<W: Resource, J: IntoIterator<Item = Arc<JobRef>>
                     tracing::error!(
                         kind,
                         object,
-                        "an object that the watch tells of is left out"
+                        "an object that the watch reported is left out"
                     );
                     continue;
                 };

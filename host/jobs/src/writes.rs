@@ -206,7 +206,7 @@ pub async fn reset(
         "metadata": {"uid": reset.uid},
         "spec": {"resetGeneration": reset.generation},
     });
-    let action = "ask for a reset of";
+    let action = "request a reset of";
     merge(partitions, &reset.name, &patch, action, view).await
 }
 

@@ -167,7 +167,7 @@ pub fn withhold(view: &mut ControllerView, unlisted: &Unlisted) -> Option<Withhe
         "which it does not list any more; it may give them away, so that nothing is made on it until no Pod \
          uses them"
     } else {
-        "which was asked for under another V-IPU user id"
+        "which was requested under another V-IPU user id"
     };
     Some(Withheld {
         ipus,

@@ -46,7 +46,7 @@ pub enum ExecuteError {
     #[error("failed to write the IPUPartition, since it was changed meanwhile")]
     Conflict,
     /// This replica could not say in time that it leads: another one may have begun.
-    #[error("failed to go on, since another replica may lead by now")]
+    #[error("failed to continue, since another replica may lead by now")]
     NotLeading,
     /// The finalizer could not be put on.
     #[error("failed to add the finalizer")]

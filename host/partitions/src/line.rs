@@ -120,8 +120,8 @@ pub fn never_fits<'a>(
     (room < me.gang).then(|| {
         format!(
             "no V-IPU controllers can ever serve {} partitions of {} IPUs, which are of use only \
-             together: empty, all of them have room for {room} ({}); ask for fewer or smaller ones, \
-             or have more controllers listed",
+             together: empty, all of them have capacity for {room} ({}); request fewer or smaller \
+             ones, or have more controllers listed",
             me.gang,
             me.ipus,
             each.collect::<Vec<_>>().join("; ")
@@ -133,7 +133,7 @@ pub fn never_fits<'a>(
 pub fn explained(mut reasons: Vec<WaitingReason>, room: &Room) -> Vec<WaitingReason> {
     for reason in &mut reasons {
         if let Some(whom) = room.kept.get(&reason.controller) {
-            reason.reason = format!("what is free of it is kept for {whom}");
+            reason.reason = format!("its free capacity is reserved for {whom}");
         }
     }
     reasons
@@ -217,7 +217,7 @@ fn use_up(view: &mut ControllerView, ipus: u32) {
 fn too_small(me: &Waiter, held: u32, views: &[ControllerView]) -> Option<String> {
     if me.unasked > 0 {
         return Some(format!(
-            "{} partitions are of use only together, and {} of them are not asked for",
+            "{} partitions are of use only together, and {} of them are not requested",
             me.gang, me.unasked
         ));
     }
@@ -230,8 +230,8 @@ fn too_small(me: &Waiter, held: u32, views: &[ControllerView]) -> Option<String>
     let fits: u32 = fits.fold(0, u32::saturating_add);
     (fits < missing).then(|| {
         format!(
-            "{missing} partitions of {} IPUs are of use only together, and there is room for {fits} \
-             of them now",
+            "{missing} partitions of {} IPUs are of use only together, and there is free capacity \
+             for {fits} of them now",
             me.ipus
         )
     })

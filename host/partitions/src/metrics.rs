@@ -88,7 +88,7 @@ impl Sources {
         controllers.register("ipus", "IPUs that the V-IPU controller has", ipus);
         controllers.register(
             "ipus_used",
-            "IPUs of the V-IPU controller that are in partitions, whoever made these, or given to nobody",
+            "IPUs of the V-IPU controller that are in partitions, of the operator or of others, or withheld",
             used,
         );
         controllers.register(
@@ -98,7 +98,7 @@ impl Sources {
         );
         controllers.register(
             "ipus_largest_free",
-            "IPUs of the largest partition for which the V-IPU controller has room",
+            "IPUs of the largest partition that fits on the V-IPU controller now",
             largest,
         );
     }
@@ -136,7 +136,7 @@ fn expose_partitions(now: &mut Registry, summary: &Summary) {
     }
     now.register(
         "partitions",
-        "IPUPartitions that are there, by phase and V-IPU controller (none: they have no place)",
+        "IPUPartitions, by phase and V-IPU controller (none: not placed)",
         partitions,
     );
     let unknown = By::default();
@@ -146,14 +146,14 @@ fn expose_partitions(now: &mut Registry, summary: &Summary) {
     }
     now.register(
         "partitions_state_unknown",
-        "IPUPartitions of which a V-IPU controller cannot be asked what it has, by the reason of their condition StateUnknown",
+        "IPUPartitions whose state on a V-IPU controller is unknown, by the reason of their condition StateUnknown",
         unknown,
     );
     let longest: Gauge<f64, std::sync::atomic::AtomicU64> = Gauge::default();
     longest.set(summary.longest_wait);
     now.register_with_unit(
         "partition_longest_wait",
-        "How long the partition has waited that waits longest; 0 where none waits",
+        "The longest time that a partition has waited; 0 if none waits",
         Unit::Seconds,
         longest,
     );

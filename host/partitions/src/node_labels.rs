@@ -49,7 +49,7 @@ impl NodeLabels {
     pub async fn known(&self) {
         let known = self.nodes.wait_until_ready();
         if tokio::time::timeout(FIRST_LIST, known).await.is_err() {
-            tracing::warn!("the nodes are not known; no controller is passed over for want of one");
+            tracing::warn!("the nodes are not known; no controller is skipped for lack of nodes");
         }
     }
 }

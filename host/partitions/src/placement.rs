@@ -18,7 +18,7 @@ use ipu_guest_host::model::{ControllerView, Decision, PlaceAttempt};
 const EVERY: &str = "every controller";
 
 /// Why a partition waits where others were given IPUs each time that the policy had decided.
-const OVERTAKEN: &str = "others were given IPUs while it was decided; asked again within seconds";
+const OVERTAKEN: &str = "others got the IPUs during the decision; it is repeated within seconds";
 
 /// What the controllers of the list have, in its order: those that take something new, and those that
 /// the admin has closed.

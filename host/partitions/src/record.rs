@@ -192,8 +192,8 @@ pub(super) fn vanished(
 ) -> IPUPartitionStatus {
     let (_, on) = usable(status);
     let message = format!(
-        "partition {id} vanished from {on} while it was wanted; somebody removed it there, or the \
-         controller lost its state"
+        "partition {id} vanished from {on}; a user removed it there, or the controller lost its \
+         state"
     );
     let mut next = status.clone();
     next.partition_id = None;

@@ -111,7 +111,7 @@ async fn wrong_method(method: Method, uri: Uri) -> Problem {
     let rule = match uri.path() {
         "/query" => "POST with a body such as {\"size\": 2}",
         "/partitions" => "GET to list, POST to create",
-        path if path.starts_with("/partitions/") => "GET to read, DELETE to give back",
+        path if path.starts_with("/partitions/") => "GET to read, DELETE to release",
         _ => "GET",
     };
     Problem::of_field(Kind::WrongMethod, "method", method.as_str(), rule)

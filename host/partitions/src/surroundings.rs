@@ -148,7 +148,7 @@ fn leave<'a>(
         return Leave::No;
     };
     if me.spec.options.pinned {
-        let why = format!("{name} is being drained, once this partition is given back");
+        let why = format!("{name} is being drained, and waits until this partition is released");
         return Leave::Later(why);
     }
     // Its Pods are on their way out already: to take that back would have ended them for nothing.
@@ -163,8 +163,8 @@ fn leave<'a>(
     let others: Vec<&IPUPartition> = others.collect();
     if !all_have_room(me, &others, name, open) {
         let why = format!(
-            "{name} is being drained, and no other controller has room for {} IPUs now, or not for \
-             all that its owner has there",
+            "{name} is being drained, and no other controller has free capacity for {} IPUs now, or \
+             not for all partitions of its owner",
             me.spec.ipus
         );
         return Leave::Later(why);
@@ -311,7 +311,7 @@ mod tests {
             panic!("there is no room");
         };
         assert!(
-            why.contains("no other controller has room for 4 IPUs"),
+            why.contains("no other controller has free capacity for 4 IPUs"),
             "{why}"
         );
         all[0].spec.options.pinned = true;

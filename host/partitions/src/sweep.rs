@@ -75,7 +75,7 @@ pub enum SweepError {
         source: kube::Error,
     },
     /// Whether Pods use a partition could not be asked.
-    #[error("failed to make sure that nobody uses a partition without an owner")]
+    #[error("failed to check whether Pods use a partition without an owner")]
     Users(#[source] ExecuteError),
 }
 

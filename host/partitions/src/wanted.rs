@@ -241,8 +241,8 @@ fn look_around(
             "partition {id} leaves {on}, which is being drained"
         )),
         Leave::No | Leave::Later(_) if surroundings.held < gang && has_waited => Some(format!(
-            "partition {id} is given back: it is of use only with {} others, and {} of them found \
-             no room within {} s",
+            "partition {id} is released: it is of use only with {} others, and {} of them found \
+             no free capacity within {} s",
             gang - 1,
             gang - surroundings.held,
             settings.gang_patience.as_secs()

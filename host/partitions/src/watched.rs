@@ -166,7 +166,7 @@ impl PartitionWatch {
         .for_each(async |event| match event {
             Ok(event) => {
                 if panics::caught_now(|| self.hear(untrimmed(event))).is_err() {
-                    tracing::error!("an IPUPartition that the watch tells of is left out");
+                    tracing::error!("an IPUPartition that the watch reported is left out");
                 }
             }
             Err(error) => {

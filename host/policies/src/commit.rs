@@ -275,13 +275,13 @@ fn phase(
     {
         let reason = &back.reason;
         let message =
-            format!("{reason}; the version before decides again. Change spec to try anew");
+            format!("{reason}; the previous version decides again. Change spec to try again");
         return (PolicyPhase::RolledBack, message);
     }
     let before = if status.active.is_some() {
-        "the version before goes on"
+        "the previous version stays active"
     } else {
-        "it is not asked"
+        "no version is active"
     };
     if let Some((replica, reason)) = asking.problem(asking.desired, true) {
         let message = format!("{replica} refuses it, and {before}: {reason}");

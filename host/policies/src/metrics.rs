@@ -40,7 +40,7 @@ pub fn expose(now: &mut Registry, process: Process, guests: &Guests) {
             asked.get_or_create(&labels).set(1);
         }
     }
-    now.register("guest_active", "A guest that is asked now: always 1", asked);
+    now.register("guest_active", "A guest that is active: always 1", asked);
 }
 
 fn hooks(process: Process) -> &'static [(Hook, Slot)] {

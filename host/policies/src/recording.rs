@@ -70,7 +70,7 @@ pub async fn serve(policies: &Policies, folder: &Path, stop: CancellationToken) 
                 let _ = stream.shutdown().await;
             }
             Err(error) => {
-                warn!(%error, "somebody who wants to record requests was not let in");
+                warn!(%error, "failed to accept a client that records requests");
                 tokio::time::sleep(AGAIN).await;
             }
         }

@@ -108,7 +108,7 @@ impl Follower<'_> {
                 let looking = self.look(&policies, &mut shelf, &mut preparing);
                 if let Err(panicked) = panics::caught(looking).await {
                     tracing::error!(
-                        "failed to follow the IPUPolicies; what is asked goes on: {panicked}"
+                        "failed to follow the IPUPolicies; the active ones stay active: {panicked}"
                     );
                 }
             }
@@ -226,8 +226,8 @@ async fn caught(preparing: impl Future<Output = Result<Ready, Failure>>) -> Resu
     let ended = panics::caught(preparing).await;
     ended.unwrap_or_else(|_| {
         Err(Failure {
-            reason: "making it ready ended in a panic, which the operator's log tells; \
-                     it is tried again"
+            reason: "making it ready ended in a panic, which the operator's log reports; \
+                     the operator tries again"
                 .to_owned(),
             is_final: false,
             mends: true,

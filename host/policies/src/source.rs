@@ -128,8 +128,8 @@ pub enum SourceError {
     },
     /// The source holds another module.
     #[error(
-        "the source holds {found}, and spec.module.digest asks for {wanted}; \
-         set spec.module.digest to the one that is meant"
+        "the source holds {found}, and spec.module.digest is {wanted}; \
+         set spec.module.digest to the digest of the intended module"
     )]
     Digest {
         /// What is there.

@@ -76,7 +76,7 @@ pub(super) enum Refusal {
     Ambiguous(Vec<String>),
     #[error("this release does not serve the namespace {0}")]
     NotServed(String),
-    #[error("{0} has no IPUPartition for it: it has ended, is suspended, or wants fewer instances")]
+    #[error("{0} has no IPUPartition for it: it has ended, is suspended, or has fewer instances")]
     NotWanted(String),
     #[error("IPUPartition {0} is being deleted")]
     Deleted(String),
@@ -90,7 +90,7 @@ pub(super) enum Refusal {
     NotThere,
     #[error("{} both have it; remove the one that nothing uses by hand", .0.join(" and "))]
     Twice(Vec<String>),
-    #[error("it has {found}, and IPUPartition {partition} wants {wanted}")]
+    #[error("it has {found}, and IPUPartition {partition} requests {wanted}")]
     OtherSize {
         partition: String,
         found: String,

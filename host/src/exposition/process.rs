@@ -42,7 +42,7 @@ pub(super) fn conflict(now: &mut Registry, conflicts: &Conflicts) {
     gauge.set(i64::from(!conflicts.current().is_empty()));
     now.register(
         "scope_conflict",
-        "Whether this release rests, because another one was there first that wants the same namespaces: 1 or 0",
+        "Whether this release is inactive, because an older release serves the same namespaces: 1 or 0",
         gauge,
     );
 }

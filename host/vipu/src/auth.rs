@@ -27,8 +27,8 @@ const RESERVED: [&str; 4] = ["content-type", "host", "te", "user-agent"];
 /// Where the certificates and credentials are, and what they are called on the wire.
 #[derive(Args, Clone, Debug)]
 pub struct AuthOptions {
-    /// Folder with ca.crt, by which V-IPU controllers are known, and tls.crt and tls.key where they
-    /// ask for a client certificate. Missing: they are spoken to in plain text.
+    /// Folder with ca.crt, the CA of the V-IPU controllers, and tls.crt and tls.key where they
+    /// ask for a client certificate. Missing: calls to them are in plain text.
     #[arg(long, env = "IPU_OPERATOR_VIPU_TLS_DIR")]
     pub vipu_tls_dir: Option<PathBuf>,
     /// Name that every V-IPU controller's certificate must hold. Missing: the controller's host.
@@ -305,7 +305,7 @@ fn tls(ca: &Content, identity: Option<(&Content, &Content)>) -> Result<ClientTls
     for authority in certificates(ca)? {
         roots.add(authority).map_err(|source| AuthError::Unusable {
             file: ca.file.clone(),
-            rule: "each certificate in it must be one of an authority",
+            rule: "each certificate in it must be a CA certificate",
             source,
         })?;
     }

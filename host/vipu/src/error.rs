@@ -33,9 +33,9 @@ pub enum VipuError {
         /// Host and port of the controller in the status.
         address: String,
     },
-    /// The admin's certificates or credentials cannot be used. Nothing was sent; mend the file or the
+    /// The admin's certificates or credentials cannot be used. Nothing was sent; fix the file or the
     /// option that the source names.
-    #[error("the admin has to mend how it is spoken to")]
+    #[error("the admin has to fix the certificates or credentials for V-IPU controllers")]
     Auth(#[source] Arc<AuthError>),
     /// No connection was made, so nothing was sent and nothing was done. Try again later.
     #[error("it cannot be reached{}", of_tls(.0))]
@@ -60,10 +60,10 @@ pub enum VipuError {
         message: String,
     },
     /// The controller does not let the operator do this: its certificate, user id or API key is not
-    /// accepted. Nothing was done; the admin has to mend it.
+    /// accepted. Nothing was done; the admin has to fix it.
     #[error(
-        "it does not let the operator do {method}; the admin has to mend the operator's credentials, and \
-         it is no lack of room: {message} ({code:?})"
+        "it does not let the operator do {method}; the admin has to fix the operator's credentials, and \
+         free capacity is not the cause: {message} ({code:?})"
     )]
     Denied {
         /// The method that was called.
@@ -76,7 +76,7 @@ pub enum VipuError {
     /// The controller shows no partition of this id, which was asked for under another user id: it may be
     /// hidden from the one of now.
     #[error(
-        "it shows none, but the partition was asked for under another V-IPU user id, from which it may be \
+        "it shows none, but the partition was requested under another V-IPU user id, from which it may be \
          hidden; give the operator the former user id again, or remove the partition with it and set \
          graphcore.ai/force-release"
     )]
@@ -163,7 +163,7 @@ impl VipuError {
 /// How the words for a failed connection go on.
 fn of_tls(status: &Status) -> &'static str {
     match tls_failure(status) {
-        Some(_) => " over TLS, which the admin has to mend",
+        Some(_) => " over TLS, which the admin has to fix",
         None => "",
     }
 }
@@ -263,8 +263,8 @@ mod tests {
         let error = VipuError::from_status("CreatePartition", status);
         assert_eq!(
             error.reason(),
-            "it does not let the operator do CreatePartition; the admin has to mend the operator's \
-             credentials, and it is no lack of room: unknown API key (Unauthenticated)"
+            "it does not let the operator do CreatePartition; the admin has to fix the operator's \
+             credentials, and free capacity is not the cause: unknown API key (Unauthenticated)"
         );
     }
 

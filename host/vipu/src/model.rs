@@ -336,7 +336,7 @@ pub(super) fn size_mismatch(config: &GcdConfig, ipus: u32, gcds: u32) -> Option<
     let made = u32::try_from(config.devices.len()).unwrap_or(u32::MAX);
     let asked = ipus.checked_div(gcds)?;
     (made > 0 && asked * gcds == ipus && made != asked)
-        .then(|| format!("made with {made} IPUs for GCD 0, {asked} were asked"))
+        .then(|| format!("made with {made} IPUs for GCD 0, {asked} were requested"))
 }
 
 /// A name, id or version from a controller, made fit for people. One that has to be changed for that is no id of

@@ -94,7 +94,7 @@ async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod(
             "it is told that there is no room elsewhere",
             |object| {
                 let message = object.status.clone().unwrap().message.unwrap();
-                message.contains("no other controller has room for 4 IPUs now")
+                message.contains("no other controller has free capacity for 4 IPUs now")
             },
         )
         .await;

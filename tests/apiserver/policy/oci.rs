@@ -134,7 +134,7 @@ async fn a_module_is_loaded_where_one_of_the_keys_signed_it_and_refused_otherwis
     scene.apply("signed", spec.clone()).await.unwrap();
     let refused = scene.once_in("signed", PolicyPhase::Refused).await;
     assert!(
-        refused.message.contains("the version before goes on"),
+        refused.message.contains("previous version stays active"),
         "{}",
         refused.message
     );

@@ -143,11 +143,11 @@ async fn a_live_operators_requests_can_be_replayed() {
     let replayed = ["replay", text(&validation), text(&validation), text(&file)];
     let replayed = policy(&replayed).unwrap();
     assert!(
-        replayed.contains("3 answered the same, 0 otherwise"),
+        replayed.contains("3 same answers, 0 different answers"),
         "{replayed}"
     );
     assert!(
-        !replayed.contains("not those that were recorded"),
+        !replayed.contains("differ from the recorded ones"),
         "{replayed}"
     );
 }
@@ -220,7 +220,7 @@ async fn there_are_only_so_many_recordings_at_once() {
 fn where_no_operator_is_it_says_where_to_run() {
     let nowhere = complaint(&["record", "--socket", "/nowhere/requests.sock"]);
     for part in [
-        "no operator tells of its requests at /nowhere/requests.sock",
+        "no operator reports its requests at /nowhere/requests.sock",
         "kubectl exec",
         "No such file",
     ] {

@@ -88,7 +88,7 @@ fn what_would_have_differed_is_told_and_the_same_each_time() {
     ];
     let printed = policy(&same).unwrap();
     assert!(
-        printed.contains("3 answered the same, 0 otherwise"),
+        printed.contains("3 same answers, 0 different answers"),
         "{printed}"
     );
 }
@@ -141,12 +141,12 @@ fn settings_of_the_candidate_may_be_others() {
     for part in [
         "\"allowed\" → \"refused\"",
         "/answer/violations/0: added",
-        "1 otherwise",
+        "1 different answers",
     ] {
         assert!(printed.contains(part), "{part}: {printed}");
     }
     assert!(
-        !printed.contains("not those that were recorded"),
+        !printed.contains("differ from the recorded ones"),
         "{printed}"
     );
 }

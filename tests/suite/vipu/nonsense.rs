@@ -209,7 +209,7 @@ async fn a_partition_of_another_size_is_found_out() {
     client.create(&partition("p-3", 4)).await.unwrap();
     assert_eq!(
         client.size_mismatch("p-3", 4, 1).await.unwrap(),
-        "made with 2 IPUs for GCD 0, 4 were asked"
+        "made with 2 IPUs for GCD 0, 4 were requested"
     );
     // A controller that does not tell says nothing against a partition.
     for silence in [Lie::Bare, Lie::Nothing] {

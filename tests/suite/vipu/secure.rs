@@ -177,8 +177,9 @@ async fn what_a_controller_does_not_accept_is_told_with_who_has_to_mend_it() {
         vipu_tls_server_name: Some("pod2.example".to_owned()),
         ..options(&tls, &right_key)
     };
-    let denied = "does not let the operator do ListPartitions; the admin has to mend the operator's \
-                  credentials, and it is no lack of room: the metadata api-key is not accepted";
+    let denied = "does not let the operator do ListPartitions; the admin has to fix the operator's \
+                  credentials, and free capacity is not the cause: the metadata api-key is not \
+                  accepted";
     let table = [
         (AuthOptions::default(), "ListPartitions got no answer"),
         (
@@ -191,11 +192,11 @@ async fn what_a_controller_does_not_accept_is_told_with_who_has_to_mend_it() {
         ),
         (
             options(&wrong_ca, &right_key),
-            "it cannot be reached over TLS, which the admin has to mend: invalid peer certificate",
+            "it cannot be reached over TLS, which the admin has to fix: invalid peer certificate",
         ),
         (
             misnamed,
-            "it cannot be reached over TLS, which the admin has to mend: invalid peer certificate",
+            "it cannot be reached over TLS, which the admin has to fix: invalid peer certificate",
         ),
         (options(&tls, &wrong_key), denied),
         (options(&tls, &only_user), denied),
@@ -286,8 +287,8 @@ async fn files_that_are_bad_at_the_start_hold_every_call_back_until_they_are_men
     assert!(matches!(error, VipuError::Auth(_)), "{error:?}");
     let file = tls.path().join("ca.crt");
     let expected = format!(
-        "the admin has to mend how it is spoken to: failed to find {}: put it into the Secret that is \
-         mounted there, by which V-IPU controllers are known",
+        "the admin has to fix the certificates or credentials for V-IPU controllers: failed to find \
+         {}: put it into the Secret that is mounted there, by which V-IPU controllers are known",
         file.display()
     );
     assert_eq!(error.reason(), expected);

@@ -51,7 +51,7 @@ async fn what_another_user_made_is_never_taken_for_absent() {
         let (is_denial, reason) = asked(Some(code), "p-1").await.unwrap_err();
         assert!(is_denial, "{code:?}");
         assert!(
-            reason.contains("asked for under another V-IPU user id"),
+            reason.contains("requested under another V-IPU user id"),
             "{reason}"
         );
         let own = second.truth("p-1").await.unwrap();

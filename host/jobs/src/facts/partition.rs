@@ -114,10 +114,10 @@ impl PartitionState {
     pub fn why_not(&self) -> Option<String> {
         match self {
             Self::Held(_) => None,
-            Self::Absent => Some("it is being asked for".to_owned()),
+            Self::Absent => Some("it is being requested".to_owned()),
             Self::Waiting(reasons) if !reasons.is_empty() => Some(reasons.join("; ")),
             Self::Waiting(_) | Self::Forming => Some(
-                "it is being made, or about to be; kubectl get ipup tells how far it is".to_owned(),
+                "it is being created, or will be; kubectl get ipup shows the progress".to_owned(),
             ),
             Self::Rejected(reason)
             | Self::Unusable(_, reason)
@@ -203,7 +203,7 @@ fn contradiction(held: &Held, selector: Option<&BTreeMap<String, String>>) -> Op
     let asked = selector?.get(label_key)?;
     (asked != label_value).then(|| {
         format!(
-            "spec.workers.template.spec.nodeSelector asks for {label_key}={asked}, but partition \
+            "spec.workers.template.spec.nodeSelector requests {label_key}={asked}, but partition \
              {} is on {name}, which nodes with {label_key}={label_value} reach; \
              take the entry out of nodeSelector",
             held.id
@@ -260,5 +260,5 @@ fn going(status: &IPUPartitionStatus) -> String {
     } else {
         format!(": {}", said.join("; "))
     };
-    format!("partition {id}{place} is being given back{said}")
+    format!("partition {id}{place} is being released{said}")
 }

@@ -264,7 +264,7 @@ impl Conditions {
             .collect();
         if kept.is_empty() {
             if self.has(PARTITIONS_RELEASED) {
-                let all = "every partition of the job was given back";
+                let all = "every partition of the job was released";
                 self.set(PARTITIONS_RELEASED, true, "PartitionsReleased", all);
             }
         } else {
@@ -313,7 +313,7 @@ fn kept(facts: &Facts, instance: &Instance) -> String {
             .partition
             .state
             .why_not()
-            .unwrap_or_else(|| format!("partition {place} is being given back")),
+            .unwrap_or_else(|| format!("partition {place} is being released")),
     }
 }
 

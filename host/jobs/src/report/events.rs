@@ -36,7 +36,7 @@ pub fn of_writes(plan: &Plan, applied: &Applied) -> Vec<Event> {
             "PartitionReset",
             "Reset",
             format!(
-                "asked for a reset of {} before other Pods use it",
+                "requested a reset of {} before other Pods use it",
                 reset.name
             ),
         ));
@@ -45,7 +45,7 @@ pub fn of_writes(plan: &Plan, applied: &Applied) -> Vec<Event> {
         events.push(normal(
             "PartitionReleased",
             "Release",
-            format!("gave back {}, which no Pod uses any more", deletion.name),
+            format!("released {}, which no Pod uses any more", deletion.name),
         ));
     }
     events

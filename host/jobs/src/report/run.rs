@@ -64,8 +64,8 @@ pub(super) fn yielding(facts: &Facts) -> String {
     let again = since.map(|since| clock::later(since.0, REFUSED_HOLDS + REFUSED_RESTS));
     let again = again.map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     format!(
-        "the API server refused Pods of the job for {} minutes, so its partitions were given back; \
-         it asks again at {}",
+        "the API server refused Pods of the job for {} minutes, so its partitions were released; \
+         the job requests them again at {}",
         REFUSED_HOLDS.as_mins(),
         again.unwrap_or_default()
     )

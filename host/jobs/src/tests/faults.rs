@@ -179,11 +179,11 @@ fn a_wait_for_pods_is_told_once_whatever_its_words_are() {
     };
     let first = waits("Unschedulable: 0/3 nodes are available", "PodsWaiting");
     let later = waits("Unschedulable: 0/4 nodes are available", "PodsWaiting");
-    let yields = waits("given back", "PodsRefused");
+    let yields = waits("were released", "PodsRefused");
     let runs = IPUJobStatus::default();
     assert_eq!(told(&runs, &first).len(), 1);
     assert_eq!(told(&first, &later), [""; 0]);
-    assert_eq!(told(&later, &yields), ["given back"]);
+    assert_eq!(told(&later, &yields), ["were released"]);
     assert_eq!(told(&yields, &first).len(), 1);
     assert_eq!(told(&first, &runs), [""; 0]);
 }

@@ -151,7 +151,7 @@ fn a_job_whose_pods_are_refused_gives_its_partition_back_and_asks_again() {
     world.settle(&job);
     assert_eq!(world.slots(), [0; 0]);
     let message = &world.status().last_message;
-    assert!(message.contains("asks again at"), "{message}");
+    assert!(message.contains("requests them again at"), "{message}");
     world.wait(300);
     world.settle(&job);
     assert_eq!(world.slots(), [0]);

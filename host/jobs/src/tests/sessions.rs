@@ -48,7 +48,7 @@ fn a_session_says_until_when_and_completes_by_itself() {
     assert_eq!(
         world.pods(),
         ["sample-launcher"],
-        "no IPU is held by an ended session"
+        "no IPU is held by an ended interactive job"
     );
     assert_eq!(world.slots(), [0; 0]);
 }

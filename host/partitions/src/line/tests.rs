@@ -187,7 +187,8 @@ fn those_of_use_only_together_wait_until_all_that_are_missing_fit() {
     };
     assert_eq!(
         ask(0).too_small.unwrap(),
-        "4 partitions of 4 IPUs are of use only together, and there is room for 2 of them now"
+        "4 partitions of 4 IPUs are of use only together, and there is free capacity for 2 of \
+         them now"
     );
     assert!(ask(1).too_small.is_some());
     assert_eq!(ask(2).too_small, None);
@@ -207,7 +208,7 @@ fn whoever_is_passed_over_reads_for_whom() {
     let explained = explained(reasons, &room);
     assert_eq!(
         explained[0].reason,
-        "what is free of it is kept for default/big (16 IPUs), which waits since \
+        "its free capacity is reserved for default/big (16 IPUs), which waits since \
          2026-01-01T11:48:00Z"
     );
 }
@@ -294,7 +295,7 @@ fn those_of_use_only_together_have_one_place_in_the_line() {
         |one: &IPUPartition| room(&me(one, &line, now()), &line, &[], 1, pods(), LIMIT, now());
     assert_eq!(
         seen(&all[1]).too_small.unwrap(),
-        "3 partitions are of use only together, and 1 of them are not asked for"
+        "3 partitions are of use only together, and 1 of them are not requested"
     );
     assert_eq!(seen(&all[2]).kept, BTreeMap::new());
 }
@@ -313,8 +314,8 @@ fn a_gang_that_is_larger_than_all_controllers_together_never_fits() {
     assert_eq!(
         never(&gang(4, 8), &pods).unwrap(),
         "no V-IPU controllers can ever serve 4 partitions of 8 IPUs, which are of use only together: \
-         empty, all of them have room for 3 (pod1: 2 of 16 IPUs; pod2: 1 of 8 IPUs; pod3: 0 of 4 \
-         IPUs); ask for fewer or smaller ones, or have more controllers listed"
+         empty, all of them have capacity for 3 (pod1: 2 of 16 IPUs; pod2: 1 of 8 IPUs; pod3: 0 of \
+         4 IPUs); request fewer or smaller ones, or have more controllers listed"
     );
     assert_eq!(never(&gang(1, 64), &pods), None, "the policy decides");
     assert_eq!(never(&gang(4, 8), &[]), None, "the list is empty for now");

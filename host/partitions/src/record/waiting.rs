@@ -34,7 +34,10 @@ pub(crate) fn waiting(
             .iter()
             .map(|reason| format!("{}: {}", reason.controller, reason.reason))
             .collect();
-        let all = format!("no V-IPU controller has room now; {}", each.join("; "));
+        let all = format!(
+            "no V-IPU controller has free capacity now; {}",
+            each.join("; ")
+        );
         sanitize(&all, MESSAGE_MAX)
     };
     ready(next, false, "Waiting", message, now)

@@ -94,8 +94,8 @@ pub(super) fn operations() -> Vec<Operation<Door>> {
         .guarded()
         .with(|what| {
             what.method = "post";
-            what.details = "Asks for a partition by making an IPUPartition. What becomes of it is \
-                in its status: it may wait for room there.";
+            what.details = "Requests a partition by creating an IPUPartition. Its status shows \
+                the progress: it may wait for free capacity.";
             what.body = Some(operation::Body {
                 schema: schema_of::<Wanted>,
                 max: limits::CREATE_MAX,
@@ -246,7 +246,7 @@ impl Door {
     /// Nobody here would make the partition of an owner in another namespace, or while the release rests.
     fn serves(&self, owner: &PartitionOwner) -> Result<(), Problem> {
         if let Some(conflict) = self.conflicts.current().first() {
-            let detail = format!("this operator rests: {}", conflict.message());
+            let detail = format!("this operator is inactive: {}", conflict.message());
             return Err(Problem::new(Kind::Unavailable, detail));
         }
         if self.scope.contains(&owner.namespace) {

@@ -79,10 +79,10 @@ where
         )
         .with(|what| {
             what.method = "post";
-            what.details = "Makes nothing. Where the next one would be made is asked of the \
-                placement policy that is in use. `numOfPartitions` is an upper bound and \
-                `largestSize` an estimate: the controllers do not tell which IPUs can stand \
-                together. The body may come with any content type.";
+            what.details = "Creates nothing. The active placement policy decides where the next \
+                partition would be created. `numOfPartitions` is an upper bound and \
+                `largestSize` an estimate: the controllers do not report which IPUs can form \
+                a partition. The body may have any content type.";
             what.body = Some(operation::Body {
                 schema: schema_of::<Question>,
                 max: limits::QUESTION_MAX,
@@ -109,8 +109,8 @@ pub(super) fn summaries() -> Operation<Sources> {
         get(controller_summaries),
     )
     .with(|what| {
-        what.details = "Whose the partitions are is told on the port with TLS, to whoever may list \
-            IPUPartitions.";
+        what.details = "The owners of the partitions are reported on the port with TLS, to users who \
+            may list IPUPartitions.";
     })
 }
 

@@ -156,7 +156,7 @@ fn what_one_replica_refuses_comes_into_force_nowhere_and_the_version_before_goes
     assert_eq!(world.look(), (PolicyPhase::Refused, Some(1)));
     let message = &world.status().message;
     assert!(
-        message.contains("b refuses it, and the version before goes on"),
+        message.contains("b refuses it, and the previous version stays active"),
         "{message}"
     );
     assert_eq!(

@@ -12,7 +12,7 @@ impl Registry {
     /// Sends a blob, where the registry does not have it yet.
     pub(super) async fn put_blob(&self, bytes: Bytes) -> Result<(), RegistryError> {
         let digest = digest_of(&bytes).to_string();
-        let what = format!("a place for the blob {digest}");
+        let what = format!("the upload of the blob {digest}");
         let known = self.at(&format!("blobs/{digest}"));
         let known = self.put(Method::HEAD, known, OCTETS, Bytes::new(), &what);
         match known.await {
@@ -33,7 +33,7 @@ impl Registry {
             host: self.host().to_owned(),
             what,
         })?;
-        let what = format!("room for the blob {digest}");
+        let what = format!("the upload of the blob {digest}");
         self.put(Method::PUT, uri, OCTETS, bytes, &what)
             .await
             .map(drop)
@@ -47,7 +47,7 @@ impl Registry {
         bytes: Bytes,
     ) -> Result<(), RegistryError> {
         let uri = self.at(&format!("manifests/{version}"));
-        let what = format!("room for the manifest {version}");
+        let what = format!("the upload of the manifest {version}");
         self.put(Method::PUT, uri, kind, bytes, &what)
             .await
             .map(drop)

@@ -67,7 +67,7 @@ impl Folder {
         let active = self.active.lock().await;
         if let Err(error) = self.make_room(0, &active).await {
             let path = self.root.display();
-            tracing::warn!(%path, %error, "failed to make room in the folder for modules");
+            tracing::warn!(%path, %error, "failed to free space in the folder for modules");
         }
     }
 
@@ -100,7 +100,7 @@ impl Folder {
                 tracing::info!(
                     file = %item.files[0].display(),
                     bytes = item.bytes,
-                    "a module's file is removed, so that others have room"
+                    "removed the file of a module, to free space for others"
                 );
                 for file in &item.files {
                     gone_or(fs::remove_file(file))?;

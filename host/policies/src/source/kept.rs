@@ -48,11 +48,11 @@ impl Sources {
         }
         if let Ok(Kept::TooLarge) = written {
             let (path, bytes) = (path.display(), bytes.len());
-            tracing::warn!(%path, bytes, "a module is too large to be kept for the next start, which fetches it again");
+            tracing::warn!(%path, bytes, "a module is too large to store for the next start, which fetches it again");
         }
         if let Err(error) = written {
             let path = path.display();
-            tracing::warn!(%path, %error, "failed to keep a module for the next start");
+            tracing::warn!(%path, %error, "failed to store a module for the next start");
         }
     }
 
@@ -80,7 +80,7 @@ impl Sources {
             }
             if let Err(error) = tokio::fs::remove_file(&path).await {
                 let path = path.display();
-                tracing::warn!(%path, %error, "failed to take away a module that nobody needs");
+                tracing::warn!(%path, %error, "failed to remove an unused module");
             }
         }
     }

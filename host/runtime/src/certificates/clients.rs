@@ -13,16 +13,16 @@ use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 #[derive(Debug, thiserror::Error)]
 pub enum ClientCaError {
     /// It is no PEM.
-    #[error("the client authority is not PEM; give one or more blocks BEGIN CERTIFICATE")]
+    #[error("the client CA is not PEM; give one or more blocks BEGIN CERTIFICATE")]
     Pem(#[source] pem::Error),
     /// It holds no certificate.
-    #[error("the client authority holds no certificate; give one or more blocks BEGIN CERTIFICATE")]
+    #[error("the client CA holds no certificate; give one or more blocks BEGIN CERTIFICATE")]
     Empty,
     /// A certificate in it cannot be read.
-    #[error("the client authority holds something that is no certificate")]
+    #[error("the client CA holds something that is no certificate")]
     Certificate(#[source] rustls::Error),
     /// Nothing can be checked against it.
-    #[error("the client authority cannot be used")]
+    #[error("the client CA cannot be used")]
     Verifier(#[source] VerifierBuilderError),
 }
 

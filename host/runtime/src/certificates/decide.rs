@@ -105,18 +105,18 @@ pub(super) fn check(keys: &Keys, names: &[String], at: Timestamp) -> Result<(), 
         .map_err(|error| format!("certificate and private key do not fit: {error}"))?;
 
     let mut roots = RootCertStore::empty();
-    for authority in certificates(&keys.authorities, "authority")? {
+    for authority in certificates(&keys.authorities, "CA")? {
         // rustls takes an authority as good for ever, where an API server looks at its dates.
         if !is_valid_at(&authority, at) {
             continue;
         }
         roots
             .add(authority)
-            .map_err(|error| format!("the authority cannot be used: {error}"))?;
+            .map_err(|error| format!("the CA cannot be used: {error}"))?;
     }
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
         .build()
-        .map_err(|error| format!("the authority cannot be used: {error}"))?;
+        .map_err(|error| format!("the CA cannot be used: {error}"))?;
     let at = UnixTime::since_unix_epoch(Duration::from_secs(
         u64::try_from(at.as_second()).unwrap_or_default(),
     ));
@@ -224,12 +224,12 @@ mod tests {
         let cases: [(Change, &str); 5] = [
             (|keys| keys.certificate.clear(), "empty"),
             (|keys| keys.key = "nonsense".to_owned(), "private key"),
-            (|keys| keys.authorities.clear(), "authority"),
+            (|keys| keys.authorities.clear(), "CA"),
             (
                 |keys| keys.certificate = "-----BEGIN CERTIFICATE-----\n".to_owned(),
                 "certificate",
             ),
-            (|keys| keys.authorities = "\u{0}".repeat(1000), "authority"),
+            (|keys| keys.authorities = "\u{0}".repeat(1000), "CA"),
         ];
         for (change, expected) in cases {
             let mut keys = made();

@@ -32,10 +32,10 @@ pub enum IssueError {
         source: rcgen::Error,
     },
     /// The authority that should sign it cannot be used.
-    #[error("failed to use the stored authority")]
+    #[error("failed to use the stored CA")]
     Authority(#[source] rcgen::Error),
     /// The authority's key is not there.
-    #[error("failed to renew: the key of the authority is not stored")]
+    #[error("failed to renew: the key of the CA is not stored")]
     NoAuthorityKey,
 }
 

@@ -20,7 +20,7 @@ use super::owner;
 #[derive(Debug, thiserror::Error)]
 pub enum RegisterError {
     /// A webhook configuration cannot be read or written.
-    #[error("failed to put the authority into the {kind} {name}")]
+    #[error("failed to put the CA into the {kind} {name}")]
     Configuration {
         /// Its kind.
         kind: String,
@@ -152,7 +152,7 @@ impl Registration {
         info!(
             configuration = self.configuration,
             kind = %K::kind(&()),
-            "put the authority into the webhook configuration"
+            "put the CA into the webhook configuration"
         );
         Ok(())
     }

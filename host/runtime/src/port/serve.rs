@@ -121,7 +121,7 @@ pub enum ServeError {
         source: std::io::Error,
     },
     /// The listener ended.
-    #[error("failed to go on serving port {port}")]
+    #[error("failed to continue serving port {port}")]
     Serve {
         /// The port.
         port: u16,

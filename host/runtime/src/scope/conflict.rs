@@ -42,12 +42,12 @@ impl Conflict {
     pub fn message(&self) -> String {
         let (with, configuration, theirs) = (&self.with, &self.configuration, &self.theirs);
         let other = format!(
-            "the IPU operator in namespace {with} (webhook configuration {configuration}), which was there \
-             first and serves {theirs}"
+            "the IPU operator in namespace {with} (webhook configuration {configuration}), which is older \
+             and serves {theirs}"
         );
         match &self.reason {
             Reason::Shared(both) => format!(
-                "{both}: also wanted by {other}. Give the two releases other values of watchNamespaces, or \
+                "{both}: also served by {other}. Give the two releases other values of watchNamespaces, or \
                  uninstall one of them"
             ),
             Reason::SameNamespace => format!(

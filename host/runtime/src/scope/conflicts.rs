@@ -142,10 +142,10 @@ impl ConflictWatch {
             is_news
         });
         match told {
-            Some(message) if is_news => tracing::error!("this release rests: {message}"),
+            Some(message) if is_news => tracing::error!("this release is inactive: {message}"),
             None if is_news => {
                 tracing::info!(
-                    "no other release wants what this one serves: {}",
+                    "no other release serves the namespaces of this one: {}",
                     mine.scope
                 );
             }
@@ -164,7 +164,7 @@ impl ConflictWatch {
         if is_news {
             tracing::warn!(
                 %error,
-                "whether another release wants the same namespaces is not known, since this account may not \
+                "whether another release serves the same namespaces is unknown, because this account may not \
                  list MutatingWebhookConfigurations"
             );
         }

@@ -110,7 +110,7 @@ impl LogLevel {
         let said = level.unwrap_or(&self.given);
         match self.set(level) {
             Ok(()) => tracing::warn!(level = said, "the log level was changed"),
-            Err(error) => tracing::warn!("the log level stays: {}", explain(&error)),
+            Err(error) => tracing::warn!("the log level did not change: {}", explain(&error)),
         }
     }
 }

@@ -77,19 +77,19 @@ impl AuthFiles {
         let is_first = self.judged.replace(judged).is_none();
         match read.and_then(|material| Auth::new(&material, &self.options)) {
             Ok(auth) => {
-                tracing::info!(?auth, "V-IPU controllers are spoken to so from now on");
+                tracing::info!(?auth, "calls to V-IPU controllers use these settings now");
                 drop(self.state.send_replace(Ok(Arc::new(auth))));
             }
             Err(error) if is_first || self.state.borrow().is_err() => {
                 tracing::error!(
                     error = chain(&error),
-                    "no V-IPU controller is called until this is mended"
+                    "no V-IPU controller is called until this is fixed"
                 );
                 drop(self.state.send_replace(Err(Arc::new(error))));
             }
             Err(error) => tracing::warn!(
                 error = chain(&error),
-                "the last good certificates and credentials for V-IPU controllers stay in use"
+                "continuing with the last valid certificates and credentials for V-IPU controllers"
             ),
         }
     }

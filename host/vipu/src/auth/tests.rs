@@ -47,7 +47,7 @@ fn each_bad_file_is_named_with_its_rule() {
         ),
         (
             material(no_certificate, &ca, &key),
-            "failed to use /tls/ca.crt: each certificate in it must be one of an authority",
+            "failed to use /tls/ca.crt: each certificate in it must be a CA certificate",
         ),
         (
             material(&ca, &cut(&ca), &key),

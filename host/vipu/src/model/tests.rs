@@ -149,7 +149,7 @@ fn a_partition_of_another_size_is_told_and_one_that_is_not_described_is_not() {
     assert_eq!(size_mismatch(&config(4), 8, 2), None);
     assert_eq!(
         size_mismatch(&config(2), 4, 1).unwrap(),
-        "made with 2 IPUs for GCD 0, 4 were asked"
+        "made with 2 IPUs for GCD 0, 4 were requested"
     );
     // Nothing was told, or nothing can be expected.
     assert_eq!(size_mismatch(&config(0), 4, 1), None);

@@ -10,7 +10,7 @@ use crate::oci::tls::AuthorityError;
 pub enum RegistryError {
     /// The authorities cannot be used.
     #[error(
-        "the authorities for {host} (spec.module.oci.certificateAuthorities of an IPUPolicy, or --ca-file) \
+        "the CAs for {host} (spec.module.oci.certificateAuthorities of an IPUPolicy, or --ca-file) \
          cannot be used; give certificates in PEM"
     )]
     Authorities {
@@ -77,7 +77,7 @@ pub enum RegistryError {
     },
     /// Not what was asked for.
     #[error(
-        "{host} answers with {found} where {wanted} was asked for as {what}: the registry, or something before it, changes what it keeps"
+        "{host} answers with {found}, and {wanted} was requested as {what}: the registry, or a proxy before it, changes what it stores"
     )]
     Digest {
         /// Host of the registry.
