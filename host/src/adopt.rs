@@ -14,6 +14,9 @@ use futures::future::join_all;
 use futures::stream;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
+use ipu_partitions::placing::shortened;
+use ipu_partitions::record;
+use ipu_runtime::clock;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use kube::core::ApiResource;
@@ -24,9 +27,6 @@ use vipu_client::{AuthFiles, Registry};
 
 use self::plan::{Adoption, Controller, Entry, Findings, Job};
 use crate::proxy::{ProxyArguments, ProxyOptions, deadlines};
-use ipu_partitions::placing::shortened;
-use ipu_partitions::record;
-use ipu_runtime::clock;
 
 /// What is adopted, and whether that is done.
 #[derive(Args, Clone, Debug)]

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
-
-use crate::adopt::AdoptArguments;
-use crate::controller::ControllerOptions;
-use crate::proxy::ProxyArguments;
-use crate::support::SupportOptions;
-use crate::verify::VerifyOptions;
 use ipu_authoring::PolicyArgs;
 use ipu_jobs::JobSettings;
 use ipu_jobs::build::PodSettings;
 use ipu_runtime::certificates::Source;
 use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::telemetry::LogArguments;
+
+use crate::adopt::AdoptArguments;
+use crate::controller::ControllerOptions;
+use crate::proxy::ProxyArguments;
+use crate::support::SupportOptions;
+use crate::verify::VerifyOptions;
 
 /// A Kubernetes operator for Graphcore IPUs.
 #[derive(Debug, Parser)]

@@ -6,16 +6,6 @@ pub mod webhooks;
 
 use std::sync::Arc;
 
-use kube::Client;
-use rustls::server::NoClientAuth;
-use rustls::server::danger::ClientCertVerifier;
-use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
-use tracing::info;
-
-use self::probes::{Readiness, Step};
-use crate::exposition::{self, Metrics};
 use ipu_admission::callers::Callers;
 use ipu_admission::server::router;
 use ipu_guest_host::model::Slot;
@@ -32,6 +22,16 @@ use ipu_runtime::port::serve::{METRICS, PROBES, Port, ServeError, WEBHOOKS};
 use ipu_runtime::release::{Process, ReleaseOptions};
 use ipu_runtime::scope::conflicts::ConflictWatch;
 use ipu_runtime::telemetry::level::LogLevel;
+use kube::Client;
+use rustls::server::NoClientAuth;
+use rustls::server::danger::ClientCertVerifier;
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use self::probes::{Readiness, Step};
+use crate::exposition::{self, Metrics};
 
 /// What the controller process is told by its command line.
 #[derive(Clone, Debug)]

@@ -101,7 +101,7 @@ fn lies(content: &Content) -> Vec<(String, String, Lie, String)> {
             ":1".into(),
             "manifests/1".into(),
             Box::new(move || headed.clone().into_response()),
-            format!("answers with {digest} where sha256:0000"),
+            format!("answers with {digest}, and sha256:0000"),
         ),
         (
             ":1".into(),

@@ -1,12 +1,12 @@
 //! Pure: what goes back to the API server.
 
+use ipu_guest_host::model::{ModuleDigest, Violation};
+use ipu_guest_host::texts::{WARNING, WARNINGS};
 use ipu_text::sanitize;
 use json_patch::Patch;
 use serde_json::{Value, json};
 
 use super::request::AdmissionRequest;
-use ipu_guest_host::model::{ModuleDigest, Violation};
-use ipu_guest_host::texts::{WARNING, WARNINGS};
 
 /// The answer to one request.
 #[derive(Clone, Debug, PartialEq)]

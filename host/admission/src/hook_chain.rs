@@ -6,13 +6,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ipu_api::ipupolicy::{BUILT_IN, Hook, OnError};
-use serde_json::{Value, json};
-use tokio::time::{Instant, timeout_at};
-
-use self::trials::{Outcome, Step};
-use super::answer::{Answer, Decision};
-use super::request::AdmissionRequest;
-use super::{failure, mutate, validate};
 use ipu_guest_host::facts::Admission;
 use ipu_guest_host::metrics::Unasked;
 use ipu_guest_host::model::{Defaulted, Defaulting, Operation, Served, Slot, Verdict};
@@ -21,6 +14,13 @@ use ipu_policies::guests::{Entry, Guests};
 use ipu_policies::judging::Purpose;
 use ipu_policies::matching::{Seen, Subject};
 use ipu_runtime::fair_semaphore::Asker;
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout_at};
+
+use self::trials::{Outcome, Step};
+use super::answer::{Answer, Decision};
+use super::request::AdmissionRequest;
+use super::{failure, mutate, validate};
 
 /// Longest time that all guests of one request may take together: the API server waits for ten
 /// seconds, and an answer that says who was late is better than none.

@@ -8,11 +8,6 @@ use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use ipu_text::explain;
-use tokio::time::Instant;
-use tracing::{debug, warn};
-
-use super::request::{self, AdmissionRequest, RequestError};
 use ipu_runtime::bounded_json::{BoundedJsonError, Measured};
 use ipu_runtime::panics::caught_blocking;
 use ipu_runtime::port::body::{self, BodyError};
@@ -20,6 +15,11 @@ use ipu_runtime::port::metrics::Refused;
 use ipu_runtime::port::pace::{Pace, Rate, number};
 use ipu_runtime::port::places::{Full, Place, Places, Rank, Share};
 use ipu_runtime::port::serve::{WEBHOOKS, address};
+use ipu_text::explain;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::request::{self, AdmissionRequest, RequestError};
 
 /// Largest body that is read, in bytes. The API server takes objects of up to 3 MiB, and an update
 /// brings two of them.

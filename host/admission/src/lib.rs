@@ -1,8 +1,11 @@
-//! The admission webhooks of IPUJobs: defaults are set and rules are checked by the policies.
+//! The webhooks of IPUJobs: guests set defaults and check rules.
 //!
-//! `request` reads what the API server sends, `mutate`, `patch` and `validate` decide what to make of a
-//! policy's answer, `answer` is what goes back; all of these are pure. `intake` lets calls in within
-//! limits, and `server` does the I/O between them.
+//! `server` serves both webhooks, and `intake` limits the requests. `request` reads an AdmissionReview, `hook_chain` calls the
+//! guests of a hook in their order, `mutate`, `patch` and `validate` turn their answers into a verdict, and `answer` formats
+//! it; all of these but `server`, `intake` and `hook_chain` are pure. `callers` knows which callers are certainly the API
+//! server.
+//!
+//! The package knows neither the job controller nor partitions.
 #![forbid(unsafe_code)]
 
 pub mod answer;

@@ -4,6 +4,7 @@
 
 use ipu_api::ipujob::is_managed_by_another;
 use ipu_api::names::JOB_FINALIZER;
+use ipu_guest_host::model::Operation;
 use ipu_text::sanitize;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation};
@@ -12,7 +13,6 @@ use serde_json::{Map, Value, json};
 use super::answer::Decision;
 use super::patch;
 use super::request::AdmissionRequest;
-use ipu_guest_host::model::Operation;
 
 /// Longest path that an error tells, in bytes: its keys are the guest's.
 const PATH: usize = 512;

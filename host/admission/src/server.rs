@@ -10,6 +10,14 @@ use axum::http::StatusCode;
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use ipu_guest_host::model::Operation;
+use ipu_policies::guests::Guests;
+use ipu_policies::namespaces::Namespaces;
+use ipu_runtime::panics;
+use ipu_runtime::port::metrics::Refused;
+use ipu_runtime::port::serve::address;
+use ipu_runtime::scope::Conflicts;
+use ipu_runtime::telemetry::trace;
 use serde_json::Value;
 use tracing::{Instrument, Span, info, warn};
 
@@ -20,14 +28,6 @@ use super::intake::{Intake, Refusal, refuse};
 use super::metrics::Admission;
 use super::request::AdmissionRequest;
 use super::{MUTATE_PATH, VALIDATE_PATH};
-use ipu_guest_host::model::Operation;
-use ipu_policies::guests::Guests;
-use ipu_policies::namespaces::Namespaces;
-use ipu_runtime::panics;
-use ipu_runtime::port::metrics::Refused;
-use ipu_runtime::port::serve::address;
-use ipu_runtime::scope::Conflicts;
-use ipu_runtime::telemetry::trace;
 
 /// What the answers are made from.
 #[derive(Clone)]

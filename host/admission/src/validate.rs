@@ -1,8 +1,9 @@
 //! Pure: the answer of the validating webhook, from what the validation policies found.
 
-use super::answer::Decision;
 use ipu_guest_host::model::Verdict;
 use ipu_guest_host::texts;
+
+use super::answer::Decision;
 
 /// The decision on an object of which all policies together say this, and their sentences for the
 /// user.

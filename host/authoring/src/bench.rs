@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use ipu_guest_host::question::Question;
+use ipu_guest_host::{Asked, Limits, Meter, Trial};
 
 use super::request::question;
 use super::settings::settings;
 use super::{PolicyCliError, no_answer, no_policy};
-use ipu_guest_host::question::Question;
-use ipu_guest_host::{Asked, Limits, Meter, Trial};
 
 /// Calls before those that count, until memory and caches are as in an operator that has run for a
 /// while.

@@ -1,14 +1,14 @@
 //! Pure: a case of `policy test`: a request, and what must come of it.
 
+use ipu_guest_host::GuestError;
+use ipu_guest_host::model::{Decision, Defaulting, PassedOver, Slot, Violation};
+use ipu_guest_host::question::{Answer, Question, QuestionError};
 use ipu_text::explain;
 use json_patch::Patch;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::ruling::Ruling;
-use ipu_guest_host::GuestError;
-use ipu_guest_host::model::{Decision, Defaulting, PassedOver, Slot, Violation};
-use ipu_guest_host::question::{Answer, Question, QuestionError};
 
 /// One case, as it stands in its file.
 #[derive(Debug, Deserialize)]

@@ -4,13 +4,13 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
+use ipu_guest_host::model::Slot;
+use ipu_guest_host::{Inspection, inspect};
 
 use super::push::hook;
 use super::settings::settings;
 use super::world::World;
 use super::{PolicyCliError, no_policy};
-use ipu_guest_host::model::Slot;
-use ipu_guest_host::{Inspection, inspect};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct CheckArgs {

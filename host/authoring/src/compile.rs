@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use clap::Args;
+use ipu_guest_host::{Limits, compile_as_child};
 
 use super::PolicyCliError;
-use ipu_guest_host::{Limits, compile_as_child};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct CompileArgs {

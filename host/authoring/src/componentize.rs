@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use ipu_guest_host::componentize;
+use ipu_guest_host::model::Slot;
 
 use super::PolicyCliError;
 use super::world::World;
-use ipu_guest_host::componentize;
-use ipu_guest_host::model::Slot;
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct ComponentizeArgs {

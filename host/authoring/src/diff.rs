@@ -5,9 +5,9 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
+use ipu_guest_host::{Capabilities, Described, Import, describe};
 
 use super::{PolicyCliError, no_policy};
-use ipu_guest_host::{Capabilities, Described, Import, describe};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct DiffArgs {

@@ -5,10 +5,10 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
+use ipu_guest_host::{Capabilities, Described, describe};
 use serde_json::json;
 
 use super::{PolicyCliError, no_policy, write_json};
-use ipu_guest_host::{Capabilities, Described, describe};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct InspectArgs {

@@ -1,7 +1,6 @@
-//! `ipu-operator policy`: tools for the authors of policies, and the process that compiles them.
+//! `ipu-operator policy`: commands for authors of guests, and the process that compiles modules.
 //!
-//! One file for each subcommand; what it prints is told apart from what it finds out, and goes to
-//! the writer that it is given.
+//! Each subcommand has a file. Findings are separate from their output, which goes to a writer.
 #![forbid(unsafe_code)]
 
 mod bench;

@@ -8,12 +8,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use ipu_guest_host::CONTRACT;
+use ipu_guest_host::model::Slot;
 
 use super::PolicyCliError;
 use super::push::hook;
 use super::world::World;
-use ipu_guest_host::CONTRACT;
-use ipu_guest_host::model::Slot;
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct NewArgs {

@@ -4,13 +4,13 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
-
-use super::PolicyCliError;
-use super::registry::{RegistryArgs, RegistryCliError, read, wait};
 use ipu_guest_host::{Limits, digest_of};
 use ipu_policies::oci::cosign::public_keys;
 use ipu_policies::oci::fetch::{FetchError, component, find, signer};
 use ipu_policies::oci::reference::Reference;
+
+use super::PolicyCliError;
+use super::registry::{RegistryArgs, RegistryCliError, read, wait};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct PullArgs {

@@ -4,14 +4,14 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
-
-use super::registry::{RegistryArgs, RegistryCliError, read, wait};
-use super::{PolicyCliError, no_policy};
 use ipu_guest_host::model::Slot;
 use ipu_guest_host::{Capabilities, Described, describe, digest_of};
 use ipu_policies::oci::manifest::artefact;
 use ipu_policies::oci::push::push;
 use ipu_policies::oci::reference::Reference;
+
+use super::registry::{RegistryArgs, RegistryCliError, read, wait};
+use super::{PolicyCliError, no_policy};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct PushArgs {

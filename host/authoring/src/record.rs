@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-
-use super::PolicyCliError;
-use super::world::World;
 use ipu_guest_host::model::Slot;
 use ipu_guest_host::record::{LONGEST, Record};
 use ipu_policies::recording::Notice;
+
+use super::PolicyCliError;
+use super::world::World;
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct RecordArgs {

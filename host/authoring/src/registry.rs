@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-
-use super::PolicyCliError;
 use ipu_policies::oci::credentials::{Credentials, CredentialsError};
 use ipu_policies::oci::fetch::FetchError;
 use ipu_policies::oci::reference::Reference;
 use ipu_policies::oci::registry::{Access, Registry, RegistryError};
+
+use super::PolicyCliError;
 
 /// Longest time that pushing or pulling may take.
 const LONGEST: Duration = Duration::from_mins(10);

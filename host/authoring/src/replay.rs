@@ -8,6 +8,9 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use ipu_guest_host::question::Question;
+use ipu_guest_host::record::{LONGEST, Outcome, Record};
+use ipu_guest_host::{Asked, Limits, Meter, Trial};
 use ipu_text::explain;
 use json_patch::PatchOperation;
 use serde_json::{Value, json};
@@ -15,9 +18,6 @@ use serde_json::{Value, json};
 use super::ruling::ruling;
 use super::settings::settings;
 use super::{PolicyCliError, no_answer, no_policy};
-use ipu_guest_host::question::Question;
-use ipu_guest_host::record::{LONGEST, Outcome, Record};
-use ipu_guest_host::{Asked, Limits, Meter, Trial};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct ReplayArgs {

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use super::PolicyCliError;
-use super::document::document;
 use ipu_guest_host::Trial;
 use ipu_guest_host::question::Question;
+
+use super::PolicyCliError;
+use super::document::document;
 
 /// The request in the file, or without one the request that the operator tries policies on.
 pub(super) fn question(trial: &Trial, file: Option<&Path>) -> Result<Question, PolicyCliError> {

@@ -4,6 +4,9 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
+use ipu_guest_host::model::Slot;
+use ipu_guest_host::question::Question;
+use ipu_guest_host::{Asked, Limits, Meter, Trial};
 use ipu_text::explain;
 use serde_json::{Value, json};
 
@@ -12,9 +15,6 @@ use super::ruling::ruling;
 use super::settings::settings;
 use super::world::World;
 use super::{PolicyCliError, no_answer, no_policy, write_json};
-use ipu_guest_host::model::Slot;
-use ipu_guest_host::question::Question;
-use ipu_guest_host::{Asked, Limits, Meter, Trial};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct RunArgs {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use ipu_guest_host::model::Slot;
+use ipu_guest_host::{Limits, Meter, Trial};
 use ipu_text::explain;
 
 use super::case::{Case, CaseError};
@@ -14,8 +16,6 @@ use super::junit;
 use super::ruling::ruling;
 use super::world::World;
 use super::{PolicyCliError, no_policy};
-use ipu_guest_host::model::Slot;
-use ipu_guest_host::{Limits, Meter, Trial};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct TestArgs {

@@ -1,5 +1,6 @@
 //! Calls of one loaded module: each in a fresh instance, within limits, with errors told by type.
 
+use ipu_runtime::bounded_json::{self, Budget};
 use wasmtime::{Store, Trap};
 
 use super::bindings::{Answered, DefaultingText, Linked};
@@ -12,7 +13,6 @@ use super::model::{
 use super::store::{CallState, OverLimit, Starved};
 use super::texts::{self, FromGuest};
 use super::wasi::NotThere;
-use ipu_runtime::bounded_json::{self, Budget};
 
 /// Why a policy gave no answer that can be used.
 #[derive(Debug, thiserror::Error)]

@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_runtime::fair_semaphore::FairSemaphore;
+
 use super::limits::Limits;
 use super::load::Module;
 use super::model::ModuleDigest;
-use ipu_runtime::fair_semaphore::FairSemaphore;
 
 /// A guest that can be asked. Cheap to clone.
 #[derive(Clone)]

@@ -1,8 +1,10 @@
-//! The WebAssembly host: loads guests and calls them within limits.
+//! Loads WebAssembly guests and calls them within limits.
 //!
-//! Nothing else in the tree names wasmtime. A policy sees no file, no network, no environment and no
-//! clock; every call meets a fresh instance, has a deadline, a memory limit and a limit on the size
-//! of its answer, and runs off the async threads. A call that goes wrong ends in a typed error.
+//! No other package names wasmtime. A guest sees no file, network, environment or clock. Every call gets a new instance, a
+//! deadline, a memory limit and a limit for its answer, and runs off the async threads. A failed call returns a typed error.
+//! [`Policies`] loads and calls guests; `limits` holds every limit and adds them up.
+//!
+//! The package knows neither IPUPolicies nor the objects that it passes on.
 #![deny(unsafe_code)]
 
 mod bindings;

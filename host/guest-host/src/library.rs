@@ -6,6 +6,8 @@ mod permits;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ipu_runtime::fair_semaphore::{Asker, FairSemaphore};
+use ipu_runtime::panics::{Panicked, caught_now};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::broadcast;
@@ -20,8 +22,6 @@ use super::load::{self, LoadError, Module};
 use super::model::{ModuleDigest, Slot};
 use super::tap::{Heard, Tap};
 use crate::metrics::GuestCalls;
-use ipu_runtime::fair_semaphore::{Asker, FairSemaphore};
-use ipu_runtime::panics::{Panicked, caught_now};
 
 /// Where the built-in modules are, what they are told, and how modules are compiled.
 #[derive(Clone, Debug)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ipu_runtime::metrics::Values;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -10,7 +11,6 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::GuestError;
 use super::model::Slot;
-use ipu_runtime::metrics::Values;
 
 /// Bounds of the buckets, in seconds: a call takes a millisecond, and is ended after some.
 const BUCKETS: [f64; 12] = [

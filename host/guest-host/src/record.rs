@@ -3,13 +3,13 @@
 //!
 //! Labels and annotations stay, since policies decide by them; so do command lines.
 
+use ipu_runtime::bounded_json::{self, BoundedJsonError, Budget};
 use ipu_text::redaction::Values;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::model::{Defaulting, ModuleDigest, Slot, Violation};
 use super::question::{Answer, Question, QuestionError};
-use ipu_runtime::bounded_json::{self, BoundedJsonError, Budget};
 
 /// Longest line that is read, in bytes: an update of two objects, and an answer with a third.
 pub const LONGEST: u64 = 16 << 20;

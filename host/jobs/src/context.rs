@@ -6,6 +6,10 @@ use std::sync::Arc;
 use ipu_api::ipujob_status::IPUJobStatus;
 use ipu_api::names;
 use ipu_api::uid::Uid;
+use ipu_runtime::clock;
+use ipu_runtime::events::{Event, EventQueue};
+use ipu_runtime::telemetry::trace;
+use ipu_runtime::work_queue::metrics::Reconciles;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
@@ -25,10 +29,6 @@ use super::watches::Views;
 use super::writes::{self, WriteError};
 use super::{JobSettings, apply, stranded};
 use crate::metrics::{JobMetrics, Jobs};
-use ipu_runtime::clock;
-use ipu_runtime::events::{Event, EventQueue};
-use ipu_runtime::telemetry::trace;
-use ipu_runtime::work_queue::metrics::Reconciles;
 
 /// What every reconcile shares.
 pub(super) struct Context {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipu_api::uid::Uid;
+use ipu_runtime::packed::{Packed, Packing};
+use ipu_runtime::watch_store::{Expectations, Store};
 use kube::runtime::watcher::Event;
 
 use super::kept::{self, JobRef, OfJob};
-use ipu_runtime::packed::{Packed, Packing};
-use ipu_runtime::watch_store::{Expectations, Store};
 
 /// How long a write is waited for. A watch that is interrupted begins again within half a minute of the
 /// API server's return, and then tells of everything; this is for what it never tells of.

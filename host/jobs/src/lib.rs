@@ -1,4 +1,10 @@
-//! Reconciles IPUJobs: observe → validate → phase → plan → apply → report.
+//! Reconciles IPUJobs: observe → validate → facts → phase → plan → apply → report.
+//!
+//! [`run`] reconciles until it is stopped. One step of one job is in `step`, which reads as a table of contents. `phase`
+//! decides what a job is in, `restart` whether it starts again, and `plan` what to create and delete; these are pure.
+//! `apply` and `writes` do the I/O. `validate` holds the rules of the spec, and `build` makes Pods and IPUPartitions.
+//!
+//! The package creates and deletes IPUPartitions and reads their status. It knows no V-IPU controller and no guest.
 #![forbid(unsafe_code)]
 
 pub mod apply;
@@ -34,6 +40,10 @@ use std::time::Duration;
 use futures::channel::mpsc;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
+use ipu_runtime::panics::{self, Panicked};
+use ipu_runtime::scope::Scope;
+use ipu_runtime::trimmed::Trimmed;
+use ipu_runtime::work_queue::{self, Limits, Requeue};
 use kube::Client;
 use kube::api::{Api, ListParams};
 use kube::core::PartialObjectMeta;
@@ -48,10 +58,6 @@ use self::metrics::JobMetrics;
 use self::observe::ObserveError;
 use self::raw::RawJob;
 use self::writes::WriteError;
-use ipu_runtime::panics::{self, Panicked};
-use ipu_runtime::scope::Scope;
-use ipu_runtime::trimmed::Trimmed;
-use ipu_runtime::work_queue::{self, Limits, Requeue};
 
 /// Longest time that one reconcile may take; a hung connection must not hold a job for ever.
 const DEADLINE: Duration = Duration::from_mins(2);

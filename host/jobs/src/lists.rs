@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
+use ipu_runtime::scope::Scope;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Resource;
@@ -14,7 +15,6 @@ use tokio::sync::SetOnce;
 use tokio::time::timeout;
 
 use crate::metrics::Jobs;
-use ipu_runtime::scope::Scope;
 
 /// How often it is said that a list is not complete.
 const SAY: Duration = Duration::from_secs(30);

@@ -6,6 +6,8 @@ pub mod standing;
 use std::sync::Arc;
 
 use ipu_api::ipujob_status::IPUJobStatus;
+use ipu_runtime::metrics;
+use ipu_runtime::work_queue::metrics::Reconciles;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
@@ -19,8 +21,6 @@ use prometheus_client::registry::{Registry, Unit};
 use self::milestones::milestones;
 use self::standing::Standing;
 use crate::raw::RawJob;
-use ipu_runtime::metrics;
-use ipu_runtime::work_queue::metrics::Reconciles;
 
 /// Bounds of the buckets, in seconds: from a free controller to a queue of a day.
 const BUCKETS: [f64; 13] = [

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use ipu_api::uid::Uid;
+use ipu_runtime::clock;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
 use kube::api::Api;
@@ -14,7 +15,6 @@ use super::raw::RawJob;
 use super::stranded::overdue_on;
 use super::validate::decode_status;
 use super::watches::Views;
-use ipu_runtime::clock;
 
 /// A job as the API server holds it, and what belongs to it.
 #[derive(Clone, Debug)]

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use futures::channel::mpsc::UnboundedSender;
 use futures::future::join_all;
 use ipu_api::names;
+use ipu_runtime::scope;
+use ipu_runtime::trimmed::{Trimmed, untrimmed};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -18,8 +20,6 @@ use super::kept::{self, JobRef};
 use super::plan::File;
 use super::settled::Settled;
 use super::watches::follow_kind;
-use ipu_runtime::scope;
-use ipu_runtime::trimmed::{Trimmed, untrimmed};
 
 /// Follows all three kinds until it is dropped. Only their versions are of interest, so that their content
 /// stays where it is.

@@ -1,7 +1,8 @@
 //! Pure: which instances are replaced when the template of a job without launcher has changed.
 
-use super::facts::{Facts, Instance};
 use ipu_api::ipujob::{self, StrategyType};
+
+use super::facts::{Facts, Instance};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 /// What a share is where the user gave none.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use ipu_api::ipujob::is_managed_by_another;
 use ipu_api::names;
+use ipu_runtime::clock;
+use ipu_runtime::telemetry::trace;
 use kube::ResourceExt;
 use tracing::Instrument;
 
@@ -21,8 +23,6 @@ use super::report::{self, Obstacle};
 use super::salvage;
 use super::validate::{self, ValidJob, ValidateError};
 use super::writes;
-use ipu_runtime::clock;
-use ipu_runtime::telemetry::trace;
 
 /// How soon a job is looked at again that something stands in the way of: nothing that is watched
 /// tells when a stranger's object goes, or that a node is lost.

@@ -10,6 +10,9 @@ use futures::{FutureExt, Stream, StreamExt};
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::names;
 use ipu_api::uid::Uid;
+use ipu_runtime::panics;
+use ipu_runtime::scope::{self, Scope};
+use ipu_runtime::trimmed::{self, Trimmed, readable, untrimmed};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
 use kube::core::DeserializeGuard;
@@ -23,9 +26,6 @@ use super::index::Index;
 use super::kept::{JobRef, OfJob};
 use super::lists::Lists;
 use super::raw::RawJob;
-use ipu_runtime::panics;
-use ipu_runtime::scope::{self, Scope};
-use ipu_runtime::trimmed::{self, Trimmed, readable, untrimmed};
 
 /// What is known of all jobs' objects of one kind. It is shared between the watch that tells of
 /// them and the reconciles that write them.

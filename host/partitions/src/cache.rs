@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use ipu_api::uid::Uid;
+use ipu_runtime::packed::{Packed, Packing};
+use ipu_runtime::watch_store::{self, Store};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
@@ -19,8 +21,6 @@ use super::line::{self, Member, Waiter};
 use super::reconcile::Guarded;
 use super::state_unknown;
 use super::surroundings::{asked_for, controller};
-use ipu_runtime::packed::{Packed, Packing};
-use ipu_runtime::watch_store::{self, Store};
 
 /// All IPUPartitions, by name.
 #[derive(Default)]

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use ipu_api::ipupartition::{AttemptOutcome, IPUPartition, IPUPartitionStatus, WaitingReason};
 use ipu_api::names;
 use ipu_api::uid::Uid;
+use ipu_guest_host::model::ControllerView;
 use vipu_client::model::{Inventory, largest_partition};
 
 use super::surroundings::attempts;
-use ipu_guest_host::model::ControllerView;
 
 /// A V-IPU partition that was made for an IPUPartition and is not known to be gone.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,6 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ipu_api::uid::Uid;
+use ipu_policies::guests::Guests;
+use ipu_policies::namespaces::Namespaces;
+use ipu_runtime::events::EventQueue;
+use ipu_runtime::lease::Held;
+use ipu_runtime::scope::Scope;
+use ipu_runtime::work_queue::metrics::Reconciles;
 use kube::Client;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -13,12 +19,6 @@ use super::step::Settings;
 use super::turns::Turns;
 use super::watched::Watched;
 use super::written::Written;
-use ipu_policies::guests::Guests;
-use ipu_policies::namespaces::Namespaces;
-use ipu_runtime::events::EventQueue;
-use ipu_runtime::lease::Held;
-use ipu_runtime::scope::Scope;
-use ipu_runtime::work_queue::metrics::Reconciles;
 
 /// What a replica has, whether it leads or not.
 #[derive(Clone)]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use ipu_api::ipupartition::{Attempt, ControllerRef, DecidedBy, IPUPartition, IPUPartitionStatus};
 use ipu_api::ipupolicy::BUILT_IN;
 use ipu_api::names::{self, Identity};
+use ipu_guest_host::model::ControllerView;
 use jiff::{SignedDuration, Timestamp};
 use vipu_client::cordon::CordonStates;
 use vipu_client::model::{Inventory, PartitionState};
@@ -22,7 +23,6 @@ use crate::step::{Pace, Settings, Step};
 use crate::steps::Steps;
 use crate::surroundings::{self, Needed, Surroundings};
 use crate::{look, pace, placing};
-use ipu_guest_host::model::ControllerView;
 
 /// Marks the ids that the release in this namespace of a cluster gives.
 pub(super) fn identity(cluster: u64, namespace: &str) -> Identity {

@@ -4,6 +4,7 @@ use ipu_api::ipupartition::{
     Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
 };
 use ipu_api::names;
+use ipu_runtime::events::Event;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt};
 use ring::rand::SystemRandom;
@@ -20,7 +21,6 @@ use super::placing::shortened;
 use super::seek;
 use super::step::{Pace, Step};
 use super::users;
-use ipu_runtime::events::Event;
 
 /// What to do about a controller that does not answer and is not in the admin's list.
 const NOT_LISTED: &str = "it is not in the admin's list of controllers any more: list it again or, in the \

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartitionStatus};
+use ipu_guest_host::model::ControllerView;
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 use vipu_client::controllers;
@@ -22,7 +23,6 @@ use super::placement::Divided;
 use super::placing::shortened;
 use super::record;
 use super::watched::Watched;
-use ipu_guest_host::model::ControllerView;
 
 /// How old an inventory may be. What the operator itself changes is told at once; this is for
 /// partitions that are made by hand.

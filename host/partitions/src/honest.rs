@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_api::names;
+use ipu_guest_host::model::ControllerView;
 use jiff::Timestamp;
 use vipu_client::cordon::CordonStates;
 
@@ -14,7 +15,6 @@ use super::placement::{Divided, Queue};
 use super::step::Step;
 use super::surroundings::Surroundings;
 use crate::crd_schema::violations;
-use ipu_guest_host::model::ControllerView;
 
 /// An object, what its reconcile was told before, and the world that it then meets.
 #[derive(Clone, Debug)]

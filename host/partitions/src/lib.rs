@@ -1,4 +1,12 @@
-//! Reconciles IPUPartition objects: the request, the write-ahead record and the thing to watch in one.
+//! Reconciles IPUPartitions: each is the request for a V-IPU partition, the record of the attempts to create it, and the
+//! object to watch.
+//!
+//! [`run`] reconciles until it is stopped, and [`sweep`] removes partitions without an owner. `steps` decides on the next
+//! step of one IPUPartition from what is recorded (`record`) and observed (`knowledge`); it is pure. `execute` carries a step
+//! out on a V-IPU controller. A lost reply leaves an attempt with an unknown outcome: `leftovers` settles it. `placement`
+//! asks the guests for a V-IPU controller, and `line` orders the requests. [`rest`] serves all of it to users.
+//!
+//! The package reads Pods only to find out whether one uses a partition. It knows no rule of IPUJobs.
 #![forbid(unsafe_code)]
 
 pub mod cache;

@@ -6,6 +6,9 @@ pub mod summary;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_policies::namespaces::Namespaces;
+use ipu_runtime::clock;
+use ipu_runtime::metrics;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
@@ -13,9 +16,6 @@ use prometheus_client::registry::{Registry, Unit};
 use self::summary::{Summary, most};
 use crate::fleet::{Fleet, Look};
 use crate::watched::Watched;
-use ipu_policies::namespaces::Namespaces;
-use ipu_runtime::clock;
-use ipu_runtime::metrics;
 
 /// Longest time that a controller is waited for. Prometheus gives up after ten seconds; a controller
 /// that takes longer counts as one that does not answer.

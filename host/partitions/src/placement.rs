@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use ipu_api::ipupartition::{ControllerRef, DecidedBy, IPUPartition, WaitingReason};
+use ipu_guest_host::model::{ControllerView, Decision, PlaceAttempt};
 use jiff::{SignedDuration, Timestamp};
 use vipu_client::cordon::CordonStates;
 
@@ -12,7 +13,6 @@ use super::capacity::{self, Withheld};
 use super::knowledge::Answer;
 use super::line::{self, Room, Waiter};
 use super::placing::{self, shortened};
-use ipu_guest_host::model::{ControllerView, Decision, PlaceAttempt};
 
 /// What stands in the place of a controller's name where the reason is the same for all.
 const EVERY: &str = "every controller";

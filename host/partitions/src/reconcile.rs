@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipu_api::ipupartition::IPUPartition;
+use ipu_runtime::clock;
+use ipu_runtime::panics::{self, Panicked};
+use ipu_runtime::telemetry::trace;
 use kube::ResourceExt;
 use kube::core::DeserializeGuard;
 use tracing::Instrument;
@@ -14,9 +17,6 @@ use super::pace;
 use super::step::{Pace, Step};
 use super::steps::{Circle, Steps};
 use super::unreadable;
-use ipu_runtime::clock;
-use ipu_runtime::panics::{self, Panicked};
-use ipu_runtime::telemetry::trace;
 
 /// An object as the watch delivers it: one that cannot be read does not stop the others.
 pub type Guarded = DeserializeGuard<IPUPartition>;

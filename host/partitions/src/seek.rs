@@ -2,6 +2,10 @@
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::uid::Uid;
+use ipu_guest_host::model::{Decision, Placed};
+use ipu_policies::namespaces::usage::Promise;
+use ipu_runtime::clock;
+use ipu_runtime::events;
 use kube::ResourceExt;
 
 use super::cache::Cache;
@@ -11,10 +15,6 @@ use super::knowledge::Answer;
 use super::placement::{self, Placement, Queue, Request};
 use super::placing::{self, shortened};
 use super::surroundings::{self, Needed, Surroundings};
-use ipu_guest_host::model::{Decision, Placed};
-use ipu_policies::namespaces::usage::Promise;
-use ipu_runtime::clock;
-use ipu_runtime::events;
 
 /// How often in a row the policy is asked, where others are given IPUs in between each time.
 const ROUNDS: usize = 8;

@@ -2,12 +2,12 @@
 
 use ipu_api::ipupartition::{Attempt, AttemptOutcome, IPUPartition};
 use ipu_api::partition_conditions;
+use ipu_guest_host::model::ControllerView;
 use jiff::{SignedDuration, Timestamp};
 use vipu_client::cordon::{CordonState, CordonStates};
 
 use super::line;
 use super::line::Waiter;
-use ipu_guest_host::model::ControllerView;
 
 /// How long an owner that was asked to leave a controller holds up the next one.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);

@@ -12,6 +12,7 @@ use futures::StreamExt;
 use futures::future::join_all;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_api::uid::Uid;
+use ipu_runtime::panics;
 use jiff::{SignedDuration, Timestamp};
 use kube::core::DeserializeGuard;
 use tokio::task::coop;
@@ -24,7 +25,6 @@ use super::orphans::{self, Place};
 use super::reconcile::chain;
 use super::users;
 use super::watched::Watched;
-use ipu_runtime::panics;
 
 /// Errors of one sweep that are told one by one.
 const ERRORS_TOLD: usize = 3;

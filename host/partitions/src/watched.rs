@@ -6,6 +6,11 @@ use std::sync::Arc;
 
 use futures::{Stream, StreamExt, stream};
 use ipu_api::ipupartition::IPUPartition;
+use ipu_policies::namespaces::Namespaces;
+use ipu_runtime::clock;
+use ipu_runtime::panics;
+use ipu_runtime::scope::Scope;
+use ipu_runtime::trimmed::{Trimmed, untrimmed};
 use kube::api::Api;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
@@ -15,11 +20,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::cache::{Brief, Cache, Change};
 use super::reconcile::Guarded;
-use ipu_policies::namespaces::Namespaces;
-use ipu_runtime::clock;
-use ipu_runtime::panics;
-use ipu_runtime::scope::Scope;
-use ipu_runtime::trimmed::{Trimmed, untrimmed};
 
 /// Changes that a slow listener may be behind before it is shown everything again.
 const BEHIND: usize = 4_096;

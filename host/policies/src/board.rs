@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_runtime::clock;
 use ipu_text::explain;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -17,7 +18,6 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::report::{Counts, Report};
-use ipu_runtime::clock;
 
 /// Label of the Leases, with the process as its value.
 pub const LABEL: &str = "graphcore.ai/policy-replica";

@@ -3,12 +3,12 @@
 
 use std::ops::ControlFlow;
 
+use ipu_guest_host::model::{Decision, Verdict};
+use ipu_runtime::json_difference::{self, Change, Path};
 use ipu_text::sanitize;
 use serde_json::Value;
 
 use super::meter::Compared;
-use ipu_guest_host::model::{Decision, Verdict};
-use ipu_runtime::json_difference::{self, Change, Path};
 
 /// Differences of two objects that one sample names.
 const PATHS: usize = 8;

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use ipu_api::ipupolicy::{Hook, IPUPolicy, IPUPolicyStatus};
+use ipu_runtime::clock;
+use ipu_runtime::lease::{Elector, Held};
+use ipu_runtime::panics;
 use ipu_text::explain;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -21,9 +24,6 @@ use super::commit;
 use super::lineup::{lineup, members};
 use super::report::Report;
 use super::watch::PolicyStore;
-use ipu_runtime::clock;
-use ipu_runtime::lease::{Elector, Held};
-use ipu_runtime::panics;
 
 /// How often everything is looked at without a sign of change: replicas die in silence.
 const LOOK: Duration = Duration::from_secs(1);

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::ipupolicy::{BUILT_IN, Hook, OnError};
+use ipu_guest_host::model::ModuleDigest;
+use ipu_guest_host::{Guest, Policies};
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
@@ -13,8 +15,6 @@ use tokio::time::timeout;
 use super::judging::Judges;
 use super::matching::Matching;
 use super::meter::Meter;
-use ipu_guest_host::model::ModuleDigest;
-use ipu_guest_host::{Guest, Policies};
 
 /// Comparisons that are under way at once: they must not take the turns of answers that count.
 pub const COMPARED_AT_ONCE: usize = 2;

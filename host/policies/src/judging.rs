@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_runtime::fair_semaphore::{Asker, FairSemaphore};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::guests::Entry;
 use super::large_stack;
 use super::matching::{JudgeError, Matching, Subject};
-use ipu_runtime::fair_semaphore::{Asker, FairSemaphore};
 
 /// Conditions of policies that are evaluated at once, and those of them for questions: anybody asks as many as they like.
 pub const AT_ONCE: usize = 2;

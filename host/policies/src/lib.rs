@@ -1,10 +1,12 @@
-//! IPUPolicies: guests that admins put in the place of the built-in ones, or beside them, while the
-//! operator runs.
+//! IPUPolicies: guests of admins that replace the built-in ones, or run beside them, while the operator runs.
 //!
-//! Every replica has ready what it is to ask and says so (`replica`, `shelf`, `board`); one of them sees
-//! that all are ready and activates the new version in the policy's status (`coordinator`,
-//! `commit`); every replica follows that status (`lineup`, `guests`), so that all change at nearly the
-//! same moment. `admission` and `placement` ask the guests, and `callers` knows whose questions count.
+//! [`follow`] does it for one process. Every replica loads the desired modules (`source`, `oci`) and reports its readiness
+//! (`replica`, `shelf`, `board`). One replica waits for all of them and activates the new version in the status of the
+//! policy (`coordinator`, `commit`). Every replica follows that status (`lineup`, `guests`), so that all of them change at
+//! nearly the same moment. `matching` evaluates which requests a policy applies to, and `namespaces` counts what guests see
+//! of a namespace.
+//!
+//! The package knows neither webhooks nor V-IPU controllers.
 #![forbid(unsafe_code)]
 
 pub mod board;
@@ -33,17 +35,17 @@ pub use judging::AT_ONCE as JUDGED_AT_ONCE;
 use std::sync::Arc;
 
 use ipu_api::ipupolicy::Hook;
+use ipu_guest_host::model::Slot;
+use ipu_guest_host::{Limits, PolicyOptions};
+use ipu_runtime::lease::{Elector, Leading, TTL};
+use ipu_runtime::release::{Process, ReleaseOptions};
+use ipu_runtime::scope::Conflicts;
 use kube::Client;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use self::source::folder::{FOLDER_LIMIT, Folder};
-use ipu_guest_host::model::Slot;
-use ipu_guest_host::{Limits, PolicyOptions};
-use ipu_runtime::lease::{Elector, Leading, TTL};
-use ipu_runtime::release::{Process, ReleaseOptions};
-use ipu_runtime::scope::Conflicts;
 
 /// The options of the guest host of a process: what its release says, its hooks, and the settings of built-in guests.
 pub fn host_options(release: &ReleaseOptions, slots: &[Slot], settings: Value) -> PolicyOptions {

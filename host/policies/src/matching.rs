@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use cel::{Context, Program, Value as CelValue};
 use ipu_api::ipupolicy::{Labels, Match, MatchCondition};
+use ipu_guest_host::GuestError;
 use ipu_text::sanitize;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{ParseExpressionError, Selector, SelectorExt};
@@ -15,7 +16,6 @@ use serde_json::Value;
 use self::cost::Variables;
 use self::shape::Size;
 use super::large_stack;
-use ipu_guest_host::GuestError;
 
 /// Most steps of one expression, and of all expressions of a policy for one request. The API server
 /// holds the `matchConditions` of webhooks to the same numbers (`PerCallLimit` and

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use ipu_api::ipupolicy::Hook;
+use ipu_guest_host::metrics::hook;
+use ipu_guest_host::model::Slot;
+use ipu_runtime::release::Process;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::guests::{Entry, Guests};
-use ipu_guest_host::metrics::hook;
-use ipu_guest_host::model::Slot;
-use ipu_runtime::release::Process;
 
 /// The guests that are asked now, by name and module.
 pub fn expose(now: &mut Registry, process: Process, guests: &Guests) {

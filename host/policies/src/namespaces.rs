@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use futures::{FutureExt, StreamExt};
 use ipu_api::ipupartition::IPUPartition;
+use ipu_guest_host::facts::{NamespaceFacts, Usage};
+use ipu_runtime::label_watch;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, PartialObjectMeta};
 use kube::core::DeserializeGuard;
@@ -20,8 +22,6 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use self::usage::{Promise, Stamp, Tally};
-use ipu_guest_host::facts::{NamespaceFacts, Usage};
-use ipu_runtime::label_watch;
 
 /// A namespace, of which only the labels are kept.
 type Labelled = PartialObjectMeta<Namespace>;

@@ -4,6 +4,11 @@
 use std::sync::Arc;
 
 use ipu_api::ipupolicy::{BUILT_IN, Hook};
+use ipu_guest_host::model::{
+    ControllerView, Decision, ModuleDigest, PlaceAttempt, PlaceRequest, Placed,
+};
+use ipu_guest_host::{GuestError, checked_decision, serial_walk};
+use ipu_runtime::panics::caught;
 use ipu_text::explain;
 use serde_json::{Value, json};
 
@@ -12,11 +17,6 @@ use super::guests::{Entry, Guests, Tried, is_in_share};
 use super::judging::Purpose;
 use super::matching::{Seen, Subject};
 use super::meter::Compared;
-use ipu_guest_host::model::{
-    ControllerView, Decision, ModuleDigest, PlaceAttempt, PlaceRequest, Placed,
-};
-use ipu_guest_host::{GuestError, checked_decision, serial_walk};
-use ipu_runtime::panics::caught;
 
 impl Guests {
     /// Decides what to do next for a wanted partition. There always is a decision.

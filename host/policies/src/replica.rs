@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::ipupolicy::{Hook, IPUPolicy, Match, ModuleSource};
+use ipu_guest_host::{LoadError, Terms};
+use ipu_runtime::clock;
+use ipu_runtime::panics;
 use ipu_text::explain;
 use kube::Client;
 use serde_json::Value;
@@ -20,9 +23,6 @@ use super::report::{Report, Wanted, wanted};
 use super::shelf::{Failure, Read, Ready, Shelf, Version};
 use super::source::{REGISTRIES, Sources};
 use super::watch::PolicyStore;
-use ipu_guest_host::{LoadError, Terms};
-use ipu_runtime::clock;
-use ipu_runtime::panics;
 
 /// How often the counts are looked at.
 const LOOK: Duration = Duration::from_secs(1);

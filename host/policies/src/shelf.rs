@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::ipupolicy::{BUILT_IN, Hook, IPUPolicy, Match, OnError};
+use ipu_guest_host::Guest;
 use ipu_text::sanitize;
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -15,7 +16,6 @@ use super::lineup::{Lineup, Member};
 use super::matching::Matching;
 use super::meter::Meter;
 use super::report::{Asked, Problem, Report, Said, Wanted};
-use ipu_guest_host::Guest;
 
 /// How long until a source that failed is asked again; twice as long after each failure.
 const AGAIN: Duration = Duration::from_secs(2);

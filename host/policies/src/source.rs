@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ipu_api::ipupolicy::{ImageModule, ModuleSource};
+use ipu_guest_host::digest_of;
 use kube::Client;
 use tokio::sync::Semaphore;
 
@@ -19,7 +20,6 @@ use crate::oci::credentials::CredentialsError;
 use crate::oci::fetch::FetchError;
 use crate::oci::reference::ReferenceError;
 use crate::oci::registry::RegistryError;
-use ipu_guest_host::digest_of;
 
 /// Why a module cannot be had. The next look may find it, since sources change by themselves.
 #[derive(Debug, thiserror::Error)]

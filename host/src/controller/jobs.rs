@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use ipu_jobs::JobSettings;
+use ipu_runtime::lease::{Elector, fenced};
+use ipu_runtime::release::ReleaseOptions;
 use ipu_text::explain;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use crate::exposition::Metrics;
-use ipu_jobs::JobSettings;
-use ipu_runtime::lease::{Elector, fenced};
-use ipu_runtime::release::ReleaseOptions;
 
 /// How long to wait before the job reconciler is tried again, where it could not start.
 const AGAIN: Duration = Duration::from_secs(5);

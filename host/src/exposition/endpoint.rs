@@ -7,10 +7,6 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use kube::Client;
-use tokio_util::sync::CancellationToken;
-
-use super::Exposed;
 use ipu_partitions::rest::gate::{Gate, Wish};
 use ipu_partitions::rest::problem::{Kind, Problem};
 use ipu_partitions::rest::{self, Caller};
@@ -19,6 +15,10 @@ use ipu_runtime::certificates::{Source, service_names};
 use ipu_runtime::port::metrics::Refused;
 use ipu_runtime::port::serve::{Port, ServeError};
 use ipu_runtime::release::ReleaseOptions;
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use super::Exposed;
 
 /// Where they are.
 pub const PATH: &str = "/metrics";

@@ -3,6 +3,9 @@
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, Response};
+use ipu_guest_host::{Policies, PolicyOptions};
+use ipu_policies::guests::Guests;
+use ipu_runtime::port::metrics::Refused;
 use kube::Client;
 use kube::client::Body as KubeBody;
 use serde_json::{Value, json};
@@ -11,9 +14,6 @@ use tower::{BoxError, ServiceExt, service_fn};
 
 use super::endpoint::router;
 use super::{Exposed, Metrics};
-use ipu_guest_host::{Policies, PolicyOptions};
-use ipu_policies::guests::Guests;
-use ipu_runtime::port::metrics::Refused;
 
 /// What the API server was asked.
 type Asked = Arc<Mutex<Vec<Value>>>;

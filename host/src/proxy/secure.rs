@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use clap::Args;
-use kube::Client;
-use tokio_util::sync::CancellationToken;
-
-use crate::exposition::{self, Exposed, Metrics};
 use ipu_partitions::rest::gate::Gate;
 use ipu_partitions::rest::{self, Door, Sources};
 use ipu_runtime::certificates::keep::Keeper;
 use ipu_runtime::certificates::{Source, service_names};
 use ipu_runtime::port::serve::{Port, SECURE_REST, ServeError};
 use ipu_runtime::release::ReleaseOptions;
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use crate::exposition::{self, Exposed, Metrics};
 
 /// What the process is told of the port with TLS.
 #[derive(Args, Clone, Debug)]

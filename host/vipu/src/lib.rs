@@ -1,4 +1,10 @@
-//! V-IPU controllers: their wire protocol, a client for one, and what is known of all of them.
+//! A client of the gRPC API of V-IPU controllers.
+//!
+//! [`VipuClient`] calls one controller, [`Registry`] keeps a client for each controller of an admin's list, and
+//! [`Inventories`] caches what they report. `model` holds the values, `error` what can go wrong and whether an operation may
+//! have happened, `failure_stats` the failures of a day, and `cordon` the controllers that take no new partitions.
+//!
+//! The package knows neither jobs nor policies.
 #![forbid(unsafe_code)]
 
 pub mod auth;

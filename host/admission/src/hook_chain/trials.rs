@@ -2,10 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-use tokio::task::spawn_blocking;
-
-use super::{Chain, default_object};
 use ipu_guest_host::model::Verdict;
 use ipu_policies::compare;
 use ipu_policies::guests::{Roster, Tried, is_in_share};
@@ -13,6 +9,10 @@ use ipu_policies::judging::Purpose;
 use ipu_policies::matching::{Seen, Subject};
 use ipu_policies::meter::Compared;
 use ipu_runtime::panics::{caught, caught_now};
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+
+use super::{Chain, default_object};
 
 /// What happened in one seat.
 pub(super) struct Step {

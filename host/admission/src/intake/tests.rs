@@ -9,11 +9,11 @@ use axum::extract::ConnectInfo;
 use axum::http::Request;
 use futures::future::join_all;
 use futures::{FutureExt, StreamExt, stream};
+use ipu_runtime::port::body::fixtures::byte_by_byte;
 use serde_json::json;
 
 use super::*;
 use crate::request::tests::review;
-use ipu_runtime::port::body::fixtures::byte_by_byte;
 
 /// It waits for no room, and for a body for as long as it takes to see that it is waited for.
 fn intake() -> Intake {

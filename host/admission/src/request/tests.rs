@@ -1,9 +1,9 @@
 //! What is read of an AdmissionReview, and what is said of a body that is none.
 
+use ipu_guest_host::model::Operation;
 use serde_json::{Value, json};
 
 use super::{AdmissionRequest, ReviewVersion, parse};
-use ipu_guest_host::model::Operation;
 
 pub(crate) fn review(change: impl FnOnce(&mut Value)) -> Value {
     let mut review = json!({

@@ -1,10 +1,10 @@
 //! Tables of expectations that hold and that do not.
 
+use ipu_guest_host::model::{Defaulted, Verdict};
 use serde_json::{Value, json};
 
 use super::super::ruling::ruling;
 use super::*;
-use ipu_guest_host::model::{Defaulted, Verdict};
 
 fn request(slot: Slot) -> Value {
     match slot {

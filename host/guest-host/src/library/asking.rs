@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ipu_runtime::panics::caught_now;
 use ipu_text::explain;
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -20,7 +21,6 @@ use crate::model::{
     Verdict,
 };
 use crate::question::{Answer, Placing, Question, Review};
-use ipu_runtime::panics::caught_now;
 
 /// What a guest is asked about, with the object and the old one as the text that it gets.
 type Written = (Admission, String, Option<String>);

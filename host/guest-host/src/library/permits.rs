@@ -4,10 +4,10 @@
 
 use std::time::{Duration, Instant};
 
+use ipu_runtime::fair_semaphore::{Asker, FairPermit, FairSemaphore};
 use tokio::time::timeout;
 
 use crate::limits::Limits;
-use ipu_runtime::fair_semaphore::{Asker, FairPermit, FairSemaphore};
 
 /// Calls that only ask what would be decided (`/query` takes anybody's questions), at once: whatever they
 /// do, a built-in guest and each policy have a permit left for decisions.

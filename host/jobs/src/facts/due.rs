@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use ipu_api::ipujob_status::IPUJobStatus;
+use ipu_runtime::clock;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
 
 use crate::validate::ValidJob;
-use ipu_runtime::clock;
 
 /// How long an instance keeps its partition while the API server refuses its Pods.
 pub const REFUSED_HOLDS: SignedDuration = SignedDuration::from_mins(5);

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use ipu_api::ipujob_status::JobState;
 use ipu_api::uid::Uid;
+use ipu_runtime::watch_store::{Store, by_ref};
 use kube::runtime::watcher::Event;
 
 use super::milestones::phase;
 use crate::kept::OfJob;
 use crate::raw::RawJob;
-use ipu_runtime::watch_store::{Store, by_ref};
 
 /// The phase of a job that is being deleted, whatever it was before.
 const DELETING: &str = "Deleting";

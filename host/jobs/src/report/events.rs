@@ -1,6 +1,7 @@
 //! Pure: the events of a job, from how its status changed and from what was done.
 
 use ipu_api::ipujob_status::{IPUJobStatus, JobCondition};
+use ipu_runtime::events::{Event, normal, warning};
 
 use super::conditions::WAITING;
 use super::{
@@ -8,7 +9,6 @@ use super::{
 };
 use crate::plan::Plan;
 use crate::stranded::Stranded;
-use ipu_runtime::events::{Event, normal, warning};
 
 /// Pods that one event names.
 const NAMED: usize = 4;

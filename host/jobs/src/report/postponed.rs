@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use ipu_api::ipujob_status::{IPUJobStatus, JobState};
+use ipu_runtime::clock;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::PODS_READY;
-use ipu_runtime::clock;
 
 /// How long progress may stay unwritten. Stored times have whole seconds: it is written after one to two of them.
 const PROGRESS: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ipu_api::ipujob_status::{InstanceEnd, JobState, RunStatus};
+use ipu_runtime::clock;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -12,7 +13,6 @@ use crate::facts::due::{REFUSED_HOLDS, REFUSED_RESTS};
 use crate::facts::partition::PartitionState;
 use crate::phase::Phase;
 use crate::restart::Next;
-use ipu_runtime::clock;
 
 /// What is remembered after this look at the job.
 pub(super) fn remembered(standing: &Standing<'_>, state: JobState, now: Timestamp) -> RunStatus {

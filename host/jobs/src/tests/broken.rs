@@ -3,13 +3,13 @@
 use ipu_api::ipujob::{IPUJob, RestartPolicyType};
 use ipu_api::ipujob_status::JobState;
 use ipu_api::ipupartition::{AutoResets, IPUPartitionStatus, PartitionPhase};
+use ipu_api::partition_conditions::{self, DRAINING};
 
 use super::fixtures::{JobFixture, parallel};
 use super::world::{World, controller};
 use crate::phase::Phase;
 use crate::report::events;
 use crate::validate::ValidJob;
-use ipu_api::partition_conditions::{self, DRAINING};
 
 fn running(job: &IPUJob) -> (ValidJob, World) {
     let job = job.valid();

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use axum::http::{Method, Request, Response, StatusCode};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::names;
+use ipu_runtime::scope::Scope;
 use kube::Client;
 use kube::client::Body;
 use kube::core::PartialObjectMeta;
@@ -23,7 +24,6 @@ use crate::plan::File;
 use crate::raw::RawJob;
 use crate::watches::View;
 use crate::{JobSettings, removed};
-use ipu_runtime::scope::Scope;
 
 const GROUP: &str = "/apis/graphcore.ai/v1alpha1";
 const JOBS: &str = "/apis/graphcore.ai/v1alpha1/namespaces/default/ipujobs";

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::PartitionPhase;
+use ipu_guest_host::facts::Usage;
+use ipu_runtime::metrics::OTHER;
 use jiff::Timestamp;
 
 use crate::cache::Brief;
 use crate::state_unknown;
-use ipu_guest_host::facts::Usage;
-use ipu_runtime::metrics::OTHER;
 
 /// Most namespaces that are told one by one.
 const NAMESPACES_MAX: usize = 50;

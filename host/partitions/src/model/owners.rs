@@ -6,6 +6,7 @@
 //! its program has ended, or since it was told to.
 
 use ipu_api::ipupartition::IPUPartition;
+use ipu_jobs::facts::partition::{self, Held, PartitionState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Small;
@@ -14,7 +15,6 @@ use super::replica::check_slot;
 use super::state::{Life, State, Version};
 use crate::simulation::api_server::{self, Key};
 use crate::simulation::owners::Job;
-use ipu_jobs::facts::partition::{self, Held, PartitionState};
 
 /// What an owner does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

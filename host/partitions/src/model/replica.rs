@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus};
 use ipu_api::names;
+use ipu_guest_host::model::ControllerView;
 use vipu_client::cordon::CordonStates;
 
 use super::Small;
@@ -23,7 +24,6 @@ use crate::simulation::controllers::Verb;
 use crate::simulation::evidence::Evidence;
 use crate::simulation::invariants::{ONE_USABLE, Written, demand};
 use crate::step::Step;
-use ipu_guest_host::model::ControllerView;
 
 /// What a step leads to.
 pub(super) enum Outcome {

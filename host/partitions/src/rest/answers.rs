@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use ipu_guest_host::model::ControllerView;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cache::Brief;
-use ipu_guest_host::model::ControllerView;
 
 /// IPUs of one namespace, or of all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, header};
+use ipu_runtime::port::serve::address;
 
 use super::bearer;
 use super::problem::Problem;
-use ipu_runtime::port::serve::address;
 
 /// Whoever sent a request.
 pub struct Caller {

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use ipu_runtime::port::places::{Full, Places, Share};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
@@ -18,7 +19,6 @@ use super::limits::UserRate;
 use super::problem::{Kind, Problem, shown};
 use super::refusal;
 use super::remembered::{Key, Remembered, Said};
-use ipu_runtime::port::places::{Full, Places, Share};
 
 /// Longest time that one answer of the API server is waited for.
 const ASKING: Duration = Duration::from_secs(10);

@@ -11,13 +11,13 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-
-use super::problem::{Kind, Problem};
 use ipu_runtime::port::body::{self, BodyError};
 use ipu_runtime::port::metrics::Refused;
 use ipu_runtime::port::pace::{Pace, Rate, number};
 use ipu_runtime::port::places::{Full, Places, Share};
 use ipu_runtime::port::serve::{METRICS, address};
+
+use super::problem::{Kind, Problem};
 
 /// Largest question that is read, in bytes. One has some twenty.
 pub const QUESTION_MAX: usize = 4 << 10;

@@ -15,6 +15,7 @@ use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
 use ipu_api::names::{FIELD_MANAGER, REQUESTED_BY_ANNOTATION};
 use ipu_api::object_names;
+use ipu_runtime::scope::{Conflicts, Scope};
 use kube::api::{Api, DeleteParams, DynamicObject, PostParams, Preconditions};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
@@ -31,7 +32,6 @@ use super::representation::{Given, given, represent};
 use super::wanted::{self, Wanted};
 use super::{limits, refusal};
 use crate::cache::Brief;
-use ipu_runtime::scope::{Conflicts, Scope};
 
 /// Longest time that one answer of the API server is waited for.
 const ASKING: Duration = Duration::from_secs(10);

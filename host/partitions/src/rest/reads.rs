@@ -8,6 +8,9 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use ipu_guest_host::facts::PlaceFacts;
+use ipu_policies::guests::Guests;
+use ipu_policies::namespaces::Namespaces;
 use serde_json::{Map, Value};
 
 use super::answers::{self, Health, Stats};
@@ -19,9 +22,6 @@ use super::question::{self, Question};
 use super::{limits, what_if};
 use crate::fleet::Fleet;
 use crate::watched::Watched;
-use ipu_guest_host::facts::PlaceFacts;
-use ipu_policies::guests::Guests;
-use ipu_policies::namespaces::Namespaces;
 
 /// What the answers are made from.
 #[derive(Clone)]

@@ -11,14 +11,14 @@ use axum::body::Body;
 use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionOwner,
 };
+use ipu_guest_host::facts::PlaceFacts;
+use ipu_guest_host::model::ControllerView;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::samples;
 use fixture::{Ports, no_policies};
-use ipu_guest_host::facts::PlaceFacts;
-use ipu_guest_host::model::ControllerView;
 
 async fn ask(method: &str, path: &str, body: impl Into<Body>) -> (u16, Value) {
     let answer = Ports::open().await.plain(method, path, body).await;

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use ipu_api::ipupartition::WaitingReason;
+use ipu_guest_host::facts::PlaceFacts;
+use ipu_guest_host::model::{ControllerView, Decision, PassedOver, PlaceRequest};
+use ipu_policies::guests::Guests;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::answers::{self, Room};
 use super::question::Question;
 use crate::placing::shortened;
-use ipu_guest_host::facts::PlaceFacts;
-use ipu_guest_host::model::{ControllerView, Decision, PassedOver, PlaceRequest};
-use ipu_policies::guests::Guests;
 
 /// Most controllers for which it is said why they were passed over.
 const EXPLAINED_MAX: usize = 256;

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_api::ipupartition::ControllerRef;
+use ipu_guest_host::model::ControllerView;
 use vipu_client::model::{Inventory, ListedPartition, OperationState, PartitionState, ReadyState};
 
 use super::agenda::Ticket;
 use crate::knowledge::{Fact, Reply};
-use ipu_guest_host::model::ControllerView;
 
 /// What is asked of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

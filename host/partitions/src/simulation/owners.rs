@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use ipu_api::API_VERSION;
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner};
 use ipu_api::names;
+use ipu_jobs::facts::partition::{self, PartitionState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::agenda::{Event, Fate};
 use super::api_server::{self, Key, SLOTS, Stored, key_of};
 use super::coverage::Sight;
 use super::world::World;
-use ipu_jobs::facts::partition::{self, PartitionState};
 
 /// How long after it hung, in milliseconds, a program may end by itself where it hangs no more.
 const HANGS: u64 = 60_000;

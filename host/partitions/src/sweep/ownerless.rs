@@ -6,11 +6,11 @@ use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::object_names;
 use ipu_api::uid::Uid;
+use ipu_runtime::scope::Scope;
 use kube::api::{Api, DeleteParams, Preconditions};
 use kube::{Client, ResourceExt};
 
 use super::{SweepError, lists};
-use ipu_runtime::scope::Scope;
 
 /// Deletes those of `suspects` whose owner is not among the living, once it was looked for by name. Answers
 /// what went wrong on the way: one that cannot be deleted keeps nobody from deleting the others.

@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
 use ipu_api::uid::Uid;
+use ipu_runtime::scope::Scope;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tower::{BoxError, service_fn};
 
 use super::*;
-use ipu_runtime::scope::Scope;
 
 /// What the fake API server was asked, and how often it still says that a token has expired.
 #[derive(Default)]

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use ipu_guest_host::digest_of;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::excerpt;
 use super::reference::is_digest;
-use ipu_guest_host::digest_of;
 
 /// Type of a manifest.
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";

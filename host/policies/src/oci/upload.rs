@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use http::Method;
 use http::header::LOCATION;
+use ipu_guest_host::digest_of;
 
 use super::address::{leads_to, may_be_asked, with_query};
 use super::registry::{Registry, RegistryError};
-use ipu_guest_host::digest_of;
 
 impl Registry {
     /// Sends a blob, where the registry does not have it yet.

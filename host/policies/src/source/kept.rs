@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 
 use ipu_api::ipupolicy::ModuleSource;
+use ipu_guest_host::digest_of;
 
 use super::Sources;
 use super::folder::{self, Kept};
-use ipu_guest_host::digest_of;
 
 /// Numbers the files that are not whole yet: two versions of a policy may want the same module at once.
 pub(super) static PARTS: AtomicU64 = AtomicU64::new(0);

@@ -2,13 +2,13 @@
 //! signed, only once that is known.
 
 use ipu_api::ipupolicy::{ModuleSource, OciModule};
+use ipu_guest_host::Limits;
 
 use super::{SourceError, Sources, is_wanted};
 use crate::oci::cosign::PublicKey;
 use crate::oci::fetch::{FetchError, component, find, signer};
 use crate::oci::reference::Reference;
 use crate::oci::registry::{Access, Registry};
-use ipu_guest_host::Limits;
 
 /// A module, and who signed it.
 pub(super) struct Fetched {

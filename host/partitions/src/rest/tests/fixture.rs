@@ -8,6 +8,11 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
+use ipu_guest_host::{Policies, PolicyOptions};
+use ipu_policies::guests::Guests;
+use ipu_policies::namespaces::namespaces;
+use ipu_runtime::port::metrics::Refused;
+use ipu_runtime::scope::{Conflicts, Scope};
 use kube::Client;
 use kube::client::Body as KubeBody;
 use kube::runtime::watcher::Event;
@@ -21,11 +26,6 @@ use crate::rest::limits::UserRate;
 use crate::rest::{Door, Sources, plain, secure};
 use crate::watched::{PartitionWatch, watched};
 use crate::{Guarded, fleet::Fleet};
-use ipu_guest_host::{Policies, PolicyOptions};
-use ipu_policies::guests::Guests;
-use ipu_policies::namespaces::namespaces;
-use ipu_runtime::port::metrics::Refused;
-use ipu_runtime::scope::{Conflicts, Scope};
 
 /// The audience that the door asks for.
 const AUDIENCE: &str = "ipu-operator";

@@ -1,5 +1,6 @@
 //! Pure: public keys, as `cosign generate-key-pair` and openssl write them.
 
+use ipu_guest_host::digest_of;
 use ring::signature::{
     ECDSA_P256_SHA256_ASN1, ED25519, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey,
     VerificationAlgorithm,
@@ -13,7 +14,6 @@ use x509_parser::prelude::FromDer;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
 use super::Rejection;
-use ipu_guest_host::digest_of;
 
 /// A key that signatures are checked with.
 #[derive(Clone, Debug)]
