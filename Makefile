@@ -114,8 +114,8 @@ race: ## jobs in a second beside mpi-operator and beside a loop that makes the s
 # that they depend on is the same as in `make check` and is not compiled again.
 soak: ## simulate a million lives of jobs, from a seed that is new each time, check the large bounds of the model, and feed the partition core with ten million pieces of nonsense
 	IPU_OPERATOR_SIMULATION_FIRST_SEED=$(SOAK_SEED) IPU_OPERATOR_SIMULATED_LIVES=1000000 IPU_OPERATOR_MODEL=large \
-	  IPU_OPERATOR_FUZZ_CASES=10000000 RUNNER_OPTIONS=--nocapture tests/filtered.sh "simulation:: partition::model::" \
-	  --workspace --lib --package ipu-operator --config profile.dev.package.ipu-operator.opt-level=2 \
+	  IPU_OPERATOR_FUZZ_CASES=10000000 RUNNER_OPTIONS=--nocapture tests/filtered.sh "simulation:: model::no_order_of_events" \
+	  --workspace --lib --package ipu-partitions --config profile.dev.package.ipu-partitions.opt-level=2 \
 	  --config profile.dev.package.ipu-api.opt-level=2
 
 flood: ## the run on real nodes whose load from nine Pods lasts ten minutes beside hostile policies

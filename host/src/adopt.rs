@@ -14,20 +14,19 @@ use futures::future::join_all;
 use futures::stream;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
+use ipu_partitions::placing::shortened;
+use ipu_partitions::record;
+use ipu_runtime::clock;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use kube::core::ApiResource;
 use kube::runtime::watcher::Event;
 use kube::{Client, ResourceExt};
+use vipu_client::auth::AuthError;
+use vipu_client::{AuthFiles, Registry};
 
 use self::plan::{Adoption, Controller, Entry, Findings, Job};
-use crate::cli::ProxyArguments;
-use crate::clock;
-use crate::partition::placing::shortened;
-use crate::partition::record;
-use crate::proxy::{ProxyOptions, deadlines};
-use crate::vipu::access::AccessError;
-use crate::vipu::{AccessFiles, Registry};
+use crate::proxy::{ProxyArguments, ProxyOptions, deadlines};
 
 /// What is adopted, and whether that is done.
 #[derive(Args, Clone, Debug)]
@@ -65,8 +64,8 @@ pub enum AdoptError {
     #[error("IPUPartition {0} cannot be read, and may hold anything; correct or delete it first")]
     Unreadable(String),
     /// An option says how to speak to V-IPU controllers, and cannot be carried out.
-    #[error("failed to settle how V-IPU controllers are spoken to")]
-    Access(#[from] AccessError),
+    #[error("failed to read the certificates or credentials for V-IPU controllers")]
+    Access(#[from] AuthError),
     /// Some were not adopted. The lines before say which and why.
     #[error(
         "{0} partitions were not adopted as planned; run this again to see what became of them"
@@ -150,8 +149,8 @@ async fn controllers(
     options: &ProxyOptions,
 ) -> Result<Vec<Controller>, AdoptError> {
     let list = config_map(client, options, &options.controllers_configmap()).await?;
-    let access = AccessFiles::open(options.access.clone()).await?;
-    let registry = Registry::with_access(deadlines(options), access.subscribe());
+    let access = AuthFiles::open(options.access.clone()).await?;
+    let registry = Registry::with_auth(deadlines(options), access.subscribe());
     registry
         .follow(stream::iter([Ok(Event::Apply(list))]))
         .await;

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
+use ipu_authoring::PolicyArgs;
+use ipu_jobs::JobSettings;
+use ipu_jobs::build::PodSettings;
+use ipu_runtime::certificates::Source;
+use ipu_runtime::release::ReleaseOptions;
+use ipu_runtime::telemetry::LogArguments;
 
 use crate::adopt::AdoptArguments;
-use crate::certificates::Source;
 use crate::controller::ControllerOptions;
-use crate::job::JobSettings;
-use crate::job::build::PodSettings;
-use crate::policy_cli::PolicyArgs;
-use crate::proxy::ProxyOptions;
-use crate::release::ReleaseOptions;
+use crate::proxy::ProxyArguments;
 use crate::support::SupportOptions;
-use crate::telemetry::LogFormat;
 use crate::verify::VerifyOptions;
 
 /// A Kubernetes operator for Graphcore IPUs.
@@ -30,7 +30,7 @@ pub struct Arguments {
 pub enum Task {
     /// Serve the webhooks and reconcile IPUJobs.
     Controller(ControllerArguments),
-    /// Make the partitions that are asked for, and answer people over REST.
+    /// Create the requested partitions, and answer users over REST.
     VipuProxy(Box<ProxyArguments>),
     /// Run one small job to its end as a user would, or say what holds it up.
     Verify(VerifyOptions),
@@ -42,36 +42,6 @@ pub enum Task {
     Policy(PolicyArgs),
     /// Print the CustomResourceDefinitions as YAML.
     Crd,
-}
-
-/// How a process writes its log.
-#[derive(Clone, Debug, Args)]
-pub struct LogArguments {
-    /// How the log is written.
-    #[arg(
-        long,
-        env = "IPU_OPERATOR_LOG_FORMAT",
-        value_enum,
-        default_value = "json"
-    )]
-    pub log_format: LogFormat,
-    /// What is logged: a level, or a list such as info,ipu_operator=debug.
-    #[arg(long, env = "IPU_OPERATOR_LOG_LEVEL", default_value = "info")]
-    pub log_level: String,
-    /// Where traces are sent: http://<host>:<port> of a collector that takes OTLP over gRPC. Missing: nowhere.
-    #[arg(long, env = "IPU_OPERATOR_TRACES_ENDPOINT")]
-    pub traces_endpoint: Option<String>,
-}
-
-/// Options of the vipu-proxy process.
-#[derive(Clone, Debug, Args)]
-pub struct ProxyArguments {
-    /// How the log is written.
-    #[command(flatten)]
-    pub log: LogArguments,
-    /// What the process does.
-    #[command(flatten)]
-    pub proxy: ProxyOptions,
 }
 
 /// Options of the controller process.
@@ -110,8 +80,8 @@ pub struct ControllerArguments {
     /// an admin does.
     #[arg(long, env = "IPU_OPERATOR_WEBHOOK_CA_BUNDLE", action = ArgAction::Set, default_value_t = true)]
     pub webhook_ca_bundle: bool,
-    /// The authority (PEM, not its file) of the client certificate with which the API server calls the webhooks. Whoever has
-    /// none of it is refused in the handshake. Missing: anybody may call them.
+    /// The CA (PEM, not its file) of the client certificate with which the API server calls the webhooks. A client without
+    /// such a certificate is refused in the handshake. Missing: every client may call them.
     #[arg(long, env = "IPU_OPERATOR_WEBHOOK_CLIENT_CA")]
     pub webhook_client_ca: Option<String>,
     /// Whether workers run on the host's network, privileged.
@@ -126,8 +96,8 @@ pub struct ControllerArguments {
     /// Most IPUs of one partition.
     #[arg(long, env = "IPU_OPERATOR_MAX_IPUS_PER_JOB", default_value_t = 64)]
     pub max_ipus_per_job: u32,
-    /// Seconds for which a node may be silent before Pods there that should have ended are deleted by
-    /// force, so that their job goes on elsewhere; 0: for ever.
+    /// Seconds for which a node may be unreachable before Pods there that should have ended are deleted by
+    /// force, so that their job continues elsewhere; 0: for ever.
     #[arg(long, env = "IPU_OPERATOR_LOST_NODE_SECONDS", default_value_t = 600)]
     pub lost_node_seconds: u32,
 }

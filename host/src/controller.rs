@@ -6,6 +6,22 @@ pub mod webhooks;
 
 use std::sync::Arc;
 
+use ipu_admission::callers::Callers;
+use ipu_admission::server::router;
+use ipu_guest_host::model::Slot;
+use ipu_guest_host::{OpenError, Policies, PolicyOptions};
+use ipu_jobs::JobSettings;
+use ipu_policies::guests::Guests;
+use ipu_policies::namespaces::{NamespaceWatch, Namespaces, namespaces};
+use ipu_runtime::certificates::clients::{self, ClientCaError};
+use ipu_runtime::certificates::keep::Keeper;
+use ipu_runtime::certificates::register::Registration;
+use ipu_runtime::certificates::{Source, service_names};
+use ipu_runtime::lease;
+use ipu_runtime::port::serve::{METRICS, PROBES, Port, ServeError, WEBHOOKS};
+use ipu_runtime::release::{Process, ReleaseOptions};
+use ipu_runtime::scope::conflicts::ConflictWatch;
+use ipu_runtime::telemetry::level::LogLevel;
 use kube::Client;
 use rustls::server::NoClientAuth;
 use rustls::server::danger::ClientCertVerifier;
@@ -15,24 +31,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use self::probes::{Readiness, Step};
-use crate::certificates::clients::{self, ClientCaError};
-use crate::certificates::keep::Keeper;
-use crate::certificates::register::Registration;
-use crate::certificates::{Source, service_names};
-use crate::job::JobSettings;
-use crate::lease;
-use crate::metrics::{self, Metrics};
-use crate::namespaces::{NamespaceWatch, Namespaces, namespaces};
-use crate::policy::callers::Callers;
-use crate::policy::guests::Guests;
-use crate::policy::{self, Process};
-use crate::port::serve::{METRICS, PROBES, Port, ServeError, WEBHOOKS};
-use crate::release::ReleaseOptions;
-use crate::scope::conflicts::ConflictWatch;
-use crate::telemetry::level::LogLevel;
-use crate::wasm::model::Slot;
-use crate::wasm::{OpenError, Policies, PolicyOptions};
-use crate::webhook::server::router;
+use crate::exposition::{self, Metrics};
 
 /// What the controller process is told by its command line.
 #[derive(Clone, Debug)]
@@ -53,7 +52,7 @@ pub struct ControllerOptions {
     pub webhook_certificate: Source,
     /// Whether the operator writes the caBundles of both webhook configurations.
     pub webhook_ca_bundle: bool,
-    /// The authority (PEM) of the API server's client certificate; none: anybody may call the webhooks.
+    /// The CA (PEM) of the API server's client certificate; none: every client may call the webhooks.
     pub webhook_client_ca: Option<String>,
     /// What an admin sets about jobs.
     pub jobs: JobSettings,
@@ -66,7 +65,7 @@ pub enum ControllerError {
     #[error("failed to listen for signals")]
     Signals(#[source] std::io::Error),
     /// Nobody can be told from the API server.
-    #[error("failed to read the authority of the webhooks' clients")]
+    #[error("failed to read the CA of the webhooks' clients")]
     ClientCa(#[source] ClientCaError),
     /// No client of the API server.
     #[error("failed to make a client of the API server")]
@@ -125,7 +124,7 @@ impl ControllerOptions {
     /// A certificate that is given is for the webhooks' names, and there is no other.
     fn keeper_for_metrics(&self, client: &Client) -> Keeper {
         match self.webhook_certificate {
-            Source::Made => metrics::serve::keeper(client.clone(), &self.release),
+            Source::Made => exposition::endpoint::keeper(client.clone(), &self.release),
             Source::Given => self.keeper(client),
         }
     }
@@ -180,7 +179,8 @@ async fn serve(
         .await
         .map_err(ControllerError::Policies)?
         .counted_by(metrics.guests.clone());
-    let guests = Guests::new(policies).called_by(options.callers());
+    let guests = Guests::new(policies);
+    let callers = options.callers();
     let loaded = {
         let guests = guests.clone();
         async move {
@@ -190,7 +190,8 @@ async fn serve(
     };
 
     let (namespaces, namespace_watch) = namespaces();
-    let asked = router(guests.clone(), namespaces.clone(), &metrics);
+    let context = metrics.of_webhooks(callers.clone());
+    let asked = router(guests.clone(), namespaces.clone(), context);
     let kept = (options.keeper(&client), clients);
     let registration = options.registration(&client);
     let webhooks = webhooks::run(webhook_port, kept, registration, asked, readiness, stop);
@@ -198,9 +199,9 @@ async fn serve(
     let keeper = options.keeper_for_metrics(&client);
     let limits = (METRICS.port, metrics.refused.clone());
     let measured =
-        metrics::serve::of_controller(metrics_port, keeper, exposed, limits, stop.clone());
+        exposition::endpoint::of_controller(metrics_port, keeper, exposed, limits, stop.clone());
     let told = (guests, metrics.policies.clone(), metrics.conflicts.clone());
-    let followed = policy::follow(
+    let followed = ipu_policies::follow(
         client.clone(),
         release,
         Process::Controller,
@@ -211,6 +212,7 @@ async fn serve(
         log,
         namespaces: (namespaces, namespace_watch),
         conflicts,
+        callers,
     };
     let jobs = (&options.jobs, &metrics);
     let (served, measured, _, (), (), ()) = tokio::join!(
@@ -237,6 +239,7 @@ struct Watches {
     log: LogLevel,
     namespaces: (Namespaces, NamespaceWatch),
     conflicts: ConflictWatch,
+    callers: Callers,
 }
 
 impl Watches {
@@ -249,6 +252,7 @@ impl Watches {
             labels.follow(client.clone(), stop.clone()),
             namespaces.follow_partitions(client.clone(), stop.clone()),
             self.conflicts.follow(client.clone(), stop.clone()),
+            self.callers.follow(client.clone(), stop.clone()),
         );
     }
 }
@@ -256,7 +260,7 @@ impl Watches {
 fn policy_options(options: &ControllerOptions) -> PolicyOptions {
     let settings = json!({ "maxIpusPerJob": options.jobs.max_ipus_per_job });
     let slots = [Slot::Defaulting, Slot::Validation];
-    options.release.policies(&slots, settings)
+    ipu_policies::host_options(&options.release, &slots, settings)
 }
 
 fn stop_on_signals(stop: &CancellationToken) -> Result<(), ControllerError> {

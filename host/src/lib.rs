@@ -1,40 +1,11 @@
 //! The IPU Operator: a Kubernetes operator for Graphcore IPUs, extensible with WebAssembly.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod adopt;
-pub mod bounded_json;
-pub mod certificates;
 pub mod cli;
-pub mod clock;
 pub mod controller;
-pub mod events;
-pub mod fair_semaphore;
-#[cfg(any(test, feature = "fuzzing"))]
-pub mod fuzzing;
-pub mod job;
-pub mod json_difference;
-mod label_watch;
-pub mod lease;
+pub mod exposition;
 pub mod memory;
-pub mod metrics;
-pub mod namespaces;
-pub mod oci;
-mod packed;
-pub mod panics;
-pub mod partition;
-pub mod policy;
-pub mod policy_cli;
-pub mod port;
 pub mod proxy;
-pub mod release;
-pub mod rest;
-pub mod scope;
 pub mod support;
-pub mod telemetry;
-mod trimmed;
 pub mod verify;
-pub mod vipu;
-pub mod wasm;
-mod watch_store;
-pub mod webhook;
-mod work_queue;

@@ -4,14 +4,21 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
+use ipu_operator::adopt;
 use ipu_operator::adopt::{AdoptArguments, AdoptError};
-use ipu_operator::cli::{Arguments, LogArguments, Task};
-use ipu_operator::policy::Process;
+use ipu_operator::cli::{Arguments, Task};
+use ipu_operator::controller;
+use ipu_operator::proxy;
+use ipu_operator::support;
 use ipu_operator::support::{SupportError, SupportOptions};
-use ipu_operator::telemetry::level::LogLevel;
-use ipu_operator::telemetry::trace::{self, Traces};
+use ipu_operator::verify;
 use ipu_operator::verify::{VerifyError, VerifyOptions};
-use ipu_operator::{adopt, controller, panics, policy_cli, proxy, support, telemetry, verify};
+use ipu_runtime::panics;
+use ipu_runtime::release::Process;
+use ipu_runtime::telemetry;
+use ipu_runtime::telemetry::LogArguments;
+use ipu_runtime::telemetry::level::LogLevel;
+use ipu_runtime::telemetry::trace::{self, Traces};
 use ipu_text::explain;
 
 /// Thousands of jobs are kept in small pieces that come and go. The C library's allocator holds half
@@ -50,7 +57,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Verify(options) => runtime()?.block_on(verified(&options))?,
         Task::SupportBundle(options) => eprintln!("{}", runtime()?.block_on(bundled(&options))?),
         Task::Adopt(arguments) => runtime()?.block_on(adopted(&arguments))?,
-        Task::Policy(arguments) => policy_cli::run(arguments, &mut std::io::stdout().lock())?,
+        Task::Policy(arguments) => ipu_authoring::run(arguments, &mut std::io::stdout().lock())?,
         Task::Crd => print!("{}", ipu_api::crd::render()),
     }
     Ok(())

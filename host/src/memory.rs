@@ -1,15 +1,16 @@
 //! Pure: the most memory that each process takes with everything that it starts, item by item. The sum must fit the
 //! limit of its container, or the kernel ends the container instead of refusing whoever asked for too much.
 
-use crate::policy::guests::COMPARED_AT_ONCE;
-use crate::policy::replica::FETCHED;
-use crate::policy::{JUDGED_AT_ONCE, matching};
-use crate::port::serve::{Limits, METRICS, PROBES, REST, SECURE_REST, WEBHOOKS};
-use crate::rest::limits::{CONCURRENCY, CREATE_MAX, QUESTION_MAX};
-use crate::vipu::replies;
-use crate::wasm::limits;
-use crate::webhook::intake::{BODIES, MEMORY};
-use crate::webhook::request;
+use vipu_client::replies;
+
+use ipu_admission::intake::{BODIES, MEMORY};
+use ipu_admission::request;
+use ipu_guest_host::limits;
+use ipu_partitions::rest::limits::{CONCURRENCY, CREATE_MAX, QUESTION_MAX};
+use ipu_policies::guests::COMPARED_AT_ONCE;
+use ipu_policies::replica::FETCHED;
+use ipu_policies::{JUDGED_AT_ONCE, matching};
+use ipu_runtime::port::serve::{Limits, METRICS, PROBES, REST, SECURE_REST, WEBHOOKS};
 
 /// A process at rest with ten thousand objects, with the code of its guests: twice what BENCHMARKS.md tells.
 const AT_REST: usize = 160 << 20;

@@ -1,12 +1,29 @@
 //! The vipu-proxy process: reconciles IPUPartitions, sweeps, and answers people over REST.
 
+mod options;
 mod secure;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
 use ipu_api::names::Identity;
+use ipu_guest_host::model::Slot;
+use ipu_guest_host::{OpenError, Policies};
+use ipu_partitions::fleet::Fleet;
+use ipu_partitions::node_labels::node_labels;
+use ipu_partitions::rest::{self, Sources};
+use ipu_partitions::step::Settings;
+use ipu_partitions::tracker::Tracker;
+use ipu_partitions::watched::watched;
+use ipu_partitions::{Context, Shared, sweep};
+use ipu_policies::guests::Guests;
+use ipu_policies::namespaces::namespaces;
+use ipu_runtime::config_map_watch::watch_config_map;
+use ipu_runtime::lease::{Elector, Leading};
+use ipu_runtime::port::serve::{PROBES, Port, REST, SECURE_REST, ServeError};
+use ipu_runtime::release::{Process, ReleaseOptions};
+use ipu_runtime::scope::Conflicts;
+use ipu_runtime::telemetry::level::LogLevel;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
 use kube::{Client, ResourceExt};
@@ -14,115 +31,17 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use vipu_client::auth::AuthError;
+use vipu_client::registry::Source;
+use vipu_client::{AuthFiles, Deadlines, Registry};
 
-use crate::lease::{self, Elector, Leading};
-use crate::metrics::{self, Exposed, Metrics};
-use crate::namespaces::namespaces;
-use crate::partition::fleet::Fleet;
-use crate::partition::node_labels::node_labels;
-use crate::partition::step::Settings;
-use crate::partition::tracker::Tracker;
-use crate::partition::watched::watched;
-use crate::partition::{self, Context, Shared, sweep};
-use crate::policy::guests::Guests;
-use crate::policy::{self, Process};
-use crate::port::serve::{PROBES, Port, REST, SECURE_REST, ServeError};
-use crate::release::ReleaseOptions;
-use crate::rest::{self, Sources};
-use crate::scope::Conflicts;
-use crate::telemetry::level::LogLevel;
-use crate::vipu::access::AccessError;
-use crate::vipu::registry::{self, Source};
-use crate::vipu::{AccessFiles, AccessOptions, Deadlines, Registry};
-use crate::wasm::model::Slot;
-use crate::wasm::{OpenError, Policies};
+use crate::exposition::{Exposed, Metrics};
+
+pub use self::options::{ProxyArguments, ProxyOptions, Times};
+pub use self::secure::SecureOptions;
 
 /// How long calls under way may take once the process is told to stop; shorter than Kubernetes waits.
 const DRAIN: Duration = Duration::from_secs(15);
-pub use secure::SecureOptions;
-
-/// What the process is told.
-#[derive(Args, Clone, Debug)]
-pub struct ProxyOptions {
-    /// The release.
-    #[command(flatten)]
-    pub release: ReleaseOptions,
-    /// Port of the REST for people.
-    #[arg(long, env = "IPU_OPERATOR_PORT", default_value_t = 8080)]
-    pub port: u16,
-    /// Port of the kubelet's probes, which serves nothing else.
-    #[arg(long, env = "IPU_OPERATOR_PROBE_PORT", default_value_t = 8081)]
-    pub probe_port: u16,
-    /// The port with TLS.
-    #[command(flatten)]
-    pub secure: SecureOptions,
-    /// ConfigMap that lists the V-IPU controllers. Missing: `<fullname>-vipu-controllers`.
-    #[arg(long, env = "IPU_OPERATOR_CONTROLLERS_CONFIGMAP")]
-    pub controllers_configmap: Option<String>,
-    /// ConfigMap with the summary of which job has which partition.
-    #[arg(
-        long,
-        env = "IPU_OPERATOR_TRACKER_CONFIGMAP",
-        default_value = "ipu-partitions-tracker"
-    )]
-    pub tracker_configmap: String,
-    /// How long a V-IPU controller may take to make, remove or reset a partition, in seconds.
-    #[arg(
-        long,
-        env = "IPU_OPERATOR_VIPU_TIMEOUT_SECONDS",
-        default_value_t = 300,
-        value_parser = clap::value_parser!(u64).range(1..)
-    )]
-    pub vipu_timeout_seconds: u64,
-    /// How long a partition that waits is passed by smaller ones that fit, in seconds. After that, room is
-    /// kept for it.
-    #[arg(
-        long,
-        env = "IPU_OPERATOR_BACKFILL_LIMIT_SECONDS",
-        default_value_t = 600,
-        value_parser = clap::value_parser!(u64).range(1..)
-    )]
-    pub backfill_limit_seconds: u64,
-    /// How the V-IPU controllers are spoken to.
-    #[command(flatten)]
-    pub access: AccessOptions,
-    /// Times that no admin sets.
-    #[arg(skip)]
-    pub times: Times,
-}
-
-impl ProxyOptions {
-    /// Name of the ConfigMap that lists the V-IPU controllers.
-    pub(crate) fn controllers_configmap(&self) -> String {
-        let named = || format!("{}-vipu-controllers", self.release.fullname);
-        self.controllers_configmap.clone().unwrap_or_else(named)
-    }
-}
-
-/// Times that no admin sets; tests make them short.
-#[derive(Clone, Copy, Debug)]
-pub struct Times {
-    /// How long a partition in use may be in error before it counts as lost: users' programs reset
-    /// their own partitions.
-    pub in_error: Duration,
-    /// How long a partition that is of use only with others is held while they find no room.
-    pub gang_patience: Duration,
-    /// When is swept.
-    pub sweep: sweep::Times,
-    /// How long another replica waits after the leader was last heard of.
-    pub lease: Duration,
-}
-
-impl Default for Times {
-    fn default() -> Self {
-        Times {
-            in_error: Duration::from_secs(30),
-            gang_patience: Duration::from_mins(2),
-            sweep: sweep::Times::default(),
-            lease: lease::TTL,
-        }
-    }
-}
 
 /// Why the process could not start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -137,8 +56,8 @@ pub enum ProxyError {
     #[error("failed to load the policies")]
     Policies(#[from] OpenError),
     /// An option says how to speak to V-IPU controllers, and cannot be carried out.
-    #[error("failed to settle how V-IPU controllers are spoken to")]
-    Access(#[from] AccessError),
+    #[error("failed to read the certificates or credentials for V-IPU controllers")]
+    Access(#[from] AuthError),
     /// A REST port is not served.
     #[error("failed to serve a REST port")]
     Rest(#[from] ServeError),
@@ -160,7 +79,7 @@ pub async fn run(options: ProxyOptions, log: LogLevel) -> Result<(), ProxyError>
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        tracing::info!("told to stop; what is under way comes to its end");
+        tracing::info!("stopping on a signal; work under way is finished first");
         on_signal.cancel();
     });
     let (asking, release, stopping) = (client.clone(), options.release.clone(), stop.clone());
@@ -169,7 +88,12 @@ pub async fn run(options: ProxyOptions, log: LogLevel) -> Result<(), ProxyError>
         following.await;
     });
     tokio::spawn(conflict_watch.follow(client.clone(), stop.clone()));
-    let policies = Policies::open(options.release.policies(&[Slot::Placement], json!({}))).await?;
+    let policies = Policies::open(ipu_policies::host_options(
+        &options.release,
+        &[Slot::Placement],
+        json!({}),
+    ))
+    .await?;
     Box::pin(run_with(options, client, policies, metrics, stop)).await
 }
 
@@ -182,8 +106,8 @@ pub async fn run_with(
     stop: CancellationToken,
 ) -> Result<(), ProxyError> {
     let policies = policies.counted_by(metrics.guests.clone());
-    let access = AccessFiles::open(options.access.clone()).await?;
-    let registry = Registry::with_access(deadlines(&options), access.subscribe());
+    let access = AuthFiles::open(options.access.clone()).await?;
+    let registry = Registry::with_auth(deadlines(&options), access.subscribe());
     let registry = Arc::new(registry);
     let (nodes, node_watch) = node_labels();
     let (namespaces, namespace_watch) = namespaces();
@@ -217,7 +141,7 @@ pub async fn run_with(
     stop.cancel();
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended {
-            tracing::error!(%error, "a part of the proxy ended badly");
+            tracing::error!(%error, "a task of the proxy failed");
         }
     }
     Ok(served?)
@@ -243,7 +167,7 @@ fn follow_policies(
     let (asking, guests) = (shared.client.clone(), shared.guests.clone());
     let (release, stopping) = (release.clone(), stop.clone());
     tasks.spawn(async move {
-        let following = policy::follow(
+        let following = ipu_policies::follow(
             asking,
             &release,
             Process::VipuProxy,
@@ -262,7 +186,7 @@ fn behind(shared: &Shared, metrics: &Metrics) -> (Sources, Exposed) {
         guests: shared.guests.clone(),
         namespaces: shared.namespaces.clone(),
     };
-    let standing = metrics::partitions::Sources {
+    let standing = ipu_partitions::metrics::Sources {
         partitions: sources.partitions.clone(),
         fleet: shared.fleet.clone(),
         namespaces: shared.namespaces.clone(),
@@ -303,7 +227,7 @@ async fn follow_controllers(
     stop: CancellationToken,
 ) {
     let name = options.controllers_configmap();
-    let events = registry::watch_config_map(client, &options.release.namespace, &name);
+    let events = watch_config_map(client, &options.release.namespace, &name);
     tokio::select! {
         () = registry.follow(events) => {}
         () = stop.cancelled() => {}
@@ -376,7 +300,7 @@ async fn lead(context: Arc<Context>, options: &ProxyOptions, stop: CancellationT
         stop.clone(),
     );
     let sweep = sweep::run(context.clone(), options.times.sweep, stop.clone());
-    futures::join!(partition::run(context, stop), sweep, summary);
+    futures::join!(ipu_partitions::run(context, stop), sweep, summary);
 }
 
 /// What marks the ids of this cluster, on V-IPU controllers that several clusters may use: the UID of the

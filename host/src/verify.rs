@@ -112,7 +112,7 @@ pub async fn run(
     let ended = verification.run(out).await;
     let removed = verification.remove().await;
     ended.and(removed)?;
-    let done = "the job ran, and its partition was given back";
+    let done = "the job ran, and its partition was released";
     writeln!(out, "{done}").map_err(VerifyError::Tell)
 }
 

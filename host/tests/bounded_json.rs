@@ -7,7 +7,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ipu_operator::bounded_json::{Budget, measure, parse};
+use ipu_runtime::bounded_json::{Budget, measure, parse};
 
 /// The system's allocator, which counts.
 struct Counting;

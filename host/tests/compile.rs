@@ -7,9 +7,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ipu_operator::wasm::facts::Admission;
-use ipu_operator::wasm::model::{Operation, Slot};
-use ipu_operator::wasm::{
+use ipu_guest_host::facts::Admission;
+use ipu_guest_host::model::{Operation, Slot};
+use ipu_guest_host::{
     BUILT_IN, Guest, Limits, LoadError, Policies, PolicyOptions, Terms, componentize, digest_of,
 };
 use ipu_text::explain;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use ipu_api::ipupolicy::{IPUPolicy, IPUPolicyStatus, PolicyPhase};
-use ipu_operator::wasm::digest_of;
-use ipu_operator::wasm::limits::COMPILE_MEMORY;
+use ipu_guest_host::digest_of;
+use ipu_guest_host::limits::COMPILE_MEMORY;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ObjectMeta, PostParams};

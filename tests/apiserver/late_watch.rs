@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex};
 
 use http::{Method, Request};
-use ipu_operator::policy::guests::Guests;
-use ipu_operator::wasm::{Policies, PolicyOptions};
+use ipu_guest_host::{Policies, PolicyOptions};
+use ipu_policies::guests::Guests;
 use kube::client::Body;
 use kube::{Client, ResourceExt};
 use tests::wait::{Seen, eventually};

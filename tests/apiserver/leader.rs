@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipu_operator::controller::jobs;
-use ipu_operator::metrics::Metrics;
+use ipu_operator::exposition::Metrics;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
 use tests::wait::{Seen, eventually};

@@ -7,11 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use ipu_operator::metrics::serve;
-use ipu_operator::policy::guests::Guests;
-use ipu_operator::port::serve::{METRICS, Port};
-use ipu_operator::release::ReleaseOptions;
-use ipu_operator::wasm::{Policies, PolicyOptions};
+use ipu_guest_host::{Policies, PolicyOptions};
+use ipu_operator::exposition::endpoint;
+use ipu_policies::guests::Guests;
+use ipu_runtime::port::serve::{METRICS, Port};
+use ipu_runtime::release::ReleaseOptions;
 use serde_json::{Value, json};
 use tests::http::request;
 use tests::prometheus::program;
@@ -37,9 +37,9 @@ async fn serve_metrics(stage: &Stage, port: u16) {
         ..release(PathBuf::new(), "ipu-operator-controller-manager-0")
     };
     tokio::spawn(async move {
-        let (keeper, stop) = (serve::keeper(client, &release), CancellationToken::new());
+        let (keeper, stop) = (endpoint::keeper(client, &release), CancellationToken::new());
         let limits = (METRICS.port, refused);
-        let serving = serve::of_controller(port, keeper, exposed, limits, stop);
+        let serving = endpoint::of_controller(port, keeper, exposed, limits, stop);
         serving.await.unwrap();
     });
 }

@@ -50,7 +50,7 @@ async fn with_its_disk_full_the_operator_starts_works_and_says_what_it_cannot_do
         place.runs("job-worker-0").await;
         place.once("job", JobState::Running).await;
         for process in [&controller, &proxy] {
-            process.says("a compiled module is not kept").await;
+            process.says("a compiled module is not stored").await;
             process.must_run();
         }
     }

@@ -6,7 +6,7 @@ mod scene;
 mod tutorial;
 
 use ipu_api::ipupolicy::{IPUPolicyStatus, PolicyPhase};
-use ipu_operator::wasm::digest_of;
+use ipu_guest_host::digest_of;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::json;
@@ -74,7 +74,7 @@ async fn what_cannot_be_loaded_is_refused_with_the_reason_and_what_is_active_goe
         scene.apply("limit", spec).await.unwrap();
         let refused = scene.once_in("limit", PolicyPhase::Refused).await;
         assert!(refused.message.contains(words), "{}", refused.message);
-        assert!(refused.message.contains("the version before goes on"));
+        assert!(refused.message.contains("previous version stays active"));
         assert_eq!(refused.active_digest.as_deref(), Some(digests[0].as_str()));
         scene.once_told(8, Some("8")).await;
     }

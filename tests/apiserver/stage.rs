@@ -9,10 +9,10 @@ use ipu_api::crd;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec};
 use ipu_api::names;
-use ipu_operator::job::build::PodSettings;
-use ipu_operator::job::{self, JobSettings};
-use ipu_operator::metrics::Metrics;
-use ipu_operator::scope::Scope;
+use ipu_jobs::JobSettings;
+use ipu_jobs::build::PodSettings;
+use ipu_operator::exposition::Metrics;
+use ipu_runtime::scope::Scope;
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams};
 use kube::core::ApiResource;
@@ -101,9 +101,9 @@ impl Stage {
     }
 
     fn start_as(&mut self, client: Client, settings: JobSettings) {
-        let metrics = self.metrics.clone();
+        let metrics = self.metrics.of_jobs();
         self.controller = Some(tokio::spawn(async move {
-            let run = job::run(client, settings, &metrics, CancellationToken::new());
+            let run = ipu_jobs::run(client, settings, &metrics, CancellationToken::new());
             run.await.unwrap();
         }));
     }

@@ -34,7 +34,7 @@ async fn a_job_is_seen_through_and_taken_away() {
     stage.pod_ends("verify-worker-0", 0).await;
     let (said, ended) = verification.await.unwrap();
     ended.unwrap();
-    assert!(said.ends_with("its partition was given back\n"), "{said}");
+    assert!(said.ends_with("its partition was released\n"), "{said}");
     stage.gone("verify").await;
 
     let failing = verify(&stage, 60);

@@ -5,9 +5,9 @@ mod witness;
 
 use std::path::Path;
 
-use ipu_operator::certificates::keep::Keeper;
-use ipu_operator::certificates::register::Registration;
-use ipu_operator::certificates::{Source, issue, secret};
+use ipu_runtime::certificates::keep::Keeper;
+use ipu_runtime::certificates::register::Registration;
+use ipu_runtime::certificates::{Source, issue, secret};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use ipu_api::ipupolicy::{IPUPolicy, PolicyPhase};
-use ipu_operator::wasm::digest_of;
+use ipu_guest_host::digest_of;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use libtest_mimic::Failed;
@@ -138,11 +138,11 @@ pub(crate) fn are_recorded_and_replayed(scene: &Scene) -> Result<(), Failed> {
         replay.args([&guest, &guest, &file]);
         let replayed = command::output(&mut replay)?;
         assert!(
-            replayed.contains("2 answered the same, 0 otherwise"),
+            replayed.contains("2 same answers, 0 different answers"),
             "{replayed}"
         );
         assert!(
-            !replayed.contains("not those that were recorded"),
+            !replayed.contains("differ from the recorded ones"),
             "{replayed}"
         );
         Ok(())

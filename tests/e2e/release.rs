@@ -28,7 +28,7 @@ pub(crate) fn is_tried(scene: &Scene) -> Result<(), Failed> {
     scene.block_on(async {
         let test = ["test", NAMESPACE, "--logs", "--timeout", "120s"];
         let said = scene.release.run(&test)?;
-        for part in ["Succeeded", "the job ran, and its partition was given back"] {
+        for part in ["Succeeded", "the job ran, and its partition was released"] {
             assert!(said.contains(part), "{part}: {said}");
         }
         scene.facts().nothing_in_the_api(PATIENCE).await?;

@@ -8,9 +8,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ipu_operator::wasm::facts::{Admission, NamespaceFacts, PlaceFacts};
-use ipu_operator::wasm::model::{ControllerView, Decision, Operation, PlaceRequest, Slot};
-use ipu_operator::wasm::{BUILT_IN, Limits, Policies, PolicyOptions};
+use ipu_guest_host::facts::{Admission, NamespaceFacts, PlaceFacts};
+use ipu_guest_host::model::{ControllerView, Decision, Operation, PlaceRequest, Slot};
+use ipu_guest_host::{BUILT_IN, Limits, Policies, PolicyOptions};
 use serde_json::{Value, json};
 use tests::languages;
 

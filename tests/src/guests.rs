@@ -11,8 +11,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ipu_operator::wasm::model::Slot;
-use ipu_operator::wasm::{ComponentizeError, InspectError, componentize, inspect};
+use ipu_guest_host::model::Slot;
+use ipu_guest_host::{ComponentizeError, InspectError, componentize, inspect};
 use tempfile::Builder;
 
 use crate::lab::cargo;

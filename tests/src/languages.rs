@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ipu_operator::wasm::{ComponentizeError, componentize};
+use ipu_guest_host::{ComponentizeError, componentize};
 use wit_bindgen_core::Files;
 use wit_bindgen_core::wit_parser::Resolve;
 

@@ -101,10 +101,10 @@ pub enum LoadError {
     Simulator(#[from] crate::simulator::StartError),
     /// A V-IPU controller could not be called.
     #[error("failed to call a V-IPU controller")]
-    Vipu(#[from] ipu_operator::vipu::VipuError),
+    Vipu(#[from] vipu_client::VipuError),
     /// The placement guest could not be loaded.
     #[error("failed to load the placement guest; `make dist` builds it")]
-    Guest(#[from] ipu_operator::wasm::OpenError),
+    Guest(#[from] ipu_guest_host::OpenError),
     /// A probe did not answer.
     #[error(transparent)]
     Http(#[from] HttpError),

@@ -25,15 +25,15 @@ pub struct Mutation {
     pub found_by: FoundBy,
 }
 
-const LEFTOVERS: &str = "host/src/partition/leftovers.rs";
-const LINE: &str = "host/src/partition/line.rs";
-const WAITER: &str = "host/src/partition/line/waiter.rs";
-const WANTED: &str = "host/src/partition/wanted.rs";
-const RESET: &str = "host/src/partition/wanted/reset.rs";
-const STEP: &str = "host/src/partition/step.rs";
-const KNOWLEDGE: &str = "host/src/partition/knowledge.rs";
-const ORPHANS: &str = "host/src/partition/orphans.rs";
-const RELEASE: &str = "host/src/partition/release.rs";
+const LEFTOVERS: &str = "host/partitions/src/leftovers.rs";
+const LINE: &str = "host/partitions/src/line.rs";
+const WAITER: &str = "host/partitions/src/line/waiter.rs";
+const WANTED: &str = "host/partitions/src/wanted.rs";
+const RESET: &str = "host/partitions/src/wanted/reset.rs";
+const STEP: &str = "host/partitions/src/step.rs";
+const KNOWLEDGE: &str = "host/partitions/src/knowledge.rs";
+const ORPHANS: &str = "host/partitions/src/orphans.rs";
+const RELEASE: &str = "host/partitions/src/release.rs";
 const NAMES: &str = "host/api/src/names.rs";
 
 /// Every mistake that is tried.
@@ -215,14 +215,14 @@ pub const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "only the controller's own word counts for what it has free",
-        file: "host/src/partition/capacity.rs",
+        file: "host/partitions/src/capacity.rs",
         text: "let ipus = unlisted.lost.saturating_add(unlisted.hidden).min(free);",
         instead: "let ipus = (unlisted.lost / 1_000).saturating_add(unlisted.hidden).min(free);",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "a controller that has lost something gives away as many IPUs as nobody holds",
-        file: "host/src/partition/capacity.rs",
+        file: "host/partitions/src/capacity.rs",
         text: "let besides = if unlisted.is_lost() { free - ipus } else { 0 };",
         instead: "let besides = if unlisted.is_lost() && ipus > free { free - ipus } else { 0 };",
         found_by: FoundBy::Simulation,
@@ -311,7 +311,7 @@ pub const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "an attempt that is not settled does not count as held",
-        file: "host/src/partition/record.rs",
+        file: "host/api/src/ipupartition.rs",
         text: "AttemptOutcome::Unknown | AttemptOutcome::Created => true,",
         instead: "AttemptOutcome::Created => true,\n        AttemptOutcome::Unknown => false,",
         found_by: FoundBy::Simulation,

@@ -10,15 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_admission::request::AdmissionRequest;
 use ipu_api::ipupolicy::Hook;
-use ipu_operator::policy::guests::{Entry, Guests};
-use ipu_operator::policy_cli;
-use ipu_operator::wasm::facts::Admission;
-use ipu_operator::wasm::model::{Operation, Slot};
-use ipu_operator::wasm::{
-    InspectError, Limits, LoadError, OpenError, Policies, PolicyOptions, Terms,
-};
-use ipu_operator::webhook::request::AdmissionRequest;
+use ipu_guest_host::facts::Admission;
+use ipu_guest_host::model::{Operation, Slot};
+use ipu_guest_host::{InspectError, Limits, LoadError, OpenError, Policies, PolicyOptions, Terms};
+use ipu_policies::guests::{Entry, Guests};
 use serde_json::json;
 
 pub use memory::{Memory, memory};
@@ -135,5 +132,5 @@ fn request(note: usize) -> Result<Arc<AdmissionRequest>, PolicyLoadError> {
 /// The value that so many of a hundred are not above.
 fn percentile(times: &mut [Duration], percent: usize) -> Duration {
     times.sort_unstable();
-    policy_cli::percentile(times, percent)
+    ipu_authoring::percentile(times, percent)
 }

@@ -1,6 +1,6 @@
 //! What the API server asks the webhooks about a new job.
 
-use ipu_operator::webhook::request::{AdmissionRequest, RequestError, parse};
+use ipu_admission::request::{AdmissionRequest, RequestError, parse};
 use serde_json::{Value, json};
 
 /// The request about a job of this spec, with a note of so many bytes.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ipu_agent::install;
 use ipu_api::names;
-use ipu_operator::job::build::agent;
+use ipu_jobs::build::agent;
 
 #[test]
 fn the_agent_and_the_operator_use_the_same_names() {

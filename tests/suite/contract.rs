@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use ipu_operator::wasm::model::Slot;
-use ipu_operator::wasm::{CONTRACT, Guest, LoadError, Terms};
+use ipu_guest_host::model::Slot;
+use ipu_guest_host::{CONTRACT, Guest, LoadError, Terms};
 use tests::guests::hostile::{MEMORY, component};
 use wit_component::{ComponentEncoder, StringEncoding, WitPrinter, embed_component_metadata};
 use wit_parser::{PackageId, Resolve, Stability, Type, TypeDefKind};

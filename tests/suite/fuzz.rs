@@ -66,7 +66,7 @@ fn the_lock_file_of_the_fuzz_targets_knows_all_that_the_operator_depends_on() {
         }
         checked.insert(package);
     }
-    for needed in ["ipu-api", "ipu-operator", "ipu-text"] {
+    for needed in ["ipu-api", "ipu-partitions", "ipu-text", "vipu-client"] {
         assert!(
             checked.contains(needed),
             "{needed} is not in tests/fuzz/Cargo.lock"

@@ -7,6 +7,7 @@
 
 mod agent;
 mod chart;
+mod circles;
 mod contract;
 mod fuzz;
 mod layering;
@@ -16,6 +17,7 @@ mod metrics;
 mod mutations;
 mod oci;
 mod package;
+mod packages;
 mod policy_cli;
 mod preflight;
 mod reasons;

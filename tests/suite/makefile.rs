@@ -48,7 +48,7 @@ fn every_test_program_is_run() {
     }
 }
 
-/// One object on which the operator panics must not end the process: see `host/src/panics.rs`.
+/// One object on which the operator panics must not end the process: see `host/runtime/src/panics.rs`.
 #[test]
 fn a_released_program_survives_a_panic() {
     let manifest = text("Cargo.toml");

@@ -10,11 +10,11 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use ipu_operator::oci::credentials::Credentials;
-use ipu_operator::oci::fetch::{component, find, signer};
-use ipu_operator::oci::manifest::artefact;
-use ipu_operator::oci::push::push;
-use ipu_operator::oci::registry::Access;
+use ipu_policies::oci::credentials::Credentials;
+use ipu_policies::oci::fetch::{component, find, signer};
+use ipu_policies::oci::manifest::artefact;
+use ipu_policies::oci::push::push;
+use ipu_policies::oci::registry::Access;
 use ipu_text::explain;
 use serde_json::json;
 
@@ -95,19 +95,19 @@ fn lies(content: &Content) -> Vec<(String, String, Lie, String)> {
             format!("@{digest}"),
             digest.clone(),
             Box::new(|| "{}".into_response()),
-            format!("where {digest} was asked for as the manifest {digest}"),
+            format!("and {digest} was requested as the manifest {digest}"),
         ),
         (
             ":1".into(),
             "manifests/1".into(),
             Box::new(move || headed.clone().into_response()),
-            format!("answers with {digest} where sha256:0000"),
+            format!("answers with {digest}, and sha256:0000"),
         ),
         (
             ":1".into(),
             blob.clone(),
             Box::new(move || turned.clone().into_response()),
-            "changes what it keeps".into(),
+            "changes what it stores".into(),
         ),
         (
             ":1".into(),

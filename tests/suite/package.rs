@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;
 
-use ipu_operator::oci::manifest::component_of;
-use ipu_operator::wasm::digest_of;
+use ipu_guest_host::digest_of;
+use ipu_policies::oci::manifest::component_of;
 use serde_json::Value;
 use tests::guests::{self, GUESTS};
 use tests::lab::dist;

@@ -11,8 +11,8 @@ mod run;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
+use ipu_authoring::PolicyCliError;
 use ipu_operator::cli::{Arguments, Task};
-use ipu_operator::policy_cli::{self, PolicyCliError};
 use tempfile::TempDir;
 use tests::guests::{GUESTS, checkout, core_module};
 
@@ -34,7 +34,7 @@ fn run(arguments: &[&str], out: &mut impl std::io::Write) -> Result<(), PolicyCl
     let Task::Policy(arguments) = Arguments::try_parse_from(given).unwrap().task else {
         panic!("it is about policies");
     };
-    policy_cli::run(arguments, out)
+    ipu_authoring::run(arguments, out)
 }
 
 /// The error with its causes, as the program prints it.

@@ -36,7 +36,7 @@ type Row = (
 const ROWS: [Row; 11] = [
     (
         "`ipusPerJobInstance`",
-        "a whole number in quotes, a power of two, at most what the admin allows (`controller.maxIpusPerJob`, 64)",
+        "a whole number in quotes, a power of two, at most the admin's limit (`controller.maxIpusPerJob`, 64)",
         &[
             "ipus missing",
             "ipus as number",
@@ -69,7 +69,7 @@ const ROWS: [Row; 11] = [
     ),
     (
         "`workerPerJobInstance`; `modelReplicas` and `ipusPerModelReplica`",
-        "older names: missing, or the same amount as the present fields",
+        "older names: missing, or the same amount as the current fields",
         &["misspelling disagrees", "deprecated fields disagree"],
         &["deprecated fields that agree"],
     ),
@@ -87,7 +87,7 @@ const ROWS: [Row; 11] = [
     ),
     (
         "`launcher`, `interactive`",
-        "one of them or neither; a launcher has a command, an interactive job a `ttl` from 1",
+        "at most one of them; a launcher has a command, an interactive job a `ttl` from 1",
         &[
             "launcher without command",
             "launcher command of numbers",
@@ -145,7 +145,7 @@ const FIXED: (&str, &[&str], &[&str]) = (
 
 /// What is accepted with a warning.
 const WARNED: (&str, &[&str], &[&str]) = (
-    "a worker's `command` or `args` beside a launcher, and a Pod's `restartPolicy`, which are not used; a changed \
+    "a worker's `command` or `args` beside a launcher, and a Pod's `restartPolicy`, which have no effect; a changed \
      template of a job with a launcher, which starts the job again.",
     &[
         "worker command beside a launcher",

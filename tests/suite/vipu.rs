@@ -17,12 +17,12 @@ mod users;
 
 use std::time::Duration;
 
-use ipu_operator::namespaces::namespaces;
-use ipu_operator::partition::watched::{Watched, watched};
-use ipu_operator::scope::Scope;
-use ipu_operator::vipu::model::CreateRequest;
-use ipu_operator::vipu::{Deadlines, VipuClient};
+use ipu_partitions::watched::{Watched, watched};
+use ipu_policies::namespaces::namespaces;
+use ipu_runtime::scope::Scope;
 use tests::simulator::{Options, Simulator};
+use vipu_client::model::CreateRequest;
+use vipu_client::{Deadlines, VipuClient};
 
 /// A pod of 16 IPUs that works in milliseconds.
 async fn pod1() -> Simulator {

@@ -16,9 +16,9 @@ mod what_if;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use ipu_operator::wasm::facts::Admission;
-use ipu_operator::wasm::model::{Operation, Slot};
-use ipu_operator::wasm::{Policies, PolicyOptions};
+use ipu_guest_host::facts::Admission;
+use ipu_guest_host::model::{Operation, Slot};
+use ipu_guest_host::{Policies, PolicyOptions};
 use serde_json::json;
 
 /// The folder of the built guests.

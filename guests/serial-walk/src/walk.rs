@@ -125,7 +125,7 @@ fn obstacle(request: &Request, controller: &Controller, attempts: &[Attempt]) ->
     }
     if *total < request.ipus {
         return Some(Obstacle::Lasting(format!(
-            "has {total} IPUs in all, fewer than the {} wanted",
+            "has {total} IPUs in all, fewer than the {} requested",
             request.ipus
         )));
     }
@@ -138,7 +138,7 @@ fn obstacle(request: &Request, controller: &Controller, attempts: &[Attempt]) ->
     (*largest < request.ipus).then(|| {
         Obstacle::Passing(format!(
             "{used} of its {total} IPUs are used, and the largest free partition is {largest}, \
-             smaller than the {} wanted",
+             smaller than the {} requested",
             request.ipus
         ))
     })

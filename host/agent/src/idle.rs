@@ -53,7 +53,9 @@ pub fn idle(patience: Duration, session: Option<u32>) -> Result<(), IdleError> {
     match session {
         None => println!("ipu-agent: waiting for commands of the launcher"),
         Some(seconds) => {
-            println!("ipu-agent: a session of {seconds} s; use `kubectl exec` to work in it");
+            println!(
+                "ipu-agent: an interactive job of {seconds} s; use `kubectl exec` to work in it"
+            );
             alarm::set(seconds);
         }
     }
@@ -64,7 +66,7 @@ pub fn idle(patience: Duration, session: Option<u32>) -> Result<(), IdleError> {
                 return Ok(());
             }
             Signal::SIGALRM => {
-                println!("ipu-agent: the time of the session is over");
+                println!("ipu-agent: the time of the interactive job is over");
                 others.end(Signal::SIGTERM, patience);
                 return Ok(());
             }

@@ -35,7 +35,9 @@ pub enum InstallError {
     #[error("failed to open the agent's own executable")]
     OpenSelf(#[source] io::Error),
     /// The copy, or another file, cannot be made.
-    #[error("failed to write {path}; the folder must exist, be writable and have 10 MB of room")]
+    #[error(
+        "failed to write {path}; the folder must exist, be writable and have 10 MB of free space"
+    )]
     Write {
         /// The file being written.
         path: PathBuf,

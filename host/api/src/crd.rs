@@ -80,7 +80,7 @@ pub fn render_one(definition: &CustomResourceDefinition) -> String {
 
 /// The partition is made of the spec as it was at first: a later change would be carried out in
 /// part (the next attempt, the columns) and in part not (what is on the controller). What an older
-/// definition let somebody leave out can be mended.
+/// definition let somebody leave out can be fixed.
 fn only_resets_are_asked_for_later() -> Vec<ValidationRule> {
     let rule = |field: &str, rule: String, message: String| ValidationRule {
         rule,
@@ -89,7 +89,7 @@ fn only_resets_are_asked_for_later() -> Vec<ValidationRule> {
         reason: Some("FieldValueForbidden".into()),
         ..ValidationRule::default()
     };
-    let because = "because the partition was asked for with it; \
+    let because = "because the partition was requested with it; \
                    delete the IPUPartition and create it again";
     let stays = ["owner", "slot", "ipus", "gcds", "ownerMetadata"].map(|field| {
         let same = format!(

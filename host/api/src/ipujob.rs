@@ -1,10 +1,13 @@
-//! The spec of an IPUJob, field by field as users of the original operator (alpha-5 to 1.2.0) wrote it.
+//! The spec of an IPUJob, field by field as users of Graphcore's operator (alpha-5 to 1.2.0) wrote it.
 
 use k8s_openapi::api::core::v1::EnvVar;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::names;
 
 use super::ipujob_status::IPUJobStatus;
 use super::pod_template::PodTemplate;
@@ -25,7 +28,7 @@ use super::pod_template::PodTemplate;
     namespaced,
     status = "IPUJobStatus",
     derive = "PartialEq",
-    doc = "A program on IPUs: a single worker, a parallel job with a launcher, or an interactive session.",
+    doc = "A program on IPUs: a single worker, a parallel job with a launcher, or an interactive job.",
     scale(
         spec_replicas_path = ".spec.jobInstances",
         status_replicas_path = ".status.desiredReplicas",
@@ -93,8 +96,8 @@ pub struct IPUJobSpec {
     /// Which Pods are deleted once the job has finished for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clean_pod_policy: Option<CleanPodPolicy>,
-    /// Whether the job rests: its Pods are deleted and its partitions given back until it is false
-    /// again. As in a Kubernetes Job.
+    /// Whether the job is suspended: its Pods are deleted and its partitions released until it is
+    /// false again. As in a Kubernetes Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
     /// Who carries the job out; missing or `graphcore.ai/ipu-operator`: this operator. Any other value
@@ -174,7 +177,7 @@ pub struct Launcher {
 /// A launcher Pod that runs nothing and lives for a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Interactive {
-    /// Seconds that the session lasts, from the launcher running.
+    /// Seconds that the interactive job lasts, from the launcher running.
     pub ttl: i32,
 }
 
@@ -217,4 +220,10 @@ pub enum CleanPodPolicy {
     Workers,
     /// Launcher and workers; restartPolicy then acts as `Never`.
     All,
+}
+
+/// Whether `spec.managedBy` of an IPUJob names another controller.
+pub fn is_managed_by_another(job: &Value) -> bool {
+    let manager = job.pointer("/spec/managedBy").and_then(Value::as_str);
+    manager.is_some_and(|manager| manager != names::JOB_CONTROLLER)
 }

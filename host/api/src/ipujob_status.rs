@@ -1,4 +1,4 @@
-//! The status of an IPUJob, with the keys and strings that users of the original operator know.
+//! The status of an IPUJob, with the keys and strings that users of Graphcore's operator know.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ pub struct IPUJobStatus {
     /// The `metadata.generation` that this status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// When an interactive session ends.
+    /// When an interactive job ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_end_time: Option<Time>,
     /// What the operator has to remember of the run that goes on.
@@ -133,7 +133,7 @@ pub struct WorkersStatus {
     pub failed: i32,
 }
 
-/// One condition of a job, in the shape of the original operator (with `lastUpdateTime`).
+/// One condition of a job, in the shape of Graphcore's operator (with `lastUpdateTime`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobCondition {

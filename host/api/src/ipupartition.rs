@@ -7,7 +7,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The partition that somebody wants.
+/// The requested partition.
 #[derive(CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "graphcore.ai",
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
     shortname = "ipup",
     status = "IPUPartitionStatus",
     derive = "PartialEq",
-    doc = "A V-IPU partition that somebody wants, and what became of it.",
+    doc = "A request for a V-IPU partition, and its state.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "IPUs", type_ = "integer", json_path = ".spec.ipus"),
     printcolumn(
@@ -62,7 +62,7 @@ pub struct IPUPartitionSpec {
     /// GCDs: how many Pods share the partition, one GCD each.
     #[schemars(range(min = 1))]
     pub gcds: u32,
-    /// What else is asked of the partition.
+    /// Further options of the partition.
     #[serde(default)]
     pub options: PartitionOptions,
     /// What a placement policy may know of the owner.
@@ -110,7 +110,7 @@ impl OwnerMetadata {
     }
 }
 
-/// What else is asked of a partition.
+/// Further options of a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PartitionOptions {
@@ -120,12 +120,12 @@ pub struct PartitionOptions {
     /// Whether the partition may be reconfigured (`reconfigurable` of the V-IPU API).
     #[serde(default)]
     pub reconfigurable: bool,
-    /// How many of the owner's partitions are of use only together: they are asked for once there is
-    /// room for all, and given back where some of them find none. Missing: each is of use by itself.
+    /// How many of the owner's partitions are of use only together: they are created once all of them
+    /// fit, and released if some find no free capacity. Missing: each is of use by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub gang_size: Option<u32>,
-    /// Whether it stays where it is until its owner gives it back: a controller that is drained
+    /// Whether it stays where it is until its owner releases it: a controller that is drained
     /// waits for that, instead of asking the owner to move.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
@@ -137,7 +137,7 @@ pub struct PartitionOptions {
     pub node_selector: BTreeMap<String, String>,
 }
 
-/// What became of a wanted partition.
+/// State of a requested partition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IPUPartitionStatus {
@@ -216,7 +216,7 @@ pub struct ControllerRef {
 pub struct Attempt {
     /// The controller that was asked, as it was known then.
     pub controller: ControllerRef,
-    /// The id that was asked for.
+    /// The requested id.
     pub id: String,
     /// How it ended.
     pub outcome: AttemptOutcome,
@@ -226,7 +226,7 @@ pub struct Attempt {
     /// When it was begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Time>,
-    /// Who chose the controller. Missing: whoever wrote the attempt down, by hand or long ago.
+    /// Who chose the controller. Missing: the attempt was written by hand or by an early version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<DecidedBy>,
     /// A short hash of the V-IPU user id under which the controller was asked. Missing: none was sent.
@@ -280,4 +280,31 @@ pub struct AutoResets {
     /// When the last one was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_time: Option<Time>,
+}
+
+impl IPUPartition {
+    /// Whether the partition waits for free IPUs.
+    pub fn is_waiting(&self) -> bool {
+        let is_pending = |status: &IPUPartitionStatus| {
+            status.phase == PartitionPhase::Pending && status.partition_id.is_none()
+        };
+        self.metadata.deletion_timestamp.is_none() && self.status.as_ref().is_none_or(is_pending)
+    }
+}
+
+impl IPUPartitionStatus {
+    /// Whether the partition exists or is being created.
+    pub fn is_placed(&self) -> bool {
+        self.partition_id.is_some() || self.attempts.iter().any(Attempt::is_held)
+    }
+}
+
+impl Attempt {
+    /// Whether the attempt may have left a partition on its controller.
+    pub fn is_held(&self) -> bool {
+        match self.outcome {
+            AttemptOutcome::Unknown | AttemptOutcome::Created => true,
+            AttemptOutcome::Refused | AttemptOutcome::Removed => false,
+        }
+    }
 }

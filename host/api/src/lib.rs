@@ -19,6 +19,8 @@ pub mod ipupartition;
 pub mod ipupolicy;
 pub mod names;
 pub mod object_names;
+pub mod owner_metadata;
+pub mod partition_conditions;
 pub mod pod_template;
 pub mod uid;
 

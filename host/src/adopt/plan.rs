@@ -9,10 +9,9 @@ use std::collections::BTreeSet;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_api::names;
 use kube::ResourceExt;
+use vipu_client::model::ListedPartition;
 
-use crate::partition::record;
-use crate::scope::Scope;
-use crate::vipu::model::ListedPartition;
+use ipu_runtime::scope::Scope;
 
 /// All that the plan is made from.
 pub(super) struct Findings<'a> {
@@ -77,7 +76,7 @@ pub(super) enum Refusal {
     Ambiguous(Vec<String>),
     #[error("this release does not serve the namespace {0}")]
     NotServed(String),
-    #[error("{0} has no IPUPartition for it: it has ended, is suspended, or wants fewer instances")]
+    #[error("{0} has no IPUPartition for it: it has ended, is suspended, or has fewer instances")]
     NotWanted(String),
     #[error("IPUPartition {0} is being deleted")]
     Deleted(String),
@@ -91,7 +90,7 @@ pub(super) enum Refusal {
     NotThere,
     #[error("{} both have it; remove the one that nothing uses by hand", .0.join(" and "))]
     Twice(Vec<String>),
-    #[error("it has {found}, and IPUPartition {partition} wants {wanted}")]
+    #[error("it has {found}, and IPUPartition {partition} requests {wanted}")]
     OtherSize {
         partition: String,
         found: String,
@@ -194,7 +193,7 @@ fn is_meant(partition: &IPUPartition, id: &str) -> bool {
 fn has(partition: &IPUPartition, id: &str) -> bool {
     let attempts = partition.status.iter().flat_map(|status| &status.attempts);
     attempts
-        .filter(|attempt| record::is_held(attempt))
+        .filter(|attempt| attempt.is_held())
         .any(|attempt| attempt.id == id)
 }
 

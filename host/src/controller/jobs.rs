@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use ipu_jobs::JobSettings;
+use ipu_runtime::lease::{Elector, fenced};
+use ipu_runtime::release::ReleaseOptions;
 use ipu_text::explain;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use crate::job::{self, JobSettings};
-use crate::lease::{Elector, fenced};
-use crate::metrics::Metrics;
-use crate::release::ReleaseOptions;
+use crate::exposition::Metrics;
 
 /// How long to wait before the job reconciler is tried again, where it could not start.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -63,8 +63,9 @@ async fn lead(
     metrics: &Metrics,
     stop: &CancellationToken,
 ) {
+    let metrics = metrics.of_jobs();
     while !stop.is_cancelled() {
-        let run = job::run(client.clone(), settings.clone(), metrics, stop.clone());
+        let run = ipu_jobs::run(client.clone(), settings.clone(), &metrics, stop.clone());
         let Err(failure) = run.await else {
             return;
         };

@@ -30,7 +30,7 @@ impl Step {
         ),
         (
             Self::AuthorityKnown,
-            "the authority is not in the webhook configurations yet",
+            "the CA is not in the webhook configurations yet",
         ),
     ];
 }

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use ipu_runtime::certificates::keep::Keeper;
+use ipu_runtime::certificates::register::{RegisterError, Registration};
+use ipu_runtime::certificates::serving::{AGAIN, LOOK, LOOKING, Serving, ServingError};
+use ipu_runtime::port::serve::{Port, ServeError};
 use ipu_text::explain;
 use rustls::server::danger::ClientCertVerifier;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::probes::{Readiness, Step};
-use crate::certificates::keep::Keeper;
-use crate::certificates::register::{RegisterError, Registration};
-use crate::certificates::serving::{AGAIN, LOOK, LOOKING, Serving, ServingError};
-use crate::port::serve::{Port, ServeError};
 
 /// How long new connections are still taken at the end: an API server hears a little late that this
 /// replica is no longer ready.

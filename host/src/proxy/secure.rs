@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use clap::Args;
+use ipu_partitions::rest::gate::Gate;
+use ipu_partitions::rest::{self, Door, Sources};
+use ipu_runtime::certificates::keep::Keeper;
+use ipu_runtime::certificates::{Source, service_names};
+use ipu_runtime::port::serve::{Port, SECURE_REST, ServeError};
+use ipu_runtime::release::ReleaseOptions;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use crate::certificates::keep::Keeper;
-use crate::certificates::{Source, service_names};
-use crate::metrics::{self, Exposed, Metrics};
-use crate::port::serve::{Port, SECURE_REST, ServeError};
-use crate::release::ReleaseOptions;
-use crate::rest::gate::Gate;
-use crate::rest::{self, Door, Sources};
+use crate::exposition::{self, Exposed, Metrics};
 
 /// What the process is told of the port with TLS.
 #[derive(Args, Clone, Debug)]
@@ -75,7 +75,7 @@ pub(super) async fn serve(
     };
     let refused = &metrics.refused;
     let limits = (SECURE_REST.port, refused.clone());
-    let measured = metrics::serve::router(exposed, client, limits);
+    let measured = exposition::endpoint::router(exposed, client, limits);
     let routes = rest::secure(door, refused.clone()).merge(measured);
     port.serve_kept(routes, keeper, stop).await
 }

@@ -5,11 +5,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
-use ipu_operator::certificates::{ClusterDomain, Source};
 use ipu_operator::cli::{Arguments, Task};
 use ipu_operator::controller::ControllerOptions;
 use ipu_operator::proxy::ProxyOptions;
-use ipu_operator::scope::Scope;
+use ipu_runtime::certificates::{ClusterDomain, Source};
+use ipu_runtime::scope::Scope;
 use serde_json::Value;
 use tests::lab::{command, progress::Progress, settings::Settings, tools::Tools};
 

@@ -1,10 +1,9 @@
 //! Releases for some namespaces: with the rights that the chart grants each serves its own, and of two that
 //! want the same namespace the second one rests.
 
-use ipu_operator::job;
-use ipu_operator::metrics::Metrics;
-use ipu_operator::release::ReleaseOptions;
-use ipu_operator::scope::Conflicts;
+use ipu_operator::exposition::Metrics;
+use ipu_runtime::release::ReleaseOptions;
+use ipu_runtime::scope::Conflicts;
 use kube::Client;
 use tests::lab::control_plane::ControlPlane;
 use tests::lab::kubeconfig;
@@ -67,8 +66,8 @@ async fn reconcile(admin: &Admin, namespaces: &str) -> DropGuard {
     let (mut settings, stopping) = (settings(), stop.clone());
     settings.scope = namespaces.parse().unwrap();
     tokio::spawn(async move {
-        let metrics = Metrics::default();
-        let run = job::run(client, settings, &metrics, stopping);
+        let metrics = Metrics::default().of_jobs();
+        let run = ipu_jobs::run(client, settings, &metrics, stopping);
         run.await.unwrap();
     });
     stop.drop_guard()

@@ -1,7 +1,7 @@
 //! Controllers that have left the admin's list: what is said of what was on them, and how it ends.
 
 use ipu_api::ipupartition::PartitionPhase;
-use ipu_operator::partition::state_unknown::{CONTROLLER_NOT_LISTED, STATE_UNKNOWN};
+use ipu_partitions::state_unknown::{CONTROLLER_NOT_LISTED, STATE_UNKNOWN};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};

@@ -1,7 +1,7 @@
 //! Controllers that an admin closes, and empties.
 
 use ipu_api::ipupartition::PartitionPhase;
-use ipu_operator::partition::conditions;
+use ipu_api::partition_conditions;
 use kube::api::DeleteParams;
 
 use super::scene::{Scene, controller, id};
@@ -63,7 +63,7 @@ async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod(
     let asked = scene
         .once(&used, "its owner is asked to let it go", |object| {
             let status = object.status.as_ref().unwrap();
-            conditions::leaving_since(status).is_some()
+            partition_conditions::leaving_since(status).is_some()
         })
         .await;
     let status = asked.status.unwrap();
@@ -85,7 +85,7 @@ async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod(
         })
         .await;
     assert_eq!(
-        conditions::leaving_since(&moved.status.clone().unwrap()),
+        partition_conditions::leaving_since(&moved.status.clone().unwrap()),
         None
     );
     scene
@@ -94,7 +94,7 @@ async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod(
             "it is told that there is no room elsewhere",
             |object| {
                 let message = object.status.clone().unwrap().message.unwrap();
-                message.contains("no other controller has room for 4 IPUs now")
+                message.contains("no other controller has free capacity for 4 IPUs now")
             },
         )
         .await;

@@ -30,7 +30,7 @@ async fn the_spec_stays_as_it_was_asked_for() {
         let refused = scene.patch(&ready, change).await.unwrap_err().to_string();
         for part in [
             &format!("spec.{field}"),
-            "cannot change, because the partition was asked for with it",
+            "cannot change, because the partition was requested with it",
             "delete the IPUPartition and create it again",
         ] {
             assert!(refused.contains(part), "{part}: {refused}");

@@ -114,7 +114,7 @@ async fn a_partition_of_another_size_than_asked_is_given_back_and_made_elsewhere
     assert_eq!(misfit.outcome, AttemptOutcome::Refused);
     let reason = misfit.reason.as_deref().unwrap();
     assert!(
-        reason.contains("made with 2 IPUs for GCD 0, 4 were asked"),
+        reason.contains("made with 2 IPUs for GCD 0, 4 were requested"),
         "{reason}"
     );
     assert_eq!(scene.ids(), [vec![], vec![id(&ready)]]);

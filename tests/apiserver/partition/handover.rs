@@ -3,8 +3,7 @@
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use ipu_api::names;
-use ipu_operator::job;
-use ipu_operator::metrics::Metrics;
+use ipu_jobs::metrics::JobMetrics;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
@@ -23,8 +22,8 @@ use crate::stage;
 fn start_controller(scene: &Scene) -> JoinHandle<()> {
     let client = scene.client.clone();
     tokio::spawn(async move {
-        let metrics = Metrics::default();
-        let run = job::run(
+        let metrics = JobMetrics::default();
+        let run = ipu_jobs::run(
             client,
             stage::settings(),
             &metrics,

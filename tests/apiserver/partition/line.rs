@@ -58,7 +58,7 @@ async fn a_large_one_is_passed_until_its_limit_and_then_served() {
     .await;
     let said = message(&held_up);
     assert!(
-        said.contains("is kept for default/large (8 IPUs), which waits since"),
+        said.contains("is reserved for default/large (8 IPUs), which waits since"),
         "{said}"
     );
 
@@ -104,7 +104,8 @@ async fn a_gang_takes_nothing_before_there_is_room_for_all_of_it() {
     let gang = want_gang(&scene, "gang", 3, 4).await;
     for one in &gang {
         // Before a controller was looked at, there is room for fewer.
-        let room = "3 partitions of 4 IPUs are of use only together, and there is room for 2";
+        let room =
+            "3 partitions of 4 IPUs are of use only together, and there is free capacity for 2";
         scene
             .once(one, room, |waiting| message(waiting).contains(room))
             .await;
@@ -127,7 +128,8 @@ async fn a_gang_that_can_never_fit_is_rejected_until_more_controllers_are_listed
     for one in &gang {
         let said = message(&scene.once_in(one, PartitionPhase::Rejected).await);
         assert!(
-            said.contains("can ever serve 3 partitions of 4 IPUs") && said.contains("room for 2"),
+            said.contains("can ever serve 3 partitions of 4 IPUs")
+                && said.contains("capacity for 2"),
             "{said}"
         );
     }
@@ -160,7 +162,7 @@ async fn a_gang_that_cannot_be_completed_gives_back_what_it_holds() {
         .once_event(&given_back.metadata.name.unwrap(), "Replacing")
         .await;
     assert!(
-        note.contains("it is of use only with 2 others, and 1 of them found no room"),
+        note.contains("it is of use only with 2 others, and 1 of them found no free capacity"),
         "{note}"
     );
     assert!(scene.ids()[0].contains(&id(&held[0])));

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use ipu_operator::vipu::registry::{self, Source};
-use ipu_operator::vipu::{Deadlines, Registry};
+use ipu_runtime::config_map_watch::watch_config_map;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, WatchParams};
 use kube::client::{Body, ClientBuilder};
@@ -15,6 +14,8 @@ use kube::{Client, Config, ResourceExt};
 use tests::lab::control_plane::ControlPlane;
 use tokio::task::JoinHandle;
 use tower::util::MapRequestLayer;
+use vipu_client::registry::Source;
+use vipu_client::{Deadlines, Registry};
 
 use super::placement::get;
 use super::scene::{LIST, NAMESPACE, Scene};
@@ -46,7 +47,7 @@ async fn a_change_arrives_by_the_open_watch_and_by_no_further_request() {
     scene.list_controllers(&[first]).await;
     let registry = Arc::new(Registry::new(Deadlines::default()));
     let (client, asked) = noting().await;
-    let events = registry::watch_config_map(client, NAMESPACE, LIST);
+    let events = watch_config_map(client, NAMESPACE, LIST);
     let following = tokio::spawn({
         let registry = registry.clone();
         async move { registry.follow(events).await }

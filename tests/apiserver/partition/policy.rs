@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::{DecidedBy, IPUPartition, PartitionPhase};
 use ipu_api::ipupolicy::{IPUPolicy, PolicyPhase};
-use ipu_operator::lease::Leading;
-use ipu_operator::policy::guests::Guests;
-use ipu_operator::policy::{self, Process};
-use ipu_operator::release::ReleaseOptions;
-use ipu_operator::scope::Conflicts;
-use ipu_operator::wasm::{Policies, digest_of};
+use ipu_guest_host::{Policies, digest_of};
+use ipu_policies::guests::Guests;
+use ipu_runtime::lease::Leading;
+use ipu_runtime::release::Process;
+use ipu_runtime::release::ReleaseOptions;
+use ipu_runtime::scope::Conflicts;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
@@ -32,13 +32,13 @@ async fn coordinator(scene: &Scene) -> DropGuard {
         guests_dir: "/nonexistent".into(),
         ..ReleaseOptions::default()
     };
-    let policies = Policies::open(release.policies(&[], json!({}))).await;
+    let policies = Policies::open(ipu_policies::host_options(&release, &[], json!({}))).await;
     let guests = Guests::new(policies.unwrap());
     let stop = CancellationToken::new();
     let (client, stopping) = (scene.client.clone(), stop.clone());
     tokio::spawn(async move {
         let asked = (guests, Leading::default(), Conflicts::default());
-        policy::follow(client, &release, Process::Controller, asked, stopping).await;
+        ipu_policies::follow(client, &release, Process::Controller, asked, stopping).await;
     });
     stop.drop_guard()
 }

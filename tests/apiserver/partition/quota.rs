@@ -1,7 +1,7 @@
 //! The example policy `namespace-quota` in a vipu-proxy: what many ask for at once stays within the quota.
 
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
-use ipu_operator::wasm::model::Slot;
+use ipu_guest_host::model::Slot;
 use serde_json::json;
 use tests::guests;
 use tests::wait::{Seen, eventually};

@@ -1,7 +1,7 @@
 //! Controllers that lose their state, remove nothing, or let the operator see nothing.
 
 use ipu_api::ipupartition::{AttemptOutcome, PartitionPhase};
-use ipu_operator::partition::state_unknown::{ACCESS_DENIED, STATE_UNKNOWN};
+use ipu_partitions::state_unknown::{ACCESS_DENIED, STATE_UNKNOWN};
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use tests::simulator::codes::CodeName;

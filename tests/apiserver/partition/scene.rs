@@ -8,15 +8,14 @@ use std::time::Duration;
 
 use ipu_api::ipupartition::PartitionOwner;
 use ipu_api::names::Identity;
-use ipu_operator::certificates::Source;
-use ipu_operator::metrics::Metrics;
-use ipu_operator::partition::sweep;
+use ipu_guest_host::Policies;
+use ipu_guest_host::model::Slot;
+use ipu_operator::exposition::Metrics;
 use ipu_operator::proxy::{self, ProxyOptions, SecureOptions, Times};
-use ipu_operator::release::ReleaseOptions;
-use ipu_operator::scope::Scope;
-use ipu_operator::vipu::AccessOptions;
-use ipu_operator::wasm::Policies;
-use ipu_operator::wasm::model::Slot;
+use ipu_partitions::sweep;
+use ipu_runtime::certificates::Source;
+use ipu_runtime::release::ReleaseOptions;
+use ipu_runtime::scope::Scope;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, ObjectMeta, Patch, PatchParams};
 use kube::{Client, ResourceExt};
@@ -29,6 +28,7 @@ use tests::wait::{Seen, eventually};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use vipu_client::AuthOptions;
 
 use super::install::{apply, install};
 
@@ -186,7 +186,7 @@ impl Scene {
             tracker_configmap: "ipu-partitions-tracker".to_owned(),
             vipu_timeout_seconds: 60,
             backfill_limit_seconds: self.backfill_limit,
-            access: AccessOptions::default(),
+            access: AuthOptions::default(),
             times: Times {
                 in_error: Duration::from_secs(1),
                 gang_patience: Duration::from_secs(1),
@@ -209,7 +209,7 @@ impl Scene {
             None => &[],
         };
         let settings = settings.unwrap_or_default();
-        let mut asked = options.release.policies(slots, settings);
+        let mut asked = ipu_policies::host_options(&options.release, slots, settings);
         // The program of the tests compiles no policies.
         asked.compiler = None;
         let policies = Policies::open(asked);

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use ipu_api::ipupolicy::{IPUPolicyStatus, PolicyPhase};
-use ipu_operator::wasm::digest_of;
+use ipu_guest_host::digest_of;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
@@ -134,7 +134,7 @@ async fn a_module_is_loaded_where_one_of_the_keys_signed_it_and_refused_otherwis
     scene.apply("signed", spec.clone()).await.unwrap();
     let refused = scene.once_in("signed", PolicyPhase::Refused).await;
     assert!(
-        refused.message.contains("the version before goes on"),
+        refused.message.contains("previous version stays active"),
         "{}",
         refused.message
     );

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ipu_api::ipupolicy::{IPUPolicy, IPUPolicyStatus, PolicyPhase};
-use ipu_operator::lease::Leading;
-use ipu_operator::policy::guests::Guests;
-use ipu_operator::policy::{self, Process};
-use ipu_operator::scope::Conflicts;
-use ipu_operator::wasm::model::Slot;
-use ipu_operator::wasm::{Policies, digest_of};
+use ipu_guest_host::model::Slot;
+use ipu_guest_host::{Policies, digest_of};
+use ipu_policies::guests::Guests;
+use ipu_runtime::lease::Leading;
+use ipu_runtime::release::Process;
+use ipu_runtime::scope::Conflicts;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
@@ -191,7 +191,7 @@ impl Other {
         let mut release = release(dir.unwrap(), name);
         release.compile_cache_dir = kept.map(Path::to_owned);
         let slots = [Slot::Defaulting, Slot::Validation];
-        let mut options = release.policies(&slots, json!({}));
+        let mut options = ipu_policies::host_options(&release, &slots, json!({}));
         // This program compiles nothing for others, so it compiles by itself.
         (options.compile_cache_dir, options.compiler) = (None, None);
         let policies = Policies::open(options).await;
@@ -200,7 +200,7 @@ impl Other {
         let stopping = stop.clone();
         let task = tokio::spawn(async move {
             let asked = (guests, Leading::default(), Conflicts::default());
-            policy::follow(client, &release, Process::Controller, asked, stopping).await;
+            ipu_policies::follow(client, &release, Process::Controller, asked, stopping).await;
         });
         Self { task, stop }
     }

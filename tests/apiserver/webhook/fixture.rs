@@ -4,26 +4,27 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use ipu_admission::callers::Callers;
+use ipu_admission::server::router;
+use ipu_admission::{MUTATE_PATH, VALIDATE_PATH};
 use ipu_api::crd;
 use ipu_api::ipujob::IPUJob;
-use ipu_operator::certificates::Source;
-use ipu_operator::certificates::keep::Keeper;
-use ipu_operator::certificates::register::Registration;
+use ipu_guest_host::model::Slot;
+use ipu_guest_host::{Policies, PolicyOptions};
 use ipu_operator::controller::probes::Readiness;
 use ipu_operator::controller::probes::Step;
 use ipu_operator::controller::webhooks;
-use ipu_operator::lease::Leading;
-use ipu_operator::metrics::Metrics;
-use ipu_operator::namespaces::namespaces;
-use ipu_operator::policy::guests::Guests;
-use ipu_operator::policy::{self, Process};
-use ipu_operator::port::serve::{Port, WEBHOOKS};
-use ipu_operator::release::ReleaseOptions;
-use ipu_operator::scope::Conflicts;
-use ipu_operator::wasm::model::Slot;
-use ipu_operator::wasm::{Policies, PolicyOptions};
-use ipu_operator::webhook::server::router;
-use ipu_operator::webhook::{MUTATE_PATH, VALIDATE_PATH};
+use ipu_operator::exposition::Metrics;
+use ipu_policies::guests::Guests;
+use ipu_policies::namespaces::namespaces;
+use ipu_runtime::certificates::Source;
+use ipu_runtime::certificates::keep::Keeper;
+use ipu_runtime::certificates::register::Registration;
+use ipu_runtime::lease::Leading;
+use ipu_runtime::port::serve::{Port, WEBHOOKS};
+use ipu_runtime::release::Process;
+use ipu_runtime::release::ReleaseOptions;
+use ipu_runtime::scope::Conflicts;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams, Request};
@@ -274,14 +275,18 @@ fn serve(
                 tells: true,
             };
             let (namespaces, watch) = namespaces();
-            let routes = router(guests.clone(), namespaces.clone(), &metrics);
+            let routes = router(
+                guests.clone(),
+                namespaces.clone(),
+                metrics.of_webhooks(Callers::default()),
+            );
             let release = release(guests_dir, "controller-0");
             let keeper = keeper(client.clone(), "ipu-operator-admission");
             let anybody: Arc<dyn ClientCertVerifier> = Arc::new(NoClientAuth);
             let kept = (keeper, anybody);
             let (served, (), (), ()) = tokio::join!(
                 webhooks::run(listener, kept, registration, routes, &readiness, &stop),
-                policy::follow(
+                ipu_policies::follow(
                     client.clone(),
                     &release,
                     Process::Controller,

@@ -2,8 +2,8 @@
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::names;
-use ipu_operator::wasm::componentize;
-use ipu_operator::wasm::model::Slot;
+use ipu_guest_host::componentize;
+use ipu_guest_host::model::Slot;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::convert::Infallible;
 
 use ipu_api::ipupolicy::PolicyPhase;
-use ipu_operator::wasm::digest_of;
+use ipu_guest_host::digest_of;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 use tests::guests::hostile;

@@ -1,4 +1,4 @@
-//! Feeds to ipu_operator::fuzzing::partition_status whatever leads libFuzzer on.
+//! Feeds to ipu_partitions::fuzzing::partition_status whatever leads libFuzzer on.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| ipu_operator::fuzzing::partition_status(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| ipu_partitions::fuzzing::partition_status(input));

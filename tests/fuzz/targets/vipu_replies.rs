@@ -1,4 +1,4 @@
-//! Feeds to ipu_operator::fuzzing::vipu_replies whatever leads libFuzzer on.
+//! Feeds to vipu_client::fuzzing::vipu_replies whatever leads libFuzzer on.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| ipu_operator::fuzzing::vipu_replies(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| vipu_client::fuzzing::vipu_replies(input));

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use ipu_operator::wasm::facts::Admission;
-use ipu_operator::wasm::model::{Operation, Slot};
-use ipu_operator::wasm::{BUILT_IN, Policies, PolicyOptions, Terms};
+use ipu_guest_host::facts::Admission;
+use ipu_guest_host::model::{Operation, Slot};
+use ipu_guest_host::{BUILT_IN, Policies, PolicyOptions, Terms};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 

@@ -158,7 +158,7 @@ impl Copy {
                 "--workspace",
                 "--lib",
                 "--package",
-                "ipu-operator",
+                "ipu-partitions",
             ])
             .args(arguments)
             .current_dir(&self.sources)

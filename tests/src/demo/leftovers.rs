@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ipu_api::ipupartition::ControllerRef;
-use ipu_operator::vipu::client::{Deadlines, VipuClient};
-use ipu_operator::vipu::error::VipuError;
+use vipu_client::client::{Deadlines, VipuClient};
+use vipu_client::error::VipuError;
 
 use crate::wait::{Seen, WaitedTooLong, until};
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_operator::webhook::{MUTATE_PATH, VALIDATE_PATH};
+use ipu_admission::{MUTATE_PATH, VALIDATE_PATH};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;

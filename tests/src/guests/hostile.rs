@@ -1,7 +1,7 @@
 //! Components that misbehave, written by hand, once they are loaded.
 
-use ipu_operator::wasm::componentize;
-use ipu_operator::wasm::model::Slot;
+use ipu_guest_host::componentize;
+use ipu_guest_host::model::Slot;
 
 /// Memory, and the allocation in it that a host asks for.
 pub const MEMORY: &str = r#"

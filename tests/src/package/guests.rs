@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ipu_operator::oci::manifest::{INDEX, MANIFEST, artefact};
-use ipu_operator::wasm::{InspectError, describe, digest_of};
+use ipu_guest_host::{InspectError, describe, digest_of};
+use ipu_policies::oci::manifest::{INDEX, MANIFEST, artefact};
 use serde_json::json;
 
 use super::archive::Files;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use ipu_admission::hook_chain::Chain;
 use ipu_api::ipupolicy::Hook;
-use ipu_operator::policy::admission::Chain;
-use ipu_operator::policy::guests::{Guests, Roster};
+use ipu_policies::guests::{Guests, Roster};
 use ipu_text::explain;
 
 use super::{PolicyLoadError, creating, open, prepared, read, request, version};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use ipu_admission::hook_chain::Chain;
 use ipu_api::ipupolicy::{Hook, OnError};
-use ipu_operator::policy::admission::Chain;
-use ipu_operator::policy::guests::{Entry, Guests, Roster};
+use ipu_policies::guests::{Entry, Guests, Roster};
 
 use super::{PolicyLoadError, creating, open, percentile, prepared, request};
 use crate::guests::hostile;

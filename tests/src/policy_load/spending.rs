@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ipu_operator::wasm::model::Slot;
-use ipu_operator::wasm::question::{Question, Review};
-use ipu_operator::wasm::{Limits, LoadError, Meter, Trial};
+use ipu_guest_host::model::Slot;
+use ipu_guest_host::question::{Question, Review};
+use ipu_guest_host::{Limits, LoadError, Meter, Trial};
 use serde_json::Value;
 
 use super::{PolicyLoadError, creating, read};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use ipu_admission::answer::Decision;
+use ipu_admission::hook_chain::Chain;
 use ipu_api::ipupolicy::Hook;
-use ipu_operator::policy::admission::Chain;
-use ipu_operator::policy::guests::{Entry, Guests, Roster};
-use ipu_operator::webhook::answer::Decision;
+use ipu_policies::guests::{Entry, Guests, Roster};
 
 use super::{PolicyLoadError, creating, open, percentile, prepared, read, request, version};
 

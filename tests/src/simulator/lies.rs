@@ -1,7 +1,7 @@
 //! Pure: turns an honest reply into the nonsense that was ordered.
 
-use ipu_operator::vipu::proto;
 use prost_types::Timestamp;
+use vipu_client::proto;
 
 use super::faults::Lie;
 

@@ -10,13 +10,13 @@ use axum::response::Response;
 use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
-use ipu_operator::vipu::proto::user_service_server::UserServiceServer;
-use ipu_operator::vipu::proto::version_service_server::VersionServiceServer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use vipu_client::proto::user_service_server::UserServiceServer;
+use vipu_client::proto::version_service_server::VersionServiceServer;
 
 use super::faults::Down;
 use super::server::Server;

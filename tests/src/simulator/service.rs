@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use ipu_operator::vipu::proto;
 use proto::user_service_server::UserService;
 use proto::version_service_server::VersionService;
 use tokio_util::sync::CancellationToken;
 use tonic::{Extensions, Request, Response, Status};
+use vipu_client::proto;
 
 use super::faults::{Effects, Lie, LostReply, Method};
 use super::lies::Twist;

@@ -1,7 +1,7 @@
 //! Pure: what the simulated pod looks like on the wire. Addresses and versions are plausible and made up.
 
-use ipu_operator::vipu::proto;
 use proto::list_ipu_attributes_reply::{Attributes, Entry};
+use vipu_client::proto;
 
 use super::pod::{AUTO_RESETS_MAX, Partition, Pod, Stage, Wanted};
 

@@ -1,7 +1,7 @@
 //! The folder for modules and their compiled forms fits into the volume that the chart gives it.
 
-use ipu_operator::policy::source::folder::FOLDER_LIMIT;
-use ipu_operator::wasm::Limits;
+use ipu_guest_host::Limits;
+use ipu_policies::source::folder::FOLDER_LIMIT;
 
 /// Bytes of the volume, as the chart's template says.
 fn volume() -> u64 {

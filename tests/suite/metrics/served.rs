@@ -4,20 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::ipujob_status::IPUJobStatus;
-use ipu_operator::metrics::Metrics;
-use ipu_operator::metrics::guests::Unasked;
-use ipu_operator::metrics::partitions::Sources;
-use ipu_operator::namespaces::namespaces;
-use ipu_operator::partition::Guarded;
-use ipu_operator::partition::fleet::Fleet;
-use ipu_operator::partition::node_labels::node_labels;
-use ipu_operator::partition::watched::watched;
-use ipu_operator::policy::guests::Guests;
-use ipu_operator::scope::Scope;
-use ipu_operator::vipu::registry::KEY;
-use ipu_operator::vipu::{Deadlines, Registry};
-use ipu_operator::wasm::model::Slot;
-use ipu_operator::wasm::{Policies, PolicyOptions};
+use ipu_guest_host::metrics::Unasked;
+use ipu_guest_host::model::Slot;
+use ipu_guest_host::{Policies, PolicyOptions};
+use ipu_operator::exposition::Metrics;
+use ipu_partitions::Guarded;
+use ipu_partitions::fleet::Fleet;
+use ipu_partitions::metrics::Sources;
+use ipu_partitions::node_labels::node_labels;
+use ipu_partitions::watched::watched;
+use ipu_policies::guests::Guests;
+use ipu_policies::namespaces::namespaces;
+use ipu_runtime::scope::Scope;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::{Body, Client};
@@ -25,6 +23,8 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tests::simulator::{Options, Simulator};
 use tower::{Layer, service_fn};
+use vipu_client::registry::KEY;
+use vipu_client::{Deadlines, Registry};
 
 /// The texts of the controller and of the proxy, in OpenMetrics.
 pub(super) async fn served() -> [String; 2] {

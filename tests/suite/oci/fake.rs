@@ -10,10 +10,10 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
-use ipu_operator::oci::manifest::artefact;
-use ipu_operator::oci::reference::Reference;
-use ipu_operator::oci::registry::{Access, Registry};
-use ipu_operator::wasm::digest_of;
+use ipu_guest_host::digest_of;
+use ipu_policies::oci::manifest::artefact;
+use ipu_policies::oci::reference::Reference;
+use ipu_policies::oci::registry::{Access, Registry};
 
 /// What is asked of a registry.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::response::IntoResponse;
-use ipu_operator::oci::fetch::{component, find};
-use ipu_operator::oci::registry::{Access, Registry};
+use ipu_policies::oci::fetch::{component, find};
+use ipu_policies::oci::registry::{Access, Registry};
 use ipu_text::explain;
 use rustls::ServerConfig;
 use rustls::crypto::ring;

@@ -120,7 +120,9 @@ fn every_licence_has_its_text() {
             .as_str()
             .unwrap()
             .starts_with("pkg:cargo/");
-        let is_ours = name.starts_with("ipu-") || name.starts_with("guest-");
+        let is_ours = ["guest-", "ipu-", "vipu-"]
+            .iter()
+            .any(|start| name.starts_with(start));
         if is_other && !is_ours {
             let line = format!("\n{name} {}: ", version.as_str().unwrap());
             assert!(text.contains(&line), "{line}");

@@ -79,7 +79,7 @@ fn cases_that_fail_say_why_and_the_others_are_run() {
         r#"tests="6""#,
         r#"failures="4""#,
         r#"<testcase name="a-passes""#,
-        "controller &quot;pod1:8090&quot; wanted",
+        "expected controller &quot;pod1:8090&quot;",
     ] {
         assert!(report.contains(part), "{part}: {report}");
     }

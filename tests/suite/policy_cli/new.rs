@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use clap::Parser;
+use ipu_guest_host::model::Slot;
 use ipu_operator::cli::Arguments;
-use ipu_operator::wasm::model::Slot;
 use tests::guests::project;
 
 use super::{all_complain, policy, text};

@@ -6,10 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ipu_operator::policy::recording::{self, Notice, SOCKET};
-use ipu_operator::wasm::model::Slot;
-use ipu_operator::wasm::record::{Outcome, Record};
-use ipu_operator::wasm::{BUILT_IN, Policies};
+use ipu_guest_host::model::Slot;
+use ipu_guest_host::record::{Outcome, Record};
+use ipu_guest_host::{BUILT_IN, Policies};
+use ipu_policies::recording::{self, Notice, SOCKET};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::wait::{Seen, eventually};
@@ -143,11 +143,11 @@ async fn a_live_operators_requests_can_be_replayed() {
     let replayed = ["replay", text(&validation), text(&validation), text(&file)];
     let replayed = policy(&replayed).unwrap();
     assert!(
-        replayed.contains("3 answered the same, 0 otherwise"),
+        replayed.contains("3 same answers, 0 different answers"),
         "{replayed}"
     );
     assert!(
-        !replayed.contains("not those that were recorded"),
+        !replayed.contains("differ from the recorded ones"),
         "{replayed}"
     );
 }
@@ -220,7 +220,7 @@ async fn there_are_only_so_many_recordings_at_once() {
 fn where_no_operator_is_it_says_where_to_run() {
     let nowhere = complaint(&["record", "--socket", "/nowhere/requests.sock"]);
     for part in [
-        "no operator tells of its requests at /nowhere/requests.sock",
+        "no operator reports its requests at /nowhere/requests.sock",
         "kubectl exec",
         "No such file",
     ] {

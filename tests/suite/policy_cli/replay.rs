@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use ipu_operator::wasm::model::{Decision, ModuleDigest, Slot};
-use ipu_operator::wasm::question::{Answer, Question};
-use ipu_operator::wasm::record::Record;
+use ipu_guest_host::model::{Decision, ModuleDigest, Slot};
+use ipu_guest_host::question::{Answer, Question};
+use ipu_guest_host::record::Record;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -62,7 +62,7 @@ fn what_would_have_differed_is_told_and_the_same_each_time() {
     let other_hook = (
         Slot::Validation,
         json!({"operation": "create", "object": {}}),
-        Answer::Verdict(ipu_operator::wasm::model::Verdict::default()),
+        Answer::Verdict(ipu_guest_host::model::Verdict::default()),
     );
     let records = [
         tried(4, "mars"),
@@ -88,7 +88,7 @@ fn what_would_have_differed_is_told_and_the_same_each_time() {
     ];
     let printed = policy(&same).unwrap();
     assert!(
-        printed.contains("3 answered the same, 0 otherwise"),
+        printed.contains("3 same answers, 0 different answers"),
         "{printed}"
     );
 }
@@ -98,7 +98,7 @@ fn a_guest_that_never_ends_is_ended_by_fuel_at_the_same_place() {
     let (_one, calm) = written("a.wasm", &hostile::validation("nop"));
     let (_two, looping) = written("b.wasm", &hostile::validation("(loop (br 0))"));
     let object = json!({"spec": "x".repeat(8192)});
-    let verdict = Answer::Verdict(ipu_operator::wasm::model::Verdict::default());
+    let verdict = Answer::Verdict(ipu_guest_host::model::Verdict::default());
     let request = json!({"operation": "create", "object": object});
     let (_three, file) = recorded(&[(Slot::Validation, request, verdict)], "sha256:1");
     let arguments = [
@@ -127,7 +127,7 @@ fn settings_of_the_candidate_may_be_others() {
         },
     });
     let request = json!({"operation": "create", "object": job});
-    let verdict = Answer::Verdict(ipu_operator::wasm::model::Verdict::default());
+    let verdict = Answer::Verdict(ipu_guest_host::model::Verdict::default());
     let records = [(Slot::Validation, request, verdict)];
     let (_one, file) = recorded(&records, &digest(&validation));
     assert!(
@@ -141,12 +141,12 @@ fn settings_of_the_candidate_may_be_others() {
     for part in [
         "\"allowed\" → \"refused\"",
         "/answer/violations/0: added",
-        "1 otherwise",
+        "1 different answers",
     ] {
         assert!(printed.contains(part), "{part}: {printed}");
     }
     assert!(
-        !printed.contains("not those that were recorded"),
+        !printed.contains("differ from the recorded ones"),
         "{printed}"
     );
 }

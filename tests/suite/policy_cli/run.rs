@@ -65,8 +65,8 @@ fn a_liar_is_overruled() {
 fn a_guest_without_an_answer_is_told_by_what_ended_it() {
     let object = json!({"operation": "create", "object": {"spec": "x".repeat(8192)}});
     let (_one, request) = written("a.json", object.to_string().as_bytes());
-    let limit = ipu_operator::wasm::Limits::default().memory;
-    let too_much = format!("bytes of memory wanted where at most {limit} are allowed");
+    let limit = ipu_guest_host::Limits::default().memory;
+    let too_much = format!("bytes of memory requested, and at most {limit} are allowed");
     for (body, cause) in [
         ("(loop (br 0))", "within its deadline of 1s"),
         (

@@ -1,11 +1,11 @@
 //! Every call of the client, where all goes well.
 
-use ipu_operator::vipu::Truth;
-use ipu_operator::vipu::model::{CreateRequest, Inventory, OperationState, ReadyState};
 use tests::simulator::World;
 use tests::simulator::faults::Method;
 use tests::simulator::pod::Timings;
 use tests::wait::eventually;
+use vipu_client::Truth;
+use vipu_client::model::{CreateRequest, Inventory, OperationState, ReadyState};
 
 use super::{client, partition, pod1};
 

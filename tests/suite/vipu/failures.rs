@@ -1,12 +1,12 @@
 //! Every way in which a call fails, what the client makes of it, and what the truth then is.
 
-use ipu_operator::vipu::model::{OperationState, ReadyState};
-use ipu_operator::vipu::{Deadlines, Truth, VipuClient, VipuError};
 use tests::simulator::Simulator;
 use tests::simulator::codes::{CodeName, Codes};
 use tests::simulator::faults::{Down, Fail, LostReply, Method, Order};
 use tests::wait::eventually;
 use tonic::Code;
+use vipu_client::model::{OperationState, ReadyState};
+use vipu_client::{Deadlines, Truth, VipuClient, VipuError};
 
 use super::{client, hasty_client, partition, pod1};
 

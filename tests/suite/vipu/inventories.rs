@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_operator::partition::fleet::Fleet;
-use ipu_operator::partition::node_labels::node_labels;
-use ipu_operator::vipu::inventory::Report;
-use ipu_operator::vipu::model::Inventory;
-use ipu_operator::vipu::registry::KEY;
-use ipu_operator::vipu::{Deadlines, Inventories, Registry, Truth};
+use ipu_partitions::fleet::Fleet;
+use ipu_partitions::node_labels::node_labels;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::watcher::Event;
 use tests::simulator::codes::CodeName;
 use tests::simulator::faults::{Down, Fail, LostReply, Method, Order};
 use tests::simulator::{Options, Simulator};
 use tests::wait::{self, Seen};
+use vipu_client::inventory::Report;
+use vipu_client::model::Inventory;
+use vipu_client::registry::KEY;
+use vipu_client::{Deadlines, Inventories, Registry, Truth};
 
 use super::{no_partitions, partition, pod1};
 

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use ipu_operator::partition::fleet::Fleet;
-use ipu_operator::partition::node_labels::node_labels;
-use ipu_operator::vipu::model::{Inventory, ReadyState};
-use ipu_operator::vipu::troubles::Troubles;
-use ipu_operator::vipu::{Deadlines, Registry, Truth, VipuClient, VipuError};
+use ipu_partitions::fleet::Fleet;
+use ipu_partitions::node_labels::node_labels;
 use ipu_text::is_plain;
 use jiff::Timestamp;
 use tests::simulator::Simulator;
 use tests::simulator::codes::CodeName;
 use tests::simulator::faults::{Fail, Lie, Method, Order};
 use tests::simulator::pod::{Pod, Rejection};
+use vipu_client::failure_stats::FailureStats;
+use vipu_client::model::{Inventory, ReadyState};
+use vipu_client::{Deadlines, Registry, Truth, VipuClient, VipuError};
 
 use super::{client, no_partitions, partition, pod1};
 
@@ -204,20 +204,20 @@ async fn a_partition_that_appears_takes_room_and_is_nobodys() {
 #[tokio::test]
 async fn a_partition_of_another_size_is_found_out() {
     let (simulator, client) = scene().await;
-    assert_eq!(client.misfit("p-1", 4, 1).await, None);
+    assert_eq!(client.size_mismatch("p-1", 4, 1).await, None);
     lie(&simulator, Lie::HalfTheSize);
     client.create(&partition("p-3", 4)).await.unwrap();
     assert_eq!(
-        client.misfit("p-3", 4, 1).await.unwrap(),
-        "made with 2 IPUs for GCD 0, 4 were asked"
+        client.size_mismatch("p-3", 4, 1).await.unwrap(),
+        "made with 2 IPUs for GCD 0, 4 were requested"
     );
     // A controller that does not tell says nothing against a partition.
     for silence in [Lie::Bare, Lie::Nothing] {
         lie(&simulator, silence);
-        assert_eq!(client.misfit("p-3", 4, 1).await, None);
+        assert_eq!(client.size_mismatch("p-3", 4, 1).await, None);
     }
     simulator.server.clear();
-    assert_eq!(client.misfit("p-9", 4, 1).await, None);
+    assert_eq!(client.size_mismatch("p-9", 4, 1).await, None);
 }
 
 /// Whatever the lie, calls end, and what is counted stays within what there can be.
@@ -259,7 +259,7 @@ async fn an_ipu_that_keeps_failing_shows_up_on_its_controller() {
         done.unwrap();
     };
     look("p-1").await;
-    assert_eq!(fleet.troubles(client.name()), Troubles::default());
+    assert_eq!(fleet.failure_stats(client.name()), FailureStats::default());
     for _ in 0..3 {
         with_pod(&|pod, now| pod.break_down("p-1", "link lost", false, now));
         look("p-1").await;
@@ -271,13 +271,20 @@ async fn an_ipu_that_keeps_failing_shows_up_on_its_controller() {
     look("p-2").await;
     with_pod(&|pod, now| pod.auto_reset("p-2", now).map(|_| ()));
     look("p-2").await;
-    let troubles = fleet.troubles(client.name());
-    assert_eq!((troubles.failed_partitions, troubles.auto_resets), (4, 1));
-    let failures: Vec<_> = troubles.devices.iter().map(|one| one.failures).collect();
+    let failure_stats = fleet.failure_stats(client.name());
+    assert_eq!(
+        (failure_stats.failed_partitions, failure_stats.auto_resets),
+        (4, 1)
+    );
+    let failures: Vec<_> = failure_stats
+        .devices
+        .iter()
+        .map(|one| one.failures)
+        .collect();
     assert_eq!(failures, [3, 3, 3, 3, 1, 1]);
     assert_eq!(
-        troubles.devices[0].device,
+        failure_stats.devices[0].device,
         "IPU 0 of 10.1.0.1 (chip sim-00000000)"
     );
-    assert_eq!(fleet.troubles("pod9:8090"), Troubles::default());
+    assert_eq!(fleet.failure_stats("pod9:8090"), FailureStats::default());
 }

@@ -6,14 +6,14 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use ipu_operator::vipu::access::AccessError;
-use ipu_operator::vipu::{AccessFiles, AccessOptions, Deadlines, Registry, VipuClient, VipuError};
 use tempfile::TempDir;
 use tests::lab::pki::{self, Identity, Pki};
 use tests::simulator::tls::TlsFiles;
 use tests::simulator::{Options, Simulator};
 use tests::wait;
 use tokio_util::sync::CancellationToken;
+use vipu_client::auth::AuthError;
+use vipu_client::{AuthFiles, AuthOptions, Deadlines, Registry, VipuClient, VipuError};
 
 use super::partition;
 
@@ -107,10 +107,10 @@ impl Scene {
     }
 
     /// A client with what is in the files now.
-    async fn client(&self, options: AccessOptions) -> VipuClient {
-        let access = AccessFiles::open(options).await.unwrap().subscribe();
+    async fn client(&self, options: AuthOptions) -> VipuClient {
+        let access = AuthFiles::open(options).await.unwrap().subscribe();
         let controller = self.simulator.controller("pod1");
-        VipuClient::with_access(&controller, Deadlines::default(), access).unwrap()
+        VipuClient::with_auth(&controller, Deadlines::default(), access).unwrap()
     }
 }
 
@@ -123,11 +123,11 @@ fn credentials(key: &str) -> Volume {
     Volume::new(&[("user-id", b"operator\n"), ("api-key", key.as_bytes())])
 }
 
-fn options(tls: &Volume, credentials: &Volume) -> AccessOptions {
-    AccessOptions {
+fn options(tls: &Volume, credentials: &Volume) -> AuthOptions {
+    AuthOptions {
         vipu_tls_dir: Some(tls.path().to_owned()),
         vipu_credentials_dir: Some(credentials.path().to_owned()),
-        ..AccessOptions::default()
+        ..AuthOptions::default()
     }
 }
 
@@ -169,18 +169,19 @@ async fn what_a_controller_does_not_accept_is_told_with_who_has_to_mend_it() {
     let wrong_ca = Volume::new(&[("ca.crt", &other.ca())]);
     let wrong_key = credentials("guessed");
     let only_user = Volume::new(&[("user-id", b"operator")]);
-    let renamed = AccessOptions {
+    let renamed = AuthOptions {
         vipu_api_key_metadata: "x-key".to_owned(),
         ..options(&tls, &right_key)
     };
-    let misnamed = AccessOptions {
+    let misnamed = AuthOptions {
         vipu_tls_server_name: Some("pod2.example".to_owned()),
         ..options(&tls, &right_key)
     };
-    let denied = "does not let the operator do ListPartitions; the admin has to mend the operator's \
-                  credentials, and it is no lack of room: the metadata api-key is not accepted";
+    let denied = "does not let the operator do ListPartitions; the admin has to fix the operator's \
+                  credentials, and free capacity is not the cause: the metadata api-key is not \
+                  accepted";
     let table = [
-        (AccessOptions::default(), "ListPartitions got no answer"),
+        (AuthOptions::default(), "ListPartitions got no answer"),
         (
             options(&alone, &right_key),
             "ListPartitions got no answer: received fatal alert",
@@ -191,11 +192,11 @@ async fn what_a_controller_does_not_accept_is_told_with_who_has_to_mend_it() {
         ),
         (
             options(&wrong_ca, &right_key),
-            "it cannot be reached over TLS, which the admin has to mend: invalid peer certificate",
+            "it cannot be reached over TLS, which the admin has to fix: invalid peer certificate",
         ),
         (
             misnamed,
-            "it cannot be reached over TLS, which the admin has to mend: invalid peer certificate",
+            "it cannot be reached over TLS, which the admin has to fix: invalid peer certificate",
         ),
         (options(&tls, &wrong_key), denied),
         (options(&tls, &only_user), denied),
@@ -219,7 +220,7 @@ async fn one_name_can_stand_in_every_controllers_certificate() {
     let client = scene.client(options(&tls, &credentials)).await;
     let reason = client.list().await.unwrap_err().reason();
     assert!(reason.contains("invalid peer certificate"), "{reason}");
-    let named = AccessOptions {
+    let named = AuthOptions {
         vipu_tls_server_name: Some("v-ipu.example".to_owned()),
         ..options(&tls, &credentials)
     };
@@ -230,10 +231,10 @@ async fn one_name_can_stand_in_every_controllers_certificate() {
 async fn renewed_files_are_used_without_a_restart_and_bad_ones_leave_the_last() {
     let scene = Scene::new("127.0.0.1").await;
     let (mut tls, mut keys) = scene.volumes();
-    let mut files = AccessFiles::open(options(&tls, &keys)).await.unwrap();
+    let mut files = AuthFiles::open(options(&tls, &keys)).await.unwrap();
     let controller = scene.simulator.controller("pod1");
     let client =
-        VipuClient::with_access(&controller, Deadlines::default(), files.subscribe()).unwrap();
+        VipuClient::with_auth(&controller, Deadlines::default(), files.subscribe()).unwrap();
     client.create(&partition("p-1", 4)).await.unwrap();
 
     let (ca, (certificate, key)) = (scene.ca(), scene.identity());
@@ -276,25 +277,22 @@ async fn files_that_are_bad_at_the_start_hold_every_call_back_until_they_are_men
     let ca = scene.ca();
     let mut tls = Volume::new(&[("tls.crt", &certificate), ("tls.key", &key)]);
     let keys = credentials(KEY);
-    let files = AccessFiles::open(options(&tls, &keys)).await.unwrap();
-    let registry = Registry::with_access(Deadlines::default(), files.subscribe());
+    let files = AuthFiles::open(options(&tls, &keys)).await.unwrap();
+    let registry = Registry::with_auth(Deadlines::default(), files.subscribe());
     tokio::spawn(files.follow(CancellationToken::new()));
     let client = registry
         .client(&scene.simulator.controller("pod1"))
         .unwrap();
     let error = client.create(&partition("p-1", 4)).await.unwrap_err();
-    assert!(matches!(error, VipuError::Access(_)), "{error:?}");
+    assert!(matches!(error, VipuError::Auth(_)), "{error:?}");
     let file = tls.path().join("ca.crt");
     let expected = format!(
-        "the admin has to mend how it is spoken to: failed to find {}: put it into the Secret that is \
-         mounted there, by which V-IPU controllers are known",
+        "the admin has to fix the certificates or credentials for V-IPU controllers: failed to find \
+         {}: put it into the Secret that is mounted there, by which V-IPU controllers are known",
         file.display()
     );
     assert_eq!(error.reason(), expected);
-    assert!(matches!(
-        client.truth("p-1").await,
-        Err(VipuError::Access(_))
-    ));
+    assert!(matches!(client.truth("p-1").await, Err(VipuError::Auth(_))));
     assert!(scene.simulator.server.calls(0).is_empty());
 
     tls.swap(&[
@@ -310,10 +308,10 @@ async fn files_that_are_bad_at_the_start_hold_every_call_back_until_they_are_men
 
 #[tokio::test]
 async fn an_option_that_can_never_be_right_is_an_error_at_once() {
-    let named = |user: &str, key: &str| AccessOptions {
+    let named = |user: &str, key: &str| AuthOptions {
         vipu_user_id_metadata: user.to_owned(),
         vipu_api_key_metadata: key.to_owned(),
-        ..AccessOptions::default()
+        ..AuthOptions::default()
     };
     for bad in [
         "",
@@ -325,26 +323,26 @@ async fn an_option_that_can_never_be_right_is_an_error_at_once() {
         ":path",
         "user\n",
     ] {
-        let error = AccessFiles::open(named(bad, "api-key")).await.unwrap_err();
-        assert!(matches!(error, AccessError::MetadataName { .. }), "{bad:?}");
+        let error = AuthFiles::open(named(bad, "api-key")).await.unwrap_err();
+        assert!(matches!(error, AuthError::MetadataName { .. }), "{bad:?}");
         let text = error.to_string();
         assert!(text.contains(&format!("{bad:?}")), "{text}");
     }
-    let error = AccessFiles::open(named("key", "key")).await.unwrap_err();
-    assert!(matches!(error, AccessError::SameName { .. }), "{error}");
-    let misnamed = AccessOptions {
+    let error = AuthFiles::open(named("key", "key")).await.unwrap_err();
+    assert!(matches!(error, AuthError::SameName { .. }), "{error}");
+    let misnamed = AuthOptions {
         vipu_tls_server_name: Some("pod 1".to_owned()),
-        ..AccessOptions::default()
+        ..AuthOptions::default()
     };
-    let error = AccessFiles::open(misnamed).await.unwrap_err();
+    let error = AuthFiles::open(misnamed).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "failed to use \"pod 1\" as the name of a TLS server: write a DNS name or an IP address"
     );
-    let nowhere = AccessOptions {
+    let nowhere = AuthOptions {
         vipu_tls_dir: Some(PathBuf::from("/nonexistent")),
-        ..AccessOptions::default()
+        ..AuthOptions::default()
     };
-    let files = AccessFiles::open(nowhere).await.unwrap();
+    let files = AuthFiles::open(nowhere).await.unwrap();
     assert!(files.subscribe().borrow().is_err());
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use ipu_operator::vipu::model::ReadyState;
 use serde_json::{Value, json};
 use tests::simulator::pod::Wanted;
 use tests::simulator::{Options, Simulator, StartError};
 use tests::wait::{Seen, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use vipu_client::model::ReadyState;
 
 use super::{client, partition, pod1};
 

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use ipu_operator::vipu::{AccessFiles, AccessOptions, Deadlines, Truth, VipuClient};
 use tests::simulator::codes::CodeName;
 use tests::simulator::{Options, Simulator};
+use vipu_client::{AuthFiles, AuthOptions, Deadlines, Truth, VipuClient};
 
 use super::partition;
 
@@ -15,14 +15,14 @@ async fn what_another_user_made_is_never_taken_for_absent() {
     let folder = tempfile::tempdir().unwrap();
     let name_user = |user: &str| fs::write(folder.path().join("user-id"), user).unwrap();
     name_user("first");
-    let options = AccessOptions {
+    let options = AuthOptions {
         vipu_credentials_dir: Some(folder.path().to_owned()),
-        ..AccessOptions::default()
+        ..AuthOptions::default()
     };
     let controller = simulator.controller("pod1");
-    let client = async |options: &AccessOptions| {
-        let access = AccessFiles::open(options.clone()).await.unwrap();
-        VipuClient::with_access(&controller, Deadlines::default(), access.subscribe()).unwrap()
+    let client = async |options: &AuthOptions| {
+        let access = AuthFiles::open(options.clone()).await.unwrap();
+        VipuClient::with_auth(&controller, Deadlines::default(), access.subscribe()).unwrap()
     };
     let first = client(&options).await;
     first.create(&partition("p-1", 4)).await.unwrap();
@@ -51,7 +51,7 @@ async fn what_another_user_made_is_never_taken_for_absent() {
         let (is_denial, reason) = asked(Some(code), "p-1").await.unwrap_err();
         assert!(is_denial, "{code:?}");
         assert!(
-            reason.contains("asked for under another V-IPU user id"),
+            reason.contains("requested under another V-IPU user id"),
             "{reason}"
         );
         let own = second.truth("p-1").await.unwrap();

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use ipu_admission::answer::{Answer, Decision};
+use ipu_admission::hook_chain::Chain;
 use ipu_api::ipupolicy::{CallCounts, Hook, OnError};
-use ipu_operator::policy::admission::Chain;
-use ipu_operator::policy::guests::{Entry, Guests, Roster};
-use ipu_operator::policy::matching::Matching;
-use ipu_operator::wasm::model::Slot;
-use ipu_operator::webhook::answer::{Answer, Decision};
+use ipu_guest_host::model::Slot;
+use ipu_policies::guests::{Entry, Guests, Roster};
+use ipu_policies::matching::Matching;
 use serde_json::json;
 use tests::review;
 

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use ipu_operator::wasm::facts::{Gang, NamespaceFacts, Options, PlaceFacts, Usage};
-use ipu_operator::wasm::model::{
+use ipu_guest_host::facts::{Gang, NamespaceFacts, Options, PlaceFacts, Usage};
+use ipu_guest_host::model::{
     ControllerView, Decision, PlaceAttempt, PlaceOutcome, PlaceRequest, Slot,
 };
-use ipu_operator::wasm::{BUILT_IN, Policies};
+use ipu_guest_host::{BUILT_IN, Policies};
 use serde_json::{Value, json};
 
 use super::{create, open, options};

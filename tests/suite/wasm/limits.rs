@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use ipu_operator::wasm::model::Slot;
-use ipu_operator::wasm::{BUILT_IN, GuestError, Limits, LoadError, Policies, Terms};
+use ipu_guest_host::model::Slot;
+use ipu_guest_host::{BUILT_IN, GuestError, Limits, LoadError, Policies, Terms};
 use serde_json::{Value, json};
 use tests::guests::hostile;
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use guest_validation::rules;
-use ipu_operator::policy::guests::Guests;
-use ipu_operator::wasm::facts::PlaceFacts;
-use ipu_operator::wasm::model::{
+use ipu_guest_host::facts::PlaceFacts;
+use ipu_guest_host::model::{
     ControllerView, Decision, Defaulting, PlaceAttempt, PlaceOutcome, PlaceRequest, Slot, Violation,
 };
-use ipu_operator::wasm::{BUILT_IN, serial_walk};
+use ipu_guest_host::{BUILT_IN, serial_walk};
+use ipu_policies::guests::Guests;
 use serde_json::{Value, json};
 
 use super::{create, open, options};

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, select_all};
+use ipu_admission::answer::Decision;
+use ipu_admission::hook_chain::Chain;
 use ipu_api::ipupolicy::{CallCounts, Hook};
-use ipu_operator::policy::admission::Chain;
-use ipu_operator::policy::guests::{Entry, Guests, Roster};
-use ipu_operator::wasm::model::{Served, Slot, Verdict};
-use ipu_operator::wasm::{BUILT_IN, Guest, GuestError, Limits, Policies, Terms};
-use ipu_operator::webhook::answer::Decision;
+use ipu_guest_host::model::{Served, Slot, Verdict};
+use ipu_guest_host::{BUILT_IN, Guest, GuestError, Limits, Policies, Terms};
+use ipu_policies::guests::{Entry, Guests, Roster};
 use serde_json::{Value, json};
 use tests::guests::hostile;
 use tests::review;

@@ -1,7 +1,7 @@
 //! Files that do not become guests: each is refused with its reason, and those in use go on.
 
-use ipu_operator::wasm::model::Slot;
-use ipu_operator::wasm::{BUILT_IN, Limits, OpenError, Policies, Terms};
+use ipu_guest_host::model::Slot;
+use ipu_guest_host::{BUILT_IN, Limits, OpenError, Policies, Terms};
 use ipu_text::explain;
 use serde_json::json;
 use tests::guests::hostile;

@@ -1,11 +1,11 @@
 //! What a tried guest is compared with, and what it is held to, as the one that counts is.
 
+use ipu_admission::hook_chain::Chain;
+use ipu_admission::request::AdmissionRequest;
 use ipu_api::ipupolicy::{CallCounts, Hook, ShadowCounts};
-use ipu_operator::policy::admission::Chain;
-use ipu_operator::policy::guests::{Entry, Guests, Roster, Tried};
-use ipu_operator::wasm::Terms;
-use ipu_operator::wasm::model::Slot;
-use ipu_operator::webhook::request::AdmissionRequest;
+use ipu_guest_host::Terms;
+use ipu_guest_host::model::Slot;
+use ipu_policies::guests::{Entry, Guests, Roster, Tried};
 use serde_json::json;
 use tests::guests::hostile::{self, REFUSE, TAKE_ALL};
 use tests::review;

@@ -1,13 +1,13 @@
 //! What hostile guests write, and what of it reaches people.
 
+use ipu_admission::answer::Decision as Verdict;
+use ipu_admission::hook_chain::Chain;
 use ipu_api::ipupolicy::Hook;
-use ipu_operator::policy::admission::Chain;
-use ipu_operator::policy::guests::{Entry, Guests, Roster};
-use ipu_operator::rest::{question, what_if};
-use ipu_operator::wasm::facts::PlaceFacts;
-use ipu_operator::wasm::model::{ControllerView, Decision, PlaceRequest, Placed, Slot};
-use ipu_operator::wasm::{Terms, serial_walk};
-use ipu_operator::webhook::answer::Decision as Verdict;
+use ipu_guest_host::facts::PlaceFacts;
+use ipu_guest_host::model::{ControllerView, Decision, PlaceRequest, Placed, Slot};
+use ipu_guest_host::{Terms, serial_walk};
+use ipu_partitions::rest::{question, what_if};
+use ipu_policies::guests::{Entry, Guests, Roster};
 use ipu_text::is_plain;
 use serde_json::{Value, json};
 use tests::guests::hostile;

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ipu_operator::wasm::model::{Slot, Verdict};
-use ipu_operator::wasm::{BUILT_IN, CONTRACT, GuestError, Limits};
+use ipu_guest_host::model::{Slot, Verdict};
+use ipu_guest_host::{BUILT_IN, CONTRACT, GuestError, Limits};
 use serde_json::json;
 use tests::guests::hostile::{self, MEMORY};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};

@@ -1,9 +1,9 @@
 //! `/query` asks the placement guest that is in use, as a component.
 
-use ipu_operator::policy::guests::Guests;
-use ipu_operator::rest::{question, what_if};
-use ipu_operator::wasm::facts::PlaceFacts;
-use ipu_operator::wasm::model::{ControllerView, Slot};
+use ipu_guest_host::facts::PlaceFacts;
+use ipu_guest_host::model::{ControllerView, Slot};
+use ipu_partitions::rest::{question, what_if};
+use ipu_policies::guests::Guests;
 
 use super::{open, options};
 

@@ -71,7 +71,7 @@ pub fn allowed(
     }
     Err(format!(
         "namespace {namespace} uses {used} IPUs and may have {limit}: {more} more wait until some are \
-         given back"
+         released"
     ))
 }
 

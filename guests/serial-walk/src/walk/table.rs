@@ -149,7 +149,7 @@ fn what_no_controller_can_ever_serve_is_rejected() {
                 world.0.ipus = 32;
                 asking_for(world, "pod1");
             },
-            "pod1: has 16 IPUs in all, fewer than the 32 wanted; pod2: its nodes",
+            "pod1: has 16 IPUs in all, fewer than the 32 requested; pod2: its nodes",
         ),
     ];
     for (name, change, expected) in cases {

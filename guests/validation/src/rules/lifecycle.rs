@@ -93,7 +93,7 @@ fn check_interactive(spec: &Value, verdict: &mut Verdict) {
         Ok(Some(_)) => {}
         Ok(None) => verdict.violate(
             "spec.interactive.ttl",
-            "is missing; say how many seconds the session lasts, such as 3600",
+            "is missing; say how many seconds the interactive job lasts, such as 3600",
         ),
         Err(violation) => verdict.violations.push(violation),
     }

@@ -17,7 +17,7 @@ fn instances_stay_with_a_launcher() -> ValidationRule {
         "jobInstances",
         "!(has(oldSelf.launcher) || has(oldSelf.interactive)) \
          || self.jobInstances == oldSelf.jobInstances",
-        "jobInstances cannot change in a job with a launcher or an interactive session, \
+        "jobInstances cannot change in a job with a launcher or in an interactive job, \
          because the launcher was started with the workers that the job had; \
          delete the job and create it again",
     )

@@ -54,7 +54,7 @@ pub struct OciModule {
     /// release. The chart's value `policies.secrets` must name it, too. Missing: none are shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull_secret: Option<SecretName>,
-    /// The authorities that vouch for the registry's certificate, in the place of the public ones.
+    /// CAs for the registry's certificate, instead of the public ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_authorities: Option<PemSource>,
     /// Whether the registry is spoken to without TLS: credentials and modules can then be read on the

@@ -1,11 +1,22 @@
 //! Which partitions are adopted, case by case.
 
 use serde_json::{Value, json};
+use vipu_client::model::ReadyState;
 
 use super::*;
-use crate::vipu::model::ReadyState;
 
 const ID: &str = "p-mnist-default-0";
+
+/// The V-IPU controller that the tracker names.
+fn pod1() -> ControllerRef {
+    ControllerRef {
+        name: "pod1:8090".to_owned(),
+        host: "pod1".to_owned(),
+        port: 8090,
+        label_key: "ipunode".to_owned(),
+        label_value: "pod1".to_owned(),
+    }
+}
 
 /// An IPUPartition of 4 IPUs and 2 GCDs that waits to be placed.
 fn partition(namespace: &str, name: &str, status: &Value) -> IPUPartition {
@@ -43,7 +54,7 @@ fn controller(name: &str, ids: &[(&str, u32, u32)]) -> Controller {
     Controller {
         reference: ControllerRef {
             name: name.to_owned(),
-            ..crate::job::tests::world::controller()
+            ..pod1()
         },
         listed: Ok(listed.collect()),
         account: None,
@@ -182,7 +193,7 @@ fn the_job_must_want_it_and_have_nothing_else() {
     assert_eq!(world.refusal(), Refusal::Tried(name()));
 
     let attempt = json!({
-        "controller": crate::job::tests::world::controller(), "id": ID, "outcome": "unknown",
+        "controller": pod1(), "id": ID, "outcome": "unknown",
     });
     let adopted = json!({"phase": "Creating", "generation": 1, "attempts": [attempt]});
     world.partitions = vec![partition("default", "mnist", &adopted)];

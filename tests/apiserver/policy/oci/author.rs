@@ -6,7 +6,6 @@ use std::process::Command;
 
 use clap::Parser;
 use ipu_operator::cli::{Arguments, Task};
-use ipu_operator::policy_cli;
 use serde_json::{Value, json};
 use tests::guests;
 use tests::lab::command;
@@ -77,7 +76,7 @@ impl Author {
                 return Err("it is about something else".to_owned());
             };
             let mut printed = Vec::new();
-            let ran = policy_cli::run(arguments, &mut printed);
+            let ran = ipu_authoring::run(arguments, &mut printed);
             ran.map_err(|error| format!("{:?}", anyhow::Error::from(error)))?;
             Ok(String::from_utf8(printed).unwrap())
         });

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use ipu_operator::vipu::model::CreateRequest;
-use ipu_operator::vipu::{Deadlines, VipuClient};
+use vipu_client::model::CreateRequest;
+use vipu_client::{Deadlines, VipuClient};
 
 use super::super::bare::{AT_ONCE, write_one};
 use super::super::fleet::{label, simulators};

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use ipu_operator::partition::line::{self, Place, Waiter};
-use ipu_operator::policy::guests::Guests;
-use ipu_operator::rest::question::Question;
-use ipu_operator::rest::what_if;
-use ipu_operator::wasm::facts::PlaceFacts;
-use ipu_operator::wasm::model::{ControllerView, PlaceRequest, Slot};
-use ipu_operator::wasm::{self, Policies, PolicyOptions};
+use ipu_guest_host::facts::PlaceFacts;
+use ipu_guest_host::model::{ControllerView, PlaceRequest, Slot};
+use ipu_guest_host::{Policies, PolicyOptions};
+use ipu_partitions::line::{self, Place, Waiter};
+use ipu_partitions::rest::question::Question;
+use ipu_partitions::rest::what_if;
+use ipu_policies::guests::Guests;
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::LoadError;
@@ -84,7 +84,7 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
         controllers,
         room: room(0, &views),
         room_behind_1000: room(1_000, &views),
-        native: timed(|| wasm::serial_walk(black_box(&request), &views, &[])),
+        native: timed(|| ipu_guest_host::serial_walk(black_box(&request), &views, &[])),
         guest: median(&mut placed),
         query: median(&mut answered),
     })

@@ -237,7 +237,7 @@ async fn start(
         format!("--secure-port={secure}"),
         format!("--probe-port={probes}"),
         "--log-format=json".to_owned(),
-        "--log-level=info,ipu_operator::partition::sweep=debug".to_owned(),
+        "--log-level=info,ipu_partitions::sweep=debug".to_owned(),
     ];
     let program = program(NAME, &args, settings, plane, scratch);
     let programs = Keeper::start(vec![program]).map_err(failed)?;

@@ -1,0 +1,226 @@
+//! What a defaulting policy may change.
+
+use serde_json::{Value, json};
+
+use super::{OverreachError, checked, decision, with_finalizer};
+use crate::answer::Decision;
+use crate::request::AdmissionRequest;
+use crate::request::tests::{request, updating};
+
+fn defaulted(request: &AdmissionRequest, change: impl FnOnce(&mut Value)) -> Value {
+    let mut object = request.object.clone();
+    change(&mut object);
+    object
+}
+
+/// The object that the API server makes of the request and our patch.
+fn patched(request: &AdmissionRequest, change: impl FnOnce(&mut Value)) -> Value {
+    let defaulted = defaulted(request, change);
+    checked(request, &request.object, &defaulted).unwrap();
+    let mut object = request.object.clone();
+    if let Decision::Patched(patch) = decision(&request.object, &defaulted) {
+        json_patch::patch(&mut object, &patch).unwrap();
+    }
+    object
+}
+
+#[test]
+fn defaults_arrive() {
+    let object = patched(&request(|_| {}), |object| {
+        object["spec"]["cleanPodPolicy"] = json!("None");
+        object["metadata"]["labels"] = json!({ "team": "vision" });
+    });
+    assert_eq!(object["spec"]["cleanPodPolicy"], json!("None"));
+    assert_eq!(object["metadata"]["labels"]["team"], json!("vision"));
+}
+
+#[test]
+fn nothing_but_spec_labels_and_annotations_may_change() {
+    type Change = fn(&mut Value);
+    let cases: [(Change, &str); 6] = [
+        (|o| o["metadata"]["name"] = json!("other"), "/metadata/name"),
+        (
+            |o| o["metadata"]["finalizers"] = json!(["x/y"]),
+            "/metadata/finalizers",
+        ),
+        (|o| o["metadata"] = json!("gone"), "/metadata"),
+        (|o| o["status"] = json!({}), "/status"),
+        (|o| o["kind"] = json!("Pod"), "/kind"),
+        (|o| *o = json!(null), "the whole object"),
+    ];
+    let request = request(|_| {});
+    for (change, path) in cases {
+        assert_eq!(
+            checked(&request, &request.object, &defaulted(&request, change)),
+            Err(OverreachError::NotItsOwn {
+                path: path.to_owned()
+            })
+        );
+    }
+}
+
+#[test]
+fn a_new_job_has_the_finalizer_unless_another_controller_carries_it_out() {
+    type Change = fn(&mut Value);
+    const OURS: &str = "graphcore.ai/finalizer";
+    let cases: [(Change, Value); 5] = [
+        (|_| {}, json!([OURS])),
+        (
+            |o| o["metadata"]["finalizers"] = json!(["x/y"]),
+            json!(["x/y", OURS]),
+        ),
+        (
+            |o| o["metadata"]["finalizers"] = json!([OURS]),
+            json!([OURS]),
+        ),
+        (
+            |o| o["spec"]["managedBy"] = json!("kueue.x-k8s.io/multikueue"),
+            Value::Null,
+        ),
+        (
+            |o| o["spec"]["managedBy"] = json!("graphcore.ai/ipu-operator"),
+            json!([OURS]),
+        ),
+    ];
+    for (change, expected) in cases {
+        let request = request(|request| change(&mut request["object"]));
+        let mut object = request.object.clone();
+        match with_finalizer(&request, &object, Decision::Allowed) {
+            Decision::Patched(patch) => json_patch::patch(&mut object, &patch).unwrap(),
+            decision => assert_eq!(decision, Decision::Allowed),
+        }
+        assert_eq!(object["metadata"]["finalizers"], expected);
+    }
+    let update = request(|request| updating(|_| {})(request));
+    let decision = with_finalizer(&update, &update.object, Decision::Allowed);
+    assert_eq!(
+        decision,
+        Decision::Allowed,
+        "the controller has set it long before"
+    );
+}
+
+fn update() -> AdmissionRequest {
+    request(|request| {
+        request["object"]["spec"] = json!({
+            "jobInstances": 1,
+            "ipusPerJobInstance": "2",
+            "restartPolicy": { "type": "Never" },
+            "launcher": { "command": ["mpirun", "-np", "2"] },
+            "workers": { "template": { "spec": { "containers": [{ "name": "a" }] } } },
+        });
+        updating(|old| {
+            old["spec"]["jobInstances"] = json!(4);
+            old["spec"]["launcher"]["command"] = json!(["mpirun", "-np", "4"]);
+        })(request);
+    })
+}
+
+#[test]
+fn an_update_may_get_defaults_where_nothing_was_set_or_the_user_changed_something() {
+    type Change = fn(&mut Value);
+    let cases: [Change; 4] = [
+        |o| o["spec"]["cleanPodPolicy"] = json!("None"),
+        |o| o["spec"]["restartPolicy"]["backOffLimit"] = json!(3),
+        |o| o["spec"]["jobInstances"] = json!(2),
+        |o| o["spec"]["launcher"]["command"][2] = json!("8"),
+    ];
+    for change in cases {
+        let update = update();
+        assert!(checked(&update, &update.object, &defaulted(&update, change)).is_ok());
+    }
+}
+
+#[test]
+fn an_update_never_changes_what_was_set_and_left_alone() {
+    type Change = fn(&mut Value);
+    let cases: [(Change, &str); 7] = [
+        (
+            |o| o["spec"]["ipusPerJobInstance"] = json!("4"),
+            "/spec/ipusPerJobInstance",
+        ),
+        (
+            |o| o["spec"]["restartPolicy"]["type"] = json!("Always"),
+            "/spec/restartPolicy/type",
+        ),
+        (
+            |o| o["spec"]["restartPolicy"] = json!(null),
+            "/spec/restartPolicy",
+        ),
+        (
+            |o| o["spec"]["launcher"]["command"][0] = json!("poprun"),
+            "/spec/launcher/command/0",
+        ),
+        (
+            |o| {
+                let spec = o["spec"].as_object_mut().unwrap();
+                spec.remove("ipusPerJobInstance");
+            },
+            "/spec/ipusPerJobInstance",
+        ),
+        (
+            |o| {
+                let pod = &mut o["spec"]["workers"]["template"]["spec"];
+                pod["containers"] = json!([{ "name": "a" }, { "name": "sidecar" }]);
+            },
+            "/spec/workers/template",
+        ),
+        (
+            |o| o["spec"]["workers"]["template"]["spec"]["hostIPC"] = json!(true),
+            "/spec/workers/template",
+        ),
+    ];
+    for (change, path) in cases {
+        let update = update();
+        assert_eq!(
+            checked(&update, &update.object, &defaulted(&update, change)),
+            Err(OverreachError::SetBefore {
+                path: path.to_owned()
+            })
+        );
+    }
+}
+
+#[test]
+fn overreach_names_the_place() {
+    let request = request(|_| {});
+    let reached = defaulted(&request, |object| object["status"] = json!({}));
+    let error = checked(&request, &request.object, &reached).unwrap_err();
+    assert!(error.to_string().contains("/status"), "{error}");
+}
+
+#[test]
+fn a_key_that_a_guest_makes_up_is_told_cut_and_plain() {
+    let update = update();
+    let key = format!("\u{1b}[31m\u{202e}{}", "x".repeat(1 << 20));
+    let beside = defaulted(&update, |object| object[&key] = json!(1));
+    let within = defaulted(&update, |object| {
+        object["metadata"][&key] = json!(1);
+    });
+    for reached in [beside, within] {
+        let error = checked(&update, &update.object, &reached).unwrap_err();
+        let told = error.to_string();
+        assert!(told.len() < 1_000, "{}", told.len());
+        assert!(told.chars().all(ipu_text::is_plain), "{told}");
+    }
+}
+
+#[test]
+fn no_change_is_no_patch() {
+    let request = request(|_| {});
+    let same = request.object.clone();
+    assert_eq!(decision(&request.object, &same), Decision::Allowed);
+}
+
+#[test]
+fn on_an_update_a_second_policy_may_change_what_the_first_one_set_and_nothing_of_the_users() {
+    let update = request(updating(|_| {}));
+    let first = defaulted(&update, |object| {
+        object["spec"]["cleanPodPolicy"] = json!("All");
+    });
+    let mut second = first.clone();
+    second["spec"]["cleanPodPolicy"] = json!("None");
+    assert_eq!(checked(&update, &first, &second), Ok(()));
+    second["spec"]["jobInstances"] = json!(7);
+    assert!(checked(&update, &first, &second).is_err());
+}

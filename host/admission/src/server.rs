@@ -1,0 +1,351 @@
+//! Serves both webhooks: HTTP in, a policy's answer, HTTP out.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::middleware;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use ipu_guest_host::model::Operation;
+use ipu_policies::guests::Guests;
+use ipu_policies::namespaces::Namespaces;
+use ipu_runtime::panics;
+use ipu_runtime::port::metrics::Refused;
+use ipu_runtime::port::serve::address;
+use ipu_runtime::scope::Conflicts;
+use ipu_runtime::telemetry::trace;
+use serde_json::Value;
+use tracing::{Instrument, Span, info, warn};
+
+use super::answer::{Answer, Decision};
+use super::callers::Callers;
+use super::hook_chain::Chain;
+use super::intake::{Intake, Refusal, refuse};
+use super::metrics::Admission;
+use super::request::AdmissionRequest;
+use super::{MUTATE_PATH, VALIDATE_PATH};
+
+/// What the answers are made from.
+#[derive(Clone)]
+struct Sources {
+    guests: Guests,
+    namespaces: Namespaces,
+    callers: Callers,
+    counts: Admission,
+    conflicts: Conflicts,
+    intake: Arc<Intake>,
+}
+
+/// What is asked about an object, and from where.
+#[derive(Clone, Copy)]
+struct Asked {
+    operation: Operation,
+    address: IpAddr,
+}
+
+impl Sources {
+    /// What a release answers that rests: nothing where one of the others serves the namespace, and
+    /// elsewhere that nobody does.
+    fn at_rest(&self, namespace: &str) -> Option<Answer> {
+        let conflicts = self.conflicts.current();
+        let first = conflicts.first()?;
+        if conflicts.iter().any(|one| one.theirs.contains(namespace)) {
+            return Some(Answer::nothing_to_say());
+        }
+        Some(Answer::failed(format!(
+            "IPUJobs of namespace {namespace} are not served now, since their IPU operator is \
+             inactive: {}",
+            first.message()
+        )))
+    }
+
+    async fn defaulted(&self, asked: Asked, request: &AdmissionRequest) -> Answer {
+        match self.at_rest(&request.namespace) {
+            Some(answer) => answer,
+            None => self.chain(asked, request).defaulted().await,
+        }
+    }
+
+    async fn validated(&self, asked: Asked, request: &AdmissionRequest) -> Answer {
+        match self.at_rest(&request.namespace) {
+            Some(answer) => answer,
+            None => self.chain(asked, request).validated().await,
+        }
+    }
+
+    fn chain<'a>(&'a self, asked: Asked, request: &'a AdmissionRequest) -> Chain<'a> {
+        let facts = self.namespaces.facts(&request.namespace, "");
+        let told = request.admission(asked.operation, facts);
+        let counts = self.callers.knows(asked.address, request);
+        Chain::new(&self.guests, request, told)
+            .asked_by(Some(asked.address))
+            .counting(counts)
+    }
+}
+
+/// What the webhooks share with the rest of their process. The default counts nothing and trusts every caller.
+#[derive(Clone, Debug, Default)]
+pub struct WebhookContext {
+    /// The callers that are certainly the API server.
+    pub callers: Callers,
+    /// Requests of the API server.
+    pub admission: Admission,
+    /// Connections and requests that were refused.
+    pub refused: Refused,
+    /// The older releases that make this one inactive.
+    pub conflicts: Conflicts,
+}
+
+/// The routes of both webhooks. Guests see what is known of the namespaces.
+pub fn router(guests: Guests, namespaces: Namespaces, context: WebhookContext) -> Router {
+    Router::new()
+        .route(MUTATE_PATH, post(mutating).fallback(wrong_method))
+        .route(VALIDATE_PATH, post(validating).fallback(wrong_method))
+        .fallback(wrong_path)
+        .layer(middleware::from_fn(panics::answered))
+        .with_state(Sources {
+            guests,
+            namespaces,
+            counts: context.admission,
+            callers: context.callers,
+            conflicts: context.conflicts,
+            intake: Arc::new(Intake::new(context.refused)),
+        })
+}
+
+async fn mutating(State(sources): State<Sources>, call: Request) -> Response {
+    let answer = async |asked, request: &AdmissionRequest| sources.defaulted(asked, request).await;
+    answered(&sources, "defaulting", call, answer).await
+}
+
+async fn validating(State(sources): State<Sources>, call: Request) -> Response {
+    let answer = async |asked, request: &AdmissionRequest| sources.validated(asked, request).await;
+    answered(&sources, "validation", call, answer).await
+}
+
+/// Answers one call of a webhook.
+async fn answered(
+    sources: &Sources,
+    webhook: &'static str,
+    call: Request,
+    answer: impl AsyncFnOnce(Asked, &AdmissionRequest) -> Answer,
+) -> Response {
+    let (began, counts) = (Instant::now(), &sources.counts);
+    let (parts, body) = call.into_parts();
+    let admitted = match sources.intake.read(&parts, body).await {
+        Ok(admitted) => admitted,
+        Err(refusal) => {
+            counts.answered(webhook, refusal.verdict(), None, began.elapsed());
+            return refusal.into_response();
+        }
+    };
+    let request = &admitted.request;
+    let answer = match request.operation {
+        Some(operation) if request.concerns_policies() => {
+            let asked = Asked {
+                operation,
+                address: address(&parts.extensions),
+            };
+            let answer = answer(asked, request);
+            answer.instrument(span(webhook, request)).await
+        }
+        _ => Answer::nothing_to_say(),
+    };
+    let verdict = answer.decision.verdict();
+    counts.answered(webhook, verdict, Some(&request.uid), began.elapsed());
+    reply(webhook, request, &answer)
+}
+
+/// What every line of the log that comes of a request names. At an error's level, so that it always does.
+fn span(webhook: &str, request: &AdmissionRequest) -> Span {
+    let job = format!("{}/{}", request.namespace, request.name);
+    // The API server gives a new object its UID between the two webhooks: defaulting has no part in the trace.
+    let object = request.object.pointer("/metadata/uid");
+    let object = object.and_then(Value::as_str).unwrap_or_default();
+    let (uid, trace_id) = (&request.uid, trace::id(object));
+    let span = tracing::error_span!("admission", webhook, job, uid, trace_id);
+    trace::of_job(&span, object);
+    span
+}
+
+fn reply(webhook: &str, request: &AdmissionRequest, answer: &Answer) -> Response {
+    let _within = span(webhook, request).entered();
+    match &answer.decision {
+        Decision::Allowed | Decision::Patched(_) => tracing::debug!("admitted"),
+        Decision::Refused(violations) => info!(?violations, "refused"),
+        Decision::Failed(reason) => warn!(reason, "gave no answer"),
+    }
+    axum::Json::<Value>(answer.render(request)).into_response()
+}
+
+async fn wrong_method(State(sources): State<Sources>) -> Refusal {
+    let text = "an AdmissionReview is sent by POST".to_owned();
+    let refusal = refuse(StatusCode::METHOD_NOT_ALLOWED, text);
+    sources.intake.malformed(refusal)
+}
+
+async fn wrong_path(State(sources): State<Sources>) -> Refusal {
+    let text = format!("the webhooks are at {MUTATE_PATH} and {VALIDATE_PATH}");
+    sources
+        .intake
+        .malformed(refuse(StatusCode::NOT_FOUND, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::{Body, to_bytes};
+    use axum::http::{Request, StatusCode};
+    use serde_json::{Value, json};
+    use tower::ServiceExt;
+
+    use super::{WebhookContext, router};
+    use crate::intake::BODY_LIMIT;
+    use crate::request::tests::{review, updating};
+    use crate::{MUTATE_PATH, VALIDATE_PATH};
+    use ipu_guest_host::{Policies, PolicyOptions};
+    use ipu_policies::guests::Guests;
+    use ipu_runtime::scope::Conflicts;
+    use ipu_runtime::scope::conflict::Claim;
+
+    /// A host without any module: every question to a policy fails.
+    async fn call(request: Request<Body>) -> (StatusCode, String) {
+        call_with(Conflicts::default(), request).await
+    }
+
+    async fn call_with(conflicts: Conflicts, request: Request<Body>) -> (StatusCode, String) {
+        let policies = Policies::open(PolicyOptions::default());
+        let guests = Guests::new(policies.await.unwrap());
+        let namespaces = ipu_policies::namespaces::namespaces().0;
+        let counts = WebhookContext {
+            conflicts,
+            ..WebhookContext::default()
+        };
+        let routes = router(guests, namespaces, counts);
+        let response = routes.oneshot(request).await.unwrap();
+        let status = response.status();
+        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    fn post(path: &str, content_type: &str, body: impl Into<Vec<u8>>) -> Request<Body> {
+        let body = body.into();
+        Request::post(path)
+            .header("content-type", content_type)
+            .header("content-length", body.len())
+            .body(body.into())
+            .unwrap()
+    }
+
+    async fn ask(path: &str, review: Value) -> Value {
+        let body = review.to_string();
+        let (status, text) = call(post(path, "application/json; charset=utf-8", body)).await;
+        assert_eq!(status, StatusCode::OK, "{text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_no_admission_review_is_told_so() {
+        let json = "application/json";
+        for (request, status, expected) in [
+            (post(MUTATE_PATH, json, ""), 400, "empty"),
+            (post(VALIDATE_PATH, json, "{"), 400, "EOF"),
+            (
+                post(VALIDATE_PATH, json, vec![0xff_u8; 64]),
+                400,
+                "expected value",
+            ),
+            (
+                post(MUTATE_PATH, json, "{\"kind\":\"Pod\"}"),
+                400,
+                "\"Pod\"",
+            ),
+            (post(MUTATE_PATH, "text/plain", "{}"), 415, "text/plain"),
+            (post(MUTATE_PATH, "", "{}"), 415, "application/json"),
+            (post("/mutate", json, "{}"), 404, MUTATE_PATH),
+            (
+                Request::get(MUTATE_PATH).body(Body::empty()).unwrap(),
+                405,
+                "POST",
+            ),
+            (
+                post(MUTATE_PATH, json, vec![b' '; BODY_LIMIT + 1]),
+                413,
+                "8388608",
+            ),
+        ] {
+            let what = format!("{} {}", request.method(), request.uri());
+            let (found, text) = call(request).await;
+            assert_eq!(found.as_u16(), status, "{what}: {text}");
+            assert!(text.contains(expected), "{what}: {text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_policy_nothing_new_is_admitted() {
+        for (path, slot) in [(MUTATE_PATH, "defaulting"), (VALIDATE_PATH, "validation")] {
+            let answer = ask(path, review(|_| {})).await;
+            assert_eq!(answer["response"]["allowed"], json!(false));
+            assert_eq!(answer["response"]["uid"], json!("0c9a8d74"));
+            let message = answer["response"]["status"]["message"].as_str().unwrap();
+            assert!(
+                message.contains(&format!("no {slot} policy is loaded")),
+                "{message}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_release_that_rests_leaves_alone_what_another_one_serves() {
+        let at_rest = |theirs: &str| {
+            let older = ["else", theirs].map(|scope| Claim {
+                configuration: format!("for-{scope}"),
+                namespace: "ops".to_owned(),
+                scope: scope.parse().unwrap(),
+                since: Some(jiff::Timestamp::UNIX_EPOCH),
+            });
+            Conflicts::with(&older)
+        };
+        for path in [MUTATE_PATH, VALIDATE_PATH] {
+            let body = review(|_| {}).to_string();
+            let request = || post(path, "application/json", body.clone());
+            let (_, text) = call_with(at_rest("default"), request()).await;
+            let answer: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(
+                answer["response"],
+                json!({ "uid": "0c9a8d74", "allowed": true })
+            );
+            let (_, text) = call_with(at_rest("other"), request()).await;
+            let answer: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(answer["response"]["allowed"], json!(false));
+            for part in ["namespace default", "in namespace ops", "watchNamespaces"] {
+                assert!(text.contains(part), "{text}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_is_locked_out_by_a_missing_policy() {
+        type Change = fn(&mut Value);
+        let exempt: [Change; 3] = [
+            |request| updating(|old| old["metadata"]["finalizers"] = json!(["a/b"]))(request),
+            |request| {
+                updating(|old| old["spec"] = json!({}))(request);
+                request["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            },
+            |request| request["operation"] = json!("DELETE"),
+        ];
+        for change in exempt {
+            for path in [MUTATE_PATH, VALIDATE_PATH] {
+                let answer = ask(path, review(|review| change(&mut review["request"]))).await;
+                assert_eq!(
+                    answer["response"],
+                    json!({ "uid": "0c9a8d74", "allowed": true })
+                );
+            }
+        }
+    }
+}

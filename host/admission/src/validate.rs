@@ -1,0 +1,55 @@
+//! Pure: the answer of the validating webhook, from what the validation policies found.
+
+use ipu_guest_host::model::Verdict;
+use ipu_guest_host::texts;
+
+use super::answer::Decision;
+
+/// The decision on an object of which all policies together say this, and their sentences for the
+/// user.
+pub fn decision(verdict: Verdict) -> (Decision, Vec<String>) {
+    let violations = texts::bounded(&verdict.violations);
+    if violations.is_empty() {
+        (Decision::Allowed, verdict.warnings)
+    } else {
+        (Decision::Refused(violations), verdict.warnings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ipu_guest_host::model::Violation;
+
+    fn verdict(violations: Vec<Violation>) -> Verdict {
+        Verdict {
+            violations,
+            warnings: vec!["old spelling".to_owned()],
+        }
+    }
+
+    fn violation(message: &str) -> Violation {
+        Violation {
+            field: "spec".to_owned(),
+            message: message.to_owned(),
+        }
+    }
+
+    #[test]
+    fn only_violations_refuse() {
+        let (allowed, warnings) = decision(verdict(vec![]));
+        assert_eq!(allowed, Decision::Allowed);
+        assert_eq!(warnings, ["old spelling"]);
+        let refused = decision(verdict(vec![violation("wrong")])).0;
+        assert_eq!(refused, Decision::Refused(vec![violation("wrong")]));
+    }
+
+    #[test]
+    fn of_many_violations_the_first_are_told_and_how_many_more_there_are() {
+        let Decision::Refused(told) = decision(verdict(vec![violation("wrong"); 40])).0 else {
+            panic!("it is refused");
+        };
+        assert_eq!(told.len(), texts::VIOLATIONS + 1);
+        assert_eq!(told[texts::VIOLATIONS].message, "8 more rules are broken");
+    }
+}

@@ -1,0 +1,36 @@
+//! `policy compile`: the process that the operator has a component compiled in. It is told the component by the
+//! standard input, and tells the code by the standard output.
+
+use std::time::Duration;
+
+use clap::Args;
+use ipu_guest_host::{Limits, compile_as_child};
+
+use super::PolicyCliError;
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct CompileArgs {
+    /// Most processor time that it may take, in seconds.
+    #[arg(long)]
+    seconds: u64,
+    /// Most memory that it may take, in bytes.
+    #[arg(long)]
+    memory: u64,
+    /// Bytes of the component.
+    #[arg(long)]
+    module_bytes: usize,
+}
+
+pub(super) fn run(args: &CompileArgs) -> Result<(), PolicyCliError> {
+    let limits = Limits {
+        compile_time: Duration::from_secs(args.seconds),
+        compile_memory: args.memory,
+        ..Limits::default()
+    };
+    Ok(compile_as_child(
+        std::io::stdin().lock(),
+        args.module_bytes,
+        std::io::stdout().lock(),
+        limits,
+    )?)
+}

@@ -1,0 +1,40 @@
+//! `policy componentize`: makes a component of what a compiler made.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use ipu_guest_host::componentize;
+use ipu_guest_host::model::Slot;
+
+use super::PolicyCliError;
+use super::world::World;
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct ComponentizeArgs {
+    /// The core module, such as target/wasm32-unknown-unknown/release/my_placement.wasm.
+    file: PathBuf,
+    /// The world to write into it; not needed for modules that were made with wit-bindgen.
+    #[arg(long)]
+    world: Option<World>,
+    /// Where the component is written.
+    #[arg(long, short)]
+    output: PathBuf,
+}
+
+pub(super) fn run(args: ComponentizeArgs) -> Result<(), PolicyCliError> {
+    let ComponentizeArgs {
+        file,
+        world,
+        output,
+    } = args;
+    let core = match std::fs::read(&file) {
+        Ok(core) => core,
+        Err(source) => return Err(PolicyCliError::Read { file, source }),
+    };
+    let component = componentize(&core, world.map(Slot::from))
+        .map_err(|source| PolicyCliError::Componentize { file, source })?;
+    std::fs::write(&output, component).map_err(|source| PolicyCliError::Write {
+        file: output,
+        source,
+    })
+}

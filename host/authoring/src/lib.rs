@@ -1,0 +1,253 @@
+//! `ipu-operator policy`: commands for authors of guests, and the process that compiles modules.
+//!
+//! Each subcommand has a file. Findings are separate from their output, which goes to a writer.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod case;
+mod check;
+mod compile;
+mod componentize;
+mod diff;
+mod document;
+mod inspect;
+mod junit;
+mod new;
+mod pull;
+mod push;
+mod record;
+mod registry;
+mod replay;
+mod request;
+mod ruling;
+mod run;
+mod settings;
+mod test;
+mod world;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+
+pub use bench::percentile;
+pub use document::DocumentError;
+use ipu_guest_host::question::QuestionError;
+use ipu_guest_host::record::RecordError;
+use ipu_guest_host::{CONTRACT, CompileError, ComponentizeError, GuestError, InspectError};
+use ipu_policies::oci::cosign::KeyError;
+pub use registry::RegistryCliError;
+
+/// Options of `ipu-operator policy`.
+#[derive(Args, Clone, Debug)]
+pub struct PolicyArgs {
+    #[command(subcommand)]
+    command: PolicyCommand,
+}
+
+/// What an author wants to do with a policy.
+#[derive(Subcommand, Clone, Debug)]
+enum PolicyCommand {
+    /// Begin a policy: a folder with a contract, a decision, tests and cases.
+    New(new::NewArgs),
+    /// Check a file as the operator would: world, imports, and an answer to a sample request.
+    Check(check::CheckArgs),
+    /// Print what a file imports and exports, also of one that the operator would refuse.
+    Inspect(inspect::InspectArgs),
+    /// Ask it one request, and print the answer and what the operator would make of it.
+    Run(run::RunArgs),
+    /// Run a folder of cases, and fail where one does.
+    Test(test::TestArgs),
+    /// Measure what a call takes, beside the built-in component or another one.
+    Bench(bench::BenchArgs),
+    /// Write down what a live operator asks its guests, and what they answer, without the values of
+    /// environment variables (run in the operator's container).
+    Record(record::RecordArgs),
+    /// Ask two components the same recorded requests, and print what would have differed.
+    Replay(replay::ReplayArgs),
+    /// Print what one component imports and exports that another does not.
+    Diff(diff::DiffArgs),
+    /// Put a component into an OCI registry, and print what an IPUPolicy says to load it.
+    Push(push::PushArgs),
+    /// Get a component out of an OCI registry, also only where it is signed.
+    Pull(pull::PullArgs),
+    /// Turn a core module, as compilers make them, into a component.
+    Componentize(componentize::ComponentizeArgs),
+    /// Print the plug-in contract that policies are written against (WIT).
+    Contract,
+    /// Compile a component into a folder of compiled modules, within limits (run by the operator).
+    #[command(hide = true)]
+    Compile(compile::CompileArgs),
+}
+
+/// Why a subcommand of `ipu-operator policy` failed.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyCliError {
+    /// The file is no policy.
+    #[error("{file} is no policy for this operator")]
+    Check {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: InspectError,
+    },
+    /// A file cannot be read.
+    #[error("failed to read {file}")]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A file cannot be written.
+    #[error("failed to write {file}")]
+    Write {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// No component can be made of the module.
+    #[error("failed to turn {file} into a component")]
+    Componentize {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: ComponentizeError,
+    },
+    /// A document cannot be read.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    /// A document is no request.
+    #[error("{file} is no request")]
+    Request {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: QuestionError,
+    },
+    /// The policy gave no answer.
+    #[error("{file} gave no answer")]
+    NoAnswer {
+        /// The component.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: GuestError,
+    },
+    /// Cases did not pass.
+    #[error("{failed} of {cases} cases failed")]
+    CasesFailed {
+        /// How many failed.
+        failed: usize,
+        /// How many there are.
+        cases: usize,
+    },
+    /// There is nothing to test with.
+    #[error("there is no case in {0}: a case is a file whose name ends in .yaml, .yml or .json")]
+    NoCases(PathBuf),
+    /// There is no operator.
+    #[error(
+        "no operator reports its requests at {socket}; run this in the operator's container: kubectl exec \
+         --namespace <namespace> deploy/<release>-controller-manager -- /ipu-operator policy record"
+    )]
+    Socket {
+        /// The socket.
+        socket: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Others record.
+    #[error("there are {0} recordings already, and there may be no more; end one of them")]
+    Busy(usize),
+    /// A line is no record.
+    #[error("line {line} of {file} cannot be replayed")]
+    Record {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// Why.
+        #[source]
+        source: RecordError,
+    },
+    /// Two components answer differently, and that was to be a failure.
+    #[error("{0} answers differ")]
+    AnswersDiffer(usize),
+    /// Two components are for different things, and that was to be a failure.
+    #[error("{a} and {b} do not import and export the same")]
+    Differ {
+        /// The first one.
+        a: PathBuf,
+        /// The second one.
+        b: PathBuf,
+    },
+    /// There is something where a project is to be made.
+    #[error("{0} exists already, and nothing of it was changed; choose another name or folder")]
+    Exists(PathBuf),
+    /// A component that the operator would refuse.
+    #[error("{0} would be refused by the operator; `ipu-operator policy inspect` says why")]
+    Unfit(PathBuf),
+    /// A file holds no keys.
+    #[error("{file} cannot be used as a key")]
+    Key {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: KeyError,
+    },
+    /// A registry does not do what it should.
+    #[error(transparent)]
+    Registry(#[from] RegistryCliError),
+    /// The module cannot be compiled.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// What is to be shown cannot be shown.
+    #[error("failed to write to the standard output")]
+    Output(#[from] io::Error),
+}
+
+/// Runs a subcommand; what is for the user goes to `out`.
+pub fn run(args: PolicyArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
+    match args.command {
+        PolicyCommand::New(args) => new::run(&args, out),
+        PolicyCommand::Check(args) => check::run(&args, out),
+        PolicyCommand::Inspect(args) => inspect::run(&args, out),
+        PolicyCommand::Run(args) => run::run(&args, out),
+        PolicyCommand::Test(args) => test::run(&args, out),
+        PolicyCommand::Bench(args) => bench::run(&args, out),
+        PolicyCommand::Record(args) => record::run(&args, out),
+        PolicyCommand::Replay(args) => replay::run(&args, out),
+        PolicyCommand::Diff(args) => diff::run(&args, out),
+        PolicyCommand::Push(args) => push::run(&args, out),
+        PolicyCommand::Pull(args) => pull::run(&args, out),
+        PolicyCommand::Componentize(args) => componentize::run(args),
+        PolicyCommand::Contract => Ok(out.write_all(CONTRACT.as_bytes())?),
+        PolicyCommand::Compile(args) => compile::run(&args),
+    }
+}
+
+/// The error of a file that is no policy.
+fn no_policy(file: &Path) -> impl FnOnce(InspectError) -> PolicyCliError {
+    let file = file.to_owned();
+    |source| PolicyCliError::Check { file, source }
+}
+
+/// The error of a policy that gave no answer.
+fn no_answer(file: &Path) -> impl FnOnce(GuestError) -> PolicyCliError {
+    let file = file.to_owned();
+    |source| PolicyCliError::NoAnswer { file, source }
+}
+
+/// Writes a value as JSON that people can read.
+fn write_json(value: &impl serde::Serialize, out: &mut impl io::Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    writeln!(out)
+}

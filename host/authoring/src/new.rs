@@ -1,0 +1,201 @@
+//! `policy new`: a project for a policy of one's own, that builds and passes its cases as it is.
+//!
+//! The bindings are made of the contract by a macro while the project is built, with a version of it that
+//! compiles with Rust 1.85 and up.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use ipu_guest_host::CONTRACT;
+use ipu_guest_host::model::Slot;
+
+use super::PolicyCliError;
+use super::push::hook;
+use super::world::World;
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct NewArgs {
+    /// Name of the policy and of its folder: lower-case letters, digits and dashes.
+    #[arg(value_parser = project_name)]
+    name: String,
+    /// What it decides.
+    #[arg(long)]
+    world: World,
+    /// The language that it is written in.
+    #[arg(long, default_value = "rust")]
+    language: Language,
+    /// The folder in which its folder is made.
+    #[arg(long, default_value = ".")]
+    into: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Language {
+    Rust,
+}
+
+pub(super) fn run(args: &NewArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
+    let folder = args.into.join(&args.name);
+    let failed = |file: &Path| {
+        let file = file.to_owned();
+        |source| PolicyCliError::Write { file, source }
+    };
+    // Making the folder is what tells that nothing was there.
+    match fs::create_dir(&folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(PolicyCliError::Exists(folder));
+        }
+        made => made.map_err(failed(&folder))?,
+    }
+    let Language::Rust = args.language;
+    for (path, text) in files(&args.name, args.world.into()) {
+        let file = folder.join(path);
+        if let Some(parent) = file.parent() {
+            fs::create_dir_all(parent).map_err(failed(parent))?;
+        }
+        fs::write(&file, text).map_err(failed(&file))?;
+    }
+    writeln!(
+        out,
+        "{} is a policy of world {}. Its README.md says how it is built and tested.",
+        folder.display(),
+        Slot::from(args.world).world(),
+    )?;
+    Ok(())
+}
+
+/// A name that is a good one for a crate and for a folder.
+fn project_name(name: &str) -> Result<String, String> {
+    let starts = name.starts_with(|c: char| c.is_ascii_lowercase());
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if starts && name.len() <= 64 && name.chars().all(allowed) {
+        return Ok(name.to_owned());
+    }
+    Err(format!(
+        "{name:?} is no name: it starts with a lower-case letter, has only lower-case letters, \
+         digits and dashes, and 64 of them at most, such as best-fit"
+    ))
+}
+
+/// The version of wit-bindgen that the project uses, which is the one of the built-in guests.
+const WIT_BINDGEN: &str = "0.61.1";
+
+/// What differs from world to world.
+struct Template {
+    shell: &'static str,
+    policy: &'static str,
+    cases: [(&'static str, &'static str); 2],
+}
+
+fn template(slot: Slot) -> Template {
+    match slot {
+        Slot::Placement => Template {
+            shell: include_str!("new/placement/lib.rs"),
+            policy: include_str!("new/placement/policy.rs"),
+            cases: [
+                (
+                    "cases/fullest-that-fits.yaml",
+                    include_str!("new/placement/cases/fullest-that-fits.yaml"),
+                ),
+                (
+                    "cases/too-large.yaml",
+                    include_str!("new/placement/cases/too-large.yaml"),
+                ),
+            ],
+        },
+        Slot::Defaulting => Template {
+            shell: include_str!("new/defaulting/lib.rs"),
+            policy: include_str!("new/defaulting/policy.rs"),
+            cases: [
+                (
+                    "cases/adds-labels.yaml",
+                    include_str!("new/defaulting/cases/adds-labels.yaml"),
+                ),
+                (
+                    "cases/keeps-labels.yaml",
+                    include_str!("new/defaulting/cases/keeps-labels.yaml"),
+                ),
+            ],
+        },
+        Slot::Validation => Template {
+            shell: include_str!("new/validation/lib.rs"),
+            policy: include_str!("new/validation/policy.rs"),
+            cases: [
+                (
+                    "cases/label-is-missing.yaml",
+                    include_str!("new/validation/cases/label-is-missing.yaml"),
+                ),
+                (
+                    "cases/label-is-there.yaml",
+                    include_str!("new/validation/cases/label-is-there.yaml"),
+                ),
+            ],
+        },
+    }
+}
+
+/// The files of a project, by their path in it.
+fn files(name: &str, slot: Slot) -> Vec<(&'static str, String)> {
+    let template = template(slot);
+    let filled = |text: &str| {
+        text.replace("{{name}}", name)
+            .replace("{{module}}", &name.replace('-', "_"))
+            .replace("{{world}}", slot.world())
+            .replace("{{hook}}", hook(slot))
+            .replace("{{wit-bindgen}}", WIT_BINDGEN)
+    };
+    let mut files = vec![
+        ("Cargo.toml", filled(include_str!("new/Cargo.toml.in"))),
+        ("README.md", filled(include_str!("new/README.md.in"))),
+        (
+            ".cargo/config.toml",
+            include_str!("new/config.toml.in").to_owned(),
+        ),
+        (".gitignore", "/target\n*.wasm\n".to_owned()),
+        ("wit/policy.wit", CONTRACT.to_owned()),
+        ("src/lib.rs", template.shell.to_owned()),
+        ("src/policy.rs", template.policy.to_owned()),
+    ];
+    files.extend(template.cases.map(|(path, text)| (path, text.to_owned())));
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_to_fill_in() {
+        for slot in Slot::ALL {
+            for (path, text) in files("my-policy", slot) {
+                assert!(!text.contains("{{"), "{slot}: {path}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_project_uses_the_generator_of_the_built_in_guests() {
+        let workspace = include_str!("../../../Cargo.toml");
+        let ours = format!("\nwit-bindgen = {{ version = \"={WIT_BINDGEN}\"");
+        assert!(workspace.contains(&ours), "{ours}");
+    }
+
+    #[test]
+    fn names_that_would_not_build_are_refused() {
+        assert_eq!(project_name("best-fit2"), Ok("best-fit2".to_owned()));
+        for wrong in [
+            "",
+            "2fit",
+            "Best",
+            "best_fit",
+            "../fit",
+            "a b",
+            &"a".repeat(65),
+        ] {
+            let error = project_name(wrong).unwrap_err();
+            assert!(error.contains("lower-case letter"), "{error}");
+        }
+    }
+}

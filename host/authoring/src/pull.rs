@@ -1,0 +1,79 @@
+//! `policy pull`: gets a component out of an OCI registry.
+
+use std::io;
+use std::path::PathBuf;
+
+use clap::Args;
+use ipu_guest_host::{Limits, digest_of};
+use ipu_policies::oci::cosign::public_keys;
+use ipu_policies::oci::fetch::{FetchError, component, find, signer};
+use ipu_policies::oci::reference::Reference;
+
+use super::PolicyCliError;
+use super::registry::{RegistryArgs, RegistryCliError, read, wait};
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct PullArgs {
+    /// What is pulled, such as registry.example.com/team/my-placement:1.0.
+    reference: Reference,
+    /// Where the component is written; by default the last part of the repository, and .wasm.
+    #[arg(long, short)]
+    output: Option<PathBuf>,
+    /// Pull it only where it is signed with this cosign public key (PEM); may be given again.
+    #[arg(long)]
+    key: Vec<PathBuf>,
+    #[command(flatten)]
+    registry: RegistryArgs,
+}
+
+pub(super) fn run(args: &PullArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
+    let mut keys = Vec::new();
+    for file in &args.key {
+        let read = public_keys(&read(file)?);
+        keys.extend(read.map_err(|source| PolicyCliError::Key {
+            file: file.clone(),
+            source,
+        })?);
+    }
+    let registry = args.registry.registry(&args.reference)?;
+    let failed = |source: FetchError| RegistryCliError::Pull {
+        reference: args.reference.to_string(),
+        source: Box::new(source),
+    };
+    let (found, signed, bytes) = wait(async {
+        let found = find(&registry, &args.reference).await.map_err(failed)?;
+        let signed = if keys.is_empty() {
+            "not looked at"
+        } else {
+            signer(&registry, &found, &keys)
+                .await
+                .map_err(failed)?
+                .fingerprint()
+        };
+        let bytes = component(&registry, &found, Limits::default().module).await;
+        Ok((found, signed, bytes.map_err(failed)?))
+    })?;
+    let file = args
+        .output
+        .clone()
+        .unwrap_or_else(|| file_name(&args.reference));
+    std::fs::write(&file, &bytes).map_err(|source| PolicyCliError::Write {
+        file: file.clone(),
+        source,
+    })?;
+    write!(
+        out,
+        "pulled     {}\ncomponent  {}\nmanifest   {}\nsigned by  {signed}\nwritten    {}\n",
+        args.reference,
+        digest_of(&bytes),
+        found.manifest,
+        file.display(),
+    )?;
+    Ok(())
+}
+
+/// What a component is called where nobody says.
+fn file_name(reference: &Reference) -> PathBuf {
+    let name = reference.repository().rsplit('/').next();
+    PathBuf::from(format!("{}.wasm", name.unwrap_or("policy")))
+}

@@ -1,0 +1,157 @@
+//! `policy test`: a folder of cases, told like any test run.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use ipu_guest_host::model::Slot;
+use ipu_guest_host::{Limits, Meter, Trial};
+use ipu_text::explain;
+
+use super::case::{Case, CaseError};
+use super::document::{DocumentError, document, is_yaml};
+use super::junit;
+use super::ruling::ruling;
+use super::world::World;
+use super::{PolicyCliError, no_policy};
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct TestArgs {
+    /// The component, such as my-placement.wasm.
+    file: PathBuf,
+    /// Folder of cases, one JSON or YAML file each: {settings, request, expect}.
+    folder: PathBuf,
+    /// The world that it should implement; by default the one that its exports show.
+    #[arg(long)]
+    world: Option<World>,
+    /// Where a report in JUnit's XML is written.
+    #[arg(long)]
+    junit: Option<PathBuf>,
+}
+
+/// What became of one case.
+pub(super) struct Outcome {
+    /// Name of its file without the extension.
+    pub(super) name: String,
+    /// Time from the beginning of the call to its answer.
+    pub(super) time: Duration,
+    /// What was not as it should be; empty where it passed.
+    pub(super) failures: Vec<String>,
+}
+
+pub(super) fn run(args: &TestArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
+    let slot = args.world.map(Slot::from);
+    let trial = Trial::open(&args.file, slot, Limits::of_authors(), Meter::Time)
+        .map_err(no_policy(&args.file))?;
+    let files = cases(&args.folder)?;
+    writeln!(
+        out,
+        "running {} cases of {}",
+        files.len(),
+        args.file.display()
+    )?;
+    let mut outcomes = Vec::new();
+    for file in &files {
+        let outcome = outcome(&trial, file);
+        let word = if outcome.failures.is_empty() {
+            "ok"
+        } else {
+            "FAILED"
+        };
+        writeln!(out, "case {} ... {word}", outcome.name)?;
+        outcomes.push(outcome);
+    }
+    summarize(&outcomes, out)?;
+    if let Some(file) = &args.junit {
+        let report = junit::report(&args.file.display().to_string(), &outcomes);
+        fs::write(file, report).map_err(|source| PolicyCliError::Write {
+            file: file.clone(),
+            source,
+        })?;
+    }
+    let failed = failed(&outcomes).count();
+    if failed > 0 {
+        return Err(PolicyCliError::CasesFailed {
+            failed,
+            cases: outcomes.len(),
+        });
+    }
+    Ok(())
+}
+
+/// The files of a folder that are cases, in the order of their names.
+fn cases(folder: &Path) -> Result<Vec<PathBuf>, PolicyCliError> {
+    let failed = |source| PolicyCliError::Read {
+        file: folder.to_owned(),
+        source,
+    };
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let file = entry.map_err(failed)?.path();
+        let is_json = file
+            .extension()
+            .is_some_and(|extension| extension == "json");
+        if is_json || is_yaml(&file) {
+            files.push(file);
+        }
+    }
+    if files.is_empty() {
+        return Err(PolicyCliError::NoCases(folder.to_owned()));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Why a file is no case.
+#[derive(Debug, thiserror::Error)]
+enum ReadError {
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    #[error(transparent)]
+    Case(#[from] CaseError),
+}
+
+/// Runs one case. A file that is none is a case that fails, so that the others are run.
+fn outcome(trial: &Trial, file: &Path) -> Outcome {
+    let name = file.file_stem().unwrap_or_default();
+    let name = name.to_string_lossy().into_owned();
+    let read = || Ok::<_, ReadError>(Case::parse(trial.slot(), document(file)?)?);
+    let case = match read() {
+        Ok(case) => case,
+        Err(error) => {
+            return Outcome {
+                name,
+                time: Duration::ZERO,
+                failures: vec![explain(&error)],
+            };
+        }
+    };
+    let asked = trial.ask(&case.settings, &case.question);
+    let ruling = ruling(&case.question, &asked.answer);
+    Outcome {
+        name,
+        time: asked.time,
+        failures: case.failures(&asked.answer, &ruling),
+    }
+}
+
+fn failed(outcomes: &[Outcome]) -> impl Iterator<Item = &Outcome> {
+    outcomes
+        .iter()
+        .filter(|outcome| !outcome.failures.is_empty())
+}
+
+fn summarize(outcomes: &[Outcome], out: &mut impl io::Write) -> io::Result<()> {
+    for outcome in failed(outcomes) {
+        writeln!(out, "\n---- {} ----", outcome.name)?;
+        for failure in &outcome.failures {
+            writeln!(out, "{failure}")?;
+        }
+    }
+    let failed = failed(outcomes).count();
+    let result = if failed == 0 { "ok" } else { "FAILED" };
+    let passed = outcomes.len() - failed;
+    writeln!(out, "\nresult: {result}. {passed} passed; {failed} failed")
+}

@@ -1,0 +1,26 @@
+//! Pure: the worlds of the contract as words of the command line.
+
+use clap::ValueEnum;
+
+use ipu_guest_host::model::Slot;
+
+/// The worlds of package `ipu:policy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum World {
+    /// Fills in what the user of an IPUJob left open.
+    Defaulting,
+    /// Says what is wrong with an IPUJob.
+    Validation,
+    /// Decides on which V-IPU controller a partition is made.
+    Placement,
+}
+
+impl From<World> for Slot {
+    fn from(world: World) -> Self {
+        match world {
+            World::Defaulting => Self::Defaulting,
+            World::Validation => Self::Validation,
+            World::Placement => Self::Placement,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Pure: the types of the contract as plain values, and the other way round.
+
+use std::collections::BTreeMap;
+
+use super::{DefaultingText, defaulter, placer, types, validator};
+use crate::facts::{Admission, NamespaceFacts, Options, Usage};
+use crate::model::{
+    ControllerView, Decision, Operation, PassedOver, PlaceAttempt, PlaceOutcome, PlaceRequest,
+    Verdict, Violation,
+};
+
+pub(super) fn defaulting(answer: defaulter::Answer) -> DefaultingText {
+    match answer {
+        defaulter::Answer::Defaulted(defaulter::Defaulted { object, warnings }) => {
+            DefaultingText::Defaulted { object, warnings }
+        }
+        defaulter::Answer::Refused(broken) => DefaultingText::Refused(violations(broken)),
+    }
+}
+
+fn violations(violations: Vec<types::Violation>) -> Vec<Violation> {
+    let violations = violations.into_iter();
+    violations
+        .map(|types::Violation { field, message }| Violation { field, message })
+        .collect()
+}
+
+pub(super) fn verdict(wire: validator::Verdict) -> Verdict {
+    Verdict {
+        violations: violations(wire.violations),
+        warnings: wire.warnings,
+    }
+}
+
+pub(super) fn admission(admission: &Admission) -> types::Admission {
+    types::Admission {
+        operation: match admission.operation {
+            Operation::Create => types::Operation::Create,
+            Operation::Update => types::Operation::Update,
+        },
+        user: types::User {
+            name: admission.user.name.clone(),
+            groups: admission.user.groups.clone(),
+        },
+        dry_run: admission.dry_run,
+        sub_resource: admission.sub_resource.clone(),
+        namespace: namespace(&admission.namespace, &admission.facts),
+    }
+}
+
+fn namespace(name: &str, facts: &NamespaceFacts) -> types::Namespace {
+    types::Namespace {
+        name: name.to_owned(),
+        labels: facts.labels.as_ref().map(pairs),
+        usage: facts.usage.map(usage),
+    }
+}
+
+fn usage(usage: Usage) -> types::Usage {
+    types::Usage {
+        ipus: usage.ipus,
+        partitions: usage.partitions,
+        waiting_ipus: usage.waiting_ipus,
+        waiting_partitions: usage.waiting_partitions,
+    }
+}
+
+fn pairs(pairs: &BTreeMap<String, String>) -> types::Pairs {
+    let pairs = pairs.iter();
+    pairs
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+pub(super) fn place_request(request: &PlaceRequest, settings: &str) -> placer::Request {
+    let facts = &request.facts;
+    let others = facts.others.iter();
+    placer::Request {
+        owner: placer::Owner {
+            api_version: facts.owner.api_version.clone(),
+            kind: facts.owner.kind.clone(),
+            name: request.owner.clone(),
+            labels: pairs(&facts.owner.labels),
+            annotations: pairs(&facts.owner.annotations),
+            priority_class: facts.owner.priority_class.clone(),
+        },
+        namespace: namespace(&request.namespace, &facts.namespace),
+        others: others
+            .map(|(name, other)| types::NamespaceUsage {
+                name: name.clone(),
+                usage: usage(*other),
+            })
+            .collect(),
+        slot: request.slot,
+        ipus: request.ipus,
+        gcds: request.gcds,
+        node_selector: pairs(&request.node_selector),
+        options: options(facts.options),
+        progress: placer::Progress {
+            dry_run: facts.progress.dry_run,
+            asked_before: facts.progress.asked_before,
+            placed_before: facts.progress.placed_before,
+            waited_seconds: facts.progress.waited_seconds,
+        },
+        settings: settings.to_owned(),
+    }
+}
+
+fn options(options: Options) -> placer::Options {
+    placer::Options {
+        gang: options.gang.map(|gang| placer::Gang {
+            size: gang.size,
+            held: gang.held,
+        }),
+        replicas: options.replicas,
+        reconfigurable: options.reconfigurable,
+        relocatable: options.relocatable,
+        pinned: options.pinned,
+    }
+}
+
+pub(super) fn controller(view: &ControllerView) -> placer::Controller {
+    placer::Controller {
+        name: view.name.clone(),
+        label_key: view.label_key.clone(),
+        label_value: view.label_value.clone(),
+        has_nodes: view.has_nodes,
+        unreachable: view.unreachable.clone(),
+        total_ipus: view.total_ipus,
+        used_ipus: view.used_ipus,
+        largest_free: view.largest_free,
+        failures: view.failures,
+    }
+}
+
+pub(super) fn attempt(attempt: &PlaceAttempt) -> placer::Attempt {
+    placer::Attempt {
+        controller: attempt.controller.clone(),
+        outcome: match attempt.outcome {
+            PlaceOutcome::Refused => placer::Outcome::Refused,
+            PlaceOutcome::Unreachable => placer::Outcome::Unreachable,
+        },
+        reason: attempt.reason.clone(),
+    }
+}
+
+pub(super) fn decision(wire: placer::Decision) -> Decision {
+    match wire {
+        placer::Decision::Try(controller) => Decision::Try(controller),
+        placer::Decision::Wait(passed_over) => Decision::Wait(
+            passed_over
+                .into_iter()
+                .map(|placer::PassedOver { controller, reason }| PassedOver { controller, reason })
+                .collect(),
+        ),
+        placer::Decision::Reject(reason) => Decision::Reject(reason),
+    }
+}

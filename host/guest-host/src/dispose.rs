@@ -1,0 +1,181 @@
+//! Pure: the host disposes. Checks a placement policy's decision.
+
+use std::collections::HashSet;
+
+use super::model::{ControllerView, Decision, PassedOver, PlaceAttempt, PlaceRequest};
+
+/// The decision, if it is one that can be carried out; otherwise why not.
+pub fn checked(
+    decision: Decision,
+    request: &PlaceRequest,
+    controllers: &[ControllerView],
+    attempts: &[PlaceAttempt],
+) -> Result<Decision, String> {
+    match &decision {
+        Decision::Try(name) => can_be_tried(name, request, controllers, attempts)?,
+        Decision::Wait(passed_over) => names_those_shown(passed_over, controllers)?,
+        Decision::Reject(why) if why.trim().is_empty() => {
+            return Err("it rejected the request without a reason".to_owned());
+        }
+        Decision::Reject(_) => {}
+    }
+    Ok(decision)
+}
+
+fn can_be_tried(
+    name: &str,
+    request: &PlaceRequest,
+    controllers: &[ControllerView],
+    attempts: &[PlaceAttempt],
+) -> Result<(), String> {
+    let Some(controller) = controllers.iter().find(|seen| seen.name == name) else {
+        return Err(format!("it chose {name:?}, which is no known controller"));
+    };
+    if attempts.iter().any(|attempt| attempt.controller == name) {
+        return Err(format!("it chose {name}, which was tried already"));
+    }
+    if let Some(reason) = &controller.unreachable {
+        return Err(format!("it chose {name}, which does not answer: {reason}"));
+    }
+    if controller.total_ipus < request.ipus {
+        return Err(format!(
+            "it chose {name}, which has {} IPUs in all, for {} IPUs",
+            controller.total_ipus, request.ipus
+        ));
+    }
+    let wanted = request.node_selector.get(&controller.label_key);
+    if let Some(value) = wanted.filter(|value| **value != controller.label_value) {
+        return Err(format!(
+            "it chose {name}, whose nodes are labelled {}={}, for Pods that ask for {value}",
+            controller.label_key, controller.label_value
+        ));
+    }
+    Ok(())
+}
+
+/// A wait names controllers that the policy was shown, each once, and at least one. Whoever waits is told by it
+/// what has to change; and what is written to a status has a bound.
+fn names_those_shown(
+    passed_over: &[PassedOver],
+    controllers: &[ControllerView],
+) -> Result<(), String> {
+    if passed_over.is_empty() && !controllers.is_empty() {
+        return Err(format!(
+            "its wait names none of the {} controllers that it was shown",
+            controllers.len()
+        ));
+    }
+    let mut left: HashSet<&str> = controllers.iter().map(|seen| &*seen.name).collect();
+    for PassedOver { controller, .. } in passed_over {
+        if left.remove(&**controller) {
+            continue;
+        }
+        let is_shown = controllers.iter().any(|seen| seen.name == *controller);
+        return Err(if is_shown {
+            format!("its wait names {controller} twice")
+        } else {
+            format!("its wait names {controller:?}, which is no known controller")
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::PlaceOutcome;
+    use crate::samples;
+
+    type Change = fn(&mut PlaceRequest, &mut Vec<ControllerView>, &mut Vec<PlaceAttempt>);
+
+    #[test]
+    fn a_decision_that_cannot_be_carried_out_is_refused() {
+        let cases: [(Change, &str); 5] = [
+            (|_, controllers, _| controllers.clear(), "no known"),
+            (
+                |_, _, attempts| {
+                    attempts.push(PlaceAttempt {
+                        controller: "empty:8090".to_owned(),
+                        outcome: PlaceOutcome::Refused,
+                        reason: "no".to_owned(),
+                    });
+                },
+                "tried already",
+            ),
+            (
+                |_, controllers, _| controllers[2].unreachable = Some("down".to_owned()),
+                "does not answer: down",
+            ),
+            (|request, _, _| request.ipus = 32, "16 IPUs in all, for 32"),
+            (
+                |request, _, _| {
+                    request
+                        .node_selector
+                        .insert("vipu".to_owned(), "other".to_owned());
+                },
+                "ask for other",
+            ),
+        ];
+        let chosen = || Decision::Try("empty:8090".to_owned());
+        let (request, controllers) = (samples::place_request(), samples::controllers());
+        assert!(checked(chosen(), &request, &controllers, &[]).is_ok());
+        for (change, expected) in cases {
+            let (mut request, mut controllers) = (request.clone(), controllers.clone());
+            let mut attempts = Vec::new();
+            change(&mut request, &mut controllers, &mut attempts);
+            let refusal = checked(chosen(), &request, &controllers, &attempts).unwrap_err();
+            assert!(refusal.contains(expected), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_wait_names_each_controller_at_most_once_and_no_other() {
+        let (request, controllers) = (samples::place_request(), samples::controllers());
+        let wait = |names: &[&str]| {
+            let passed = names.iter().map(|name| PassedOver {
+                controller: (*name).to_owned(),
+                reason: "full".to_owned(),
+            });
+            checked(
+                Decision::Wait(passed.collect()),
+                &request,
+                &controllers,
+                &[],
+            )
+        };
+        for good in [
+            &["empty:8090"][..],
+            &["empty:8090", "full:8090", "silent:8090"],
+        ] {
+            assert!(wait(good).is_ok(), "{good:?}");
+        }
+        for (bad, expected) in [
+            (&[][..], "names none of the 3 controllers"),
+            (
+                &["every controller"],
+                "\"every controller\", which is no known",
+            ),
+            (&["full:8090", "", ""], "\"\", which is no known"),
+            (
+                &["full:8090", "empty:8090", "full:8090"],
+                "names full:8090 twice",
+            ),
+            (&vec![""; 170_000], "\"\", which is no known"),
+        ] {
+            let refusal = wait(bad).unwrap_err();
+            assert!(refusal.contains(expected), "{refusal}");
+        }
+        let nobody = checked(Decision::Wait(Vec::new()), &request, &[], &[]);
+        assert_eq!(nobody, Ok(Decision::Wait(Vec::new())));
+    }
+
+    #[test]
+    fn who_is_rejected_is_told_why() {
+        let reject = |why: &str| {
+            let decision = Decision::Reject(why.to_owned());
+            checked(decision, &samples::place_request(), &[], &[])
+        };
+        assert!(reject("32 IPUs, and none has more than 16").is_ok());
+        assert!(reject(" ").unwrap_err().contains("without a reason"));
+    }
+}

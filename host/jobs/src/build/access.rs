@@ -1,0 +1,58 @@
+//! Pure: what lets a job's launcher start processes in its workers, and in nothing else.
+
+use ipu_api::names;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
+
+use super::metadata;
+use crate::validate::ValidJob;
+
+/// The account that the launcher Pod runs as.
+pub fn service_account(job: &ValidJob) -> ServiceAccount {
+    ServiceAccount {
+        metadata: metadata(job, names::launcher(&job.name)),
+        ..ServiceAccount::default()
+    }
+}
+
+/// The rights of that account: by name, this job's workers only.
+pub fn role(job: &ValidJob) -> Role {
+    let workers = job.worker_names();
+    Role {
+        metadata: metadata(job, names::launcher(&job.name)),
+        rules: Some(vec![
+            rule("pods", &["get"], &workers),
+            // A WebSocket exec is a GET to the API server, and from 1.35 on `create` is asked too.
+            rule("pods/exec", &["get", "create"], &workers),
+        ]),
+    }
+}
+
+/// Gives the account its rights.
+pub fn role_binding(job: &ValidJob) -> RoleBinding {
+    let name = names::launcher(&job.name);
+    RoleBinding {
+        metadata: metadata(job, name.clone()),
+        role_ref: RoleRef {
+            api_group: Some("rbac.authorization.k8s.io".to_owned()),
+            kind: "Role".to_owned(),
+            name: name.clone(),
+        },
+        subjects: Some(vec![Subject {
+            kind: "ServiceAccount".to_owned(),
+            name,
+            namespace: Some(job.namespace.clone()),
+            api_group: None,
+        }]),
+    }
+}
+
+fn rule(resource: &str, verbs: &[&str], names: &[String]) -> PolicyRule {
+    PolicyRule {
+        api_groups: Some(vec![String::new()]),
+        resources: Some(vec![resource.to_owned()]),
+        resource_names: Some(names.to_vec()),
+        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+        ..PolicyRule::default()
+    }
+}

@@ -1,0 +1,115 @@
+//! Pure: the launcher Pod, made in the image of the workers' first container.
+
+use ipu_api::names;
+use k8s_openapi::api::core::v1::{Affinity, Container, EnvVar, Pod, PodSpec};
+
+use super::{PodSettings, Role, agent, environment, metadata, workers};
+use crate::facts::partition::Held;
+use crate::validate::{ValidJob, ValidLauncher};
+
+/// Name of the launcher's container.
+const CONTAINER: &str = "launcher";
+
+/// The launcher Pod in a run of the job. `held` is the partition of the first instance.
+///
+/// It takes from the workers what the user's command may rely on, and none of what a process that
+/// only starts others does not need: no sidecars, no resources, no host network.
+pub fn launcher(
+    job: &ValidJob,
+    command: &ValidLauncher,
+    settings: &PodSettings,
+    (held, run): (&Held, i64),
+) -> Pod {
+    let template = &job.template.spec;
+    let mut spec = PodSpec {
+        containers: vec![container(job, command, held)],
+        volumes: template.volumes.clone(),
+        image_pull_secrets: template.image_pull_secrets.clone(),
+        security_context: template.security_context.clone(),
+        service_account_name: Some(names::launcher(&job.name)),
+        automount_service_account_token: Some(true),
+        node_selector: template.node_selector.clone(),
+        tolerations: template.tolerations.clone(),
+        affinity: node_affinity(template),
+        scheduler_name: template.scheduler_name.clone(),
+        priority_class_name: template.priority_class_name.clone(),
+        runtime_class_name: template.runtime_class_name.clone(),
+        host_aliases: template.host_aliases.clone(),
+        dns_config: template.dns_config.clone(),
+        termination_grace_period_seconds: template.termination_grace_period_seconds,
+        restart_policy: Some("Never".to_owned()),
+        ..PodSpec::default()
+    };
+    agent::add_to_pod(&mut spec, job, settings);
+    // poprun talks to the V-IPU controller too, and host paths are those of the workers' nodes.
+    workers::select_node(&mut spec, held);
+    let mut meta = metadata(job, names::launcher(&job.name));
+    // Annotations steer networks and injected sidecars. Labels do not pass: Services and
+    // disruption budgets that select the workers would count the launcher in.
+    meta.annotations
+        .clone_from(&job.template.metadata.annotations);
+    let annotations = meta.annotations.get_or_insert_default();
+    for key in [
+        names::MAIN_CONTAINER_ANNOTATION,
+        names::DEFAULT_CONTAINER_ANNOTATION,
+    ] {
+        annotations.insert(key.to_owned(), CONTAINER.to_owned());
+    }
+    let labels = meta.labels.get_or_insert_default();
+    labels.insert(names::RUN_LABEL.to_owned(), run.to_string());
+    labels.insert(
+        names::ROLE_LABEL.to_owned(),
+        Role::Launcher.label().to_owned(),
+    );
+    labels.insert(names::PARTITION_ID_LABEL.to_owned(), held.id.clone());
+    Pod {
+        metadata: meta,
+        spec: Some(spec),
+        status: None,
+    }
+}
+
+fn container(job: &ValidJob, launcher: &ValidLauncher, held: &Held) -> Container {
+    let first = &job.template.first;
+    let mut container = Container {
+        name: CONTAINER.to_owned(),
+        image: first.image.clone(),
+        image_pull_policy: first.image_pull_policy.clone(),
+        command: Some(command(launcher)),
+        env: Some(variables(first, launcher, held)),
+        env_from: first.env_from.clone(),
+        working_dir: first.working_dir.clone(),
+        security_context: first.security_context.clone(),
+        volume_mounts: first.volume_mounts.clone(),
+        volume_devices: first.volume_devices.clone(),
+        ..Container::default()
+    };
+    agent::mount(&mut container);
+    container
+}
+
+/// An interactive session is a command that waits, and ends by itself: it needs nobody to end it.
+fn command(launcher: &ValidLauncher) -> Vec<String> {
+    match launcher.session {
+        None => launcher.command.clone(),
+        Some(seconds) => {
+            let words = [agent::PROGRAM, "idle", "--seconds"].map(str::to_owned);
+            words.into_iter().chain([seconds.to_string()]).collect()
+        }
+    }
+}
+
+fn variables(first: &Container, launcher: &ValidLauncher, held: &Held) -> Vec<EnvVar> {
+    let of_first = first.env.clone().unwrap_or_default();
+    let own = environment::merge(of_first, launcher.env.clone());
+    environment::merge(environment::of_launcher(held), own)
+}
+
+/// Only towards nodes: workers often keep away from each other, and would keep the launcher away.
+fn node_affinity(template: &PodSpec) -> Option<Affinity> {
+    let node_affinity = template.affinity.as_ref()?.node_affinity.clone()?;
+    Some(Affinity {
+        node_affinity: Some(node_affinity),
+        ..Affinity::default()
+    })
+}

@@ -1,0 +1,53 @@
+//! Pure: the request for the partition of one instance.
+
+use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions};
+use ipu_api::names;
+use ipu_api::owner_metadata;
+use kube::api::ObjectMeta;
+
+use super::labels;
+use crate::validate::ValidJob;
+
+/// The IPUPartition of an instance. It has no ownerReference, because it is cluster-scoped and must
+/// survive the job until nothing of it is left on any V-IPU controller.
+pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
+    let owner = job.partition_owner();
+    let replicas = job.size.replicas();
+    IPUPartition {
+        metadata: ObjectMeta {
+            name: Some(names::partition_object(&owner, instance)),
+            labels: Some(labels(job)),
+            // From the first moment, and without a write of its own: the proxy lets go of it.
+            finalizers: Some(vec![names::PARTITION_FINALIZER.to_owned()]),
+            ..ObjectMeta::default()
+        },
+        spec: IPUPartitionSpec {
+            owner,
+            slot: instance,
+            ipus: job.size.ipus,
+            gcds: job.size.workers,
+            options: PartitionOptions {
+                replicas: (replicas != job.size.workers).then_some(replicas),
+                reconfigurable: job.reconfigurable,
+                // The launcher starts once the workers of all instances are there.
+                gang_size: (job.launcher.is_some() && job.instances > 1).then_some(job.instances),
+                pinned: is_pinned(job),
+                relocatable: job.relocatable,
+                node_selector: job.template.spec.node_selector.clone().unwrap_or_default(),
+            },
+            owner_metadata: OwnerMetadata {
+                labels: owner_metadata::bounded_labels(&job.labels),
+                annotations: owner_metadata::bounded_annotations(&job.annotations),
+                priority_class_name: job.template.spec.priority_class_name.clone(),
+            },
+            reset_generation: 0,
+        },
+        status: None,
+    }
+}
+
+/// Whether the job's partitions stay where they are: what runs under them could not be started again
+/// elsewhere.
+pub fn is_pinned(job: &ValidJob) -> bool {
+    job.launcher.is_some() && !job.restart.replaces_a_lost_run()
+}

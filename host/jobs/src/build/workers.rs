@@ -1,0 +1,121 @@
+//! Pure: worker Pods: the user's template, passed through whole, and what the operator adds to it.
+
+use ipu_api::names;
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SecurityContext};
+
+use super::{PodSettings, Role, agent, environment, metadata};
+use crate::facts::partition::Held;
+use crate::validate::ValidJob;
+
+/// Worker `gcd` of `instance` in a run of the job. All its containers get the environment: a helper
+/// beside the main one may use the IPUs as well.
+pub fn worker(
+    job: &ValidJob,
+    settings: &PodSettings,
+    (instance, gcd, run): (u32, u32, i64),
+    held: &Held,
+) -> Pod {
+    let mut spec = job.template.spec.clone();
+    let mut first = job.template.first.clone();
+    if job.launcher.is_some() {
+        idle(&mut first);
+        agent::add_to_pod(&mut spec, job, settings);
+    }
+    spec.containers = std::iter::once(first)
+        .chain(job.template.others.iter().cloned())
+        .map(|container| with_environment(container, job, held, gcd))
+        .collect();
+    if settings.worker_host_network {
+        use_host_network(&mut spec);
+    }
+    select_node(&mut spec, held);
+    // A restarted container would meet a partition that its predecessor left in an unknown state.
+    spec.restart_policy = Some("Never".to_owned());
+    Pod {
+        metadata: worker_metadata(job, (instance, gcd, run), held),
+        spec: Some(spec),
+        status: None,
+    }
+}
+
+/// Adds the label of the nodes that reach the partition's V-IPU controller. An entry of the user's
+/// with the same key has the same value: `facts::partition` holds back any other.
+pub(super) fn select_node(spec: &mut PodSpec, held: &Held) {
+    spec.node_selector.get_or_insert_default().insert(
+        held.controller.label_key.clone(),
+        held.controller.label_value.clone(),
+    );
+}
+
+fn worker_metadata(
+    job: &ValidJob,
+    (instance, gcd, run): (u32, u32, i64),
+    held: &Held,
+) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+    let template = &job.template.metadata;
+    let mut meta = metadata(
+        job,
+        names::worker(&job.name, job.worker_index(instance, gcd)),
+    );
+    let mut labels = template.labels.clone().unwrap_or_default();
+    labels.extend(meta.labels.take().unwrap_or_default());
+    labels.extend(
+        [
+            (names::ROLE_LABEL, Role::Worker.label().to_owned()),
+            (names::INSTANCE_LABEL, instance.to_string()),
+            (names::GCD_LABEL, gcd.to_string()),
+            (names::PARTITION_ID_LABEL, held.id.clone()),
+            (names::RUN_LABEL, run.to_string()),
+        ]
+        .map(|(key, value)| (key.to_owned(), value)),
+    );
+    let mut annotations = template.annotations.clone().unwrap_or_default();
+    annotations.insert(
+        names::TEMPLATE_HASH_ANNOTATION.to_owned(),
+        job.template.hash.clone(),
+    );
+    annotations.insert(
+        names::MAIN_CONTAINER_ANNOTATION.to_owned(),
+        job.template.first.name.clone(),
+    );
+    annotations
+        .entry(names::DEFAULT_CONTAINER_ANNOTATION.to_owned())
+        .or_insert_with(|| job.template.first.name.clone());
+    meta.labels = Some(labels);
+    meta.annotations = Some(annotations);
+    meta.finalizers.clone_from(&template.finalizers);
+    meta
+}
+
+/// The launcher starts the processes; until then the container waits, at a cost of nothing.
+fn idle(container: &mut Container) {
+    container.command = Some(vec![agent::PROGRAM.to_owned(), "idle".to_owned()]);
+    container.args = None;
+    agent::mount(container);
+}
+
+fn with_environment(mut container: Container, job: &ValidJob, held: &Held, gcd: u32) -> Container {
+    let own = container.env.take().unwrap_or_default();
+    container.env = Some(environment::merge(
+        environment::of_worker(job, held, gcd),
+        own,
+    ));
+    container
+}
+
+/// What reaching the RDMA card of the node takes, as the original had it.
+fn use_host_network(spec: &mut PodSpec) {
+    spec.host_network = Some(true);
+    // With plain ClusterFirst nothing inside the cluster would resolve on the host's network.
+    if matches!(spec.dns_policy.as_deref(), None | Some("ClusterFirst")) {
+        spec.dns_policy = Some("ClusterFirstWithHostNet".to_owned());
+    }
+    for container in &mut spec.containers {
+        let context: &mut SecurityContext = container.security_context.get_or_insert_default();
+        context.privileged = Some(true);
+        // Kubernetes refuses a privileged container that may not escalate.
+        if context.allow_privilege_escalation == Some(false) {
+            context.allow_privilege_escalation = None;
+        }
+    }
+}

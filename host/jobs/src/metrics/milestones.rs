@@ -1,0 +1,133 @@
+//! Pure: what a job has passed for the first time between two of its statuses.
+
+use ipu_api::ipujob_status::{IPUJobStatus, JobState};
+use jiff::Timestamp;
+
+use crate::report::{RUNNING, SUSPENDED};
+
+/// What was passed. Times are in seconds since the job's creation.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Milestones {
+    /// All its partitions are there for the first time.
+    pub to_partition: Option<f64>,
+    /// It runs for the first time.
+    pub to_running: Option<f64>,
+    /// How often it was started again.
+    pub restarts: u64,
+    /// It has ended for good, in this phase.
+    pub finished: Option<&'static str>,
+}
+
+/// What a job that was created at `created` has passed.
+pub fn milestones(
+    old: &IPUJobStatus,
+    new: &IPUJobStatus,
+    created: Option<Timestamp>,
+    now: Timestamp,
+) -> Milestones {
+    let has_run = has(old, RUNNING);
+    // A job that was held back by its user waited for that user.
+    let was_held = has(old, SUSPENDED) || has(new, SUSPENDED);
+    let waited = created
+        .filter(|_| !has_run && !was_held)
+        .map(|created| now.duration_since(created).as_secs_f64().max(0.0));
+    let had_partitions = old.ipu_partition_created == Some(true);
+    let has_partitions = new.ipu_partition_created == Some(true);
+    let restarts = |status: &IPUJobStatus| status.restart_count.unwrap_or(0);
+    let is_over = old.completion_time.is_none() && new.completion_time.is_some();
+    Milestones {
+        to_partition: waited.filter(|_| !had_partitions && has_partitions),
+        to_running: waited.filter(|_| has(new, RUNNING)),
+        restarts: u64::try_from(restarts(new).saturating_sub(restarts(old))).unwrap_or(0),
+        finished: is_over.then(|| phase(new.launcher_status)),
+    }
+}
+
+/// A phase as users know it.
+pub(super) fn phase(state: JobState) -> &'static str {
+    match state {
+        JobState::Pending => "Pending",
+        JobState::Running => "Running",
+        JobState::Completed => "Completed",
+        JobState::Failed => "Failed",
+        JobState::Suspended => "Suspended",
+    }
+}
+
+fn has(status: &IPUJobStatus, condition: &str) -> bool {
+    let mut conditions = status.conditions.iter();
+    conditions.any(|known| known.type_ == condition)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn passed(old: Value, new: Value) -> Milestones {
+        let status = |mut status: Value| {
+            status["desiredReplicas"] = json!(1);
+            status["lastMessage"] = json!("");
+            serde_json::from_value::<IPUJobStatus>(status).unwrap()
+        };
+        let time = |text: &str| text.parse::<Timestamp>().unwrap();
+        milestones(
+            &status(old),
+            &status(new),
+            Some(time("2026-01-01T12:00:00Z")),
+            time("2026-01-01T12:00:05Z"),
+        )
+    }
+
+    fn conditions(types: &[&str]) -> Value {
+        let conditions = types
+            .iter()
+            .map(|name| json!({"type": name, "status": "True"}));
+        json!({"conditions": conditions.collect::<Vec<_>>(), "iPUPartitionCreated": true})
+    }
+
+    #[test]
+    fn each_milestone_is_passed_once() {
+        let nothing = Milestones::default();
+        let partition = passed(json!({}), json!({"iPUPartitionCreated": true}));
+        assert_eq!(
+            partition,
+            Milestones {
+                to_partition: Some(5.0),
+                ..nothing
+            }
+        );
+        let running = passed(
+            json!({"iPUPartitionCreated": true}),
+            conditions(&["Running"]),
+        );
+        assert_eq!(
+            running,
+            Milestones {
+                to_running: Some(5.0),
+                ..nothing
+            }
+        );
+        let later = passed(conditions(&["Running"]), conditions(&["Running"]));
+        assert_eq!(later, nothing);
+        let scaled = json!({"conditions": conditions(&["Running"])["conditions"]});
+        assert_eq!(passed(scaled, conditions(&["Running"])), nothing);
+    }
+
+    #[test]
+    fn what_a_user_held_back_did_not_wait_for_ipus() {
+        let held = json!({"conditions": [{"type": "Suspended", "status": "False"}]});
+        let running = passed(held, conditions(&["Suspended", "Running"]));
+        assert_eq!(running, Milestones::default());
+    }
+
+    #[test]
+    fn restarts_and_the_end_are_counted() {
+        let again = passed(json!({"restartCount": 1}), json!({"restartCount": 3}));
+        assert_eq!(again.restarts, 2);
+        let end = json!({"launcherStatus": "Failed", "completionTime": "2026-01-01T12:00:05Z"});
+        assert_eq!(passed(json!({}), end.clone()).finished, Some("Failed"));
+        assert_eq!(passed(end.clone(), end).finished, None);
+    }
+}

@@ -1,0 +1,166 @@
+//! Pure: the events of a job, from how its status changed and from what was done.
+
+use ipu_api::ipujob_status::{IPUJobStatus, JobCondition};
+use ipu_runtime::events::{Event, normal, warning};
+
+use super::conditions::WAITING;
+use super::{
+    Applied, FAILED, Obstacle, PARTITIONS_READY, PODS_READY, RESTARTING, SUCCEEDED, SUSPENDED,
+};
+use crate::plan::Plan;
+use crate::stranded::Stranded;
+
+/// Pods that one event names.
+const NAMED: usize = 4;
+
+/// Events about what was written, in the order of the writing.
+pub fn of_writes(plan: &Plan, applied: &Applied) -> Vec<Event> {
+    let mut events = Vec::new();
+    let hindered: Vec<&str> = applied.obstacles.iter().map(Obstacle::object).collect();
+    let created = plan.create_pods.iter().filter(|_| !applied.blocked);
+    let created = created.filter_map(|pod| pod.metadata.name.as_deref());
+    let created: Vec<&str> = created
+        .filter(|name| !hindered.contains(&format!("Pod {name}").as_str()))
+        .collect();
+    events.extend(of_pods("SuccessfulCreate", "Create", "created", &created));
+    let deleted = plan.delete_pods.iter();
+    let deleted: Vec<&str> = deleted.map(|deletion| deletion.name.as_str()).collect();
+    events.extend(of_pods("SuccessfulDelete", "Delete", "deleted", &deleted));
+    for pod in &plan.end_pods {
+        let name = &pod.name;
+        let note = format!("ended what runs on in Pod {name} beside its main container");
+        events.push(normal("SidecarsEnded", "End", note).about(name));
+    }
+    for reset in &plan.reset_partitions {
+        events.push(normal(
+            "PartitionReset",
+            "Reset",
+            format!(
+                "requested a reset of {} before other Pods use it",
+                reset.name
+            ),
+        ));
+    }
+    for deletion in &plan.delete_partitions {
+        events.push(normal(
+            "PartitionReleased",
+            "Release",
+            format!("released {}, which no Pod uses any more", deletion.name),
+        ));
+    }
+    events
+}
+
+/// One event about all Pods that the same was done to: a job may have hundreds.
+fn of_pods(
+    reason: &'static str,
+    action: &'static str,
+    done: &str,
+    names: &[&str],
+) -> Option<Event> {
+    match names {
+        [] => None,
+        [name] => Some(normal(reason, action, format!("{done} Pod {name}")).about(name)),
+        names if names.len() <= NAMED => {
+            let note = format!("{done} Pods {}", names.join(", "));
+            Some(normal(reason, action, note))
+        }
+        names => {
+            let (named, others) = names.split_at(NAMED);
+            let note = format!("{done} Pods {} and {} more", named.join(", "), others.len());
+            Some(normal(reason, action, note))
+        }
+    }
+}
+
+/// Events about conditions that turned.
+pub fn of_status(old: &IPUJobStatus, new: &IPUJobStatus) -> Vec<Event> {
+    let turned = |type_: &str, to: &str| {
+        let now = find(new, type_).filter(|condition| condition.status == to)?;
+        let before = find(old, type_);
+        let same = before.is_some_and(|before| {
+            // Another restart is another event, also where the job did not run in between.
+            let by_status = to == "True" && type_ != RESTARTING;
+            before.status == to && (by_status || before.message == now.message)
+        });
+        (!same).then(|| now.message.clone())
+    };
+    let mut events = Vec::new();
+    // Once for each wait. How many IPUs are free where changes all the time, and stands in the status.
+    let waits = |status| find(status, PARTITIONS_READY).filter(|now| now.reason == WAITING);
+    if let (None, Some(now)) = (waits(old), waits(new)) {
+        events.push(normal(WAITING, "Place", now.message.clone()));
+    }
+    // Once for each wait too: the words of the scheduler and of a quota change all the time.
+    let complaint = |status| find(status, PODS_READY).filter(|now| now.status == "False");
+    let reason = |complaint: Option<&JobCondition>| complaint.map(|now| now.reason.clone());
+    if let Some(now) =
+        complaint(new).filter(|now| reason(complaint(old)).as_ref() != Some(&now.reason))
+    {
+        events.push(warning("PodsWaiting", "Reconcile", now.message.clone()));
+    }
+    if let Some(note) = turned(RESTARTING, "True") {
+        events.push(warning("IPUJobRestarting", "Restart", note));
+    }
+    let resets = [old, new].map(|status| status.automatic_resets.unwrap_or(0));
+    if resets[1] > resets[0] {
+        let note = format!(
+            "the V-IPU controller reset a partition of the job by itself, {} times by now",
+            resets[1]
+        );
+        events.push(warning("AutomaticReset", "Reset", note));
+    }
+    if let Some(note) = turned(SUSPENDED, "True") {
+        events.push(normal("JobSuspended", "Suspend", note));
+    }
+    if let Some(note) = turned(SUSPENDED, "False") {
+        events.push(normal("JobResumed", "Resume", note));
+    }
+    if let Some(note) = turned(SUCCEEDED, "True") {
+        events.push(normal("IPUJobSucceeded", "Reconcile", note));
+    }
+    if let Some(note) = turned(FAILED, "True") {
+        events.push(warning("IPUJobFailed", "Reconcile", note));
+    }
+    events
+}
+
+fn find<'a>(status: &'a IPUJobStatus, type_: &str) -> Option<&'a JobCondition> {
+    status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == type_)
+}
+
+/// The event of a Pod that was deleted by force.
+pub fn of_stranded(stranded: &Stranded) -> Event {
+    let Stranded { pod, node, since } = stranded;
+    let note = format!(
+        "deleted Pod {} by force: it should have ended, and its node {node} has not been heard of \
+         since {since}",
+        pod.name
+    );
+    warning("NodeLost", "Delete", note).about(&pod.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(names: &[&str]) -> Option<(String, Option<String>)> {
+        let event = of_pods("SuccessfulCreate", "Create", "created", names)?;
+        Some((event.note, event.pod))
+    }
+
+    #[test]
+    fn pods_that_the_same_was_done_to_share_an_event() {
+        assert_eq!(note(&[]), None);
+        let one = note(&["a-worker-0"]).unwrap();
+        assert_eq!(one.0, "created Pod a-worker-0");
+        assert_eq!(one.1.as_deref(), Some("a-worker-0"));
+        let two = note(&["a", "b"]).unwrap();
+        assert_eq!(two, ("created Pods a, b".to_owned(), None));
+        let six = note(&["a", "b", "c", "d", "e", "f"]).unwrap();
+        assert_eq!(six.0, "created Pods a, b, c, d and 2 more");
+    }
+}

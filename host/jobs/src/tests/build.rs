@@ -1,0 +1,234 @@
+//! What Pods get beyond what the examples show: host networks, many workers, the user's own words.
+
+use ipu_api::ipujob::IPUJob;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
+
+use super::fixtures::{JobFixture, settings};
+use super::world::{controller, environment};
+use crate::build::{PodSettings, launcher, partitions, workers};
+use crate::facts::partition::Held;
+
+fn held() -> Held {
+    Held {
+        controller: controller(),
+        id: "p-sample-0".to_owned(),
+        resets: 0,
+    }
+}
+
+fn worker(job: &IPUJob, settings: &PodSettings, gcd: u32) -> Pod {
+    workers::worker(&job.valid(), settings, (0, gcd, 0), &held())
+}
+
+#[test]
+fn host_network_brings_dns_and_privilege_and_off_brings_neither() {
+    let job = IPUJob::sample().template(&json!({"spec": {"containers": [
+        {"name": "main", "image": "a", "securityContext": {"allowPrivilegeEscalation": false}},
+        {"name": "side", "image": "b"},
+    ]}}));
+    let on = PodSettings {
+        worker_host_network: true,
+        ..settings()
+    };
+    let spec = worker(&job, &on, 0).spec.unwrap();
+    assert_eq!(spec.host_network, Some(true));
+    assert_eq!(spec.dns_policy.as_deref(), Some("ClusterFirstWithHostNet"));
+    for container in &spec.containers {
+        let context = container.security_context.as_ref().unwrap();
+        assert_eq!(context.privileged, Some(true));
+        assert_eq!(context.allow_privilege_escalation, None);
+    }
+    let spec = worker(&job, &settings(), 0).spec.unwrap();
+    assert_eq!((spec.host_network, spec.dns_policy), (None, None));
+    assert_eq!(spec.containers[1].security_context, None);
+}
+
+#[test]
+fn a_placement_policy_may_know_of_the_job_what_it_says_of_itself() {
+    let mut job = IPUJob::sample().template(&json!({"spec": {"priorityClassName": "urgent"}}));
+    job.metadata.labels = Some([("team".to_owned(), "vision".to_owned())].into());
+    job.metadata.annotations = Some(
+        [
+            ("cost-centre".to_owned(), "7".to_owned()),
+            ("long".to_owned(), "x".repeat(2048)),
+        ]
+        .into(),
+    );
+    let metadata = partitions::partition(&job.valid(), 0).spec.owner_metadata;
+    assert_eq!(metadata.labels["team"], "vision");
+    assert_eq!(
+        metadata.annotations.keys().collect::<Vec<_>>(),
+        ["cost-centre"]
+    );
+    assert_eq!(metadata.priority_class_name.as_deref(), Some("urgent"));
+}
+
+#[test]
+fn annotations_ask_for_partitions_of_another_kind() {
+    use ipu_api::names::{RECONFIGURABLE_ANNOTATION, RELOCATABLE_ANNOTATION};
+    let asked = |annotations: &[(&str, &str)]| {
+        let mut job = IPUJob::sample();
+        job.metadata.annotations = Some(
+            annotations
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+        );
+        let options = partitions::partition(&job.valid(), 0).spec.options;
+        (options.reconfigurable, options.relocatable)
+    };
+    assert_eq!(asked(&[]), (false, false));
+    assert_eq!(asked(&[(RECONFIGURABLE_ANNOTATION, "true")]), (true, false));
+    assert_eq!(asked(&[(RELOCATABLE_ANNOTATION, "true")]), (false, true));
+    assert_eq!(asked(&[(RELOCATABLE_ANNOTATION, "yes")]), (false, false));
+}
+
+#[test]
+fn a_users_own_variable_is_never_overwritten_and_ours_come_first() {
+    let job = IPUJob::sample().template(&json!({"spec": {"containers": [
+        {"name": "main", "image": "a", "env": [
+            {"name": "IPUOF_VIPU_API_TIMEOUT", "value": "9"},
+            {"name": "MINE", "value": "$(IPUOF_VIPU_API_HOST)"},
+        ]},
+        {"name": "side", "image": "b"},
+    ]}}));
+    let pod = worker(&job, &settings(), 0);
+    let main = environment(&pod, 0);
+    assert_eq!(main["IPUOF_VIPU_API_TIMEOUT"], "9");
+    assert_eq!(main["IPUOF_VIPU_API_HOST"], "pod1");
+    let last = pod.spec.as_ref().unwrap().containers[0]
+        .env
+        .as_ref()
+        .unwrap();
+    assert_eq!(last.last().unwrap().name, "MINE");
+    assert_eq!(environment(&pod, 1)["IPUOF_VIPU_API_GCD_ID"], "0");
+}
+
+#[test]
+fn popdist_is_set_where_there_are_replicas_to_share() {
+    let job = IPUJob::sample()
+        .ipus("16")
+        .workers("4")
+        .replicas_per_worker("2");
+    let env = environment(&worker(&job, &settings(), 3), 0);
+    for (name, value) in [
+        ("IPUOF_VIPU_API_GCD_ID", "3"),
+        ("POPDIST_NUM_TOTAL_REPLICAS", "8"),
+        ("POPDIST_NUM_LOCAL_REPLICAS", "2"),
+        ("POPDIST_NUM_IPUS_PER_REPLICA", "2"),
+        ("POPDIST_REPLICA_INDEX_OFFSET", "6"),
+        ("POPDIST_LOCAL_INSTANCE_INDEX", "0"),
+        ("POPDIST_UNIFORM_REPLICAS_PER_INSTANCE", "1"),
+    ] {
+        assert_eq!(env[name], value, "{name}");
+    }
+    let single = environment(&worker(&IPUJob::sample(), &settings(), 0), 0);
+    assert!(single.keys().all(|name| !name.starts_with("POPDIST_")));
+}
+
+#[test]
+fn labels_of_the_operator_win_and_the_users_stay() {
+    let job = IPUJob::sample().template(&json!({"metadata": {
+        "labels": {"app": "mine", "graphcore.ai/partition-id": "stolen"},
+        "annotations": {"kubectl.kubernetes.io/default-container": "side"},
+    }}));
+    let meta = worker(&job, &settings(), 0).metadata;
+    let labels = meta.labels.unwrap();
+    assert_eq!(labels["app"], "mine");
+    assert_eq!(labels["graphcore.ai/partition-id"], "p-sample-0");
+    assert_eq!(
+        meta.annotations.unwrap()["kubectl.kubernetes.io/default-container"],
+        "side"
+    );
+}
+
+#[test]
+fn the_launcher_takes_what_its_command_relies_on_and_nothing_else() {
+    let job = IPUJob::sample()
+        .launcher(&["poprun"])
+        .template(&json!({
+            "metadata": {"labels": {"app": "mine"}, "annotations": {"sidecar": "none"}},
+            "spec": {
+                "hostIPC": true,
+                "hostNetwork": true,
+                "serviceAccountName": "theirs",
+                "tolerations": [{"key": "ipu"}],
+                "affinity": {"podAntiAffinity": {}, "nodeAffinity": {}},
+                "initContainers": [{"name": "fetch", "image": "c"}],
+                "containers": [
+                    {"name": "main", "image": "a", "env": [{"name": "X", "value": "1"}],
+                     "command": ["theirs"], "workingDir": "/w",
+                     "resources": {"limits": {"rdma/x": 1}}},
+                    {"name": "side", "image": "b"},
+                ],
+            },
+        }))
+        .valid();
+    let command = job.launcher.clone().unwrap();
+    let pod = launcher::launcher(&job, &command, &settings(), (&held(), 0));
+    let env = environment(&pod, 0);
+    assert_eq!(env["X"], "1");
+    assert_eq!(env["PRTE_MCA_plm_ssh_agent"], env["OMPI_MCA_plm_rsh_agent"]);
+    assert!(!env.contains_key("IPUOF_VIPU_API_GCD_ID"));
+    let labels = pod.metadata.labels.unwrap();
+    assert!(!labels.contains_key("app"));
+    let spec = pod.spec.unwrap();
+    let names = |list: &[k8s_openapi::api::core::v1::Container]| {
+        list.iter()
+            .map(|container| container.name.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&spec.containers), ["launcher"]);
+    assert_eq!(
+        names(spec.init_containers.as_ref().unwrap()),
+        ["ipu-operator-agent"]
+    );
+    let container = &spec.containers[0];
+    assert_eq!(
+        container.command.as_deref(),
+        Some(&["poprun".to_owned()][..])
+    );
+    assert_eq!(container.resources, None);
+    assert_eq!(container.working_dir.as_deref(), Some("/w"));
+    assert_eq!((spec.host_network, spec.host_ipc), (None, None));
+    assert_eq!(
+        spec.service_account_name.as_deref(),
+        Some("sample-launcher")
+    );
+    assert_eq!(spec.tolerations.unwrap().len(), 1);
+    let affinity = spec.affinity.unwrap();
+    assert!(affinity.node_affinity.is_some() && affinity.pod_anti_affinity.is_none());
+}
+
+#[test]
+fn workers_of_a_launcher_wait_and_other_containers_run() {
+    let job = IPUJob::sample()
+        .launcher(&["mpirun"])
+        .template(&json!({"spec": {
+            "initContainers": [{"name": "fetch", "image": "c"}],
+            "restartPolicy": "Always",
+            "containers": [
+                {"name": "main", "image": "a", "command": ["theirs"], "args": ["x"]},
+                {"name": "side", "image": "b", "command": ["watch"]},
+            ],
+        }}));
+    let spec = worker(&job, &settings(), 0).spec.unwrap();
+    let first = &spec.containers[0];
+    assert_eq!(
+        first.command.as_deref(),
+        Some(
+            &[
+                "/ipu-operator-agent/ipu-agent".to_owned(),
+                "idle".to_owned()
+            ][..]
+        )
+    );
+    assert_eq!(first.args, None);
+    assert_eq!(
+        spec.containers[1].command.as_deref(),
+        Some(&["watch".to_owned()][..])
+    );
+    assert_eq!(spec.init_containers.unwrap().len(), 2);
+    assert_eq!(spec.restart_policy.as_deref(), Some("Never"));
+}

@@ -1,0 +1,66 @@
+//! What happens to a job that is being deleted.
+
+use ipu_api::ipujob::IPUJob;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::fixtures::JobFixture;
+use super::world::World;
+use crate::finalize::{self, Deleting, deleting};
+
+#[test]
+fn pods_go_first_then_partitions_then_the_finalizer() {
+    let job = IPUJob::sample().workers("2").launcher(&["mpirun"]).valid();
+    let mut world = World::new();
+    world.settle(&job);
+    world.ready([0]);
+    world.settle(&job);
+
+    let seen = &world.observed;
+    let Deleting::Pods { plan, left } = deleting(&seen.pods, &seen.partitions) else {
+        panic!("Pods go first");
+    };
+    assert_eq!(left, ["sample-worker-0", "sample-worker-1"]);
+    assert_eq!(plan.delete_pods.len(), 2);
+    assert!(plan.delete_partitions.is_empty());
+
+    let Deleting::Partitions { plan, .. } = deleting(&[], &seen.partitions) else {
+        panic!("partitions go second");
+    };
+    assert_eq!(plan.delete_partitions.len(), 1);
+    assert_eq!(deleting(&[], &[]), Deleting::Done);
+}
+
+#[test]
+fn what_is_being_deleted_is_waited_for_and_named() {
+    let job = IPUJob::sample().valid();
+    let mut world = World::new();
+    world.settle(&job);
+    world.ready([0]);
+    world.settle(&job);
+    let now = world.now;
+    for pod in &mut world.observed.pods {
+        pod.metadata.deletion_timestamp = Some(Time(now));
+    }
+    let first = deleting(&world.observed.pods, &world.observed.partitions);
+    let Deleting::Pods { plan, .. } = &first else {
+        panic!("a Pod is still there");
+    };
+    assert!(plan.delete_pods.is_empty(), "nothing is deleted twice");
+    let status = finalize::status(&first, world.status(), now);
+    assert_eq!(
+        status.last_message,
+        "deleting: waiting for Pods to end: sample-worker-0"
+    );
+
+    world.waits(0, "does not answer: connection refused");
+    let mut found = world.observed.partitions[0].clone();
+    found.metadata.deletion_timestamp = Some(Time(now));
+    let second = deleting(&[], &[found]);
+    let message = finalize::status(&second, world.status(), now).last_message;
+    for part in [
+        "pod1:8090: does not answer: connection refused",
+        "graphcore.ai/force-release=true",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+}

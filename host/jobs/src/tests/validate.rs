@@ -1,0 +1,120 @@
+//! What is read into a `ValidJob`, and what is refused: each case differs from a good job in one thing.
+
+use ipu_api::ipujob::IPUJob;
+use serde_json::{Value, json};
+
+use super::fixtures::{JobFixture, MAX_IPUS, refusal};
+use crate::validate::{Size, ValidateError, read};
+
+#[test]
+fn a_good_job_is_read_into_numbers() {
+    let job = IPUJob::sample()
+        .instances(3)
+        .ipus("16")
+        .workers("4")
+        .replicas_per_worker("2")
+        .valid();
+    assert_eq!(job.instances, 3);
+    assert_eq!(
+        job.size,
+        Size {
+            ipus: 16,
+            workers: 4,
+            replicas_per_worker: 2
+        }
+    );
+    assert_eq!(job.size.replicas(), 8);
+    assert_eq!(job.worker_index(2, 1), 9);
+    assert_eq!(job.worker_names().len(), 12);
+    assert_eq!(job.template.first.name, "main");
+}
+
+#[test]
+fn one_wrong_thing_is_named() {
+    let cases: [(IPUJob, &str); 10] = [
+        (IPUJob::sample().ipus("3"), "spec.ipusPerJobInstance"),
+        (IPUJob::sample().ipus("128"), "spec.ipusPerJobInstance"),
+        (IPUJob::sample().ipus("-4"), "spec.ipusPerJobInstance"),
+        (IPUJob::sample().ipus(""), "spec.ipusPerJobInstance"),
+        (
+            IPUJob::sample().workers("1e1"),
+            "spec.workersPerJobInstance",
+        ),
+        (IPUJob::sample().workers("8"), "spec.ipusPerJobInstance"),
+        (IPUJob::sample().instances(-1), "spec.jobInstances"),
+        (IPUJob::sample().launcher(&[]), "spec.launcher.command"),
+        (
+            IPUJob::sample().launcher(&["mpirun"]).interactive(60),
+            "spec.interactive",
+        ),
+        (
+            IPUJob::sample().template(&json!({"spec": {"containers": []}})),
+            "spec.workers.template.spec.containers",
+        ),
+    ];
+    for (job, field) in cases {
+        let error = refusal(&job.object(), MAX_IPUS).unwrap();
+        let ValidateError::Broken(violations) = &error else {
+            panic!("{field}: {error:?}");
+        };
+        assert_eq!(violations.len(), 1, "{error}");
+        assert_eq!(violations[0].field, field, "{error}");
+        assert_eq!(error.reason(), "IPUJobInvalid");
+    }
+}
+
+#[test]
+fn an_object_past_the_schema_is_told_by_its_place() {
+    let good = IPUJob::sample().object();
+    let cases: [(Value, &str); 6] = [
+        (
+            json!({"spec": {"jobInstances": "one"}}),
+            "spec.jobInstances",
+        ),
+        (
+            json!({"spec": {"ipusPerJobInstance": 4}}),
+            "spec.ipusPerJobInstance",
+        ),
+        (
+            json!({"spec": {"restartPolicy": {"type": "Sometimes"}}}),
+            "spec.restartPolicy.type",
+        ),
+        (json!({"spec": {"launcher": "mpirun"}}), "spec.launcher"),
+        (json!({"spec": {"workers": null}}), "spec"),
+        (json!({"spec": null}), "."),
+    ];
+    for (patch, field) in cases {
+        let mut object = good.clone();
+        json_patch::merge(&mut object, &patch);
+        match refusal(&object, MAX_IPUS).unwrap() {
+            ValidateError::Undecodable { field: found, .. } => assert_eq!(found, field, "{patch}"),
+            other @ ValidateError::Broken(_) => panic!("{patch}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_template_that_is_no_pod_is_told_by_its_place() {
+    let job = IPUJob::sample().template(&json!({"spec": {"hostIPC": "yes"}}));
+    let error = refusal(&job.object(), MAX_IPUS).unwrap();
+    assert!(
+        error
+            .to_string()
+            .starts_with("spec.workers.template.spec.hostIPC cannot be read"),
+        "{error}"
+    );
+}
+
+#[test]
+fn hostile_input_is_refused_and_nothing_else() {
+    for object in [
+        json!(null),
+        json!([]),
+        json!("IPUJob"),
+        json!({}),
+        json!({"spec": {"jobInstances": 1e300}}),
+        json!({"metadata": {"name": 1}}),
+    ] {
+        assert!(read(&object, MAX_IPUS).is_err(), "{object}");
+    }
+}

@@ -1,0 +1,347 @@
+//! Pure: all IPUPartitions as a watch last told of them. Each is packed, and what is asked of all of them
+//! again and again stands beside.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
+use ipu_api::uid::Uid;
+use ipu_runtime::packed::{Packed, Packing};
+use ipu_runtime::watch_store::{self, Store};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+use kube::core::DeserializeGuard;
+use kube::core::error_boundary::InvalidObject;
+use kube::runtime::watcher::Event;
+
+use super::capacity::{self, Allocation, Allocations};
+use super::line::{self, Member, Waiter};
+use super::reconcile::Guarded;
+use super::state_unknown;
+use super::surroundings::{asked_for, controller};
+
+/// All IPUPartitions, by name.
+#[derive(Default)]
+pub struct Cache {
+    store: Store<Arc<str>, Known>,
+    /// Names of controllers and of owners' namespaces, each once.
+    words: BTreeSet<Arc<str>>,
+    allocations: Allocations,
+    packing: Packing,
+    changes: u64,
+    given_back: u64,
+}
+
+/// What is to be looked at after an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// One object was made or changed.
+    Of(Arc<str>),
+    /// All were listed anew.
+    All,
+}
+
+#[derive(Debug)]
+enum Known {
+    /// The nodes of the tree are half empty: what is large stands outside.
+    Mine(Box<Kept>),
+    /// What one of another release holds.
+    OfOther(Box<[Allocation]>),
+}
+
+#[derive(Debug)]
+struct Kept {
+    brief: Brief,
+    /// Where it waits: what counts of it in the line.
+    waiter: Option<Box<Waiter>>,
+    whole: Whole,
+}
+
+#[derive(Debug)]
+enum Whole {
+    Readable(Packed),
+    Unreadable(Box<InvalidObject>),
+}
+
+/// What is asked of all IPUPartitions at once.
+#[derive(Clone, Debug)]
+pub struct Brief {
+    /// Its phase; none: it cannot be read.
+    pub phase: Option<PartitionPhase>,
+    /// Name of the controller that has it.
+    pub controller: Option<Arc<str>>,
+    /// Namespace of its owner.
+    pub namespace: Option<Arc<str>>,
+    /// What it holds on any controllers, as far as is known.
+    pub held: Box<[Allocation]>,
+    /// Why a controller cannot be asked what it has of it, where one cannot.
+    pub state_unknown: Option<&'static str>,
+    /// Whether it is of use only with others of its owner.
+    pub is_in_gang: bool,
+    /// Whether a controller was asked for it, and has not been seen to answer.
+    pub is_being_asked_for: bool,
+    owner: Uid,
+    created: Option<Timestamp>,
+    is_deleted: bool,
+}
+
+impl Brief {
+    /// IPUs that it holds on any controllers.
+    pub fn held_ipus(&self) -> u64 {
+        self.held.iter().map(|one| u64::from(one.ipus)).sum()
+    }
+
+    /// Whether the owner of this UID has it.
+    pub fn is_of(&self, owner: Uid) -> bool {
+        self.owner == owner
+    }
+
+    fn unreadable() -> Self {
+        Self {
+            phase: None,
+            controller: None,
+            namespace: None,
+            held: Box::default(),
+            state_unknown: None,
+            is_in_gang: false,
+            is_being_asked_for: false,
+            owner: Uid::default(),
+            created: None,
+            is_deleted: false,
+        }
+    }
+}
+
+impl Cache {
+    /// Takes in what a watch tells at `now`. Until the first list is complete, what it has told of is all
+    /// that is known, and nothing is to be looked at.
+    pub fn hear(&mut self, event: Event<Guarded>, now: Timestamp) -> Option<Change> {
+        let is_complete = matches!(event, Event::InitDone);
+        let is_change = matches!(event, Event::Apply(_));
+        let Self {
+            store,
+            packing,
+            words,
+            ..
+        } = self;
+        let name = |object: &Guarded| Some(object.name_any().into());
+        let changes = store.hear(event, name, |name, object, known| {
+            let held = known.get(name).map(Known::held);
+            let kept = kept(object, held.unwrap_or_default(), (packing, words), now);
+            Some(Known::Mine(Box::new(kept)))
+        });
+        self.changes += u64::from(is_complete);
+        let name = changes.first().map(|change| Arc::clone(&change.key));
+        for change in changes {
+            self.account(change);
+        }
+        match name {
+            _ if is_complete => Some(Change::All),
+            Some(name) if is_change => Some(Change::Of(name)),
+            _ => None,
+        }
+    }
+
+    /// Takes in an object of another release: no more of it is kept than what it holds, which is given to
+    /// nobody else all the same.
+    pub fn hear_of_other(&mut self, partition: &IPUPartition) {
+        let held = capacity::allocations(partition, |name| word(&mut self.words, name));
+        let name = partition.name_any().into();
+        let other = (!held.is_empty()).then_some(Known::OfOther(held));
+        let change = self.store.tell(name, other);
+        self.account(change);
+    }
+
+    /// Grows with each change of any object.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Grows each time that an object holds something no longer which it held on a controller.
+    pub fn given_back(&self) -> u64 {
+        self.given_back
+    }
+
+    /// What all of them hold on the controllers, and those of other releases.
+    pub fn allocations(&self) -> &Allocations {
+        &self.allocations
+    }
+
+    /// The object of this name.
+    pub fn get(&mut self, name: &str) -> Option<Guarded> {
+        let kept = self.store.objects().get(name)?.mine()?;
+        Some(unpacked(&mut self.packing, name, &kept.whole))
+    }
+
+    /// The first `count` objects that are wanted and whose names come after this one, by name.
+    pub fn page(
+        &mut self,
+        after: Option<&str>,
+        count: usize,
+        is_wanted: impl Fn(&Brief) -> bool,
+    ) -> Vec<Guarded> {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let page = mine(
+            self.store
+                .objects()
+                .range::<str, _>((after, Bound::Unbounded)),
+        );
+        let page = page.filter(|(_, kept)| is_wanted(&kept.brief)).take(count);
+        page.map(|(name, kept)| unpacked(&mut self.packing, name, &kept.whole))
+            .collect()
+    }
+
+    /// All names, in order.
+    pub fn names(&self) -> Vec<Arc<str>> {
+        self.names_of(|_| true)
+    }
+
+    /// The names of those that are wanted, in order.
+    pub fn names_of(&self, is_wanted: impl Fn(&Brief) -> bool) -> Vec<Arc<str>> {
+        let wanted = mine(self.store.objects().iter());
+        let wanted = wanted.filter(|(_, kept)| is_wanted(&kept.brief));
+        wanted.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Those that are wanted and can be read, by name.
+    pub fn some(&mut self, is_wanted: impl Fn(&Brief) -> bool) -> Vec<IPUPartition> {
+        let wanted = mine(self.store.objects().iter());
+        let wanted = wanted.filter(|(_, kept)| is_wanted(&kept.brief));
+        wanted
+            .filter_map(|(name, kept)| unpacked(&mut self.packing, name, &kept.whole).0.ok())
+            .collect()
+    }
+
+    /// What is asked of all at once, and since when each waits that does.
+    pub fn briefs(&self) -> impl Iterator<Item = (&Brief, Option<Timestamp>)> {
+        mine(self.store.objects().iter()).map(|(_, kept)| {
+            let waiter = kept.waiter.as_ref();
+            (&kept.brief, waiter.map(|waiter| waiter.since))
+        })
+    }
+
+    /// Those who wait at `now`, in the order in which they are served.
+    pub fn line(&self, now: Timestamp) -> Vec<Waiter> {
+        let in_gangs = mine(self.store.objects().iter());
+        let in_gangs = in_gangs.filter(|(_, kept)| kept.brief.is_in_gang);
+        let members = in_gangs.map(|(name, kept)| Member {
+            owner: kept.brief.owner,
+            created: kept.brief.created,
+            name,
+            is_asked_for: !kept.brief.is_deleted,
+        });
+        let waiting = mine(self.store.objects().iter()).filter_map(|(_, kept)| {
+            let waiter = kept.waiter.as_deref()?.clone();
+            Some((kept.brief.owner, waiter))
+        });
+        line::of(members, waiting, now)
+    }
+
+    fn account(&mut self, change: watch_store::Change<Arc<str>, Known>) {
+        let watch_store::Change { key: name, before } = change;
+        let known = [before.as_ref(), self.store.objects().get(&name)];
+        let is_mine = known.iter().flatten().any(|known| known.mine().is_some());
+        self.changes += u64::from(is_mine);
+        let [before, now] = known.map(|known| known.map(Known::held).unwrap_or_default());
+        if before != now {
+            self.allocations.replace(&name, before, now);
+            let is_given_back = before.iter().any(|one| !now.contains(one));
+            self.given_back += u64::from(is_given_back);
+        }
+    }
+}
+
+impl Known {
+    fn mine(&self) -> Option<&Kept> {
+        match self {
+            Self::Mine(kept) => Some(kept),
+            Self::OfOther(_) => None,
+        }
+    }
+
+    fn held(&self) -> &[Allocation] {
+        match self {
+            Self::Mine(kept) => &kept.brief.held,
+            Self::OfOther(held) => held,
+        }
+    }
+}
+
+fn mine<'a>(
+    objects: impl Iterator<Item = (&'a Arc<str>, &'a Known)>,
+) -> impl Iterator<Item = (&'a Arc<str>, &'a Kept)> {
+    objects.filter_map(|(name, known)| Some((name, known.mine()?)))
+}
+
+/// What is kept of an object, of which it is known that it `held` this.
+fn kept(
+    object: Guarded,
+    held: &[Allocation],
+    (packing, words): (&mut Packing, &mut BTreeSet<Arc<str>>),
+    now: Timestamp,
+) -> Kept {
+    match object.0 {
+        Ok(partition) => Kept {
+            brief: brief(&partition, words),
+            waiter: partition
+                .is_waiting()
+                .then(|| Box::new(line::waiter(&partition, now))),
+            whole: Whole::Readable(packing.pack(&partition)),
+        },
+        // What it held cannot be told any more, and is still held.
+        Err(invalid) => Kept {
+            brief: Brief {
+                held: held.into(),
+                ..Brief::unreadable()
+            },
+            waiter: None,
+            whole: Whole::Unreadable(Box::new(invalid)),
+        },
+    }
+}
+
+fn brief(partition: &IPUPartition, words: &mut BTreeSet<Arc<str>>) -> Brief {
+    let (spec, metadata) = (&partition.spec, &partition.metadata);
+    let status = partition.status.as_ref();
+    Brief {
+        phase: Some(status.map_or(PartitionPhase::Pending, |status| status.phase)),
+        controller: controller(partition).map(|name| word(words, name)),
+        namespace: Some(word(words, &spec.owner.namespace)),
+        held: capacity::allocations(partition, |name| word(words, name)),
+        state_unknown: status.and_then(state_unknown::of),
+        is_in_gang: spec.options.gang_size.is_some(),
+        is_being_asked_for: asked_for(partition).next().is_some(),
+        owner: Uid::of(&spec.owner.uid),
+        created: metadata.creation_timestamp.as_ref().map(|time| time.0),
+        is_deleted: metadata.deletion_timestamp.is_some(),
+    }
+}
+
+fn word(words: &mut BTreeSet<Arc<str>>, word: &str) -> Arc<str> {
+    if let Some(known) = words.get(word) {
+        return Arc::clone(known);
+    }
+    // Those that nobody names any more: controllers leave the list, and namespaces go.
+    words.retain(|one| Arc::strong_count(one) > 1);
+    let word: Arc<str> = word.into();
+    words.insert(Arc::clone(&word));
+    word
+}
+
+fn unpacked(packing: &mut Packing, name: &str, whole: &Whole) -> Guarded {
+    DeserializeGuard(match whole {
+        Whole::Readable(packed) => packing.unpack(packed).map_err(|error| InvalidObject {
+            error: error.to_string(),
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                ..ObjectMeta::default()
+            },
+        }),
+        Whole::Unreadable(invalid) => Err((**invalid).clone()),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! Pure: what a V-IPU controller has left: the smaller of what it says and of what the ledger leaves.
+//!
+//! A controller that has lost its state says that all of it is free while Pods still use its IPUs. It chooses
+//! the IPUs of a partition itself, and nobody tells which of them are in use: nothing is made on it before
+//! each IPUPartition that holds something there says that it is gone, which it does once no Pod uses it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ipu_api::ipupartition::{AttemptOutcome, IPUPartition, IPUPartitionStatus, WaitingReason};
+use ipu_api::names;
+use ipu_api::uid::Uid;
+use ipu_guest_host::model::ControllerView;
+use vipu_client::model::{Inventory, largest_partition};
+
+use super::surroundings::attempts;
+
+/// A V-IPU partition that was made for an IPUPartition and is not known to be gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// Name of its controller.
+    pub controller: Arc<str>,
+    /// Its id on the controller.
+    pub id: Uid,
+    /// Its IPUs.
+    pub ipus: u32,
+    /// A short hash of the V-IPU user id under which the controller was asked for it.
+    pub account: Option<Arc<str>>,
+}
+
+/// What an IPUPartition holds on any controllers; `word` keeps the name of each controller once. An attempt
+/// whose outcome is not known is not counted, since no Pod was ever told of it, unless it was taken over from
+/// Graphcore's operator, which has told them.
+pub fn allocations(
+    partition: &IPUPartition,
+    mut word: impl FnMut(&str) -> Arc<str>,
+) -> Box<[Allocation]> {
+    let made = attempts(partition, AttemptOutcome::Created);
+    let spec = &partition.spec;
+    let asked = attempts(partition, AttemptOutcome::Unknown);
+    let taken_over =
+        asked.filter(|one| one.id == names::inherited_partition(&spec.owner, spec.slot));
+    made.chain(taken_over)
+        .map(|attempt| Allocation {
+            controller: word(&attempt.controller.name),
+            id: Uid::of(&attempt.id),
+            ipus: partition.spec.ipus,
+            account: attempt.account.as_deref().map(&mut word),
+        })
+        .collect()
+}
+
+/// Whether IPUs that the one status holds are no longer held in the next one.
+pub(super) fn gives_back(before: &IPUPartitionStatus, after: &IPUPartitionStatus) -> bool {
+    let held = |status: &IPUPartitionStatus, id: &str| {
+        let mut attempts = status.attempts.iter();
+        attempts.any(|one| one.id == id && one.outcome == AttemptOutcome::Created)
+    };
+    let mut ids = before.attempts.iter().map(|one| one.id.as_str());
+    ids.any(|id| held(before, id) && !held(after, id))
+}
+
+/// What all IPUPartitions hold, by the name of the controller.
+#[derive(Debug, Default)]
+pub struct Allocations {
+    controllers: HashMap<Arc<str>, Held>,
+}
+
+/// What is held on one controller, by its id, and by which IPUPartition.
+type Held = HashMap<Uid, (Arc<str>, Allocation)>;
+
+/// What IPUPartitions hold on a controller that does not list it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unlisted {
+    /// IPUs that the controller has lost.
+    lost: u32,
+    /// IPUs of what another V-IPU user asked for: a list may show no more than what its caller may see.
+    hidden: u32,
+    /// The name of the first of those IPUPartitions.
+    first: Option<Arc<str>>,
+    count: usize,
+}
+
+/// IPUs that a controller seems to have free and are not: they are still held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Withheld {
+    /// How many.
+    pub ipus: u32,
+    /// How many others are given to nobody meanwhile, since the controller may choose those that are held.
+    pub besides: u32,
+    /// For whom, as a user should read it.
+    pub reason: String,
+}
+
+impl Allocations {
+    /// Takes in what the IPUPartition of this name held `before` and holds now.
+    pub fn replace(&mut self, name: &Arc<str>, before: &[Allocation], now: &[Allocation]) {
+        for one in before {
+            let Some(there) = self.controllers.get_mut(&one.controller) else {
+                continue;
+            };
+            if there.get(&one.id).is_some_and(|(holder, _)| holder == name) {
+                there.remove(&one.id);
+            }
+            if there.is_empty() {
+                self.controllers.remove(&one.controller);
+            }
+        }
+        for one in now {
+            let there = self.controllers.entry(Arc::clone(&one.controller));
+            let held = (Arc::clone(name), one.clone());
+            there.or_default().insert(one.id, held);
+        }
+    }
+
+    /// The names of all controllers on which something is held.
+    pub fn controllers(&self) -> impl Iterator<Item = &str> {
+        self.controllers.keys().map(|name| &**name)
+    }
+
+    /// What is held on the controller of this name, which was asked under `account` and has told this.
+    pub fn unlisted(
+        &self,
+        controller: &str,
+        inventory: &Inventory,
+        account: Option<&str>,
+    ) -> Unlisted {
+        let mut unlisted = Unlisted::default();
+        let there = self.controllers.get(controller).into_iter().flatten();
+        for (_, (name, one)) in there.filter(|(id, _)| !inventory.accounts_for(id)) {
+            let ipus = if one.account.as_deref() == account {
+                &mut unlisted.lost
+            } else {
+                &mut unlisted.hidden
+            };
+            *ipus = ipus.saturating_add(one.ipus);
+            unlisted.count += 1;
+            let first = unlisted.first.take().filter(|first| first < name);
+            unlisted.first = first.or_else(|| Some(Arc::clone(name)));
+        }
+        unlisted
+    }
+}
+
+impl Unlisted {
+    /// Whether the controller has lost something that is held.
+    pub fn is_lost(&self) -> bool {
+        self.lost > 0
+    }
+}
+
+/// Takes what is held and not listed from what the controller of this view seems to have free: all of that
+/// where the controller has lost something.
+pub fn withhold(view: &mut ControllerView, unlisted: &Unlisted) -> Option<Withheld> {
+    let free = view.free_ipus();
+    let ipus = unlisted.lost.saturating_add(unlisted.hidden).min(free);
+    let first = unlisted.first.as_ref().filter(|_| ipus > 0)?;
+    let besides = if unlisted.is_lost() { free - ipus } else { 0 };
+    view.used_ipus += ipus + besides;
+    let left = largest_partition(view.free_ipus());
+    view.largest_free = view.largest_free.min(left);
+    let others = match unlisted.count {
+        0 | 1 => String::new(),
+        count => format!(" and {} others", count - 1),
+    };
+    let why = if unlisted.is_lost() {
+        "which it does not list any more; it may give them away, so that nothing is made on it until no Pod \
+         uses them"
+    } else {
+        "which was requested under another V-IPU user id"
+    };
+    Some(Withheld {
+        ipus,
+        besides,
+        reason: format!("{ipus} IPUs more are held by IPUPartition {first}{others}, {why}"),
+    })
+}
+
+/// The reasons to wait, with what is withheld on each controller.
+pub(crate) fn explained(
+    mut reasons: Vec<WaitingReason>,
+    withheld: &HashMap<String, Withheld>,
+) -> Vec<WaitingReason> {
+    for reason in &mut reasons {
+        if let Some(withheld) = withheld.get(&reason.controller) {
+            reason.reason = format!("{}; {}", reason.reason, withheld.reason);
+        }
+    }
+    reasons
+}
+
+#[cfg(test)]
+mod tests;

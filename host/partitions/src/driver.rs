@@ -1,0 +1,227 @@
+//! The one file by which the simulation, the model check and the nonsense call the core: what it decides,
+//! learns, and is asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipu_api::ipupartition::{Attempt, ControllerRef, DecidedBy, IPUPartition, IPUPartitionStatus};
+use ipu_api::ipupolicy::BUILT_IN;
+use ipu_api::names::{self, Identity};
+use ipu_guest_host::model::ControllerView;
+use jiff::{SignedDuration, Timestamp};
+use vipu_client::cordon::CordonStates;
+use vipu_client::model::{Inventory, PartitionState};
+
+use crate::capacity::{self, Allocations};
+use crate::knowledge::{Answer, Fact, Truth};
+use crate::line::{self, Waiter};
+use crate::orphans::{self, Orphans, Place};
+use crate::placement::{self, Divided, Placement, Queue};
+use crate::step::{Pace, Settings, Step};
+use crate::steps::Steps;
+use crate::surroundings::{self, Needed, Surroundings};
+use crate::{look, pace, placing};
+
+/// Marks the ids that the release in this namespace of a cluster gives.
+pub(super) fn identity(cluster: u64, namespace: &str) -> Identity {
+    Identity::new(&format!("cluster-{cluster}"), namespace)
+}
+
+/// How long the sweep leaves a partition without an owner alone.
+pub(super) const GRACE: SignedDuration = SignedDuration::from_secs(30);
+
+/// One reconcile of one object.
+#[derive(Clone, Debug)]
+pub(super) struct Reconcile {
+    pub object: Arc<IPUPartition>,
+    pub version: u64,
+    steps: Steps,
+}
+
+// The version stands for the object.
+impl Hash for Reconcile {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.version, &self.steps).hash(state);
+    }
+}
+
+impl Reconcile {
+    pub(super) fn begin(version: u64, object: Arc<IPUPartition>) -> Self {
+        Reconcile {
+            object,
+            version,
+            steps: Steps::default(),
+        }
+    }
+
+    pub(super) fn decide(&mut self, settings: &Settings, now: Timestamp) -> Step {
+        let step = self.steps.next(&self.object, settings, now);
+        step.expect("broken invariant: every reconcile comes to rest")
+    }
+
+    pub(super) fn learn(&mut self, fact: Fact) {
+        self.steps.learn(fact);
+    }
+
+    /// The object was written, and is this now.
+    pub(super) fn wrote(&mut self, version: u64, object: Arc<IPUPartition>, fact: Fact) {
+        (self.version, self.object) = (version, object);
+        self.steps.wrote(fact);
+    }
+
+    pub(super) fn has_worked(&self) -> bool {
+        self.steps.has_worked()
+    }
+}
+
+pub(super) fn settings() -> Settings {
+    Settings {
+        identity: identity(0, "release"),
+        forming: Duration::from_mins(5),
+        grace: Duration::from_secs(30),
+        gang_patience: Duration::from_mins(2),
+        backfill_limit: Duration::from_mins(10),
+    }
+}
+
+/// What surrounds an object, among all objects and the controllers as they are.
+pub(super) fn surroundings<'a>(
+    object: &IPUPartition,
+    others: impl Iterator<Item = &'a IPUPartition> + Clone,
+    views: Vec<ControllerView>,
+    cordons: &CordonStates,
+    now: Timestamp,
+) -> Surroundings {
+    match surroundings::needed(object, cordons) {
+        Needed::Nothing => Surroundings::default(),
+        Needed::Siblings => surroundings::of(object, others, cordons, &[], now),
+        Needed::Everything(_) => {
+            let open = Divided::of(views, cordons.clone()).open;
+            let line = line(others.clone(), |_| {}, now);
+            let open = surroundings::spared(&line, others.clone(), open);
+            surroundings::of(object, others, cordons, &open, now)
+        }
+    }
+}
+
+/// Those who wait, in order; `stand` says of each how it stands.
+pub(super) fn line<'a>(
+    objects: impl Iterator<Item = &'a IPUPartition> + Clone,
+    stand: impl Fn(&mut Waiter),
+    now: Timestamp,
+) -> Vec<Waiter> {
+    let mut line = line::line(objects, now);
+    line.iter_mut().for_each(stand);
+    line
+}
+
+/// What a reconcile learns from a state that a controller tells.
+pub(super) fn truth(state: Option<&PartitionState>) -> Truth {
+    state.map_or(Truth::Absent, |state| Truth::Present(look::seen(state)))
+}
+
+/// The answer of the queue and of the built-in placement policy.
+pub(super) fn place(
+    object: &IPUPartition,
+    found: Divided,
+    queue: Queue<'_>,
+    controllers: &[ControllerRef],
+    now: Timestamp,
+) -> Answer {
+    let held = queue.held;
+    let asked = match placement::prepare(object, found, queue, now) {
+        Placement::Decided(answer) => return answer,
+        Placement::Ask(asked) => asked,
+    };
+    let request = placing::request(object, Default::default(), held, now);
+    let decision = ipu_guest_host::serial_walk(&request, asked.views(), &asked.tried);
+    let by = DecidedBy {
+        policy: BUILT_IN.to_owned(),
+        digest: None,
+    };
+    asked.conclude(decision, by, controllers)
+}
+
+/// How many partitions the owner of `object` has, or is getting.
+pub(super) fn held_by_owner<'a>(
+    object: &IPUPartition,
+    others: impl Iterator<Item = &'a IPUPartition>,
+) -> u32 {
+    surroundings::held(object, others)
+}
+
+/// How many milliseconds a reconcile rests; none where it waits for a change.
+pub(super) fn pause(pace: Pace, rests: u32) -> Option<u64> {
+    let pause = pace::rest(pace, rests)?;
+    Some(pause.as_millis().try_into().expect("a pause is short"))
+}
+
+/// What a sweep is to remove, and what it suspects.
+pub(super) fn orphans(
+    found: &[Place],
+    held: &BTreeSet<String>,
+    suspects: &BTreeMap<Place, Timestamp>,
+    identity: &Identity,
+    now: Timestamp,
+) -> Orphans {
+    let found = found.iter().map(|(name, id)| (name.as_str(), id.as_str()));
+    orphans::tell(
+        found,
+        |id| held.contains(id),
+        suspects,
+        identity,
+        GRACE,
+        now,
+    )
+}
+
+/// Takes from the suspects what this object, which a watch has shown, answers for.
+pub(super) fn spare(suspects: &mut BTreeMap<Place, Timestamp>, object: &IPUPartition) {
+    orphans::spare(suspects, object);
+}
+
+/// Every id that these objects answer for.
+pub(super) fn held<'a>(objects: impl IntoIterator<Item = &'a IPUPartition>) -> BTreeSet<String> {
+    orphans::held(objects)
+}
+
+pub(super) fn is_held(attempt: &Attempt) -> bool {
+    attempt.is_held()
+}
+
+/// Whether the operator can have given this id to this object, or taken it over for it.
+pub(super) fn is_of(id: &str, object: &IPUPartition) -> bool {
+    let spec = &object.spec;
+    names::is_of_owner(id, &spec.owner) || id == names::inherited_partition(&spec.owner, spec.slot)
+}
+
+/// Whether IPUs that the one status holds are no longer held in the next one.
+pub(super) fn gives_back(before: &IPUPartitionStatus, after: &IPUPartitionStatus) -> bool {
+    capacity::gives_back(before, after)
+}
+
+/// What these objects hold.
+pub(super) fn allocations<'a>(objects: impl Iterator<Item = &'a IPUPartition>) -> Allocations {
+    let mut all = Allocations::default();
+    for object in objects {
+        let name = object.metadata.name.as_deref().unwrap_or_default().into();
+        all.replace(
+            &name,
+            &[],
+            &capacity::allocations(object, |word| word.into()),
+        );
+    }
+    all
+}
+
+/// A controller as placement sees it, which says that it has this, and on which others hold something.
+pub(super) fn withheld(
+    (inventory, mut view): (Inventory, ControllerView),
+    held: &Allocations,
+) -> ControllerView {
+    let unlisted = held.unlisted(&view.name, &inventory, None);
+    capacity::withhold(&mut view, &unlisted);
+    view
+}

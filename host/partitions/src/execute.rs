@@ -1,0 +1,375 @@
+//! Carries out one step for an IPUPartition: the only place that writes to it or calls a controller.
+
+use ipu_api::ipupartition::{
+    Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
+};
+use ipu_api::names;
+use ipu_runtime::events::Event;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Resource, ResourceExt};
+use ring::rand::SystemRandom;
+use serde_json::json;
+use vipu_client::model::CreateRequest;
+use vipu_client::{Truth as RemoteTruth, VipuClient, VipuError};
+
+use super::capacity;
+use super::context::Context;
+use super::events::{self, Sweep};
+use super::knowledge::{Fact, Intent, Reply, SeenState, Truth};
+use super::look;
+use super::placing::shortened;
+use super::seek;
+use super::step::{Pace, Step};
+use super::users;
+
+/// What to do about a controller that does not answer and is not in the admin's list.
+const NOT_LISTED: &str = "it is not in the admin's list of controllers any more: list it again or, in the \
+    ConfigMap with the list, name it under `renamed` (old=new) or, if it is gone for good, under `gone`";
+
+/// What a step led to.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// This was learned.
+    Learned(Fact),
+    /// The object was written, and is now this; the fact goes with it.
+    Wrote(Box<IPUPartition>, Fact),
+    /// The object was let go.
+    Released,
+    /// Nothing more is to be done for now.
+    Rest(Pace),
+}
+
+/// Why a step could not be carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecuteError {
+    /// The object was changed meanwhile, or is gone: begin again with what it is now.
+    #[error("failed to write the IPUPartition, since it was changed meanwhile")]
+    Conflict,
+    /// This replica could not say in time that it leads: another one may have begun.
+    #[error("failed to continue, since another replica may lead by now")]
+    NotLeading,
+    /// The finalizer could not be put on.
+    #[error("failed to add the finalizer")]
+    AddFinalizer(#[source] kube::Error),
+    /// The finalizer could not be taken off.
+    #[error("failed to remove the finalizer")]
+    RemoveFinalizer(#[source] kube::Error),
+    /// The status could not be written.
+    #[error("failed to write the status")]
+    WriteStatus(#[source] kube::Error),
+    /// The Pods that use the partition could not be listed.
+    #[error("failed to list the Pods that use partition {id}")]
+    ListPods {
+        /// The partition.
+        id: String,
+        /// What the API server said.
+        #[source]
+        source: kube::Error,
+    },
+    /// The kernel gave no random number for the id of the next attempt.
+    #[error("failed to draw a random number for the id of a partition")]
+    Nonce,
+}
+
+/// Carries out `step` for `partition`.
+pub(super) async fn execute(
+    context: &Context,
+    partition: &IPUPartition,
+    step: Step,
+) -> Result<Outcome, ExecuteError> {
+    if !context.held.is_valid() {
+        return Err(ExecuteError::NotLeading);
+    }
+    let fact = match step {
+        Step::Rest(pace) => return Ok(Outcome::Rest(pace)),
+        Step::AddFinalizer => {
+            let written = set_finalizer(context, partition, true)
+                .await
+                .map_err(|error| unless_conflict(error, ExecuteError::AddFinalizer))?;
+            return Ok(Outcome::Wrote(Box::new(written), Fact::Written));
+        }
+        Step::RemoveFinalizer { abandoned } => {
+            release(context, partition, &abandoned).await?;
+            return Ok(Outcome::Released);
+        }
+        Step::Write(status) => {
+            return write(context, partition, *status, Fact::Written).await;
+        }
+        Step::Record(mut status, intent) => {
+            context.fleet.sign(&mut status, &intent);
+            return write(context, partition, *status, Fact::Recorded(intent)).await;
+        }
+        Step::Create(attempt) => Fact::Created {
+            reply: create(context, partition, &attempt).await,
+            id: attempt.id,
+        },
+        Step::AskTruth(attempt) => Fact::Truth {
+            truth: truth(context, partition, &attempt).await,
+            id: attempt.id,
+        },
+        Step::CountUsers(id) => Fact::Users {
+            pods: users::users_of_mine(context, partition, &id).await?,
+            id,
+        },
+        Step::Remove { attempt, force } => Fact::Removed {
+            error: remove(context, &attempt, force).await.err(),
+            id: attempt.id,
+        },
+        Step::Reset(attempt) => Fact::Reset {
+            error: reset(context, partition, &attempt).await.err(),
+            id: attempt.id,
+        },
+        Step::Place => Fact::Placed(seek::place(context, partition).await, nonce()?),
+        Step::LookAround => Fact::Surroundings(seek::look_around(context, partition).await),
+    };
+    Ok(Outcome::Learned(fact))
+}
+
+/// What makes an id one that was never given before, whatever the API server has forgotten.
+fn nonce() -> Result<u64, ExecuteError> {
+    let random = ring::rand::generate::<[u8; 8]>(&SystemRandom::new());
+    let random = random.map_err(|_| ExecuteError::Nonce)?;
+    Ok(u64::from_be_bytes(random.expose()))
+}
+
+async fn write(
+    context: &Context,
+    partition: &IPUPartition,
+    status: IPUPartitionStatus,
+    fact: Fact,
+) -> Result<Outcome, ExecuteError> {
+    let before = partition.status.clone().unwrap_or_default();
+    let note = events::of_change(&before, &status);
+    let mut wished = partition.clone();
+    wished.status = Some(status);
+    // A replacement with the version that was read: the API server refuses it where anybody else
+    // wrote meanwhile, and fields that are no longer set go.
+    let api = Api::<IPUPartition>::all(context.client.clone());
+    let written = api
+        .replace_status(&partition.name_any(), &PostParams::default(), &wished)
+        .await
+        .map_err(|error| unless_conflict(error, ExecuteError::WriteStatus))?;
+    if capacity::gives_back(
+        &before,
+        written
+            .status
+            .as_ref()
+            .unwrap_or(&IPUPartitionStatus::default()),
+    ) {
+        // Before this reconcile can ask for anything itself: who has waited longer goes first.
+        context.turns.room_was_made();
+    }
+    log_change(&before, &written, &fact);
+    if let Some(note) = note {
+        publish(context, &written, note);
+    }
+    Ok(Outcome::Wrote(Box::new(written), fact))
+}
+
+fn log_change(before: &IPUPartitionStatus, written: &IPUPartition, fact: &Fact) {
+    let status = written.status.clone().unwrap_or_default();
+    let message = status.message.as_deref().unwrap_or_default();
+    match fact {
+        Fact::Recorded(Intent::Create(id) | Intent::Reset(id)) => {
+            tracing::info!(partition = %written.name_any(), id, message, "wrote down what comes next");
+        }
+        _ if before.phase != status.phase || before.message != status.message => {
+            tracing::info!(partition = %written.name_any(), phase = ?status.phase, message);
+        }
+        _ => tracing::debug!(partition = %written.name_any(), "wrote the status"),
+    }
+}
+
+async fn release(
+    context: &Context,
+    partition: &IPUPartition,
+    abandoned: &[Attempt],
+) -> Result<(), ExecuteError> {
+    let status = partition.status.clone().unwrap_or_default();
+    let sweep = |attempt: &Attempt| {
+        if !context.settings.identity.marks(&attempt.id) {
+            Sweep::Never
+        } else if context.fleet.is_listed(&attempt.controller) {
+            Sweep::Later
+        } else {
+            Sweep::OnceListed
+        }
+    };
+    let note = events::of_release(&status, abandoned, sweep);
+    set_finalizer(context, partition, false)
+        .await
+        .map_err(|error| unless_conflict(error, ExecuteError::RemoveFinalizer))?;
+    for attempt in abandoned {
+        tracing::warn!(
+            partition = %partition.name_any(), id = attempt.id, controller = attempt.controller.name,
+            is_swept_later = sweep(attempt) == Sweep::Later, "gave up a partition by force"
+        );
+    }
+    context.given_back.notify_one();
+    if let Some(note) = note {
+        publish(context, partition, note);
+    }
+    Ok(())
+}
+
+async fn set_finalizer(
+    context: &Context,
+    partition: &IPUPartition,
+    is_held: bool,
+) -> Result<IPUPartition, kube::Error> {
+    let mut finalizers: Vec<String> = partition.finalizers().to_vec();
+    finalizers.retain(|name| name != names::PARTITION_FINALIZER);
+    if is_held {
+        finalizers.push(names::PARTITION_FINALIZER.to_owned());
+    }
+    let patch = json!({
+        "metadata": {
+            "uid": partition.uid(),
+            "resourceVersion": partition.resource_version(),
+            "finalizers": finalizers,
+        }
+    });
+    Api::<IPUPartition>::all(context.client.clone())
+        .patch(
+            &partition.name_any(),
+            &PatchParams::default(),
+            &Patch::Merge(patch),
+        )
+        .await
+}
+
+async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) -> Reply {
+    let spec = &partition.spec;
+    let request = CreateRequest {
+        id: attempt.id.clone(),
+        ipus: spec.ipus,
+        gcds: spec.gcds,
+        replicas: spec.options.replicas,
+        reconfigurable: spec.options.reconfigurable,
+        relocatable: spec.options.relocatable,
+    };
+    let result = match context.fleet.client(&attempt.controller) {
+        Ok(client) => client.create(&request).await,
+        Err(error) => Err(error),
+    };
+    let uid = partition.uid().unwrap_or_default();
+    let Err(error) = result else {
+        let Attempt { controller, id, .. } = attempt;
+        context.fleet.took(controller, id, spec.ipus);
+        context.turns.has_asked(&uid);
+        return Reply::Done;
+    };
+    context.fleet.changed(&attempt.controller);
+    context.turns.has_asked(&uid);
+    let reason = shortened(&error.reason());
+    tracing::warn!(
+        id = attempt.id,
+        controller = attempt.controller.name,
+        reason,
+        "create failed"
+    );
+    match error {
+        VipuError::Address(_)
+        | VipuError::UnlistedAddress { .. }
+        | VipuError::Auth(_)
+        | VipuError::Unreachable(_) => Reply::NotSent(reason),
+        VipuError::OutcomeUnknown { .. }
+        | VipuError::Refused { .. }
+        | VipuError::Denied { .. }
+        | VipuError::OtherAccount
+        | VipuError::OtherPartition { .. }
+        | VipuError::Incomplete { .. } => Reply::Failed(reason),
+    }
+}
+
+async fn truth(context: &Context, partition: &IPUPartition, attempt: &Attempt) -> Truth {
+    if context.fleet.is_gone(&attempt.controller) {
+        return Truth::Absent;
+    }
+    let truth = match ask_truth(context, partition, attempt).await {
+        Ok(truth) => truth,
+        Err(error) if error.is_denial() => Truth::Denied(shortened(&error.reason())),
+        Err(error) if !context.fleet.is_listed(&attempt.controller) => {
+            let reason = format!("{}; {NOT_LISTED}", shortened(&error.reason()));
+            Truth::NotListed(reason)
+        }
+        Err(error) => Truth::Unreachable(shortened(&error.reason())),
+    };
+    if look::is_gone(attempt, &truth) {
+        context.fleet.changed(&attempt.controller);
+    }
+    truth
+}
+
+/// A partition that has just become active and is not what was asked for counts as failed.
+async fn ask_truth(
+    context: &Context,
+    partition: &IPUPartition,
+    attempt: &Attempt,
+) -> Result<Truth, VipuError> {
+    let IPUPartitionSpec { ipus, gcds, .. } = partition.spec;
+    let client = context.fleet.client(&attempt.controller)?;
+    let account = attempt.account.as_deref();
+    let truth = client.truth_of(&attempt.id, account).await?;
+    context.fleet.note(&client, &attempt.id, gcds, &truth).await;
+    let RemoteTruth::Present(state) = truth else {
+        return Ok(Truth::Absent);
+    };
+    let mut seen = look::seen(&state);
+    let phase = partition.status.as_ref().map(|status| status.phase);
+    if phase == Some(PartitionPhase::Creating)
+        && seen.state == SeenState::Active
+        && let Some(why) = client.size_mismatch(&attempt.id, ipus, gcds).await
+    {
+        seen.state = SeenState::Failed;
+        seen.errors = vec![why];
+    }
+    Ok(Truth::Present(seen))
+}
+
+async fn remove(context: &Context, attempt: &Attempt, force: bool) -> Result<(), String> {
+    let client = client(context, attempt)?;
+    let result = client.remove(&attempt.id, force).await;
+    match &result {
+        Ok(()) => context.fleet.removed(&attempt.controller, &attempt.id),
+        Err(_) => context.fleet.changed(&attempt.controller),
+    }
+    context.given_back.notify_one();
+    result.map_err(|error| shortened(&error.reason()))
+}
+
+async fn reset(
+    context: &Context,
+    partition: &IPUPartition,
+    attempt: &Attempt,
+) -> Result<(), String> {
+    let client = client(context, attempt)?;
+    let relocatable = partition.spec.options.relocatable;
+    let result = client.reset(&attempt.id, relocatable).await;
+    result.map_err(|error| shortened(&error.reason()))
+}
+
+fn client(context: &Context, attempt: &Attempt) -> Result<VipuClient, String> {
+    let client = context.fleet.client(&attempt.controller);
+    client.map_err(|error| shortened(&error.reason()))
+}
+
+/// Queues an event about an IPUPartition.
+pub(super) fn publish<K>(context: &Context, object: &K, event: Event)
+where
+    K: Resource<DynamicType = ()>,
+{
+    context.events.publish(object.object_ref(&()), vec![event]);
+}
+
+fn unless_conflict(
+    error: kube::Error,
+    otherwise: impl FnOnce(kube::Error) -> ExecuteError,
+) -> ExecuteError {
+    match &error {
+        kube::Error::Api(status) if status.code == 409 || status.code == 404 => {
+            ExecuteError::Conflict
+        }
+        _ => otherwise(error),
+    }
+}

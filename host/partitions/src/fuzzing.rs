@@ -1,0 +1,24 @@
+//! What the coverage-guided targets of `tests/fuzz` call: functions from bytes, which panic where
+//! something that must hold of what is read from outside does not. The generated tests ask the same.
+
+use ipu_api::ipupartition::IPUPartition;
+
+use crate::honest::written;
+use crate::rest;
+
+/// Bodies of `/query` and of `/partitions`.
+pub fn rest_bodies(input: &[u8]) {
+    rest::invariants::check_question(input);
+    rest::invariants::check_wanted(input);
+}
+
+/// An IPUPartition as JSON, in worlds of every kind.
+pub fn partition_status(input: &[u8]) {
+    let object = serde_json::from_slice::<IPUPartition>(input);
+    for case in object.iter().flat_map(written) {
+        case.check();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! A world that answers the core honestly, and what must hold of the core in it, whatever it read and was
+//! told before: it never panics, harms nothing that is in use, and comes to rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ipu_api::ipupartition::{ControllerRef, IPUPartition};
+use ipu_api::names;
+use ipu_guest_host::model::ControllerView;
+use jiff::Timestamp;
+use vipu_client::cordon::CordonStates;
+
+use super::driver::{self, Reconcile};
+use super::knowledge::{Answer, Fact, Reply, Seen, SeenState, Truth};
+use super::placement::{Divided, Queue};
+use super::step::Step;
+use super::surroundings::Surroundings;
+use crate::crd_schema::violations;
+
+/// An object, what its reconcile was told before, and the world that it then meets.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(super) object: IPUPartition,
+    pub(super) facts: Vec<Fact>,
+    pub(super) world: Honest,
+    pub(super) now: Timestamp,
+}
+
+/// The cases of an object that somebody wrote: each kind of world, for the ids that stand in it.
+pub(crate) fn written(object: &IPUPartition) -> Vec<Case> {
+    let status = object.status.clone().unwrap_or_default();
+    let tried = status.attempts.into_iter().map(|attempt| attempt.id);
+    let inherited = names::inherited_partition(&object.spec.owner, object.spec.slot);
+    let ids: BTreeSet<String> = tried
+        .chain(status.partition_id)
+        .chain([inherited])
+        .collect();
+    let worlds = (0..16_u8).map(|bits| {
+        let ids = |bit: u8| ids.iter().filter(move |_| bits & bit != 0).cloned();
+        Honest {
+            in_use: ids(1).collect(),
+            there: ids(2).map(|id| (id, SeenState::Active)).collect(),
+            unreachable: ids(4).collect(),
+            refuses: bits & 8 != 0,
+        }
+    });
+    let case = |world| Case {
+        object: object.clone(),
+        facts: Vec::new(),
+        world,
+        now: Timestamp::UNIX_EPOCH,
+    };
+    worlds.map(case).collect()
+}
+
+impl Case {
+    /// Lets the core come to rest. The API server takes what it wrote, where it took what it read.
+    pub(crate) fn check(self) {
+        let Case {
+            object: before,
+            facts,
+            mut world,
+            now,
+        } = self;
+        let mut object = before.clone();
+        come_to_rest(&mut object, &mut world, facts, now);
+        let faults = violations(&object);
+        // Before the year 0 a clock's own time is none to the API server.
+        let was_sound = || now >= Timestamp::UNIX_EPOCH && violations(&before).is_empty();
+        assert!(
+            faults.is_empty() || !was_sound(),
+            "{faults:?} in {object:?}, which was {before:?}"
+        );
+    }
+}
+
+/// What is true of the world that the core meets.
+#[derive(Clone, Debug)]
+pub(crate) struct Honest {
+    pub in_use: BTreeSet<String>,
+    pub there: BTreeMap<String, SeenState>,
+    pub unreachable: BTreeSet<String>,
+    pub refuses: bool,
+}
+
+pub(super) fn seen(state: SeenState) -> Seen {
+    Seen {
+        state,
+        errors: Vec::new(),
+        auto_resets: None,
+    }
+}
+
+impl Honest {
+    fn truth(&self, id: &str) -> Truth {
+        if self.unreachable.contains(id) {
+            return Truth::Unreachable("down".to_owned());
+        }
+        let found = self.there.get(id);
+        found.map_or(Truth::Absent, |state| Truth::Present(seen(*state)))
+    }
+
+    fn users(&self, id: &str) -> Vec<String> {
+        let is_used = self.in_use.contains(id);
+        is_used
+            .then(|| "default/pod".to_owned())
+            .into_iter()
+            .collect()
+    }
+
+    /// Does what the core wants and tells what came of it; nothing once it rests.
+    fn carry_out(&mut self, object: &mut IPUPartition, step: Step) -> Option<Fact> {
+        let refusal = self.refuses.then(|| "no".to_owned());
+        Some(match step {
+            Step::Rest(_) | Step::RemoveFinalizer { .. } => return None,
+            Step::AddFinalizer => {
+                object.metadata.finalizers = Some(vec![names::PARTITION_FINALIZER.to_owned()]);
+                Fact::Written
+            }
+            Step::Write(status) => {
+                object.status = Some(*status);
+                Fact::Written
+            }
+            Step::Record(status, intent) => {
+                object.status = Some(*status);
+                Fact::Recorded(intent)
+            }
+            Step::Create(attempt) => {
+                if !self.refuses {
+                    self.there.insert(attempt.id.clone(), SeenState::Busy);
+                }
+                let reply = refusal.map_or(Reply::Done, Reply::Failed);
+                Fact::Created {
+                    id: attempt.id,
+                    reply,
+                }
+            }
+            Step::AskTruth(attempt) => Fact::Truth {
+                truth: self.truth(&attempt.id),
+                id: attempt.id,
+            },
+            Step::CountUsers(id) => Fact::Users {
+                pods: self.users(&id),
+                id,
+            },
+            Step::Remove { attempt, .. } => {
+                let id = attempt.id;
+                assert!(!self.in_use.contains(&id), "{id} is removed under a Pod");
+                assert!(driver::is_of(&id, object), "{id} is not its own");
+                if !self.refuses {
+                    self.there.remove(&id);
+                }
+                Fact::Removed { id, error: refusal }
+            }
+            Step::Reset(attempt) => {
+                let id = attempt.id;
+                assert!(!self.in_use.contains(&id), "{id} is reset under a Pod");
+                assert!(driver::is_of(&id, object), "{id} is not its own");
+                Fact::Reset { id, error: refusal }
+            }
+            Step::LookAround => Fact::Surroundings(Surroundings::default()),
+            Step::Place => Fact::Placed(placed(object), 0),
+        })
+    }
+}
+
+/// Reconciles until nothing is to be done; that the steps come to an end, `decide` demands itself.
+pub(super) fn come_to_rest(
+    object: &mut IPUPartition,
+    honest: &mut Honest,
+    facts: Vec<Fact>,
+    now: Timestamp,
+) {
+    let mut reconcile = Reconcile::begin(0, object.clone().into());
+    for fact in facts {
+        reconcile.learn(fact);
+    }
+    loop {
+        let step = reconcile.decide(&driver::settings(), now);
+        let Some(fact) = honest.carry_out(object, step) else {
+            return;
+        };
+        reconcile.object = object.clone().into();
+        reconcile.learn(fact);
+    }
+}
+
+/// The answer of placement where three controllers are free.
+fn placed(object: &IPUPartition) -> Answer {
+    let references: Vec<_> = (0..3).map(controller).collect();
+    let found = Divided::of(references.iter().map(free).collect(), CordonStates::new());
+    let queue = Queue {
+        line: &[],
+        taken: &[],
+        held: 0,
+        backfill_limit: driver::settings().backfill_limit,
+    };
+    driver::place(object, found, queue, &references, Timestamp::UNIX_EPOCH)
+}
+
+/// One of the controllers there are.
+pub(super) fn controller(index: usize) -> ControllerRef {
+    let host = format!("pod{}", index + 1);
+    ControllerRef {
+        name: format!("{host}:8090"),
+        label_value: host.clone(),
+        host,
+        port: 8090,
+        label_key: "vipu".to_owned(),
+    }
+}
+
+fn free(controller: &ControllerRef) -> ControllerView {
+    ControllerView {
+        name: controller.name.clone(),
+        label_key: controller.label_key.clone(),
+        label_value: controller.label_value.clone(),
+        has_nodes: true,
+        unreachable: None,
+        total_ipus: 4,
+        used_ipus: 0,
+        largest_free: 4,
+        failures: 0,
+    }
+}

@@ -1,0 +1,148 @@
+//! Reconciles IPUPartitions: each is the request for a V-IPU partition, the record of the attempts to create it, and the
+//! object to watch.
+//!
+//! [`run`] reconciles until it is stopped, and [`sweep`] removes partitions without an owner. `steps` decides on the next
+//! step of one IPUPartition from what is recorded (`record`) and observed (`knowledge`); it is pure. `execute` carries a step
+//! out on a V-IPU controller. A lost reply leaves an attempt with an unknown outcome: `leftovers` settles it. `placement`
+//! asks the guests for a V-IPU controller, and `line` orders the requests. [`rest`] serves all of it to users.
+//!
+//! The package reads Pods only to find out whether one uses a partition. It knows no rule of IPUJobs.
+#![forbid(unsafe_code)]
+
+pub mod cache;
+pub mod capacity;
+mod context;
+#[cfg(any(test, feature = "fuzzing"))]
+mod crd_schema;
+#[cfg(any(test, feature = "fuzzing"))]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the simulation needs more of it")
+)]
+mod driver;
+mod events;
+mod execute;
+pub mod fleet;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod honest;
+pub mod knowledge;
+mod leftovers;
+pub mod line;
+mod look;
+pub mod metrics;
+pub mod node_labels;
+#[cfg(test)]
+mod nonsense;
+pub mod orphans;
+mod pace;
+pub mod placement;
+pub mod placing;
+mod recent;
+mod reconcile;
+pub mod record;
+mod release;
+pub mod rest;
+#[cfg(test)]
+mod samples;
+mod seek;
+pub mod state_unknown;
+pub mod step;
+mod steps;
+pub mod surroundings;
+pub mod sweep;
+pub mod tracker;
+mod turns;
+mod unreadable;
+mod users;
+mod wanted;
+pub mod watched;
+mod written;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt, stream};
+use tokio_util::sync::CancellationToken;
+
+pub use context::{Context, Shared};
+pub use reconcile::Guarded;
+
+use cache::Brief;
+use ipu_runtime::clock;
+use ipu_runtime::work_queue::{self, Limits};
+
+/// IPUPartitions that are worked on at the same time. One that forms holds its place for minutes.
+const CONCURRENCY: usize = 64;
+
+/// How long things given back are gathered before those who wait are looked at again.
+const GATHERING: Duration = Duration::from_millis(200);
+
+/// Reconciles IPUPartitions once all are known, until it is told to stop; then what is under way comes to
+/// its end.
+pub async fn run(context: Arc<Context>, stop: CancellationToken) {
+    let limits = Limits {
+        concurrency: CONCURRENCY,
+        reconciles: &context.reconciles,
+        stop,
+    };
+    let names = stream::select(context.watched.names(), those_who_wait(context.clone()));
+    let reconcile = |name| reconcile::reconcile(name, context.clone());
+    work_queue::run(names, context.watched.once_listed(), reconcile, limits).await;
+}
+
+/// The IPUPartitions that wait for room, oldest first, and those on controllers that are drained, gone or
+/// renamed, each time that IPUs were given back or the list of controllers changed.
+fn those_who_wait(context: Arc<Context>) -> impl Stream<Item = Arc<str>> {
+    let changes = context.fleet.registry().subscribe();
+    let held = context.watched.given_back();
+    let state = (context.clone(), changes, held);
+    let occasions = stream::unfold(state, |(context, mut changes, mut held)| async move {
+        tokio::select! {
+            () = context.given_back.notified() => {}
+            Ok(()) = held.changed() => {}
+            changed = changes.changed() => if changed.is_err() {
+                // Nobody changes the list any more.
+                context.given_back.notified().await;
+            },
+        }
+        context.turns.room_was_made();
+        tokio::time::sleep(GATHERING).await;
+        Some(((), (context, changes, held)))
+    });
+    occasions.flat_map(move |()| {
+        let line = context.turns.line(&context.watched, clock::now());
+        let waiting: Vec<Arc<str>> = line.iter().map(|one| one.name.as_str().into()).collect();
+        stream::iter(waiting).chain(stream::iter(those_of_others(&context)))
+    })
+}
+
+/// The IPUPartitions that hold something on controllers that are drained, gone or renamed.
+fn those_of_others(context: &Context) -> Vec<Arc<str>> {
+    let known = context.fleet.registry().known();
+    let (cordons, departed) = (&known.cordons, &known.departed);
+    let is_other = |name: &str| {
+        surroundings::is_draining(name, cordons)
+            || departed.gone.contains(name)
+            || departed.renamed.contains_key(name)
+    };
+    let others: Vec<Arc<str>> = context.watched.read(|cache| {
+        let held = cache.allocations().controllers();
+        held.filter(|name| is_other(name)).map(Into::into).collect()
+    });
+    if others.is_empty() {
+        return Vec::new();
+    }
+    let is_there = |one: &Brief| {
+        one.held
+            .iter()
+            .any(|held| others.contains(&held.controller))
+    };
+    context.watched.read(|cache| cache.names_of(is_there))
+}
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod simulation;

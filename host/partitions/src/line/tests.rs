@@ -1,0 +1,353 @@
+//! The order of those who wait, as tables.
+
+use ipu_api::ipupartition::IPUPartition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::json;
+
+use super::*;
+
+const LIMIT: SignedDuration = SignedDuration::from_mins(10);
+
+fn now() -> Timestamp {
+    "2026-01-01T12:00:00Z".parse().unwrap()
+}
+
+/// One that was asked for so many minutes ago and waits since.
+fn one(name: &str, ipus: u32, minutes: i64) -> Waiter {
+    let created = now() - SignedDuration::from_mins(minutes);
+    Waiter {
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+        owner: format!("owner-{name}"),
+        owner_name: format!("default/{name}"),
+        place: Place {
+            created,
+            name: name.to_owned(),
+        },
+        since: created,
+        ipus,
+        gang: 1,
+        had_one: false,
+        unasked: 0,
+        node_selector: BTreeMap::new(),
+        is_next: false,
+        is_held_up: false,
+    }
+}
+
+fn pod(name: &str, total: u32, used: u32) -> ControllerView {
+    let free = total - used;
+    ControllerView {
+        name: name.to_owned(),
+        label_key: "ipunode".to_owned(),
+        label_value: name.to_owned(),
+        has_nodes: true,
+        unreachable: None,
+        total_ipus: total,
+        used_ipus: used,
+        largest_free: largest_partition(free),
+        failures: 0,
+    }
+}
+
+/// The largest partition that `me` could have on each controller.
+fn shown(me: &Waiter, others: &[Waiter], views: &[ControllerView]) -> Vec<u32> {
+    let mut line = others.to_vec();
+    line.push(me.clone());
+    in_order(&mut line);
+    let room = room(me, &line, &[], 0, views.to_vec(), LIMIT, now());
+    room.views.iter().map(|view| view.largest_free).collect()
+}
+
+#[test]
+fn a_smaller_one_passes_until_the_elder_has_waited_its_limit() {
+    let pods = [pod("pod1", 16, 12), pod("pod2", 16, 8), pod("pod3", 8, 0)];
+    let me = one("small", 2, 0);
+    let cases = [
+        (one("big", 16, 9), [4, 8, 8]),
+        // Only where the elder fits at all, and where most is free.
+        (one("big", 16, 10), [4, 0, 8]),
+        (one("big", 16, 20), [0, 0, 8]),
+        (one("big", 16, 500), [0, 0, 8]),
+        (one("impossible", 64, 500), [4, 8, 8]),
+    ];
+    for (elder, expected) in cases {
+        assert_eq!(
+            shown(&me, std::slice::from_ref(&elder), &pods),
+            expected,
+            "{elder:?}"
+        );
+    }
+}
+
+#[test]
+fn an_elder_that_is_about_to_be_served_goes_first() {
+    let pods = [pod("pod1", 16, 12), pod("pod2", 16, 8)];
+    let me = one("me", 4, 1);
+    let elder = Waiter {
+        is_next: true,
+        ..one("elder", 4, 2)
+    };
+    assert_eq!(shown(&me, std::slice::from_ref(&elder), &pods), [0, 8]);
+    let younger = Waiter {
+        is_next: true,
+        ..one("younger", 4, 0)
+    };
+    assert_eq!(shown(&me, &[younger], &pods), [4, 8]);
+    let too_large = Waiter {
+        is_next: true,
+        ..one("elder", 16, 2)
+    };
+    assert_eq!(shown(&me, &[too_large], &pods), [4, 8]);
+}
+
+#[test]
+fn room_that_is_too_small_for_the_elder_is_kept_for_it_also_while_it_comes_and_goes() {
+    let pods = [pod("pod1", 16, 8)];
+    let me = one("me", 4, 1);
+    let elder = Waiter {
+        is_next: true,
+        ..one("elder", 16, 11)
+    };
+    assert_eq!(shown(&me, &[elder], &pods), [0]);
+}
+
+#[test]
+fn nothing_is_kept_for_whom_room_would_not_help() {
+    let pods = [pod("pod1", 16, 8), pod("pod2", 8, 0)];
+    let me = one("me", 2, 0);
+    let fits = one("fits-and-is-refused", 8, 60);
+    assert_eq!(shown(&me, &[fits], &pods), [8, 8]);
+    let mut gang = one("gang-too-large", 8, 60);
+    gang.gang = 4;
+    assert_eq!(shown(&me, std::slice::from_ref(&gang), &pods), [8, 8]);
+    gang.gang = 3;
+    assert_eq!(shown(&me, &[gang], &pods), [0, 0]);
+    let mut held_up = one("held-up", 16, 60);
+    held_up.is_held_up = true;
+    assert_eq!(shown(&me, &[held_up], &pods), [8, 8]);
+}
+
+#[test]
+fn those_of_one_moment_have_an_order_too() {
+    let pods = [pod("pod1", 4, 0)];
+    let [a, b] = ["a", "b"].map(|name| Waiter {
+        is_next: true,
+        ..one(name, 4, 1)
+    });
+    assert_eq!(shown(&a, std::slice::from_ref(&b), &pods), [4]);
+    assert_eq!(shown(&b, std::slice::from_ref(&a), &pods), [0]);
+}
+
+#[test]
+fn nothing_is_kept_where_the_elders_pods_cannot_go_or_nobody_answers() {
+    let mut pods = [pod("pod1", 16, 8), pod("pod2", 16, 8), pod("pod3", 16, 8)];
+    pods[1].has_nodes = false;
+    pods[2].unreachable = Some("it is down".to_owned());
+    let me = one("me", 2, 0);
+    let mut elder = one("elder", 16, 60);
+    elder.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
+    assert_eq!(shown(&me, &[elder], &pods), [8, 8, 8]);
+}
+
+#[test]
+fn whoever_has_a_place_takes_only_what_those_who_wait_leave() {
+    let pods = vec![pod("pod1", 16, 8), pod("pod2", 8, 0)];
+    let line = [one("waits", 8, 1), one("too-large", 64, 1)];
+    let asked = [("pod2", 4), ("pod9", 4)];
+    let left = spared(&line, asked.into_iter(), pods);
+    let left: Vec<u32> = left.iter().map(|view| view.largest_free).collect();
+    assert_eq!(left, [0, 4]);
+}
+
+#[test]
+fn siblings_do_not_stand_in_each_others_way() {
+    let pods = [pod("pod1", 16, 8)];
+    let me = one("me", 4, 0);
+    let mut elder = one("elder", 16, 60);
+    elder.owner.clone_from(&me.owner);
+    assert_eq!(shown(&me, &[elder], &pods), [8]);
+}
+
+#[test]
+fn those_of_use_only_together_wait_until_all_that_are_missing_fit() {
+    let mut me = one("me", 4, 0);
+    me.gang = 4;
+    let pods = [pod("pod1", 16, 8), pod("pod2", 8, 6)];
+    let ask = |held: u32| {
+        room(
+            &me,
+            std::slice::from_ref(&me),
+            &[],
+            held,
+            pods.to_vec(),
+            LIMIT,
+            now(),
+        )
+    };
+    assert_eq!(
+        ask(0).too_small.unwrap(),
+        "4 partitions of 4 IPUs are of use only together, and there is free capacity for 2 of \
+         them now"
+    );
+    assert!(ask(1).too_small.is_some());
+    assert_eq!(ask(2).too_small, None);
+    assert_eq!(ask(3).too_small, None);
+    assert_eq!(ask(9).too_small, None);
+}
+
+#[test]
+fn whoever_is_passed_over_reads_for_whom() {
+    let me = one("small", 2, 0);
+    let line = [one("big", 16, 12), me.clone()];
+    let room = room(&me, &line, &[], 0, vec![pod("pod1", 16, 8)], LIMIT, now());
+    let reasons = vec![WaitingReason {
+        controller: "pod1".to_owned(),
+        reason: "full".to_owned(),
+    }];
+    let explained = explained(reasons, &room);
+    assert_eq!(
+        explained[0].reason,
+        "its free capacity is reserved for default/big (16 IPUs), which waits since \
+         2026-01-01T11:48:00Z"
+    );
+}
+
+#[test]
+fn only_what_is_wanted_and_has_no_place_waits() {
+    let read = |change: serde_json::Value| {
+        let mut object = json!({
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
+            "metadata": {"name": "p", "creationTimestamp": "2026-01-01T11:00:00Z"},
+            "spec": {
+                "owner": {"apiVersion": "v1", "kind": "K", "namespace": "n", "name": "o", "uid": "u"},
+                "slot": 0, "ipus": 4, "gcds": 1,
+            },
+        });
+        json_patch::merge(&mut object, &change);
+        let partition: IPUPartition = serde_json::from_value(object).unwrap();
+        partition.is_waiting().then(|| waiter(&partition, now()))
+    };
+    let fresh = read(json!({})).unwrap();
+    assert_eq!(fresh.since, fresh.place.created);
+    let condition = json!([{
+        "type": "Ready", "status": "False", "reason": "Replacing", "message": "",
+        "lastTransitionTime": "2026-01-01T11:30:00Z",
+    }]);
+    let replaced = read(json!({"status": {"conditions": condition}})).unwrap();
+    assert!(replaced.since > replaced.place.created);
+    assert_eq!(read(json!({"status": {"phase": "Creating"}})), None);
+    assert_eq!(
+        read(json!({"status": {"phase": "Ready", "partitionId": "p"}})),
+        None
+    );
+    let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T11:59:00Z"}});
+    assert_eq!(read(deleted), None);
+}
+
+#[test]
+fn those_of_use_only_together_have_one_place_in_the_line() {
+    let object = |owner: &str, slot: u32, gang: Option<u32>, minutes: i64| -> IPUPartition {
+        let created = now() - SignedDuration::from_mins(minutes);
+        let object = json!({
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
+            "metadata": {
+                "name": format!("{owner}-{slot}"), "uid": format!("{owner}-{slot}"),
+                "creationTimestamp": created,
+            },
+            "spec": {
+                "owner": {
+                    "apiVersion": "v1", "kind": "K", "namespace": "n", "name": owner, "uid": owner,
+                },
+                "slot": slot, "ipus": 2, "gcds": 1, "options": {"gangSize": gang},
+            },
+        });
+        serde_json::from_value(object).unwrap()
+    };
+    let mut all = [
+        object("gang", 0, Some(3), 60),
+        object("gang", 1, Some(3), 50),
+        object("large", 0, None, 40),
+        object("gang", 2, Some(3), 30),
+        object("apart", 0, None, 45),
+        object("apart", 1, None, 20),
+    ];
+    all[2].spec.ipus = 16;
+    all[0].status = serde_json::from_value(json!({"phase": "Ready", "partitionId": "p"})).unwrap();
+    let line = line(all.iter(), now());
+    let names: Vec<&str> = line.iter().map(|waiter| waiter.name.as_str()).collect();
+    assert_eq!(names, ["gang-1", "gang-2", "apart-0", "large-0", "apart-1"]);
+    let pods = || vec![pod("pod1", 16, 12)];
+    let seen =
+        |one: &IPUPartition| room(&me(one, &line, now()), &line, &[], 1, pods(), LIMIT, now());
+    for slot in [1, 3] {
+        assert_eq!(seen(&all[slot]).views[0].largest_free, 4, "{slot}");
+        assert_eq!(seen(&all[slot]).too_small, None, "{slot}");
+    }
+    assert_eq!(seen(&all[5]).views[0].largest_free, 0);
+    assert_eq!(me(&all[3], &[], now()).place.name, "gang-2");
+    // Its sibling is taken away: what was given back is not taken again in vain, and nothing is kept.
+    let had_one = json!({"phase": "Pending", "generation": 1});
+    all[1].status = Some(serde_json::from_value(had_one).unwrap());
+    all[3].metadata.deletion_timestamp = Some(Time(now()));
+    let line = self::line(all.iter(), now());
+    let seen =
+        |one: &IPUPartition| room(&me(one, &line, now()), &line, &[], 1, pods(), LIMIT, now());
+    assert_eq!(
+        seen(&all[1]).too_small.unwrap(),
+        "3 partitions are of use only together, and 1 of them are not requested"
+    );
+    assert_eq!(seen(&all[2]).kept, BTreeMap::new());
+}
+
+#[test]
+fn a_gang_that_is_larger_than_all_controllers_together_never_fits() {
+    let gang = |size, ipus| Waiter {
+        gang: size,
+        ..one("gang", ipus, 1)
+    };
+    // Whatever is used now, and whether a node is there.
+    let mut pods = [pod("pod1", 16, 16), pod("pod2", 8, 0), pod("pod3", 4, 4)];
+    pods[1].has_nodes = false;
+    let never = |me: &Waiter, pods: &[ControllerView]| never_fits(me, pods.iter());
+    assert_eq!(never(&gang(3, 8), &pods), None);
+    assert_eq!(
+        never(&gang(4, 8), &pods).unwrap(),
+        "no V-IPU controllers can ever serve 4 partitions of 8 IPUs, which are of use only together: \
+         empty, all of them have capacity for 3 (pod1: 2 of 16 IPUs; pod2: 1 of 8 IPUs; pod3: 0 of \
+         4 IPUs); request fewer or smaller ones, or have more controllers listed"
+    );
+    assert_eq!(never(&gang(1, 64), &pods), None, "the policy decides");
+    assert_eq!(never(&gang(4, 8), &[]), None, "the list is empty for now");
+    let mut here = gang(2, 8);
+    here.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
+    assert!(never(&here, &pods).is_some());
+    let mut silent = pods.clone();
+    silent[2].unreachable = Some("it is down".to_owned());
+    assert_eq!(never(&gang(4, 8), &silent), None, "it may be a larger one");
+    assert!(never(&here, &silent).is_some(), "which would not matter");
+    let mut bare = pods.clone();
+    bare[2].total_ipus = 0;
+    assert_eq!(never(&gang(4, 8), &bare), None, "its agents may come");
+}
+
+#[test]
+fn what_somebody_was_told_to_take_is_taken_before_the_controller_knows() {
+    let me = one("me", 8, 1);
+    let pods = || vec![pod("pod1", 8, 0), pod("pod2", 16, 0)];
+    let after = |taken: &[(String, u32)]| {
+        let line = std::slice::from_ref(&me);
+        let room = room(&me, line, taken, 0, pods(), LIMIT, now());
+        let largest: Vec<u32> = room.views.iter().map(|view| view.largest_free).collect();
+        (largest, room.is_promised)
+    };
+    assert_eq!(after(&[]), (vec![8, 16], false));
+    let told = |ipus| ("pod1".to_owned(), ipus);
+    let gone = ("gone".to_owned(), 8);
+    assert_eq!(after(&[told(4), gone]), (vec![4, 16], true));
+    assert_eq!(
+        after(&[told(4), told(2)]),
+        (vec![4, 16], true),
+        "it is full"
+    );
+}

@@ -1,0 +1,160 @@
+//! Partitions, the IPUs of V-IPU controllers, and who has them, read for each scrape from what the
+//! proxy holds for REST and placement.
+
+pub mod summary;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipu_policies::namespaces::Namespaces;
+use ipu_runtime::clock;
+use ipu_runtime::metrics;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use self::summary::{Summary, most};
+use crate::fleet::{Fleet, Look};
+use crate::watched::Watched;
+
+/// Longest time that a controller is waited for. Prometheus gives up after ten seconds; a controller
+/// that takes longer counts as one that does not answer.
+const LOOKING: Duration = Duration::from_secs(5);
+
+/// Where it is read from.
+#[derive(Clone)]
+pub struct Sources {
+    /// Every IPUPartition.
+    pub partitions: Watched,
+    /// The V-IPU controllers.
+    pub fleet: Arc<Fleet>,
+    /// Who has IPUs and waits for them.
+    pub namespaces: Namespaces,
+}
+
+/// A gauge by one label.
+type By = Family<[(&'static str, String); 1], Gauge>;
+
+impl Sources {
+    /// Registers the gauges that are read at each scrape.
+    pub async fn expose(&self, now: &mut Registry) {
+        self.expose_controllers(now).await;
+        let partitions = &self.partitions;
+        let summary = partitions.read(|cache| Summary::of(cache.briefs(), clock::now()));
+        expose_partitions(now, &summary);
+        self.expose_namespaces(now);
+    }
+
+    async fn expose_controllers(&self, now: &mut Registry) {
+        let (up, open, failed) = (By::default(), By::default(), By::default());
+        let (ipus, used, largest) = (By::default(), By::default(), By::default());
+        let withheld = By::default();
+        let cordons = self.fleet.cordons();
+        for (controller, look) in self.fleet.looks_within(LOOKING).await {
+            let is_open = !cordons.contains_key(&controller.name);
+            let failure_stats = self.fleet.failure_stats(&controller.name);
+            let name = [("vipu_controller", controller.name)];
+            open.get_or_create(&name).set(i64::from(is_open));
+            failed
+                .get_or_create(&name)
+                .set(failure_stats.failed_partitions.into());
+            let answered = look.filter(|look| look.view.unreachable.is_none());
+            up.get_or_create(&name).set(i64::from(answered.is_some()));
+            if let Some(look) = answered {
+                let held = look.withheld.as_ref().map_or(0, |held| held.ipus);
+                withheld.get_or_create(&name).set(held.into());
+                let Look { view, .. } = look;
+                ipus.get_or_create(&name).set(view.total_ipus.into());
+                used.get_or_create(&name).set(view.used_ipus.into());
+                largest.get_or_create(&name).set(view.largest_free.into());
+            }
+        }
+        let controllers = now.sub_registry_with_prefix("vipu");
+        controllers.register(
+            "controller_up",
+            "Whether the V-IPU controller answers: 1 or 0",
+            up,
+        );
+        controllers.register(
+            "controller_open",
+            "Whether new partitions may be made on the V-IPU controller: 0 where it is cordoned or drained",
+            open,
+        );
+        controllers.register(
+            "controller_failed_partitions",
+            "How often partitions on the V-IPU controller went into error within the last day",
+            failed,
+        );
+        controllers.register("ipus", "IPUs that the V-IPU controller has", ipus);
+        controllers.register(
+            "ipus_used",
+            "IPUs of the V-IPU controller that are in partitions, of the operator or of others, or withheld",
+            used,
+        );
+        controllers.register(
+            "ipus_withheld",
+            "IPUs that the V-IPU controller shows as free and that IPUPartitions still hold: it has lost its state",
+            withheld,
+        );
+        controllers.register(
+            "ipus_largest_free",
+            "IPUs of the largest partition that fits on the V-IPU controller now",
+            largest,
+        );
+    }
+
+    fn expose_namespaces(&self, now: &mut Registry) {
+        let (held, waiting) = (By::default(), By::default());
+        for (namespace, usage) in most(self.namespaces.usages()) {
+            let name = [("owner_namespace", namespace)];
+            held.get_or_create(&name).set(usage.ipus.into());
+            waiting.get_or_create(&name).set(usage.waiting_ipus.into());
+        }
+        now.register(
+            "namespace_ipus",
+            "IPUs of the partitions that a namespace has; all but the largest namespaces are _other",
+            held,
+        );
+        now.register(
+            "namespace_ipus_waiting",
+            "IPUs of the partitions for which a namespace waits; all but the largest namespaces are _other",
+            waiting,
+        );
+    }
+}
+
+fn expose_partitions(now: &mut Registry, summary: &Summary) {
+    let partitions: Family<[(&str, String); 2], Gauge> = Family::default();
+    for ((phase, controller), count) in &summary.counts {
+        let labels = [
+            ("phase", (*phase).to_owned()),
+            ("vipu_controller", controller.clone()),
+        ];
+        partitions
+            .get_or_create(&labels)
+            .set(metrics::count(*count));
+    }
+    now.register(
+        "partitions",
+        "IPUPartitions, by phase and V-IPU controller (none: not placed)",
+        partitions,
+    );
+    let unknown = By::default();
+    for (reason, count) in &summary.state_unknown {
+        let label = [("reason", (*reason).to_owned())];
+        unknown.get_or_create(&label).set(metrics::count(*count));
+    }
+    now.register(
+        "partitions_state_unknown",
+        "IPUPartitions whose state on a V-IPU controller is unknown, by the reason of their condition StateUnknown",
+        unknown,
+    );
+    let longest: Gauge<f64, std::sync::atomic::AtomicU64> = Gauge::default();
+    longest.set(summary.longest_wait);
+    now.register_with_unit(
+        "partition_longest_wait",
+        "The longest time that a partition has waited; 0 if none waits",
+        Unit::Seconds,
+        longest,
+    );
+}

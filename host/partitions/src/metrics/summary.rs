@@ -1,0 +1,160 @@
+//! Pure: what there is to say of all partitions and of all namespaces in few numbers.
+
+use std::collections::BTreeMap;
+
+use ipu_api::ipupartition::PartitionPhase;
+use ipu_guest_host::facts::Usage;
+use ipu_runtime::metrics::OTHER;
+use jiff::Timestamp;
+
+use crate::cache::Brief;
+use crate::state_unknown;
+
+/// Most namespaces that are told one by one.
+const NAMESPACES_MAX: usize = 50;
+
+/// The controller of a partition that has none.
+const NONE: &str = "none";
+
+/// All partitions in few numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// How many there are, by phase and controller.
+    pub counts: BTreeMap<(&'static str, String), usize>,
+    /// Of how many a controller cannot be asked what it has, by reason.
+    pub state_unknown: BTreeMap<&'static str, usize>,
+    /// How long the one has waited that waits longest, in seconds.
+    pub longest_wait: f64,
+}
+
+impl Summary {
+    /// Of these partitions, with the time since when each waits that does.
+    pub fn of<'a>(
+        partitions: impl Iterator<Item = (&'a Brief, Option<Timestamp>)>,
+        now: Timestamp,
+    ) -> Self {
+        let mut summary = Self::default();
+        // A phase without partitions is told as well.
+        for phase in [PartitionPhase::Pending, PartitionPhase::Error] {
+            summary.counts.insert((name(phase), NONE.to_owned()), 0);
+        }
+        for reason in state_unknown::REASONS {
+            summary.state_unknown.insert(reason, 0);
+        }
+        for (partition, waits_since) in partitions {
+            if let Some(reason) = partition.state_unknown {
+                *summary.state_unknown.entry(reason).or_default() += 1;
+            }
+            let phase = partition.phase.map_or("Unreadable", name);
+            let controller = partition.controller.as_deref().unwrap_or(NONE);
+            let count = summary.counts.entry((phase, controller.to_owned()));
+            *count.or_default() += 1;
+            if let Some(since) = waits_since {
+                let waited = now.duration_since(since).as_secs_f64();
+                summary.longest_wait = summary.longest_wait.max(waited);
+            }
+        }
+        summary
+    }
+}
+
+fn name(phase: PartitionPhase) -> &'static str {
+    match phase {
+        PartitionPhase::Pending => "Pending",
+        PartitionPhase::Creating => "Creating",
+        PartitionPhase::Ready => "Ready",
+        PartitionPhase::Resetting => "Resetting",
+        PartitionPhase::Error => "Error",
+        PartitionPhase::Rejected => "Rejected",
+        PartitionPhase::Releasing => "Releasing",
+    }
+}
+
+/// The namespaces that have or want most, and all others as one.
+pub fn most(mut usages: Vec<(String, Usage)>) -> Vec<(String, Usage)> {
+    let most = |usage: &Usage| u64::from(usage.ipus) + u64::from(usage.waiting_ipus);
+    usages.sort_by(|(one, has), (other, hers)| most(hers).cmp(&most(has)).then(one.cmp(other)));
+    let rest = usages.split_off(usages.len().min(NAMESPACES_MAX));
+    if !rest.is_empty() {
+        let sum = |of: fn(&Usage) -> u32| {
+            let each = rest.iter().map(|(_, usage)| of(usage));
+            each.fold(0, u32::saturating_add)
+        };
+        usages.push((
+            OTHER.to_owned(),
+            Usage {
+                ipus: sum(|usage| usage.ipus),
+                partitions: sum(|usage| usage.partitions),
+                waiting_ipus: sum(|usage| usage.waiting_ipus),
+                waiting_partitions: sum(|usage| usage.waiting_partitions),
+            },
+        ));
+    }
+    usages
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::watcher::Event;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cache::Cache;
+
+    fn partition(name: &str, status: &Value) -> Value {
+        json!({
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
+            "metadata": {"name": name, "creationTimestamp": "2026-01-01T12:00:00Z"},
+            "spec": {
+                "owner": {"apiVersion": "v1", "kind": "K", "namespace": "n", "name": "o", "uid": "u"},
+                "slot": 0, "ipus": 4, "gcds": 1,
+            },
+            "status": status,
+        })
+    }
+
+    #[test]
+    fn partitions_are_counted_by_phase_and_controller() {
+        let ready = |name| {
+            let status = json!({
+                "phase": "Ready", "partitionId": "p",
+                "controller": {
+                    "name": "pod1:8090", "host": "pod1", "port": 8090,
+                    "labelKey": "k", "labelValue": "v",
+                },
+            });
+            partition(name, &status)
+        };
+        let waiting = partition("c", &Value::Null);
+        let unreadable = json!({"metadata": {"name": "d"}, "spec": {"ipus": "four"}});
+        let mut cache = Cache::default();
+        for object in [ready("a"), ready("b"), waiting, unreadable] {
+            let object = serde_json::from_value(object).unwrap();
+            cache.hear(Event::Apply(object), Timestamp::UNIX_EPOCH);
+        }
+        let now = "2026-01-01T12:01:30Z".parse().unwrap();
+        let summary = Summary::of(cache.briefs(), now);
+        let count = |phase, controller: &str| summary.counts.get(&(phase, controller.to_owned()));
+        assert_eq!(count("Ready", "pod1:8090"), Some(&2));
+        assert_eq!(count("Pending", NONE), Some(&1));
+        assert_eq!(count("Error", NONE), Some(&0));
+        assert_eq!(count("Unreadable", NONE), Some(&1));
+        assert!((summary.longest_wait - 90.0).abs() < 0.001, "{summary:?}");
+    }
+
+    #[test]
+    fn namespaces_beyond_the_largest_are_one() {
+        let of = |ipus| Usage {
+            ipus,
+            ..Usage::default()
+        };
+        let all: Vec<_> = (0..60)
+            .map(|number| (format!("n{number}"), of(number)))
+            .collect();
+        let told = most(all.clone());
+        assert_eq!(told.len(), NAMESPACES_MAX + 1);
+        assert_eq!(told[0], ("n59".to_owned(), of(59)));
+        assert_eq!(told[NAMESPACES_MAX], (OTHER.to_owned(), of(45)));
+        assert_eq!(most(all[..2].to_vec()).len(), 2);
+    }
+}

@@ -1,0 +1,188 @@
+//! Calls to the V-IPU controllers of the small world, and what becomes of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ipu_api::ipupartition::Attempt;
+use vipu_client::model::OperationState;
+
+use super::Small;
+use super::replica::check_slot;
+use super::state::{Flying, State};
+use crate::driver;
+use crate::knowledge::{Fact, Truth};
+use crate::simulation::controllers::{Call, Then, Verb};
+use crate::simulation::invariants::{NOT_GIVEN_TWICE, demand};
+
+/// What goes wrong with one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mishap {
+    Nothing,
+    RequestLost,
+    ReplyLost,
+    Late,
+    Doubled,
+    Refused,
+}
+
+impl Mishap {
+    pub(super) const ALL: [Mishap; 5] = [
+        Mishap::RequestLost,
+        Mishap::ReplyLost,
+        Mishap::Late,
+        Mishap::Doubled,
+        Mishap::Refused,
+    ];
+    pub(super) const ONCE: [Mishap; 4] = [
+        Mishap::RequestLost,
+        Mishap::ReplyLost,
+        Mishap::Late,
+        Mishap::Refused,
+    ];
+}
+
+impl Small {
+    /// Calls a controller. Answers what the caller learns.
+    pub(super) fn call(
+        &self,
+        state: &mut State,
+        attempt: &Attempt,
+        verb: Verb,
+        mishap: Mishap,
+    ) -> Fact {
+        let controller = index(state, attempt);
+        let call = Call {
+            controller,
+            verb,
+            id: attempt.id.clone(),
+            caller: None,
+            is_late: false,
+            is_refused: mishap == Mishap::Refused,
+        };
+        let id = attempt.id.clone();
+        let flying = Flying {
+            controller,
+            verb,
+            id,
+        };
+        let lost = || Err("deadline exceeded".to_owned());
+        match mishap {
+            Mishap::RequestLost => call.told(lost(), false),
+            Mishap::ReplyLost => {
+                let _ = self.arrive(state, &flying);
+                call.told(lost(), false)
+            }
+            Mishap::Late => {
+                fly(state, flying);
+                call.told(lost(), false)
+            }
+            Mishap::Refused => call.told(Err("resource exhausted".to_owned()), false),
+            Mishap::Nothing | Mishap::Doubled => {
+                if state.controllers[controller].is_down {
+                    return call.told(Err("connection refused".to_owned()), true);
+                }
+                let result = self.arrive(state, &flying);
+                if mishap == Mishap::Doubled {
+                    fly(state, flying);
+                }
+                call.told(result, false)
+            }
+        }
+    }
+
+    /// A call reaches its controller.
+    pub(super) fn arrive(&self, state: &mut State, call: &Flying) -> Result<(), String> {
+        if state.controllers[call.controller].is_down {
+            return Err("connection refused".to_owned());
+        }
+        let users = state.users(&call.id);
+        let result = state
+            .controller(call.controller)
+            .accept(&call.id, call.verb);
+        if result.is_ok() {
+            state.ledger().took_effect(&call.id, call.verb, &users);
+            self.check_given_once(state, call);
+        }
+        if let Some(key) = state
+            .owners
+            .iter()
+            .position(|one| one.pod.as_ref() == Some(&call.id))
+        {
+            check_slot(state, key);
+        }
+        result.map_err(str::to_owned)
+    }
+
+    /// What was just made on a controller and what Pods still use of what it has lost fit together.
+    fn check_given_once(&self, state: &State, call: &Flying) {
+        if !self.bound.gives_once() || !matches!(call.verb, Verb::Create { .. }) {
+            return;
+        }
+        let controller = &state.controllers[call.controller];
+        let is_lost = |id: &str| {
+            !controller.made.contains_key(id)
+                && state.ledger.controller_of(id) == Some(controller.reference.name.as_str())
+        };
+        let pods = state.owners.iter().enumerate();
+        let pods = pods.filter(|(_, owner)| owner.attached);
+        let lost: BTreeMap<&str, u32> = pods
+            .filter_map(|(index, one)| Some((one.pod.as_deref()?, self.bound.wanted[index])))
+            .filter(|(id, _)| is_lost(id))
+            .collect();
+        let taken = controller.inventory().used + lost.values().sum::<u32>();
+        demand(taken <= controller.total, NOT_GIVEN_TWICE, || {
+            format!("{} is made, and Pods use {lost:?}", call.id)
+        });
+    }
+
+    /// What a controller says that it has of an attempt.
+    pub(super) fn truth(&self, state: &mut State, attempt: &Attempt) -> Truth {
+        let controller = Arc::clone(&state.controllers[index(state, attempt)]);
+        if controller.is_down {
+            return Truth::Unreachable("connection refused".to_owned());
+        }
+        if controller.denies {
+            return Truth::Denied("permission denied".to_owned());
+        }
+        let found = controller.state(&attempt.id);
+        if found.is_none() {
+            let now = self.millis(state.clock);
+            Arc::make_mut(&mut state.lacking).denied(&attempt.id, now);
+            state.ledger().denied(&attempt.id);
+        }
+        driver::truth(found.as_ref())
+    }
+}
+
+/// How the operations that are under way may go on: well, or badly.
+pub(super) fn under_way(state: &State) -> Vec<(usize, String, Then, Then)> {
+    let all = state.controllers.iter().enumerate();
+    let made =
+        all.flat_map(|(index, one)| one.made.iter().map(move |(id, made)| (index, id, made)));
+    let goes_on = made.filter_map(|(index, id, made)| {
+        let (well, badly) = match made.operation {
+            OperationState::Creating | OperationState::Resetting if state.stuck.contains(id) => {
+                return None;
+            }
+            OperationState::Creating => (Then::Formed, Then::FailedToForm),
+            OperationState::Removing => (Then::Gone, Then::FailedToGo),
+            OperationState::Resetting => (Then::WasReset, Then::FailedToReset),
+            OperationState::Idle | OperationState::Failed | OperationState::Undefined => {
+                return None;
+            }
+        };
+        Some((index, id.clone(), well, badly))
+    });
+    goes_on.collect()
+}
+
+fn fly(state: &mut State, call: Flying) {
+    state.flying.push(call);
+    state.flying.sort();
+}
+
+fn index(state: &State, attempt: &Attempt) -> usize {
+    let mut all = state.controllers.iter();
+    let index = all.position(|one| one.reference == attempt.controller);
+    index.expect("attempts name controllers of this world")
+}

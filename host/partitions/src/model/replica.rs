@@ -1,0 +1,334 @@
+//! The replicas of the small world: one reconcile after the other, and one step of it at a time.
+//!
+//! A step and the reply to it are one move: nobody but the reconcile itself, which waits, is touched by the
+//! time in between. So are a read that depends on nothing else and the decision after it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus};
+use ipu_api::names;
+use ipu_guest_host::model::ControllerView;
+use vipu_client::cordon::CordonStates;
+
+use super::Small;
+use super::calls::Mishap;
+use super::faults::Fault;
+use super::state::{State, Task, Version, ticket};
+use crate::driver::{self, Reconcile};
+use crate::knowledge::{Answer, Fact, Intent, Truth};
+use crate::line::Waiter;
+use crate::placement::{Divided, Queue};
+use crate::simulation::api_server::{self, Key};
+use crate::simulation::controllers::Verb;
+use crate::simulation::evidence::Evidence;
+use crate::simulation::invariants::{ONE_USABLE, Written, demand};
+use crate::step::Step;
+
+/// What a step leads to.
+pub(super) enum Outcome {
+    /// The reconcile learns this.
+    Learned(Fact),
+    /// It has written its object, and learns this.
+    Wrote(Version, Fact),
+    /// It is over.
+    Over,
+}
+
+impl Small {
+    /// A replica begins to reconcile an object. Nothing is said of when: it may be at any time.
+    pub(super) fn begin(&self, state: &mut State, who: usize, key: Key) {
+        let copies = state.replicas[who].frozen.as_ref();
+        let found = match copies {
+            Some(copies) => copies
+                .get(&key)
+                .map(|one| (one.version.clone(), one.is_current)),
+            None => state.api.get(&key).map(|one| (one.clone(), true)),
+        };
+        let Some((version, is_current)) = found else {
+            return;
+        };
+        let task = Task {
+            core: Reconcile::begin(version.print, version.object),
+            evidence: Evidence::default(),
+            is_current,
+            step: Step::Place,
+            decided: 0,
+        };
+        self.decide(state, (who, key), task);
+    }
+
+    /// Asks the core for the next step, which is carried out at any time from now on.
+    fn decide(&self, state: &mut State, (who, key): (usize, Key), mut task: Task) {
+        let now = self.time(state.clock);
+        let settings = &self.settings[state.release];
+        task.step = task.core.decide(settings, now);
+        task.decided = state.clock;
+        match task.step {
+            Step::Rest(_) => state.ended(who, key),
+            Step::LookAround => {
+                let objects: Vec<_> = state.api.values().map(|one| one.object.clone()).collect();
+                let views = views(state, &objects);
+                let object = &task.core.object;
+                let objects = objects.iter().map(Arc::as_ref);
+                let found = driver::surroundings(object, objects, views, &CordonStates::new(), now);
+                task.core.learn(Fact::Surroundings(found));
+                self.decide(state, (who, key), task);
+            }
+            _ => {
+                state.replicas[who].tasks.insert(key, Arc::new(task));
+            }
+        }
+    }
+
+    /// A replica carries out the step that a reconcile has decided on.
+    pub(super) fn act(&self, state: &mut State, (who, key): (usize, Key), mishap: Mishap) {
+        let Some(task) = state.replicas[who].tasks.remove(&key) else {
+            return;
+        };
+        let mut task = Arc::unwrap_or_clone(task);
+        if mishap != Mishap::Nothing {
+            state.faults.spend(mishap.fault());
+        }
+        match self.carry_out(state, (who, key), &task, mishap) {
+            Outcome::Learned(fact) => {
+                if matches!(fact, Fact::Created { .. }) {
+                    state.replicas[who].taking.remove(&key);
+                }
+                task.evidence.note(&fact);
+                task.core.learn(fact);
+                self.decide(state, (who, key), task);
+            }
+            Outcome::Wrote(version, fact) => {
+                task.evidence.note(&fact);
+                task.core.wrote(version.print, version.object, fact);
+                self.decide(state, (who, key), task);
+            }
+            Outcome::Over => state.ended(who, key),
+        }
+    }
+
+    fn carry_out(
+        &self,
+        state: &mut State,
+        (who, key): (usize, Key),
+        task: &Task,
+        mishap: Mishap,
+    ) -> Outcome {
+        let ticket = ticket(who, key);
+        match task.step.clone() {
+            Step::Rest(_) | Step::LookAround => Outcome::Over,
+            Step::AddFinalizer => write(state, key, task, mishap, Fact::Written, |object| {
+                let mut all = object.metadata.finalizers.take().unwrap_or_default();
+                all.push(names::PARTITION_FINALIZER.to_owned());
+                object.metadata.finalizers = Some(all);
+            }),
+            Step::RemoveFinalizer { .. } => release(state, key, task),
+            Step::Write(status) => {
+                self.write_status(state, (who, key), task, mishap, *status, Fact::Written)
+            }
+            Step::Record(status, intent) => {
+                let fact = Fact::Recorded(intent);
+                self.write_status(state, (who, key), task, mishap, *status, fact)
+            }
+            Step::Create(attempt) => {
+                state.ledger().create_sent(&attempt, ticket);
+                let ipus = task.core.object.spec.ipus;
+                let fact = self.call(state, &attempt, Verb::Create { ipus }, mishap);
+                Outcome::Learned(fact)
+            }
+            Step::Remove { attempt, force } => {
+                Outcome::Learned(self.call(state, &attempt, Verb::Remove { force }, mishap))
+            }
+            Step::Reset(attempt) => {
+                state.ledger().reset_sent(&attempt.id, ticket);
+                Outcome::Learned(self.call(state, &attempt, Verb::Reset, mishap))
+            }
+            Step::AskTruth(attempt) => {
+                let truth = if mishap == Mishap::Nothing {
+                    self.truth(state, &attempt)
+                } else {
+                    Truth::Unreachable("deadline exceeded".to_owned())
+                };
+                let id = attempt.id;
+                Outcome::Learned(Fact::Truth { id, truth })
+            }
+            Step::CountUsers(id) => {
+                let pods = state.users(&id);
+                Outcome::Learned(Fact::Users { id, pods })
+            }
+            Step::Place => {
+                let answer = self.place(state, (who, key), &task.core.object);
+                Outcome::Learned(Fact::Placed(answer, 0))
+            }
+        }
+    }
+
+    /// Where a replica would make the partition of this object. Who waits longer goes first only as far as
+    /// that holds without a clock of seconds: whoever would have to wait for it may as well not be looked at.
+    fn place(&self, state: &mut State, (who, key): (usize, Key), object: &IPUPartition) -> Answer {
+        let now = self.time(state.clock);
+        let seen = state.seen(who);
+        let was_asked = |waiter: &mut Waiter| {
+            waiter.stand(Some(Duration::ZERO), Duration::from_hours(1));
+        };
+        let line = driver::line(seen.iter().map(Arc::as_ref), was_asked, now);
+        let taking = state.replicas[who].taking.iter();
+        let taking = taking.filter(|(other, (.., told))| **other != key && *told == state.clock);
+        let taken: Vec<(String, u32)> = taking
+            .map(|(_, (name, ipus, _))| (name.clone(), *ipus))
+            .collect();
+        let queue = Queue {
+            line: &line,
+            taken: &taken,
+            held: driver::held_by_owner(object, seen.iter().map(Arc::as_ref)),
+            backfill_limit: self.settings[state.release].backfill_limit,
+        };
+        let found = Divided::of(views(state, &seen), CordonStates::new());
+        let known = state.controllers.iter().map(|one| one.reference.clone());
+        let known: Vec<ControllerRef> = known.collect();
+        let answer = driver::place(object, found, queue, &known, now);
+        if let Answer::Try(controller, _) = &answer {
+            let told = (controller.name.clone(), object.spec.ipus, state.clock);
+            state.replicas[who].taking.insert(key, told);
+        }
+        answer
+    }
+
+    fn write_status(
+        &self,
+        state: &mut State,
+        (who, key): (usize, Key),
+        task: &Task,
+        mishap: Mishap,
+        status: IPUPartitionStatus,
+        fact: Fact,
+    ) -> Outcome {
+        if !task.is_current {
+            return Outcome::Over;
+        }
+        let before = task.core.object.status.clone().unwrap_or_default();
+        let after = status.clone();
+        let intent = match &fact {
+            Fact::Recorded(intent) => Some(intent.clone()),
+            _ => None,
+        };
+        let set = |object: &mut IPUPartition| object.status = Some(status);
+        let outcome = write(state, key, task, mishap, fact, set);
+        self.check_status(state, (who, key), task, intent.as_ref(), &before, &after);
+        outcome
+    }
+
+    fn check_status(
+        &self,
+        state: &mut State,
+        (who, key): (usize, Key),
+        task: &Task,
+        intent: Option<&Intent>,
+        before: &IPUPartitionStatus,
+        after: &IPUPartitionStatus,
+    ) {
+        let grace = self.settings[0].grace.as_millis();
+        let grace = u64::try_from(grace).expect("a grace is short");
+        let now = self.millis(state.clock);
+        let lacking = Arc::make_mut(&mut state.lacking);
+        lacking.check(before, after, grace, now);
+        for id in &task.evidence.unreachable {
+            lacking.not_asked(id);
+        }
+        state.ledger().status_written(&Written {
+            ticket: ticket(who, key),
+            intent,
+            before,
+            after,
+            evidence: &task.evidence,
+        });
+        check_slot(state, key);
+    }
+}
+
+/// The controllers as a replica that knows these objects sees them.
+fn views(state: &State, objects: &[Arc<IPUPartition>]) -> Vec<ControllerView> {
+    let held = driver::allocations(objects.iter().map(Arc::as_ref));
+    let views = state.controllers.iter().map(|one| one.view(false));
+    views.map(|said| driver::withheld(said, &held)).collect()
+}
+
+/// A write with the version that was read.
+fn write(
+    state: &mut State,
+    key: Key,
+    task: &Task,
+    mishap: Mishap,
+    fact: Fact,
+    change: impl FnOnce(&mut IPUPartition),
+) -> Outcome {
+    if !task.is_current {
+        return Outcome::Over;
+    }
+    let mut object = IPUPartition::clone(&task.core.object);
+    change(&mut object);
+    let version = Version::of(object);
+    state.changed(key, Some(version.clone()));
+    if mishap == Mishap::Nothing {
+        Outcome::Wrote(version, fact)
+    } else {
+        Outcome::Over
+    }
+}
+
+fn release(state: &mut State, key: Key, task: &Task) -> Outcome {
+    if !task.is_current {
+        return Outcome::Over;
+    }
+    let there: Vec<String> = state
+        .controllers
+        .iter()
+        .flat_map(|one| one.made.keys().cloned())
+        .collect();
+    let is_there = |id: &str| there.iter().any(|one| one == id);
+    state
+        .ledger()
+        .released(key, &task.core.object, false, is_there);
+    state.changed(key, None);
+    Outcome::Over
+}
+
+/// A slot has at most one partition that Pods use or may use.
+pub(super) fn check_slot(state: &State, key: Key) {
+    let used = state.owners[key].pod.as_deref();
+    let is_real = |id: &&str| state.exists(id) && !state.ledger.was_abandoned(id);
+    let mut usable: Vec<&str> = used.filter(is_real).into_iter().collect();
+    let object = state.api.get(&key).map(|one| one.object.as_ref());
+    usable.extend(object.and_then(api_server::offered));
+    usable.dedup();
+    demand(usable.len() <= 1, ONE_USABLE, || format!("{usable:?}"));
+}
+
+impl Mishap {
+    /// What can go wrong with a step.
+    pub(super) fn of(step: &Step) -> &'static [Mishap] {
+        match step {
+            Step::Create(_) | Step::Remove { .. } => &Mishap::ALL,
+            // Nothing but its id could tell a second delivery of a reset from the first.
+            Step::Reset(_) => &Mishap::ONCE,
+            Step::AskTruth(_) | Step::AddFinalizer | Step::Write(_) | Step::Record(..) => {
+                &[Mishap::ReplyLost]
+            }
+            Step::RemoveFinalizer { .. }
+            | Step::CountUsers(_)
+            | Step::LookAround
+            | Step::Place
+            | Step::Rest(_) => &[],
+        }
+    }
+
+    pub(super) fn fault(self) -> Fault {
+        match self {
+            Mishap::Nothing | Mishap::RequestLost | Mishap::ReplyLost => Fault::Lost,
+            Mishap::Late => Fault::Late,
+            Mishap::Doubled => Fault::Doubled,
+            Mishap::Refused => Fault::Refused,
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! A state of the small world: everything by which two of its moments may differ.
+//!
+//! Equal states are explored once, so that a state holds nothing that only counts: an object is its content,
+//! and a copy of it knows only whether it is current, as that is all that the API server compares a resource
+//! version for; a reconcile is known by its replica and its object, of which only one is under way at a time,
+//! and the ledger forgets which one wrote something down once that one is over.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use ipu_api::ipupartition::IPUPartition;
+use jiff::Timestamp;
+
+use super::faults::Faults;
+use super::sweeper::Stage;
+use crate::driver::{self, Reconcile};
+use crate::orphans::Place;
+use crate::simulation::agenda::Ticket;
+use crate::simulation::api_server::Key;
+use crate::simulation::controllers::{Controller, Verb};
+use crate::simulation::evidence::Evidence;
+use crate::simulation::invariants::Ledger;
+use crate::simulation::lacking::Lacking;
+use crate::step::Step;
+
+/// An object as it was at some time. Its print stands for its content.
+#[derive(Clone, Debug)]
+pub(super) struct Version {
+    pub print: u64,
+    pub object: Arc<IPUPartition>,
+}
+
+impl Version {
+    pub(super) fn of(object: IPUPartition) -> Self {
+        let text = serde_json::to_vec(&object).expect("an IPUPartition can be written as JSON");
+        Self {
+            print: print(&text),
+            object: Arc::new(object),
+        }
+    }
+}
+
+impl Hash for Version {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.print.hash(state);
+    }
+}
+
+/// What somebody has read of an object.
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Copied {
+    pub version: Version,
+    /// Whether the object was not written since.
+    pub is_current: bool,
+}
+
+/// A reconcile that is under way.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    pub core: Reconcile,
+    pub evidence: Evidence,
+    /// Whether its copy of the object is current.
+    pub is_current: bool,
+    /// What it has decided to do and not done yet.
+    pub step: Step,
+    /// When it has decided.
+    pub decided: u16,
+}
+
+// The step follows from the rest.
+impl Hash for Task {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.core.hash(state);
+        self.evidence.hash(state);
+        (self.is_current, self.decided).hash(state);
+    }
+}
+
+/// One replica of the controller.
+#[derive(Clone, Debug, Default, Hash)]
+pub(super) struct Replica {
+    /// Whether it takes itself for the leader.
+    pub acts: bool,
+    /// What it knows of the API server since it was paused; none where its watch is up to date.
+    pub frozen: Option<BTreeMap<Key, Copied>>,
+    pub tasks: BTreeMap<Key, Arc<Task>>,
+    /// What each object was told to take and has not asked for, and when.
+    pub taking: BTreeMap<Key, (String, u32, u16)>,
+    pub suspects: BTreeMap<Place, Timestamp>,
+    pub sweep: Option<Stage>,
+}
+
+/// A call that arrives after its caller has given up, or for the second time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Flying {
+    pub controller: usize,
+    pub verb: Verb,
+    pub id: String,
+}
+
+/// How far an owner is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Life {
+    There,
+    Ending,
+    Away,
+}
+
+/// Somebody who wants one partition.
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Owner {
+    pub life: Life,
+    /// The partition that its Pod uses, while there is one.
+    pub pod: Option<String>,
+    /// Whether that was on its controller when the Pod started: only then may the Pod use its IPUs.
+    pub attached: bool,
+    /// How many Pods it may start, where it is careless: else a reconcile that counts them might go on for ever.
+    pub starts: u8,
+    /// What its Pods have begun to use.
+    pub used: Option<String>,
+    /// How many objects it has made.
+    pub made: u8,
+}
+
+#[derive(Clone, Debug, Hash)]
+#[expect(
+    clippy::derived_hash_with_manual_eq,
+    reason = "states are equal where their hashes are"
+)]
+pub(super) struct State {
+    pub clock: u16,
+    pub ticks: u8,
+    pub sweeps: u8,
+    pub faults: Faults,
+    pub api: BTreeMap<Key, Version>,
+    pub replicas: [Replica; 2],
+    pub controllers: Vec<Arc<Controller>>,
+    pub flying: Vec<Flying>,
+    /// Ids on which a controller is at work without end.
+    pub stuck: BTreeSet<String>,
+    pub owners: Vec<Owner>,
+    pub ledger: Arc<Ledger>,
+    pub lacking: Arc<Lacking>,
+    /// Which release is there.
+    pub release: usize,
+    /// The rule that was broken, and how.
+    pub broken: Option<String>,
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        self.print() == other.print()
+    }
+}
+
+impl State {
+    pub(super) fn print(&self) -> u64 {
+        print(self)
+    }
+
+    pub(super) fn controller(&mut self, index: usize) -> &mut Controller {
+        Arc::make_mut(&mut self.controllers[index])
+    }
+
+    pub(super) fn ledger(&mut self) -> &mut Ledger {
+        Arc::make_mut(&mut self.ledger)
+    }
+
+    /// The Pods that use a partition, by name.
+    pub(super) fn users(&self, id: &str) -> Vec<String> {
+        let owners = self.owners.iter().enumerate();
+        let users = owners.filter(|(_, owner)| owner.pod.as_deref() == Some(id));
+        users
+            .map(|(index, _)| format!("default/pod-{index}"))
+            .collect()
+    }
+
+    pub(super) fn exists(&self, id: &str) -> bool {
+        self.controllers.iter().any(|one| one.made.contains_key(id))
+    }
+
+    /// The objects as a replica sees them.
+    pub(super) fn seen(&self, who: usize) -> Vec<Arc<IPUPartition>> {
+        match &self.replicas[who].frozen {
+            Some(copies) => copies
+                .values()
+                .map(|one| one.version.object.clone())
+                .collect(),
+            None => self.api.values().map(|one| one.object.clone()).collect(),
+        }
+    }
+
+    /// The object is another one, or gone, from now on: whatever was read of it is not current any more.
+    pub(super) fn changed(&mut self, key: Key, now: Option<Version>) {
+        for replica in &mut self.replicas {
+            if let Some(version) = &now {
+                driver::spare(&mut replica.suspects, &version.object);
+            }
+        }
+        match now {
+            Some(version) => self.api.insert(key, version),
+            None => self.api.remove(&key),
+        };
+        for replica in &mut self.replicas {
+            if let Some(task) = replica.tasks.get_mut(&key) {
+                Arc::make_mut(task).is_current = false;
+            }
+            let frozen = replica.frozen.as_mut();
+            if let Some(copy) = frozen.and_then(|copies| copies.get_mut(&key)) {
+                copy.is_current = false;
+            }
+        }
+    }
+
+    /// A reconcile is over.
+    pub(super) fn ended(&mut self, who: usize, key: Key) {
+        self.replicas[who].tasks.remove(&key);
+        self.replicas[who].taking.remove(&key);
+        self.ledger().ended(ticket(who, key));
+    }
+
+    /// All reconciles of a replica are over.
+    pub(super) fn dropped(&mut self, who: usize) {
+        for key in self.replicas[who].tasks.keys().copied().collect::<Vec<_>>() {
+            self.ended(who, key);
+        }
+    }
+}
+
+pub(super) fn ticket(who: usize, key: Key) -> Ticket {
+    Ticket {
+        who,
+        key,
+        serial: 0,
+    }
+}
+
+fn print(value: &(impl Hash + ?Sized)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,103 @@
+//! The sweep of the small world, in the order of `sweep.rs`: list the controllers, then the API server, then
+//! act, with anything in between.
+
+use vipu_client::model::ReadyState;
+
+use super::Small;
+use super::state::{Flying, State};
+use crate::driver;
+use crate::orphans::Place;
+use crate::simulation::controllers::Verb;
+use crate::simulation::invariants::{OWNERLESS_ONLY, demand};
+
+/// How far a sweep is.
+#[derive(Clone, Debug, Hash)]
+pub(super) enum Stage {
+    /// The controllers were listed.
+    Judge(Vec<Place>),
+    /// These are to be removed, one after the other, once nobody uses them.
+    Count(Vec<Place>),
+    /// Nobody used the first of these a moment ago.
+    Remove(Vec<Place>),
+}
+
+impl Small {
+    /// A replica gets on with its sweep.
+    pub(super) fn sweep(&self, state: &mut State, who: usize) {
+        let stage = state.replicas[who].sweep.take();
+        state.replicas[who].sweep = match stage {
+            None => {
+                state.sweeps = state.sweeps.saturating_sub(1);
+                Some(Stage::Judge(places(state)))
+            }
+            Some(Stage::Judge(found)) => some(Stage::Count, self.judge(state, who, &found)),
+            Some(Stage::Count(mut due)) => {
+                let is_used = due
+                    .last()
+                    .is_some_and(|(_, id)| !state.users(id).is_empty());
+                if is_used {
+                    due.pop();
+                    some(Stage::Count, due)
+                } else {
+                    some(Stage::Remove, due)
+                }
+            }
+            Some(Stage::Remove(mut due)) => {
+                if let Some(place) = due.pop() {
+                    self.remove(state, &place);
+                }
+                some(Stage::Count, due)
+            }
+        };
+    }
+
+    /// Tells which partitions are nobody's.
+    fn judge(&self, state: &mut State, who: usize, found: &[Place]) -> Vec<Place> {
+        let held = driver::held(state.api.values().map(|one| one.object.as_ref()));
+        let suspects = &state.replicas[who].suspects;
+        let identity = &self.settings[state.release].identity;
+        let told = driver::orphans(found, &held, suspects, identity, self.time(state.clock));
+        state.replicas[who].suspects = told.suspects;
+        told.due
+    }
+
+    fn remove(&self, state: &mut State, (name, id): &Place) {
+        let held = driver::held(state.api.values().map(|one| one.object.as_ref()));
+        demand(!held.contains(id), OWNERLESS_ONLY, || {
+            format!("{id} on {name} is swept")
+        });
+        let mut known = state.controllers.iter();
+        let controller = known
+            .position(|one| one.reference.name == *name)
+            .expect("it was listed");
+        let made = state.controllers[controller].made.get(id);
+        let force = made.is_some_and(|made| made.ready == ReadyState::Error);
+        let (id, verb) = (id.clone(), Verb::Remove { force });
+        let _ = self.arrive(
+            state,
+            &Flying {
+                controller,
+                verb,
+                id,
+            },
+        );
+    }
+}
+
+/// Every partition on every controller that answers.
+fn places(state: &State) -> Vec<Place> {
+    let up = state
+        .controllers
+        .iter()
+        .filter(|one| !one.is_down && !one.denies);
+    up.flat_map(|one| {
+        let name = &one.reference.name;
+        one.made.keys().map(move |id| (name.clone(), id.clone()))
+    })
+    .collect()
+}
+
+/// The next stage, as long as there is something left.
+fn some(stage: impl FnOnce(Vec<Place>) -> Stage, due: Vec<Place>) -> Option<Stage> {
+    (!due.is_empty()).then(|| stage(due))
+}

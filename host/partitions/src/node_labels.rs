@@ -1,0 +1,91 @@
+//! Which labels the cluster's nodes carry: a partition whose IPUs no node reaches serves nobody.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::PartialObjectMeta;
+use kube::runtime::reflector;
+use kube::runtime::reflector::store::Writer;
+use kube::{Client, ResourceExt};
+use tokio_util::sync::CancellationToken;
+
+use ipu_runtime::label_watch;
+
+/// How long the first list of the nodes may take before partitions are placed without it.
+const FIRST_LIST: Duration = Duration::from_secs(10);
+
+/// A node, of which only the labels are kept.
+type Labelled = PartialObjectMeta<Node>;
+
+/// The labels of all nodes, as the watch last saw them.
+#[derive(Clone, Debug)]
+pub struct NodeLabels {
+    nodes: reflector::Store<Labelled>,
+}
+
+/// What keeps [`NodeLabels`] up to date.
+#[derive(Debug)]
+pub struct NodeWatch {
+    writer: Writer<Labelled>,
+}
+
+/// Labels of which nothing is known until the watch is followed.
+pub fn node_labels() -> (NodeLabels, NodeWatch) {
+    let (nodes, writer) = reflector::store();
+    (NodeLabels { nodes }, NodeWatch { writer })
+}
+
+impl NodeLabels {
+    /// Whether any node carries the label; true while the nodes are not known.
+    pub fn any_has(&self, key: &str, value: &str) -> bool {
+        let is_known = self.nodes.wait_until_ready().now_or_never().is_some();
+        let has = |node: &Labelled| node.labels().get(key).is_some_and(|found| found == value);
+        !is_known || self.nodes.state().iter().any(|node| has(node))
+    }
+
+    /// Waits until the nodes are known, or for as long as it is worth: without the right to list them
+    /// they never are.
+    pub async fn known(&self) {
+        let known = self.nodes.wait_until_ready();
+        if tokio::time::timeout(FIRST_LIST, known).await.is_err() {
+            tracing::warn!("the nodes are not known; no controller is skipped for lack of nodes");
+        }
+    }
+}
+
+impl NodeWatch {
+    /// Follows the nodes until `stop`.
+    pub async fn follow(self, client: Client, stop: CancellationToken) {
+        label_watch::follow(client, "nodes", self.writer, stop).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::watcher;
+
+    use super::*;
+
+    #[test]
+    fn a_label_is_missed_only_once_the_nodes_are_known() {
+        let (labels, mut watch) = node_labels();
+        assert!(labels.any_has("ipunode", "pod1"), "nothing is known yet");
+        let node: Labelled = serde_json::from_value(serde_json::json!({
+            "apiVersion": "meta.k8s.io/v1",
+            "kind": "PartialObjectMetadata",
+            "metadata": {"name": "a", "labels": {"ipunode": "pod1"}},
+        }))
+        .unwrap();
+        for event in [
+            watcher::Event::Init,
+            watcher::Event::InitApply(node),
+            watcher::Event::InitDone,
+        ] {
+            watch.writer.apply_watcher_event(&event);
+        }
+        assert!(labels.any_has("ipunode", "pod1"));
+        assert!(!labels.any_has("ipunode", "pod2"));
+        assert!(!labels.any_has("zone", "pod1"));
+    }
+}

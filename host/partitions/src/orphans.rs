@@ -1,0 +1,112 @@
+//! Pure: which partitions on the controllers were given by a release of this cluster and belong to nobody.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::names::Identity;
+use jiff::{SignedDuration, Timestamp};
+
+/// A partition on a controller: the controller's name and the id.
+pub type Place = (String, String);
+
+/// What a sweep found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Orphans {
+    /// To be removed now, once no live Pod uses them.
+    pub due: Vec<Place>,
+    /// Seen without an owner, and since when; the next sweep looks at them again.
+    pub suspects: BTreeMap<Place, Timestamp>,
+}
+
+/// Tells orphans from the rest, in what was found: names of controllers, and ids.
+///
+/// It must have been found before the ids that `is_held` knows were listed: an id is written down before
+/// a controller hears of it, so that whatever is found and wanted stands in a list that was read later.
+/// The grace covers objects that are on their way into the API server by another road (a restored backup).
+pub fn tell<'a>(
+    found: impl IntoIterator<Item = (&'a str, &'a str)>,
+    is_held: impl Fn(&str) -> bool,
+    suspects: &BTreeMap<Place, Timestamp>,
+    identity: &Identity,
+    grace: SignedDuration,
+    now: Timestamp,
+) -> Orphans {
+    let mut orphans = Orphans::default();
+    for (controller, id) in found {
+        if is_held(id) || !identity.marks(id) {
+            continue;
+        }
+        let place = (controller.to_owned(), id.to_owned());
+        let since = *suspects.get(&place).unwrap_or(&now);
+        if suspects.contains_key(&place) && now.duration_since(since) >= grace {
+            orphans.due.push(place.clone());
+        }
+        orphans.suspects.insert(place, since);
+    }
+    orphans
+}
+
+/// Takes from the suspects what this IPUPartition answers for, as it is seen between two sweeps: what
+/// has an owner for a moment has a grace of its own once it has none again.
+pub fn spare(suspects: &mut BTreeMap<Place, Timestamp>, partition: &IPUPartition) {
+    if !suspects.is_empty() {
+        let held = held([partition]);
+        suspects.retain(|(_, id), _| !held.contains(id));
+    }
+}
+
+/// Every id that some IPUPartition still answers for.
+pub fn held<'a>(partitions: impl IntoIterator<Item = &'a IPUPartition>) -> BTreeSet<String> {
+    partitions
+        .into_iter()
+        .filter_map(|partition| partition.status.as_ref())
+        .flat_map(|status| &status.attempts)
+        .filter(|attempt| attempt.is_held())
+        .map(|attempt| attempt.id.clone())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const GRACE: SignedDuration = SignedDuration::from_secs(30);
+
+    #[test]
+    fn what_was_owned_between_two_sweeps_has_a_new_grace() {
+        let identity = Identity::new("cluster", "here");
+        let id = format!("p-mnist-{}-0123456789", identity.tag());
+        let found = [("pod1:8090".to_owned(), id.clone())];
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let sweep = |suspects: &BTreeMap<Place, Timestamp>, second| {
+            let found = found.iter().map(|(name, id)| (name.as_str(), id.as_str()));
+            tell(found, |_| false, suspects, &identity, GRACE, at(second))
+        };
+        let mut suspects = sweep(&BTreeMap::new(), 0).suspects;
+        assert_eq!(sweep(&suspects, 30).due, found, "nobody has owned it since");
+
+        let owner = |id: &str, outcome: &str| -> IPUPartition {
+            let controller = json!({
+                "name": "pod1:8090", "host": "pod1", "port": 8090, "labelKey": "a", "labelValue": "b",
+            });
+            serde_json::from_value(json!({
+                "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition", "metadata": {},
+                "spec": {
+                    "owner": {"apiVersion": "v1", "kind": "K", "namespace": "n", "name": "a", "uid": "u"},
+                    "slot": 0, "ipus": 4, "gcds": 1,
+                },
+                "status": {"attempts": [{"controller": controller, "id": id, "outcome": outcome}]},
+            }))
+            .unwrap()
+        };
+        spare(&mut suspects, &owner("p-other", "created"));
+        spare(&mut suspects, &owner(&id, "removed"));
+        assert_eq!(suspects.len(), 1);
+        spare(&mut suspects, &owner(&id, "created"));
+        let again = sweep(&suspects, 30);
+        assert_eq!(again.due, []);
+        assert_eq!(sweep(&again.suspects, 60).due, found);
+    }
+}

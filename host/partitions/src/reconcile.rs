@@ -1,0 +1,157 @@
+//! One reconcile of one IPUPartition: steps until there is nothing to do for now.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ipu_api::ipupartition::IPUPartition;
+use ipu_runtime::clock;
+use ipu_runtime::panics::{self, Panicked};
+use ipu_runtime::telemetry::trace;
+use kube::ResourceExt;
+use kube::core::DeserializeGuard;
+use tracing::Instrument;
+
+use super::context::Context;
+use super::execute::{self, ExecuteError, Outcome};
+use super::pace;
+use super::step::{Pace, Step};
+use super::steps::{Circle, Steps};
+use super::unreadable;
+
+/// An object as the watch delivers it: one that cannot be read does not stop the others.
+pub type Guarded = DeserializeGuard<IPUPartition>;
+
+/// Why a reconcile ended before it came to rest.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReconcileError {
+    /// A step could not be carried out.
+    #[error("failed to carry out a step")]
+    Execute(#[from] ExecuteError),
+    /// The steps went round in a circle.
+    #[error(transparent)]
+    Circle(#[from] Circle),
+    /// It met an object that it cannot cope with.
+    #[error("failed to reconcile the partition")]
+    Panicked(#[source] Panicked),
+}
+
+impl ReconcileError {
+    /// What failed, in a word of few: a label of metrics.
+    fn category(&self) -> &'static str {
+        match self {
+            Self::Execute(ExecuteError::Conflict) => "Conflict",
+            Self::Execute(ExecuteError::NotLeading) => "NotLeading",
+            Self::Execute(ExecuteError::AddFinalizer(_)) => "AddFinalizer",
+            Self::Execute(ExecuteError::RemoveFinalizer(_)) => "RemoveFinalizer",
+            Self::Execute(ExecuteError::WriteStatus(_)) => "WriteStatus",
+            Self::Execute(ExecuteError::ListPods { .. }) => "ListPods",
+            Self::Execute(ExecuteError::Nonce) => "Nonce",
+            Self::Circle(Circle) => "Circle",
+            Self::Panicked(_) => "Panic",
+        }
+    }
+}
+
+/// Brings one IPUPartition as far as it goes now, and answers after which pause it is looked at again
+/// even where nothing changes. Every line of the log that comes of it names the partition, and the job that
+/// has it.
+pub(super) async fn reconcile(name: Arc<str>, context: Arc<Context>) -> Option<Duration> {
+    let object = context.watched.read(|cache| cache.get(&name))?;
+    let running = context.reconciles.begin();
+    let owner = object.0.as_ref().map(|partition| &partition.spec.owner);
+    let job = owner.map(|owner| format!("{}/{}", owner.namespace, owner.name));
+    let uid = owner.map_or("", |owner| &owner.uid);
+    let (job, trace_id) = (job.unwrap_or_default(), trace::id(uid));
+    let span = tracing::error_span!("reconcile", partition = &*name, job, trace_id);
+    trace::of_job(&span, uid);
+    let advancing = panics::caught(advance(&object, &context)).instrument(span);
+    let outcome = advancing.await.map_err(ReconcileError::Panicked).flatten();
+    running.end(outcome.as_ref().err().map(ReconcileError::category));
+    outcome.unwrap_or_else(|error| after_error(&object, &error, &context))
+}
+
+async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>, ReconcileError> {
+    let mut partition = match &object.0 {
+        Ok(partition) => partition.clone(),
+        Err(invalid) => {
+            unreadable::tell(context, object, &invalid.error).await;
+            return Ok(None);
+        }
+    };
+    let uid = partition.uid().unwrap_or_default();
+    let version = partition.resource_version();
+    if let Some(left) = context
+        .written
+        .behind(&uid, version.as_deref(), Instant::now())
+    {
+        // The watch brings what was written, and the object is looked at again then.
+        return Ok(Some(left));
+    }
+    let mut steps = Steps::default();
+    let mut shown = None;
+    loop {
+        let status = partition.status.as_ref();
+        let renamed = status.and_then(|status| context.fleet.renamed(status));
+        let step = match renamed.or(shown.take()) {
+            Some(status) => Step::Write(Box::new(status)),
+            None => steps.next(&partition, &context.settings, clock::now())?,
+        };
+        tracing::trace!(partition = %partition.name_any(), ?step);
+        match execute::execute(context, &partition, step).await? {
+            Outcome::Learned(fact) => {
+                let status = partition.status.as_ref();
+                shown = status.and_then(|status| context.fleet.shown(status, &fact));
+                steps.learn(fact);
+            }
+            Outcome::Wrote(written, fact) => {
+                partition = *written;
+                let version = partition.resource_version();
+                context
+                    .written
+                    .note(&uid, version.as_deref(), Instant::now());
+                steps.wrote(fact);
+            }
+            Outcome::Released => {
+                context.forget(&uid);
+                return Ok(None);
+            }
+            Outcome::Rest(pace) => {
+                let rests = context.count_rest(&uid, steps.has_worked());
+                return Ok(pace::rest(pace, rests));
+            }
+        }
+    }
+}
+
+/// When to try again after an error: at once where the object was only changed meanwhile, so that
+/// the new version has time to arrive; else with growing pauses.
+fn after_error(object: &Guarded, error: &ReconcileError, context: &Context) -> Option<Duration> {
+    let name = object.name_any();
+    match error {
+        ReconcileError::Execute(ExecuteError::Conflict) => {
+            tracing::debug!(partition = name, "changed meanwhile; beginning again");
+            Some(Duration::from_millis(100))
+        }
+        ReconcileError::Execute(
+            ExecuteError::NotLeading
+            | ExecuteError::AddFinalizer(_)
+            | ExecuteError::RemoveFinalizer(_)
+            | ExecuteError::WriteStatus(_)
+            | ExecuteError::ListPods { .. }
+            | ExecuteError::Nonce,
+        )
+        | ReconcileError::Circle(Circle)
+        | ReconcileError::Panicked(_) => {
+            let rests = context.count_rest(&object.uid().unwrap_or_default(), false);
+            tracing::warn!(partition = name, error = chain(error), "trying again");
+            pace::rest(Pace::Blocked, rests)
+        }
+    }
+}
+
+/// An error and all that it was caused by, in one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    let texts: Vec<String> = causes.map(ToString::to_string).collect();
+    texts.join(": ")
+}

@@ -1,0 +1,159 @@
+//! The V-IPU proxy's REST: reads for people on a plain port; the same, and IPUPartitions for whoever
+//! has a token, on a port with TLS.
+
+pub mod answers;
+mod bearer;
+mod caller;
+mod controllers;
+pub mod gate;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod invariants;
+pub mod limits;
+mod openapi;
+mod operation;
+mod owner_metadata;
+mod page;
+mod partitions;
+pub mod problem;
+pub mod question;
+mod reads;
+mod refusal;
+mod remembered;
+mod representation;
+mod strict;
+pub mod wanted;
+pub mod what_if;
+
+#[cfg(test)]
+mod tests;
+
+use axum::extract::{FromRef, Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
+
+use openapi::Manner;
+use operation::Operation;
+use problem::{Kind, Problem};
+
+use ipu_runtime::panics;
+use ipu_runtime::port::metrics::Refused;
+use ipu_runtime::port::serve;
+
+pub use caller::Caller;
+pub use partitions::Door;
+pub use reads::Sources;
+
+/// What port 8080 serves.
+pub fn plain(sources: Sources, refused: Refused) -> Router {
+    let mut operations = reads::operations();
+    operations.push(reads::summaries());
+    let limits = (serve::REST.port, refused);
+    router(sources, operations, Manner::Plain, limits)
+}
+
+/// What the port of the probes serves.
+pub fn probes(sources: Sources) -> Router {
+    reads::probes().with_state(sources)
+}
+
+/// What port 8443 serves.
+pub fn secure(door: Door, refused: Refused) -> Router {
+    let mut operations = reads::operations();
+    operations.extend(partitions::operations());
+    operations.push(partitions::controllers());
+    let limits = (serve::SECURE_REST.port, refused);
+    router(door, operations, Manner::Problem, limits)
+}
+
+fn router<S>(
+    state: S,
+    operations: Vec<Operation<S>>,
+    manner: Manner,
+    limits: (&'static str, Refused),
+) -> Router
+where
+    S: Clone + Send + Sync + 'static,
+    Sources: FromRef<S>,
+{
+    let operations = reads::with_document(operations, manner);
+    let paths: Vec<_> = operations.iter().map(|one| one.description.path).collect();
+    let known = known(paths);
+    operation::routes(operations, |router, bodies| {
+        limits::bounded(router, bodies, limits)
+    })
+    .method_not_allowed_fallback(wrong_method)
+    .fallback(
+        move |uri: Uri| async move { Problem::of_field(Kind::Absent, "path", uri.path(), &known) },
+    )
+    .with_state(state)
+    .layer(middleware::from_fn_with_state(manner, tell))
+    .layer(middleware::from_fn(panics::answered))
+}
+
+/// Other routes than the REST's own, within its limits, and with what went wrong told as on port 8443.
+pub fn beside(routes: Router, limits: (&'static str, Refused)) -> Router {
+    limits::bounded(routes, limits::BodyMax::new(), limits)
+        .layer(middleware::from_fn_with_state(Manner::Problem, tell))
+        .layer(middleware::from_fn(panics::answered))
+}
+
+/// The paths in words: `one of /a, /b and /c`.
+fn known(mut paths: Vec<&str>) -> String {
+    paths.sort_unstable();
+    paths.dedup();
+    let last = paths.pop().unwrap_or_default();
+    format!("one of {} and {last}", paths.join(", "))
+}
+
+async fn wrong_method(method: Method, uri: Uri) -> Problem {
+    let rule = match uri.path() {
+        "/query" => "POST with a body such as {\"size\": 2}",
+        "/partitions" => "GET to list, POST to create",
+        path if path.starts_with("/partitions/") => "GET to read, DELETE to release",
+        _ => "GET",
+    };
+    Problem::of_field(Kind::WrongMethod, "method", method.as_str(), rule)
+}
+
+/// A problem travels in the answer's extensions, until the port tells it in its own manner.
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.kind.status());
+        let mut response = status
+            .expect("every kind has a status of HTTP")
+            .into_response();
+        for (name, value) in &self.headers {
+            // What is no header line cannot be sent as one; the problem says the same.
+            if let Ok(value) = HeaderValue::from_str(value) {
+                response
+                    .headers_mut()
+                    .insert(HeaderName::from_static(name), value);
+            }
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// Writes the body of an answer that is a problem.
+async fn tell(State(manner): State<Manner>, request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let mut response = next.run(request).await;
+    let Some(problem) = response.extensions_mut().remove::<Problem>() else {
+        return response;
+    };
+    let body = match manner {
+        Manner::Plain => Json(problem.plain()).into_response(),
+        Manner::Problem => Json(problem.document(&path)).into_response(),
+    };
+    let (_, body) = body.into_parts();
+    *response.body_mut() = body;
+    let media_type = HeaderValue::from_static(manner.media_type());
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, media_type);
+    response.headers_mut().remove(header::CONTENT_LENGTH);
+    response
+}

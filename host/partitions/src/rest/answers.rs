@@ -1,0 +1,103 @@
+//! Pure: what `/stats` and `/query` answer, with the keys that users know.
+
+use std::collections::BTreeMap;
+
+use ipu_guest_host::model::ControllerView;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::cache::Brief;
+
+/// IPUs of one namespace, or of all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Stats {
+    /// IPUs in partitions that the operator made.
+    pub used: u64,
+    /// IPUs in no partition, over all controllers that answer. The same for every namespace.
+    pub available: u64,
+}
+
+/// How many partitions of one size could be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Room {
+    /// Always true: the original says so with no room too.
+    pub available: bool,
+    /// An upper bound: the controllers do not tell which IPUs can stand together.
+    pub num_of_partitions: u64,
+    /// Empty, or which controllers were not counted and why.
+    pub message: String,
+}
+
+/// The answer of `/stats`: one key for each namespace with partitions, and `total`, which wins over
+/// a namespace of that name. Partitions made by hand are not counted as used, but what they hold is
+/// not available either.
+pub fn stats<'a>(
+    partitions: impl Iterator<Item = &'a Brief>,
+    controllers: &[ControllerView],
+) -> BTreeMap<String, Stats> {
+    let available = controllers.iter().map(free).sum();
+    let mut used: BTreeMap<&str, u64> = BTreeMap::new();
+    for one in partitions.filter(|one| one.held_ipus() > 0) {
+        // Whose it is that cannot be read is not known.
+        let Some(namespace) = one.namespace.as_deref() else {
+            continue;
+        };
+        *used.entry(namespace).or_default() += one.held_ipus();
+    }
+    let total = ("total", used.values().sum());
+    let all = used.into_iter().chain([total]);
+    all.map(|(namespace, used)| (namespace.to_owned(), Stats { used, available }))
+        .collect()
+}
+
+/// The answer of `/query` for partitions of `size` IPUs.
+pub fn room(size: u32, controllers: &[ControllerView]) -> Room {
+    let silent: Vec<String> = controllers
+        .iter()
+        .filter_map(|one| Some(format!("{} ({})", one.name, one.unreachable.as_ref()?)))
+        .collect();
+    Room {
+        available: true,
+        num_of_partitions: controllers
+            .iter()
+            .map(|controller| free(controller) / u64::from(size.max(1)))
+            .sum(),
+        message: if silent.is_empty() {
+            String::new()
+        } else {
+            format!(
+                "not counted, since they do not answer: {}",
+                silent.join(", ")
+            )
+        },
+    }
+}
+
+/// Whether a process serves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Health {
+    /// `ok`, or what is missing.
+    pub status: String,
+}
+
+impl Health {
+    /// All is well.
+    pub fn ok() -> Self {
+        Self::missing("ok")
+    }
+
+    /// Something is missing.
+    pub fn missing(what: &str) -> Self {
+        Self {
+            status: what.to_owned(),
+        }
+    }
+}
+
+fn free(controller: &ControllerView) -> u64 {
+    if controller.unreachable.is_some() {
+        return 0;
+    }
+    u64::from(controller.free_ipus())
+}

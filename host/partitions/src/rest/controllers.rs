@@ -1,0 +1,198 @@
+//! Pure: what `/controllers` answers: to anybody what each V-IPU controller has, and to whoever may list IPUPartitions
+//! whose it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ipu_api::ipupartition::{AttemptOutcome, IPUPartition, PartitionOwner, PartitionPhase};
+use schemars::JsonSchema;
+use serde::Serialize;
+use vipu_client::cordon::CordonState;
+use vipu_client::failure_stats::FailureStats;
+
+use crate::cache::Brief;
+use crate::fleet::Look;
+use crate::surroundings::attempts;
+
+/// Partitions of others that are told of one controller.
+const OTHERS_MAX: usize = 256;
+
+/// One V-IPU controller of the admin's list, without what only its users should know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Summary {
+    /// `host:port`.
+    pub name: String,
+    /// Key of the label of the nodes that reach it.
+    pub label_key: String,
+    /// Value of that label.
+    pub label_value: String,
+    /// Whether a node carries that label now.
+    pub has_nodes: bool,
+    /// Whether it answers now.
+    pub reachable: bool,
+    /// Why it does not answer, where it does not.
+    pub reason: Option<String>,
+    /// IPUs that it has, used or not; 0 where it does not answer.
+    pub total_ipus: u32,
+    /// IPUs in partitions, whoever made them.
+    pub used_ipus: u32,
+    /// IPUs in partitions that the operator knows nothing of.
+    pub used_by_others: u32,
+    /// The largest partition that could be made now, in IPUs: an estimate.
+    pub largest_free: u32,
+    /// Version of its server, where it tells one.
+    pub server_version: Option<String>,
+    /// Whether the admin lets nothing new be made on it, or has it emptied.
+    pub cordon_state: Option<CordonState>,
+    /// How many partitions of the operator it has.
+    pub partition_count: usize,
+    /// How many other partitions it has.
+    pub other_count: usize,
+    /// What has gone wrong on it within the last day, as the replica that answers has seen it: the one
+    /// that leads sees most.
+    pub failure_stats: FailureStats,
+}
+
+/// One V-IPU controller of the admin's list, and what it has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Controller {
+    /// What anybody may know.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// The operator's partitions on it.
+    pub partitions: Vec<Held>,
+    /// The other partitions on it, 256 at most.
+    pub others: Vec<Other>,
+}
+
+/// A partition on a controller that the operator knows nothing of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Other {
+    /// Its id.
+    pub id: String,
+    /// Its IPUs.
+    pub ipus: u32,
+}
+
+/// A partition on a controller that the operator made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Held {
+    /// Name of the IPUPartition.
+    pub name: String,
+    /// Id of the partition on the controller.
+    pub id: String,
+    /// Whose it is.
+    pub owner: PartitionOwner,
+    /// Its IPUs.
+    pub ipus: u32,
+    /// Where the IPUPartition stands.
+    pub phase: PartitionPhase,
+}
+
+/// The operator's partitions, by the name of their controller.
+#[derive(Debug, Default)]
+pub(super) struct Holdings(BTreeMap<String, Vec<Held>>);
+
+impl Holdings {
+    /// Those that this object has.
+    pub(super) fn add(&mut self, partition: &IPUPartition) {
+        let Some(status) = &partition.status else {
+            return;
+        };
+        for attempt in attempts(partition, AttemptOutcome::Created) {
+            let here = self.0.entry(attempt.controller.name.clone()).or_default();
+            here.push(Held {
+                name: partition.metadata.name.clone().unwrap_or_default(),
+                id: attempt.id.clone(),
+                owner: partition.spec.owner.clone(),
+                ipus: partition.spec.ipus,
+                phase: status.phase,
+            });
+        }
+    }
+}
+
+/// How many partitions of the operator a controller has, and their IPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ours {
+    partitions: usize,
+    ipus: u32,
+}
+
+impl Ours {
+    fn add(&mut self, ipus: u32) {
+        self.partitions += 1;
+        self.ipus = self.ipus.saturating_add(ipus);
+    }
+}
+
+/// What anybody may know, in the admin's order. Nothing is unpacked for it.
+pub(super) fn summaries<'a>(
+    looks: Vec<Look>,
+    briefs: impl Iterator<Item = &'a Brief>,
+) -> Vec<Summary> {
+    let mut ours: BTreeMap<&str, Ours> = BTreeMap::new();
+    for brief in briefs {
+        for one in &brief.held {
+            ours.entry(&one.controller).or_default().add(one.ipus);
+        }
+    }
+    let summaries = looks.into_iter().map(|look| {
+        let ours = ours.get(look.view.name.as_str()).copied();
+        let ours = ours.unwrap_or_default();
+        let others = look.listed.len().saturating_sub(ours.partitions);
+        summary(look, ours, others)
+    });
+    summaries.collect()
+}
+
+/// All that is known, in the admin's order.
+pub(super) fn controllers(looks: Vec<Look>, Holdings(mut held): Holdings) -> Vec<Controller> {
+    let controllers = looks.into_iter().map(|look| {
+        let partitions = held.remove(&look.view.name).unwrap_or_default();
+        let mut ours = Ours::default();
+        for one in &partitions {
+            ours.add(one.ipus);
+        }
+        let ids: BTreeSet<&str> = partitions.iter().map(|one| one.id.as_str()).collect();
+        let others = look.listed.iter();
+        let others: Vec<_> = others
+            .filter(|one| !ids.contains(one.id.as_str()))
+            .map(|one| Other {
+                id: one.id.clone(),
+                ipus: one.ipus,
+            })
+            .collect();
+        Controller {
+            summary: summary(look, ours, others.len()),
+            others: others.into_iter().take(OTHERS_MAX).collect(),
+            partitions,
+        }
+    });
+    controllers.collect()
+}
+
+fn summary(look: Look, ours: Ours, other_count: usize) -> Summary {
+    let view = look.view;
+    let besides = look.withheld.map_or(0, |withheld| withheld.besides);
+    Summary {
+        used_by_others: view.used_ipus.saturating_sub(besides + ours.ipus),
+        name: view.name,
+        label_key: view.label_key,
+        label_value: view.label_value,
+        has_nodes: view.has_nodes,
+        reachable: view.unreachable.is_none(),
+        reason: view.unreachable,
+        total_ipus: view.total_ipus,
+        used_ipus: view.used_ipus,
+        largest_free: view.largest_free,
+        server_version: look.version,
+        cordon_state: look.cordon_state,
+        partition_count: ours.partitions,
+        other_count,
+        failure_stats: look.failure_stats,
+    }
+}

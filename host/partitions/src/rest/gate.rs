@@ -1,0 +1,287 @@
+//! Asks the API server who a token belongs to, and whether its holder may do what was asked.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use ipu_runtime::port::places::{Full, Places, Share};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use kube::Client;
+use kube::api::{Api, PostParams};
+use parking_lot::{Mutex, MutexGuard};
+use sha2::{Digest, Sha256};
+
+use super::bearer;
+use super::caller::Caller;
+use super::limits::UserRate;
+use super::problem::{Kind, Problem, shown};
+use super::refusal;
+use super::remembered::{Key, Remembered, Said};
+
+/// Longest time that one answer of the API server is waited for.
+const ASKING: Duration = Duration::from_secs(10);
+
+/// Tokens that the API server is asked about at the same time. So many made-up ones are no more than a small part of
+/// what the API server does, and those of one address take no place from the tokens of others.
+const REVIEWS: Share = Share {
+    total: 16,
+    each: 4,
+    queue: 64,
+};
+
+/// How long somebody waits for a place among those.
+const TURN: Duration = Duration::from_secs(1);
+
+/// What may be done to IPUPartitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// See all of them.
+    List,
+    /// See one.
+    Get,
+    /// Make one.
+    Create,
+    /// Give one back.
+    Delete,
+}
+
+impl Verb {
+    /// As RBAC writes it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::List => "list",
+            Self::Get => "get",
+            Self::Create => "create",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+/// What somebody wants to do, as RBAC knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish<'a> {
+    /// To do this to the IPUPartition of this name, or to all of them.
+    Partitions(Verb, Option<&'a str>),
+    /// To read this path, which is no resource of the API.
+    Read(&'static str),
+}
+
+/// Lets through who has a token for us and the right in RBAC.
+pub struct Gate {
+    client: Client,
+    /// Whom tokens must be meant for; none: the API server itself.
+    audience: Option<String>,
+    remembered: Mutex<Remembered>,
+    reviews: Places,
+    rate: UserRate,
+}
+
+impl Gate {
+    /// A gate for tokens of this audience.
+    pub fn new(client: Client, audience: &str) -> Self {
+        Self::with_rate(client, Some(audience), UserRate::default())
+    }
+
+    /// A gate for tokens that are meant for the API server, as every Pod has one: Prometheus sends
+    /// its own.
+    pub fn of_pods(client: Client) -> Self {
+        Self::with_rate(client, None, UserRate::default())
+    }
+
+    /// As `new`, with another pace of each user.
+    pub(super) fn with_rate(client: Client, audience: Option<&str>, rate: UserRate) -> Self {
+        Self {
+            client,
+            audience: audience.map(str::to_owned),
+            remembered: Mutex::default(),
+            reviews: Places::new(REVIEWS),
+            rate,
+        }
+    }
+
+    /// The name of the user who asks, where it may do as it wishes.
+    pub async fn admit(&self, caller: &Caller, wish: Wish<'_>) -> Result<String, Problem> {
+        let user = self.user(caller.token()?, caller.address()).await?;
+        let username = user.username.clone().unwrap_or_default();
+        self.rate.check(&username)?;
+        self.authorize(user, wish).await?;
+        Ok(username)
+    }
+
+    /// Whose token it is. What the API server said lately needs no place.
+    async fn user(&self, token: &str, address: IpAddr) -> Result<UserInfo, Problem> {
+        let key: Key = Sha256::digest(token.as_bytes()).into();
+        let recalled = || self.remembered().recall(&key, Instant::now());
+        let mut said = recalled();
+        let mut place = None;
+        if said.is_none() {
+            let taken = self.reviews.take_within(address, 1, TURN).await;
+            place = Some(taken.map_err(busy)?);
+            // Somebody else may have come with it meanwhile.
+            said = recalled();
+        }
+        let said = if let Some(said) = said {
+            said
+        } else {
+            let said = self.review(token).await?;
+            let mut remembered = self.remembered();
+            remembered.remember(key, said.clone(), Instant::now());
+            said
+        };
+        drop(place);
+        match said {
+            Said::Good(user) => Ok(user),
+            Said::Bad(why) => Err(self.unknown(&why)),
+        }
+    }
+
+    /// What the API server says of a token.
+    async fn review(&self, token: &str) -> Result<Said, Problem> {
+        let review = TokenReview {
+            spec: TokenReviewSpec {
+                audiences: self.audience.clone().map(|audience| vec![audience]),
+                token: token.to_owned(),
+            },
+            ..TokenReview::default()
+        };
+        let action = "check the token";
+        let reviews = Api::<TokenReview>::all(self.client.clone());
+        let params = PostParams::default();
+        let asked = tokio::time::timeout(ASKING, reviews.create(&params, &review)).await;
+        let reviewed = asked.map_err(|_| refusal::silent(action))?;
+        let reviewed = reviewed.map_err(|error| asked_in_vain(action, &error))?;
+        let status = reviewed.status.unwrap_or_default();
+        let ours = self.audience.as_ref().is_none_or(|audience| {
+            let audiences = status.audiences.as_ref();
+            audiences.is_some_and(|all| all.contains(audience))
+        });
+        match status.user {
+            Some(user) if status.authenticated == Some(true) && ours => Ok(Said::Good(user)),
+            _ => {
+                let why = status.error.filter(|why| !why.is_empty());
+                Ok(Said::Bad(why.as_deref().map(shown).unwrap_or_default()))
+            }
+        }
+    }
+
+    fn unknown(&self, why: &str) -> Problem {
+        let (meant, option) = match &self.audience {
+            Some(audience) => (
+                format!("the audience {audience}"),
+                format!(" --audience {audience}"),
+            ),
+            None => ("the API server".to_owned(), String::new()),
+        };
+        let said = if why.is_empty() {
+            String::new()
+        } else {
+            format!(" ({why})")
+        };
+        let detail = format!(
+            "the API server does not know the token, it has expired, or it is not for \
+             {meant}{said}; get one by `kubectl create token <service account>{option}`"
+        );
+        Problem::new(Kind::Unauthenticated, detail).with_header("www-authenticate", bearer::INVALID)
+    }
+
+    async fn authorize(&self, user: UserInfo, wish: Wish<'_>) -> Result<(), Problem> {
+        let username = user.username.clone().unwrap_or_default();
+        let (resource, path) = attributes(wish);
+        let review = SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: user.username,
+                groups: user.groups,
+                uid: user.uid,
+                extra: user.extra,
+                resource_attributes: resource,
+                non_resource_attributes: path,
+            },
+            ..SubjectAccessReview::default()
+        };
+        let action = "check the rights of the token's user";
+        let reviews = Api::<SubjectAccessReview>::all(self.client.clone());
+        let params = PostParams::default();
+        let asked = tokio::time::timeout(ASKING, reviews.create(&params, &review)).await;
+        let reviewed = asked.map_err(|_| refusal::silent(action))?;
+        let reviewed = reviewed.map_err(|error| asked_in_vain(action, &error))?;
+        let status = reviewed.status.unwrap_or_default();
+        if status.allowed && status.denied != Some(true) {
+            Ok(())
+        } else {
+            Err(forbidden(&username, wish))
+        }
+    }
+
+    fn remembered(&self) -> MutexGuard<'_, Remembered> {
+        // Every change of it is whole before the next one begins.
+        self.remembered.lock()
+    }
+}
+
+/// A review that the API server did not carry out says nothing about whoever asks.
+fn asked_in_vain(action: &str, error: &kube::Error) -> Problem {
+    let problem = refusal::problem(action, error);
+    Problem {
+        faults: Vec::new(),
+        ..Problem::new(Kind::Unavailable, problem.detail).with_header("retry-after", "1")
+    }
+}
+
+fn busy(full: Full) -> Problem {
+    let detail = match full {
+        Full::Address(each) => {
+            format!("{each} tokens of this address are being checked already; try again")
+        }
+        Full::Total(total) => format!("{total} tokens are being checked already; try again"),
+    };
+    Problem::new(Kind::Unavailable, detail).with_header("retry-after", "1")
+}
+
+/// A wish as the API server is asked about it.
+fn attributes(wish: Wish<'_>) -> (Option<ResourceAttributes>, Option<NonResourceAttributes>) {
+    match wish {
+        Wish::Partitions(verb, name) => {
+            let resource = ResourceAttributes {
+                group: Some("graphcore.ai".to_owned()),
+                version: Some("v1alpha1".to_owned()),
+                resource: Some("ipupartitions".to_owned()),
+                verb: Some(verb.as_str().to_owned()),
+                name: name.map(str::to_owned),
+                ..ResourceAttributes::default()
+            };
+            (Some(resource), None)
+        }
+        Wish::Read(path) => {
+            let path = NonResourceAttributes {
+                path: Some(path.to_owned()),
+                verb: Some("get".to_owned()),
+            };
+            (None, Some(path))
+        }
+    }
+}
+
+fn forbidden(user: &str, wish: Wish<'_>) -> Problem {
+    let subject = match user.strip_prefix("system:serviceaccount:") {
+        Some(account) => format!("--serviceaccount={account}"),
+        None => format!("--user={user}"),
+    };
+    let detail = match wish {
+        Wish::Partitions(verb, _) => {
+            let verb = verb.as_str();
+            format!(
+                "{user} may not {verb} ipupartitions.graphcore.ai; an admin can grant it by \
+                 `kubectl create clusterrole ipupartitions-{verb} --verb={verb} \
+                 --resource=ipupartitions.graphcore.ai` and `kubectl create clusterrolebinding \
+                 <name> --clusterrole=ipupartitions-{verb} {subject}`"
+            )
+        }
+        Wish::Read(path) => format!(
+            "{user} may not get {path}; an admin can grant it by `kubectl create \
+             clusterrolebinding <name> --clusterrole=<release>-metrics-reader {subject}`"
+        ),
+    };
+    Problem::new(Kind::Forbidden, detail)
+}

@@ -1,0 +1,64 @@
+//! What must hold of a body, whatever stands in it: it is refused in words, or right.
+
+use super::problem::{Fault, Problem};
+use super::{question, wanted};
+use crate::crd_schema::violations;
+
+/// Longest answer about one body, in bytes.
+const ANSWER_MAX: usize = 64 << 10;
+
+/// Longest name of a field in an answer, in characters.
+const FIELD_MAX: usize = 256;
+
+/// Longest rule in an answer, in characters: it may quote what a parser says.
+const RULE_MAX: usize = 600;
+
+/// Longest value in an answer, in characters: what is shown of it, and the sign that it was cut.
+const VALUE_MAX: usize = 81;
+
+/// A body of `/query`.
+pub(crate) fn check_question(body: &[u8]) {
+    match question::read(body) {
+        Ok(question) => {
+            assert!(question.size.is_power_of_two());
+            assert!((1..=question.size).contains(&question.gcds));
+            assert!(!question.namespace.is_empty());
+        }
+        Err(fault) => check_fault(&fault),
+    }
+}
+
+/// A body of `/partitions`. What is made of a good one, the API server takes.
+pub(crate) fn check_wanted(body: &[u8]) {
+    match wanted::read(body) {
+        Ok(wanted) => {
+            let object = wanted::object(wanted);
+            let name = object.metadata.name.as_deref().unwrap_or_default();
+            assert!(wanted::wrong_name(name).is_none(), "{name:?}");
+            assert!(object.spec.ipus.is_power_of_two());
+            assert!((1..=object.spec.ipus).contains(&object.spec.gcds));
+            let faults = violations(&object);
+            assert!(faults.is_empty(), "{faults:?} in {object:?}");
+        }
+        Err(problem) => check_problem(&problem),
+    }
+}
+
+/// A problem names its faults, and is no longer than a person reads.
+pub(crate) fn check_problem(problem: &Problem) {
+    assert!(!problem.faults.is_empty() && !problem.detail.is_empty());
+    problem.faults.iter().for_each(check_fault);
+    let answer = serde_json::to_vec(&problem.document("/partitions"));
+    let length = answer.map_or(0, |answer| answer.len());
+    assert!((1..=ANSWER_MAX).contains(&length), "{length} bytes");
+}
+
+fn check_fault(fault: &Fault) {
+    assert!(
+        !fault.field.is_empty() && !fault.rule.is_empty(),
+        "{fault:?}"
+    );
+    assert!(fault.field.chars().count() <= FIELD_MAX, "{fault:?}");
+    assert!(fault.rule.chars().count() <= RULE_MAX, "{fault:?}");
+    assert!(fault.value.chars().count() <= VALUE_MAX, "{fault:?}");
+}

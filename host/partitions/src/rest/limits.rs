@@ -1,0 +1,271 @@
+//! How much the REST takes on: the size and pace of requests, and how many are answered at once.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use ipu_runtime::port::body::{self, BodyError};
+use ipu_runtime::port::metrics::Refused;
+use ipu_runtime::port::pace::{Pace, Rate, number};
+use ipu_runtime::port::places::{Full, Places, Share};
+use ipu_runtime::port::serve::{METRICS, address};
+
+use super::problem::{Kind, Problem};
+
+/// Largest question that is read, in bytes. One has some twenty.
+pub const QUESTION_MAX: usize = 4 << 10;
+
+/// Largest IPUPartition that is read, in bytes. One has some three hundred. It is read before it is
+/// known who sends it, on as many connections as there may be.
+pub const CREATE_MAX: usize = 16 << 10;
+
+/// Longest time that a client may take to send its body.
+const BODY: Duration = Duration::from_secs(5);
+
+/// Requests that are answered at the same time. More wait for a turn, and are turned away where so many wait already:
+/// together they are fewer than the connections of any port.
+pub const CONCURRENCY: Share = Share {
+    total: 64,
+    each: 16,
+    queue: 64,
+};
+
+const _: () = assert!(CONCURRENCY.total + CONCURRENCY.queue < METRICS.connections.total);
+
+/// How long a request waits for its turn.
+const TURN: Duration = Duration::from_secs(2);
+
+/// How long an answer may take. A controller that does not answer is given up before.
+const DEADLINE: Duration = Duration::from_secs(40);
+
+/// Requests of one address to one port, before it is known whose they are.
+const ADDRESS_RATE: Rate = Rate::new(number(100), number(200));
+
+/// Requests of one user.
+const USER_RATE: Rate = Rate::new(number(50), number(100));
+
+/// The largest body of a POST to each path that takes one, in bytes.
+pub(super) type BodyMax = BTreeMap<&'static str, usize>;
+
+/// The limits of one port.
+struct Limits {
+    port: &'static str,
+    pace: Pace<IpAddr>,
+    places: Places,
+    bodies: BodyMax,
+    refused: Refused,
+}
+
+/// Puts pace, concurrency and deadline around every route of `router`, of each address by itself. What is refused is
+/// counted under the name of the port.
+pub(super) fn bounded<S: Clone + Send + Sync + 'static>(
+    router: Router<S>,
+    bodies: BodyMax,
+    (port, refused): (&'static str, Refused),
+) -> Router<S> {
+    let limits = Limits {
+        port,
+        pace: Pace::new(ADDRESS_RATE),
+        places: Places::new(CONCURRENCY),
+        bodies,
+        refused,
+    };
+    router.layer(middleware::from_fn_with_state(Arc::new(limits), within))
+}
+
+/// Answers a request within the limits. A body is read before its request counts as one that is being answered:
+/// slow clients keep nobody else from an answer.
+async fn within(State(limits): State<Arc<Limits>>, request: Request, next: Next) -> Response {
+    let address = address(request.extensions());
+    let refused = |limit| limits.refused.request(limits.port, limit);
+    if let Err(wait) = limits.pace.check(&address) {
+        refused("rate");
+        return too_many("this port", ADDRESS_RATE, wait).into_response();
+    }
+    let request = match gather(&limits.bodies, request).await {
+        Ok(request) => request,
+        Err(problem) => return problem.into_response(),
+    };
+    let _place = match limits.places.take_within(address, 1, TURN).await {
+        Ok(place) => place,
+        Err(full) => {
+            refused(full.limit());
+            return busy(full).into_response();
+        }
+    };
+    let answered = tokio::time::timeout(DEADLINE, next.run(request)).await;
+    answered.unwrap_or_else(|_| {
+        let detail = format!(
+            "the V-IPU controllers or the API server gave no answer within {} s",
+            DEADLINE.as_secs()
+        );
+        Problem::new(Kind::Late, detail).into_response()
+    })
+}
+
+/// The pace of each user.
+pub(super) struct UserRate(Pace<String>);
+
+impl Default for UserRate {
+    fn default() -> Self {
+        Self(Pace::new(USER_RATE))
+    }
+}
+
+impl UserRate {
+    /// One request in a whole hour.
+    #[cfg(test)]
+    pub(super) fn of_an_hour() -> Self {
+        Self(Pace::of_an_hour())
+    }
+
+    /// Counts one request of this user.
+    pub(super) fn check(&self, user: &str) -> Result<(), Problem> {
+        let checked = self.0.check(&user.to_owned());
+        checked.map_err(|wait| too_many(&format!("the user {user}"), USER_RATE, wait))
+    }
+}
+
+/// Reads a body of at most `max` bytes. A longer one is refused by its announced length, or as soon
+/// as it passes the limit; the connection ends then, so that the rest is never read.
+pub(crate) async fn read(headers: &HeaderMap, body: Body, max: usize) -> Result<Vec<u8>, Problem> {
+    let rule = format!("at most {max} bytes, sent whole");
+    let too_large = |length: &str| {
+        Problem::of_field(Kind::TooLarge, "body", length, &rule).with_header("connection", "close")
+    };
+    let announced = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok())
+        .and_then(|length| length.parse::<u64>().ok());
+    if let Some(length) = announced.filter(|length| *length > max as u64) {
+        return Err(too_large(&format!("{length} bytes long")));
+    }
+    let read = tokio::time::timeout(BODY, body::read(body, max)).await;
+    let read = read.map_err(|_| {
+        let rule = format!("sent within {} s", BODY.as_secs());
+        Problem::of_field(Kind::Slow, "body", "not there in time", &rule)
+            .with_header("connection", "close")
+    })?;
+    read.map_err(|error| match error {
+        BodyError::TooLong(_) => too_large("longer"),
+        BodyError::Broken(_) => Problem::of_field(Kind::Malformed, "body", "broken off", &rule),
+    })
+}
+
+/// Reads the body where the path takes one.
+async fn gather(bodies: &BodyMax, request: Request) -> Result<Request, Problem> {
+    let max = bodies.get(request.uri().path()).copied();
+    let Some(max) = max.filter(|_| request.method() == Method::POST) else {
+        return Ok(request);
+    };
+    let (parts, body) = request.into_parts();
+    let body = read(&parts.headers, body, max).await?;
+    Ok(Request::from_parts(parts, body.into()))
+}
+
+fn too_many(who: &str, rate: Rate, wait: Duration) -> Problem {
+    let (rate, seconds) = (rate.per_second, wait.as_secs() + 1);
+    let detail = format!("{who} may be asked {rate} times a second; try again in {seconds} s");
+    Problem::new(Kind::TooMany, detail).with_header("retry-after", seconds.to_string())
+}
+
+fn busy(full: Full) -> Problem {
+    let detail = match full {
+        Full::Address(each) => {
+            format!("{each} requests of this address are being answered already; try again")
+        }
+        Full::Total(total) => {
+            format!("{total} requests are being answered already; try again")
+        }
+    };
+    Problem::new(Kind::Unavailable, detail).with_header("retry-after", "1")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::atomic::Ordering;
+
+    use axum::extract::ConnectInfo;
+    use axum::http::StatusCode;
+    use axum::routing::get;
+    use futures::FutureExt;
+    use tokio::sync::Semaphore;
+    use tower::ServiceExt;
+
+    use super::*;
+    use ipu_runtime::port::body::fixtures::byte_by_byte;
+
+    #[test]
+    fn a_user_who_asks_too_often_is_told_when_to_come_back_and_others_go_on() {
+        let rate = UserRate::default();
+        let answers: Vec<_> = (0..1_000).map(|_| rate.check("a")).collect();
+        let good = answers.iter().filter(|answer| answer.is_ok()).count();
+        assert!((100..1_000).contains(&good), "{good}");
+        let problem = answers.into_iter().find_map(Result::err).unwrap();
+        assert_eq!(problem.kind, Kind::TooMany);
+        assert_eq!(problem.headers, [("retry-after", "1".to_owned())]);
+        assert!(problem.detail.contains("the user a may be asked 50 times"));
+        assert_eq!(rate.check("b"), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_comes_byte_by_byte_takes_no_more_than_its_bytes() {
+        let (body, most) = byte_by_byte(&[b' '; QUESTION_MAX]);
+        let read = read(&HeaderMap::new(), body, QUESTION_MAX).await;
+        assert_eq!(read.map(|text| text.len()).ok(), Some(QUESTION_MAX));
+        assert_eq!(most.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_handful_of_addresses_cannot_take_all_turns() {
+        let (begun, goes_on) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let inside = (begun.clone(), goes_on.clone());
+        let slow = move || {
+            let (begun, goes_on) = inside.clone();
+            async move {
+                begun.add_permits(1);
+                let permit = goes_on.acquire().await;
+                permit.expect("it is never closed").forget();
+            }
+        };
+        let limits = ("rest", Refused::default());
+        let routes = Router::new().route("/slow", get(slow));
+        let routes = routes.route("/fast", get(async || "here"));
+        let routes = bounded(routes, BodyMax::new(), limits);
+        let ask = |last: u8, path| {
+            let request = Request::get(path).body(Body::empty());
+            let mut request = request.expect("it is one");
+            let peer = SocketAddr::from(([10, 0, 0, last], 1_024));
+            request.extensions_mut().insert(ConnectInfo(peer));
+            routes.clone().oneshot(request)
+        };
+        // Four addresses have all of them, and ask for more.
+        for last in 1..=4 {
+            for _ in 0..2 * CONCURRENCY.each {
+                drop(tokio::spawn(ask(last, "/slow")));
+            }
+        }
+        let total = u32::try_from(CONCURRENCY.total).unwrap();
+        begun.acquire_many(total).await.unwrap().forget();
+        let mut newcomer = std::pin::pin!(ask(5, "/fast"));
+        assert!(newcomer.as_mut().now_or_never().is_none());
+        goes_on.add_permits(1);
+        let answer = newcomer.await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+    }
+
+    #[test]
+    fn who_is_refused_is_told_whose_limit_it_is() {
+        assert!(busy(Full::Address(16)).detail.contains("of this address"));
+        let all = busy(Full::Total(64));
+        assert!(all.detail.starts_with("64 requests are being answered"));
+    }
+}

@@ -1,0 +1,358 @@
+//! `/partitions`: a thin door onto IPUPartitions, for whoever has a token and the right in RBAC; and `/controllers`
+//! for the same, with whose each partition is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{FromRef, Path, Query, State};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
+use ipu_api::names::{FIELD_MANAGER, REQUESTED_BY_ANNOTATION};
+use ipu_api::object_names;
+use ipu_runtime::scope::{Conflicts, Scope};
+use kube::api::{Api, DeleteParams, DynamicObject, PostParams, Preconditions};
+use kube::core::ApiResource;
+use kube::{Client, ResourceExt};
+use serde_json::Value;
+
+use super::caller::Caller;
+use super::controllers::{self, Controller, Holdings};
+use super::gate::{Gate, Verb, Wish};
+use super::operation::{self, Operation, Parameter, schema_of};
+use super::page::{self, List, Page, Question};
+use super::problem::{Kind, Problem};
+use super::reads::Sources;
+use super::representation::{Given, given, represent};
+use super::wanted::{self, Wanted};
+use super::{limits, refusal};
+use crate::cache::Brief;
+
+/// Longest time that one answer of the API server is waited for.
+const ASKING: Duration = Duration::from_secs(10);
+
+/// Most characters of a user's name that are written down.
+const USER_MAX: usize = 253;
+
+/// What port 8443 answers from.
+#[derive(Clone)]
+pub struct Door {
+    /// For the reads.
+    pub sources: Sources,
+    /// Who may come in.
+    pub gate: Arc<Gate>,
+    /// For whose owners partitions are made.
+    pub scope: Scope,
+    /// Whether this release rests.
+    pub conflicts: Conflicts,
+    /// The proxy's own client: what the gate lets through is done with the proxy's rights.
+    pub client: Client,
+}
+
+impl FromRef<Door> for Sources {
+    fn from_ref(door: &Door) -> Self {
+        door.sources.clone()
+    }
+}
+
+/// Everything that can be done to IPUPartitions.
+pub(super) fn operations() -> Vec<Operation<Door>> {
+    vec![
+        Operation::get::<List>(
+            "/partitions",
+            "listPartitions",
+            "The IPUPartitions, by name.",
+            get(list),
+        )
+        .guarded()
+        .with(|what| {
+            what.parameters = page::parameters();
+            what.problems.push(Kind::Malformed);
+        }),
+        Operation::get::<IPUPartition>(
+            "/partitions/{name}",
+            "getPartition",
+            "One IPUPartition.",
+            get(read),
+        )
+        .guarded()
+        .with(|what| {
+            what.parameters = vec![NAME];
+            what.problems.extend([Kind::Malformed, Kind::Absent]);
+        }),
+        Operation::get::<IPUPartition>(
+            "/partitions",
+            "createPartition",
+            "The IPUPartition that was made; Location says where it is.",
+            post(create),
+        )
+        .guarded()
+        .with(|what| {
+            what.method = "post";
+            what.details = "Requests a partition by creating an IPUPartition. Its status shows \
+                the progress: it may wait for free capacity.";
+            what.body = Some(operation::Body {
+                schema: schema_of::<Wanted>,
+                max: limits::CREATE_MAX,
+            });
+            what.answer.status = 201;
+            what.problems
+                .extend([Kind::Malformed, Kind::Slow, Kind::Conflict]);
+            what.problems
+                .extend([Kind::TooLarge, Kind::WrongType, Kind::Refused, Kind::Absent]);
+        }),
+        Operation::get::<Given>(
+            "/partitions/{name}",
+            "deletePartition",
+            "The IPUPartition, which goes once nothing of it is left on any V-IPU controller.",
+            delete(give_back),
+        )
+        .guarded()
+        .with(|what| {
+            what.method = "delete";
+            what.parameters = vec![NAME];
+            what.answer.status = 202;
+            what.problems
+                .extend([Kind::Malformed, Kind::Absent, Kind::Conflict]);
+        }),
+    ]
+}
+
+/// The read of the V-IPU controllers for whoever may see all IPUPartitions.
+pub(super) fn controllers() -> Operation<Door> {
+    Operation::get::<Vec<Controller>>(
+        "/controllers",
+        "controllers",
+        "What each V-IPU controller has, and whose it is.",
+        get(all_controllers),
+    )
+    .guarded()
+}
+
+/// The name in the path.
+const NAME: Parameter = Parameter {
+    name: "name",
+    place: "path",
+    description: "Name of the IPUPartition.",
+    schema: schema_of::<String>,
+};
+
+async fn list(
+    State(door): State<Door>,
+    caller: Caller,
+    uri: Uri,
+    asked: Result<Query<Question>, QueryRejection>,
+) -> Result<Json<List>, Problem> {
+    let wish = Wish::Partitions(Verb::List, None);
+    door.gate.admit(&caller, wish).await?;
+    let query = uri.query().unwrap_or_default();
+    let Query(question) = asked.map_err(|error| {
+        let rule = format!("{}, but it is not: {}", page::RULE, error.body_text());
+        Problem::of_field(Kind::Malformed, "query", query, &rule)
+    })?;
+    let limit = question.limit()?;
+    if !door.sources.is_ready() {
+        let detail = "the IPUPartitions are not read yet; try again";
+        return Err(Problem::new(Kind::Unavailable, detail).with_header("retry-after", "1"));
+    }
+    let (
+        mut page,
+        Question {
+            namespace, after, ..
+        },
+    ) = (Page::new(limit), question);
+    let partitions = &door.sources.partitions;
+    let is_of =
+        |one: &Brief| namespace.is_none() || one.namespace.as_deref() == namespace.as_deref();
+    partitions
+        .each(after.as_deref(), is_of, |one| page.add(one))
+        .await;
+    Ok(Json(page.list()))
+}
+
+async fn all_controllers(
+    State(door): State<Door>,
+    caller: Caller,
+) -> Result<Json<Vec<Controller>>, Problem> {
+    let wish = Wish::Partitions(Verb::List, None);
+    door.gate.admit(&caller, wish).await?;
+    let looks = door.sources.fleet.looks().await;
+    let mut held = Holdings::default();
+    let partitions = &door.sources.partitions;
+    partitions.each_readable(|one| held.add(&one)).await;
+    Ok(Json(controllers::controllers(looks, held)))
+}
+
+async fn read(
+    State(door): State<Door>,
+    caller: Caller,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Json<Value>, Problem> {
+    let name = name(path)?;
+    let wish = Wish::Partitions(Verb::Get, Some(&name));
+    door.gate.admit(&caller, wish).await?;
+    let found = door.get(&name).await?;
+    Ok(Json(represent(found)))
+}
+
+async fn create(
+    State(door): State<Door>,
+    caller: Caller,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    let wish = Wish::Partitions(Verb::Create, None);
+    let user = door.gate.admit(&caller, wish).await?;
+    is_json(&headers)?;
+    let mut wanted = wanted::object(wanted::read(&body)?);
+    // Whoever reads the object or the audit log sees the proxy's account only.
+    let requested_by = user.chars().take(USER_MAX).collect();
+    let annotations = wanted.annotations_mut();
+    annotations.insert(REQUESTED_BY_ANNOTATION.to_owned(), requested_by);
+    door.serves(&wanted.spec.owner)?;
+    let name = wanted.name_any();
+    let made = door.create(wanted).await?;
+    tracing::info!(partition = name, user, "made an IPUPartition over REST");
+    let location = [(header::LOCATION, format!("/partitions/{name}"))];
+    Ok((StatusCode::CREATED, location, Json(represent(made))).into_response())
+}
+
+async fn give_back(
+    State(door): State<Door>,
+    caller: Caller,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Response, Problem> {
+    let name = name(path)?;
+    let wish = Wish::Partitions(Verb::Delete, Some(&name));
+    let user = door.gate.admit(&caller, wish).await?;
+    let found = door.get(&name).await?;
+    let leaving = door.delete(&name, found).await?;
+    tracing::info!(partition = name, user, "deleted an IPUPartition over REST");
+    let owner = serde_json::from_value(leaving.data["spec"]["owner"].clone()).ok();
+    let is_wanted = match &owner {
+        Some(owner) => door.is_living_job(owner).await,
+        None => false,
+    };
+    let given = given(leaving, owner.filter(|_| is_wanted).as_ref());
+    Ok((StatusCode::ACCEPTED, Json(given)).into_response())
+}
+
+impl Door {
+    /// Nobody here would make the partition of an owner in another namespace, or while the release rests.
+    fn serves(&self, owner: &PartitionOwner) -> Result<(), Problem> {
+        if let Some(conflict) = self.conflicts.current().first() {
+            let detail = format!("this operator is inactive: {}", conflict.message());
+            return Err(Problem::new(Kind::Unavailable, detail));
+        }
+        if self.scope.contains(&owner.namespace) {
+            return Ok(());
+        }
+        let rule = format!("one that this operator serves: {}", self.scope);
+        let (kind, field) = (Kind::Malformed, "owner.namespace");
+        Err(Problem::of_field(kind, field, &owner.namespace, &rule))
+    }
+
+    async fn get(&self, name: &str) -> Result<DynamicObject, Problem> {
+        let action = format!("read the IPUPartition {name}");
+        let api = self.partitions();
+        answer(&action, api.get(name)).await
+    }
+
+    async fn create(&self, wanted: IPUPartition) -> Result<DynamicObject, Problem> {
+        let action = format!("create the IPUPartition {}", wanted.name_any());
+        let wanted = serde_json::to_value(wanted).and_then(serde_json::from_value);
+        let wanted: DynamicObject = wanted.expect("an IPUPartition is an object of Kubernetes");
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let api = self.partitions();
+        answer(&action, api.create(&params, &wanted)).await
+    }
+
+    /// Deletes what was `found`, and not another one that has taken its name meanwhile.
+    async fn delete(&self, name: &str, found: DynamicObject) -> Result<DynamicObject, Problem> {
+        let action = format!("delete the IPUPartition {name}");
+        let exactly = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: found.uid(),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        let api = self.partitions();
+        let deleted = answer(&action, api.delete(name, &exactly)).await?;
+        // Where nothing held it, it is gone already: it was as it was found.
+        Ok(deleted.left().unwrap_or(found))
+    }
+
+    /// Whether the owner is an IPUJob that goes on wanting the partition. Where that cannot be
+    /// found out, a warning is missing and nothing else.
+    async fn is_living_job(&self, owner: &PartitionOwner) -> bool {
+        let is_job = owner.kind == "IPUJob" && owner.api_version == ipu_api::API_VERSION;
+        if !is_job || !object_names::can_exist(owner) {
+            return false;
+        }
+        let jobs = Api::<IPUJob>::namespaced(self.client.clone(), &owner.namespace);
+        let found = tokio::time::timeout(ASKING, jobs.get_metadata_opt(&owner.name)).await;
+        found.is_ok_and(|found| {
+            found.is_ok_and(|job| {
+                job.is_some_and(|job| {
+                    job.metadata.uid.as_ref() == Some(&owner.uid)
+                        && job.metadata.deletion_timestamp.is_none()
+                })
+            })
+        })
+    }
+
+    /// IPUPartitions as they are, also those that were written by hand and cannot be read.
+    fn partitions(&self) -> Api<DynamicObject> {
+        let kind = ApiResource::erase::<IPUPartition>(&());
+        Api::all_with(self.client.clone(), &kind)
+    }
+}
+
+/// The answer of the API server, in time.
+async fn answer<T>(
+    action: &str,
+    asked: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, Problem> {
+    match tokio::time::timeout(ASKING, asked).await {
+        Ok(answer) => answer.map_err(|error| refusal::problem(action, &error)),
+        Err(_) => Err(refusal::silent(action)),
+    }
+}
+
+/// The name in the path. It becomes part of a path at the API server, so that it is checked before
+/// anything is asked there.
+fn name(path: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
+    let malformed = |fault| Problem::of_request(Kind::Malformed, vec![fault]);
+    let Path(name) =
+        path.map_err(|error| malformed(wanted::unreadable_name(&error.body_text())))?;
+    match wanted::wrong_name(&name) {
+        None => Ok(name),
+        Some(fault) => Err(malformed(fault)),
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let given = headers
+        .get(header::CONTENT_TYPE)
+        .map(axum::http::HeaderValue::as_bytes);
+    let given = String::from_utf8_lossy(given.unwrap_or_default());
+    let essence = given.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(Problem::of_field(
+        Kind::WrongType,
+        "content-type",
+        essence,
+        "application/json",
+    ))
+}

@@ -1,0 +1,191 @@
+//! What anybody may read, on both ports: health, numbers, what-if, and the document of all this.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{FromRef, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use ipu_guest_host::facts::PlaceFacts;
+use ipu_policies::guests::Guests;
+use ipu_policies::namespaces::Namespaces;
+use serde_json::{Map, Value};
+
+use super::answers::{self, Health, Stats};
+use super::controllers::{self, Summary};
+use super::openapi::{Manner, document};
+use super::operation::{self, Answer, Operation, schema_of};
+use super::problem::{Kind, Problem};
+use super::question::{self, Question};
+use super::{limits, what_if};
+use crate::fleet::Fleet;
+use crate::watched::Watched;
+
+/// What the answers are made from.
+#[derive(Clone)]
+pub struct Sources {
+    /// The IPUPartitions, as the watch last saw them.
+    pub partitions: Watched,
+    /// The V-IPU controllers, asked for each answer.
+    pub fleet: Arc<Fleet>,
+    /// The placement policy.
+    pub guests: Guests,
+    /// What is known of every namespace.
+    pub namespaces: Namespaces,
+}
+
+impl Sources {
+    /// Whether the IPUPartitions are known: an answer before that would count nothing as used.
+    pub fn is_ready(&self) -> bool {
+        self.partitions.is_listed()
+    }
+}
+
+/// Numbers of one namespace, by its name; `total` is all of them.
+type AllStats = std::collections::BTreeMap<String, Stats>;
+
+/// Every read.
+pub(super) fn operations<S>() -> Vec<Operation<S>>
+where
+    S: Clone + Send + Sync + 'static,
+    Sources: FromRef<S>,
+{
+    vec![
+        Operation::get::<Health>("/health", "health", "The process lives.", get(health))
+            .unbounded(),
+        Operation::get::<Health>("/readyz", "ready", "The process can answer.", get(ready))
+            .unbounded()
+            .with(|what| {
+                what.otherwise = Some(Answer {
+                    status: 503,
+                    description: "It cannot yet.",
+                    schema: schema_of::<Health>,
+                });
+            }),
+        Operation::get::<AllStats>("/stats", "stats", "IPUs used and free.", get(stats)).with(
+            |what| {
+                what.details = "One key for each namespace with partitions, and `total`. `used` \
+                    counts the operator's partitions; what others made by hand is not available \
+                    either.";
+            },
+        ),
+        Operation::get::<what_if::Answer>(
+            "/query",
+            "query",
+            "How many partitions of a size could be made, and where.",
+            post(query),
+        )
+        .with(|what| {
+            what.method = "post";
+            what.details = "Creates nothing. The active placement policy decides where the next \
+                partition would be created. `numOfPartitions` is an upper bound and \
+                `largestSize` an estimate: the controllers do not report which IPUs can form \
+                a partition. The body may have any content type.";
+            what.body = Some(operation::Body {
+                schema: schema_of::<Question>,
+                max: limits::QUESTION_MAX,
+            });
+            what.problems
+                .extend([Kind::Malformed, Kind::Slow, Kind::TooLarge]);
+        }),
+    ]
+}
+
+/// The kubelet's probes, on a port that serves nothing else. Users have `/health` and `/readyz` on the others.
+pub(super) fn probes() -> Router<Sources> {
+    Router::new()
+        .route("/healthz", get(health))
+        .route("/readyz", get(ready))
+}
+
+/// The read of the V-IPU controllers for anybody.
+pub(super) fn summaries() -> Operation<Sources> {
+    Operation::get::<Vec<Summary>>(
+        "/controllers",
+        "controllers",
+        "What each V-IPU controller has.",
+        get(controller_summaries),
+    )
+    .with(|what| {
+        what.details = "The owners of the partitions are reported on the port with TLS, to users who \
+            may list IPUPartitions.";
+    })
+}
+
+/// The operations, and one more that tells of all of them.
+pub(super) fn with_document<S>(
+    mut operations: Vec<Operation<S>>,
+    manner: Manner,
+) -> Vec<Operation<S>>
+where
+    S: Clone + Send + Sync + 'static,
+{
+    let mut described: Vec<_> = operations
+        .iter()
+        .map(|one| one.description.clone())
+        .collect();
+    let own = Operation::<S>::get::<Map<String, Value>>(
+        "/openapi.json",
+        "openapi",
+        "This document.",
+        get(async || ()),
+    );
+    described.push(own.description.clone());
+    let text = Bytes::from(document(&described, manner).to_string());
+    operations.push(Operation {
+        route: get(move || {
+            let text = text.clone();
+            async move { ([(header::CONTENT_TYPE, "application/json")], text) }
+        }),
+        ..own
+    });
+    operations
+}
+
+async fn health() -> Json<Health> {
+    Json(Health::ok())
+}
+
+async fn ready(State(sources): State<Sources>) -> Response {
+    if sources.is_ready() {
+        return Json(Health::ok()).into_response();
+    }
+    let missing = Health::missing("the IPUPartitions are not read yet");
+    (StatusCode::SERVICE_UNAVAILABLE, Json(missing)).into_response()
+}
+
+async fn stats(State(sources): State<Sources>) -> Json<AllStats> {
+    let views = sources.fleet.views().await;
+    let partitions = &sources.partitions;
+    Json(partitions.read(|cache| answers::stats(cache.briefs().map(|(one, _)| one), &views)))
+}
+
+async fn query(
+    State(sources): State<Sources>,
+    body: Bytes,
+) -> Result<Json<what_if::Answer>, Problem> {
+    let question =
+        question::read(&body).map_err(|fault| Problem::of_request(Kind::Malformed, vec![fault]))?;
+    let facts = PlaceFacts {
+        namespace: sources.namespaces.facts(&question.namespace, ""),
+        others: sources.namespaces.others(&question.namespace),
+        ..PlaceFacts::default()
+    };
+    let found = sources.fleet.divided().await;
+    let mut answer = what_if::answer(&sources.guests, &question, facts, &found.open).await;
+    let passed_over = std::mem::take(&mut answer.placement.passed_over);
+    answer.placement.passed_over = found.explained(passed_over);
+    answer.placement.passed_over.extend(found.shut_out());
+    Ok(Json(answer))
+}
+
+async fn controller_summaries(State(sources): State<Sources>) -> Json<Vec<Summary>> {
+    let looks = sources.fleet.looks().await;
+    let partitions = &sources.partitions;
+    Json(partitions.read(|cache| {
+        let briefs = cache.briefs().map(|(one, _)| one);
+        controllers::summaries(looks, briefs)
+    }))
+}

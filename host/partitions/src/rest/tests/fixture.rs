@@ -1,0 +1,357 @@
+//! Both ports in-process, around a fake of the API server. Every answer is held against the document.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::ConnectInfo;
+use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
+use ipu_guest_host::{Policies, PolicyOptions};
+use ipu_policies::guests::Guests;
+use ipu_policies::namespaces::namespaces;
+use ipu_runtime::port::metrics::Refused;
+use ipu_runtime::scope::{Conflicts, Scope};
+use kube::Client;
+use kube::client::Body as KubeBody;
+use kube::runtime::watcher::Event;
+use serde_json::{Value, json};
+use tower::{BoxError, ServiceExt, service_fn};
+use vipu_client::{Deadlines, Registry};
+
+use crate::node_labels::node_labels;
+use crate::rest::gate::Gate;
+use crate::rest::limits::UserRate;
+use crate::rest::{Door, Sources, plain, secure};
+use crate::watched::{PartitionWatch, watched};
+use crate::{Guarded, fleet::Fleet};
+
+/// The audience that the door asks for.
+const AUDIENCE: &str = "ipu-operator";
+
+/// What the fake API server holds, and what it was asked.
+#[derive(Default)]
+pub(super) struct World {
+    /// IPUPartitions by name.
+    pub(super) partitions: BTreeMap<String, Value>,
+    /// UIDs of IPUJobs by `namespace/name`.
+    pub(super) jobs: BTreeMap<String, String>,
+    /// Every request, as `METHOD path`.
+    pub(super) asked: Vec<String>,
+    /// The specs of all reviews of rights.
+    pub(super) rights: Vec<Value>,
+    /// Whether nobody answers.
+    pub(super) is_down: bool,
+    /// Whether an answer never comes.
+    pub(super) is_silent: bool,
+    /// What the API server answers to a create instead of making it.
+    pub(super) refusal: Option<(u16, Value)>,
+}
+
+/// An answer of one of the ports.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Value,
+}
+
+/// Both ports.
+pub(super) struct Ports {
+    world: Arc<Mutex<World>>,
+    watch: PartitionWatch,
+    plain: Router,
+    secure: Router,
+}
+
+impl Ports {
+    pub(super) async fn open() -> Self {
+        Self::open_at(UserRate::default()).await
+    }
+
+    /// With another pace of each user.
+    pub(super) async fn open_at(rate: UserRate) -> Self {
+        let world: Arc<Mutex<World>> = Arc::default();
+        let (partitions, watch) = watched(namespaces().0, Scope::default());
+        let registry = Arc::new(Registry::new(Deadlines::default()));
+        let fleet = Fleet::new(registry, node_labels().0, partitions.clone());
+        let sources = Sources {
+            partitions,
+            fleet: Arc::new(fleet),
+            guests: no_policies().await,
+            namespaces: namespaces().0,
+        };
+        let client = fake(Arc::clone(&world));
+        let door = Door {
+            sources: sources.clone(),
+            gate: Arc::new(Gate::with_rate(client.clone(), Some(AUDIENCE), rate)),
+            scope: "default,team".parse().unwrap(),
+            conflicts: Conflicts::default(),
+            client,
+        };
+        Self {
+            world,
+            plain: plain(sources, Refused::default()),
+            watch,
+            secure: secure(door, Refused::default()),
+        }
+    }
+
+    pub(super) fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap()
+    }
+
+    /// What the watch of IPUPartitions tells.
+    pub(super) fn hear(&self, event: Event<Guarded>) {
+        self.watch.hear(event);
+    }
+
+    /// Asks port 8080.
+    pub(super) async fn plain(&self, method: &str, path: &str, body: impl Into<Body>) -> Answer {
+        let request = Request::builder().method(method).uri(path);
+        ask(&self.plain, request.body(body.into()).unwrap()).await
+    }
+
+    /// Asks port 8443 with a token.
+    pub(super) async fn secure(&self, token: &str, method: &str, path: &str, body: &str) -> Answer {
+        let request = Request::builder().method(method).uri(path);
+        let request = request
+            .header("authorization", format!("Bearer {token}"))
+            .header("content-type", "application/json");
+        self.send(request.body(body.to_owned().into()).unwrap())
+            .await
+    }
+
+    /// As [`Self::secure`], from the address 10.0.0.`last`.
+    pub(super) async fn secure_from(&self, last: u8, token: &str, path: &str) -> Answer {
+        let request = Request::get(path).header("authorization", format!("Bearer {token}"));
+        let mut request = request.body(Body::empty()).unwrap();
+        let peer = SocketAddr::from(([10, 0, 0, last], 1_024));
+        request.extensions_mut().insert(ConnectInfo(peer));
+        self.send(request).await
+    }
+
+    /// Sends any request to port 8443.
+    pub(super) async fn send(&self, request: Request<Body>) -> Answer {
+        ask(&self.secure, request).await
+    }
+}
+
+/// Policies without a module: the built-in walk decides.
+pub(super) async fn no_policies() -> Guests {
+    let options = PolicyOptions::default();
+    Guests::new(Policies::open(options).await.unwrap())
+}
+
+/// The body of a good `POST /partitions`.
+pub(super) fn wanted(change: impl FnOnce(&mut Value)) -> Value {
+    let mut wanted = json!({
+        "owner": {
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob",
+            "namespace": "default", "name": "mnist", "uid": "a-uid",
+        },
+        "slot": 0, "ipus": 4, "gcds": 1,
+    });
+    change(&mut wanted);
+    wanted
+}
+
+async fn ask(router: &Router, request: Request<Body>) -> Answer {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let response = router.clone().oneshot(request).await.unwrap();
+    let answer = read(response).await;
+    let document = router
+        .clone()
+        .oneshot(Request::get("/openapi.json").body(Body::empty()).unwrap());
+    let document = read(document.await.unwrap()).await;
+    if document.status == 200 {
+        hold_against(&document.body, &method, &path, &answer);
+    }
+    answer
+}
+
+async fn read(response: Response<Body>) -> Answer {
+    let (parts, body) = response.into_parts();
+    let bytes = to_bytes(body, usize::MAX).await.unwrap();
+    Answer {
+        status: parts.status.as_u16(),
+        headers: parts.headers,
+        body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+    }
+}
+
+/// The answer is one that the document tells of, down to the type of each field.
+fn hold_against(document: &Value, method: &Method, path: &str, answer: &Answer) {
+    let media_type = answer.headers["content-type"].to_str().unwrap();
+    let paths = document["paths"].as_object().unwrap();
+    let known = paths.iter().find(|(known, _)| fits(known, path));
+    let operation = known.and_then(|(_, methods)| methods.get(method.as_str().to_lowercase()));
+    let Some(operation) = operation else {
+        let status = if known.is_some() { 405 } else { 404 };
+        assert_eq!(answer.status, status, "{method} {path}");
+        assert_eq!(
+            answer.headers.contains_key("allow"),
+            status == 405,
+            "{method} {path}"
+        );
+        return;
+    };
+    let told = &operation["responses"][answer.status.to_string()];
+    assert!(
+        told.is_object(),
+        "{method} {path}: nobody tells of {}",
+        answer.status
+    );
+    let schema = &told["content"][media_type]["schema"];
+    assert!(
+        schema.is_object(),
+        "{method} {path}: nobody tells of {media_type}"
+    );
+    let whole = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "components": document["components"],
+        "allOf": [schema],
+    });
+    let validator = validator(&whole);
+    let errors: Vec<_> = validator
+        .iter_errors(&answer.body)
+        .map(|error| error.to_string())
+        .collect();
+    assert!(
+        errors.is_empty(),
+        "{method} {path}: {errors:?} in {}",
+        answer.body
+    );
+}
+
+/// Making a validator takes longer than all the rest of a request.
+fn validator(schema: &Value) -> Arc<jsonschema::Validator> {
+    static MADE: OnceLock<Mutex<BTreeMap<String, Arc<jsonschema::Validator>>>> = OnceLock::new();
+    let mut made = MADE.get_or_init(Mutex::default).lock().unwrap();
+    let make = || Arc::new(jsonschema::validator_for(schema).unwrap());
+    Arc::clone(made.entry(schema.to_string()).or_insert_with(make))
+}
+
+/// Whether a path fits a template such as `/partitions/{name}`.
+pub(super) fn fits(template: &str, path: &str) -> bool {
+    let (template, path): (Vec<_>, Vec<_>) =
+        (template.split('/').collect(), path.split('/').collect());
+    let same = |(template, path): (&&str, &&str)| template.starts_with('{') || template == path;
+    template.len() == path.len() && template.iter().zip(&path).all(same)
+}
+
+/// A client of a fake API server.
+fn fake(world: Arc<Mutex<World>>) -> Client {
+    let service = service_fn(move |request: Request<KubeBody>| {
+        let world = Arc::clone(&world);
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await?;
+            let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let path = parts.uri.path();
+            let is_silent = {
+                let mut world = world.lock().unwrap();
+                world.asked.push(format!("{} {path}", parts.method));
+                world.is_silent
+            };
+            if is_silent {
+                std::future::pending::<()>().await;
+            }
+            let mut world = world.lock().unwrap();
+            if world.is_down {
+                return Err::<_, BoxError>("connection refused".into());
+            }
+            let (status, answer) = match path.rsplit('/').next() {
+                Some("tokenreviews") => (201, token_review(body)),
+                Some("subjectaccessreviews") => (201, world.access_review(body)),
+                _ if path.contains("/ipujobs/") => world.job(path),
+                _ => world.partition(&parts.method, path, body),
+            };
+            let answer = Response::builder()
+                .status(StatusCode::from_u16(status).unwrap())
+                .body(KubeBody::from(answer.to_string().into_bytes()));
+            Ok(answer.unwrap())
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// Tokens are known by what stands in them.
+fn token_review(mut review: Value) -> Value {
+    let ours = &review["spec"]["audiences"];
+    let user = json!({
+        "username": format!("system:serviceaccount:default:{}", review["spec"]["token"].as_str().unwrap()),
+        "groups": ["system:serviceaccounts"], "uid": "of-the-account", "extra": {"a": ["b"]},
+    });
+    review["status"] = match review["spec"]["token"].as_str().unwrap() {
+        "expired" => json!({"authenticated": false, "error": "token has expired"}),
+        "elsewhere" => json!({"authenticated": true, "audiences": ["elsewhere"], "user": user}),
+        "of-old" => json!({"authenticated": true, "user": user}),
+        "nobody" => json!({"authenticated": true, "audiences": ours}),
+        _ => json!({"authenticated": true, "audiences": ours, "user": user}),
+    };
+    review
+}
+
+fn failure(code: u16, reason: &str) -> (u16, Value) {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": reason, "reason": reason, "code": code,
+    });
+    (code, status)
+}
+
+impl World {
+    /// `admin` may do everything, `reader` may read, and others nothing.
+    fn access_review(&mut self, mut review: Value) -> Value {
+        self.rights.push(review["spec"].clone());
+        let verb = review["spec"]["resourceAttributes"]["verb"]
+            .as_str()
+            .unwrap();
+        let user = review["spec"]["user"].as_str().unwrap();
+        let allowed = user.ends_with(":admin")
+            || user.ends_with(":reader") && verb != "create" && verb != "delete";
+        review["status"] = json!({"allowed": allowed});
+        review
+    }
+
+    fn job(&self, path: &str) -> (u16, Value) {
+        let parts: Vec<_> = path.split('/').collect();
+        let key = format!("{}/{}", parts[5], parts[7]);
+        match self.jobs.get(&key) {
+            Some(uid) => (200, json!({"metadata": {"name": parts[7], "uid": uid}})),
+            None => failure(404, "NotFound"),
+        }
+    }
+
+    fn partition(&mut self, method: &Method, path: &str, body: Value) -> (u16, Value) {
+        if let (&Method::POST, Some((code, status))) = (method, self.refusal.clone()) {
+            return (code, status);
+        }
+        let name = match method {
+            &Method::POST => body["metadata"]["name"].as_str().unwrap().to_owned(),
+            _ => path.rsplit('/').next().unwrap().to_owned(),
+        };
+        match (method, self.partitions.get_mut(&name)) {
+            (&Method::POST, Some(_)) => failure(409, "AlreadyExists"),
+            (&Method::POST, None) => {
+                let mut made = body;
+                made["metadata"]["uid"] = json!(format!("uid-of-{name}"));
+                made["metadata"]["managedFields"] = json!([{"manager": "ipu-operator"}]);
+                self.partitions.insert(name, made.clone());
+                (201, made)
+            }
+            (&Method::DELETE, Some(found)) => {
+                let asked = &body["preconditions"]["uid"];
+                if *asked != found["metadata"]["uid"] {
+                    return failure(409, "Conflict");
+                }
+                found["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+                (200, found.clone())
+            }
+            (_, Some(found)) => (200, found.clone()),
+            (_, None) => failure(404, "NotFound"),
+        }
+    }
+}

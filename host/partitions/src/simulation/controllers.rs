@@ -1,0 +1,325 @@
+//! The simulated V-IPU controllers: what each has, and what a call does to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ipu_api::ipupartition::ControllerRef;
+use ipu_guest_host::model::ControllerView;
+use vipu_client::model::{Inventory, ListedPartition, OperationState, PartitionState, ReadyState};
+
+use super::agenda::Ticket;
+use crate::knowledge::{Fact, Reply};
+
+/// What is asked of a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Verb {
+    Create { ipus: u32 },
+    Remove { force: bool },
+    Reset,
+}
+
+/// A call on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub controller: usize,
+    pub verb: Verb,
+    pub id: String,
+    /// Who waits for the reply, where somebody does.
+    pub caller: Option<Ticket>,
+    /// Whether the caller gave up before it arrives, or it arrives for the second time.
+    pub is_late: bool,
+    /// Whether the controller says no to it, for a reason of its own.
+    pub is_refused: bool,
+}
+
+impl Call {
+    /// What a caller learns from the end of its self.
+    pub(crate) fn told(&self, result: Result<(), String>, was_never_sent: bool) -> Fact {
+        let id = self.id.clone();
+        match self.verb {
+            Verb::Create { .. } => Fact::Created {
+                reply: match result {
+                    Ok(()) => Reply::Done,
+                    Err(error) if was_never_sent => Reply::NotSent(error),
+                    Err(error) => Reply::Failed(error),
+                },
+                id,
+            },
+            Verb::Remove { .. } => Fact::Removed {
+                id,
+                error: result.err(),
+            },
+            Verb::Reset => Fact::Reset {
+                id,
+                error: result.err(),
+            },
+        }
+    }
+}
+
+/// How something goes on after a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Then {
+    Formed,
+    FailedToForm,
+    WasReset,
+    FailedToReset,
+    Gone,
+    FailedToGo,
+    /// It has come out of ERROR by itself, as after a reset by the user's own program.
+    Healed,
+}
+
+/// A partition on a controller.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Made {
+    pub ipus: u32,
+    /// Which IPUs of the controller these are.
+    pub numbers: BTreeSet<u32>,
+    pub ready: ReadyState,
+    pub operation: OperationState,
+    /// Whether the controller tells a state that nobody knows.
+    pub is_odd: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fault of its own, and they occur together"
+)]
+pub(crate) struct Controller {
+    pub reference: ControllerRef,
+    pub total: u32,
+    pub is_down: bool,
+    /// Whether it has just started again, does not know its partitions yet, and does nothing.
+    pub is_blank: bool,
+    /// Whether it lets the operator neither see nor do anything.
+    pub denies: bool,
+    /// Whether it removes nothing.
+    pub refuses_removals: bool,
+    /// Size beyond which nothing is made, however much is free.
+    pub largest: u32,
+    pub made: BTreeMap<String, Made>,
+}
+
+impl Controller {
+    pub(crate) fn new(index: usize, total: u32) -> Self {
+        let host = format!("pod{}", index + 1);
+        Controller {
+            reference: ControllerRef {
+                name: format!("{host}:8090"),
+                label_value: host.clone(),
+                host,
+                port: 8090,
+                label_key: "vipu".to_owned(),
+            },
+            total,
+            is_down: false,
+            is_blank: false,
+            denies: false,
+            refuses_removals: false,
+            largest: u32::MAX,
+            made: BTreeMap::new(),
+        }
+    }
+
+    /// Does what is asked. The error is the controller's answer.
+    pub(crate) fn accept(&mut self, id: &str, verb: Verb) -> Result<(), &'static str> {
+        if self.is_blank {
+            return Err("it has just started");
+        }
+        if self.denies {
+            return Err("permission denied");
+        }
+        match verb {
+            Verb::Create { ipus } => {
+                if self.made.contains_key(id) {
+                    return Err("there is a partition of this id");
+                }
+                if self.inventory().free() < ipus || ipus > self.largest {
+                    return Err("not enough IPUs");
+                }
+                self.insert(
+                    id.to_owned(),
+                    ipus,
+                    ReadyState::Pending,
+                    OperationState::Creating,
+                );
+                Ok(())
+            }
+            Verb::Remove { .. } if self.refuses_removals => Err("it removes nothing now"),
+            Verb::Remove { force } => {
+                let made = self.made.get_mut(id).ok_or("there is no such partition")?;
+                if made.operation == OperationState::Removing {
+                    return Err("it is being removed");
+                }
+                if made.ready == ReadyState::Error && !force {
+                    return Err("it is in error");
+                }
+                made.operation = OperationState::Removing;
+                Ok(())
+            }
+            Verb::Reset => {
+                let made = self.made.get_mut(id).ok_or("there is no such partition")?;
+                if made.operation != OperationState::Idle {
+                    return Err("another operation is under way");
+                }
+                made.ready = ReadyState::Pending;
+                made.operation = OperationState::Resetting;
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the first IPUs that are in no partition, as far as the controller knows.
+    pub(crate) fn insert(
+        &mut self,
+        id: String,
+        ipus: u32,
+        ready: ReadyState,
+        operation: OperationState,
+    ) {
+        let is_free = |number: &u32| !self.made.values().any(|one| one.numbers.contains(number));
+        let free = (0..self.total).filter(is_free);
+        let made = Made {
+            ipus,
+            numbers: free.take(ipus as usize).collect(),
+            ready,
+            operation,
+            is_odd: false,
+        };
+        self.made.insert(id, made);
+    }
+
+    /// Gets on with what was begun. Answers whether there was anything to get on with.
+    pub(crate) fn progress(&mut self, id: &str, then: Then) -> bool {
+        let Some(made) = self.made.get_mut(id) else {
+            return false;
+        };
+        let (under_way, ready, operation) = match then {
+            Then::Formed => (
+                OperationState::Creating,
+                ReadyState::Active,
+                OperationState::Idle,
+            ),
+            Then::FailedToForm => (
+                OperationState::Creating,
+                ReadyState::Error,
+                OperationState::Failed,
+            ),
+            Then::WasReset => (
+                OperationState::Resetting,
+                ReadyState::Active,
+                OperationState::Idle,
+            ),
+            Then::FailedToReset => (
+                OperationState::Resetting,
+                ReadyState::Error,
+                OperationState::Failed,
+            ),
+            Then::Healed => (
+                OperationState::Idle,
+                ReadyState::Active,
+                OperationState::Idle,
+            ),
+            Then::Gone => (
+                OperationState::Removing,
+                ReadyState::Removed,
+                OperationState::Idle,
+            ),
+            Then::FailedToGo => (
+                OperationState::Removing,
+                ReadyState::Error,
+                OperationState::Failed,
+            ),
+        };
+        if made.operation != under_way {
+            return false;
+        }
+        made.ready = ready;
+        made.operation = operation;
+        if then == Then::Gone {
+            self.made.remove(id);
+        }
+        true
+    }
+
+    /// What the controller tells of a partition.
+    pub(crate) fn state(&self, id: &str) -> Option<PartitionState> {
+        let made = self.made.get(id).filter(|_| !self.is_blank)?;
+        let is_odd = made.is_odd && made.operation == OperationState::Idle;
+        let errors = match made.ready {
+            ReadyState::Error => vec!["IPU link down".to_owned()],
+            _ => Vec::new(),
+        };
+        Some(PartitionState {
+            ready_state: if is_odd {
+                ReadyState::Undefined
+            } else {
+                made.ready
+            },
+            operation_state: if is_odd {
+                OperationState::Undefined
+            } else {
+                made.operation
+            },
+            errors,
+            auto_resets: None,
+        })
+    }
+
+    /// Whether a partition is being reset, whoever wanted that.
+    pub(crate) fn is_busy(&self, id: &str) -> bool {
+        let made = self.made.get(id);
+        made.is_some_and(|made| made.operation == OperationState::Resetting)
+    }
+
+    /// Whether a partition is being removed.
+    pub(crate) fn is_going(&self, id: &str) -> bool {
+        let made = self.made.get(id);
+        made.is_some_and(|made| made.operation == OperationState::Removing)
+    }
+
+    /// Whether Pods can use a partition.
+    pub(crate) fn is_usable(&self, id: &str) -> bool {
+        let made = self.made.get(id);
+        made.is_some_and(|made| {
+            (made.ready, made.operation) == (ReadyState::Active, OperationState::Idle)
+        })
+    }
+
+    pub(crate) fn inventory(&self) -> Inventory {
+        let listed: Vec<ListedPartition> = self
+            .made
+            .iter()
+            .map(|(id, made)| ListedPartition {
+                id: id.clone(),
+                ipus: made.ipus,
+                gcds: 1,
+                ready_state: made.ready,
+            })
+            .collect();
+        Inventory::new(self.total, listed)
+    }
+
+    /// What the controller says, and how that looks. Where the reading is old, or the controller does not
+    /// know its partitions, all of it seems free.
+    pub(crate) fn view(&self, is_old: bool) -> (Inventory, ControllerView) {
+        let inventory = if is_old || self.is_blank {
+            Inventory::new(self.total, Vec::new())
+        } else {
+            self.inventory()
+        };
+        let view = ControllerView {
+            name: self.reference.name.clone(),
+            label_key: self.reference.label_key.clone(),
+            label_value: self.reference.label_value.clone(),
+            has_nodes: true,
+            unreachable: (self.is_down || self.denies).then(|| "it is not to be asked".to_owned()),
+            total_ipus: inventory.total,
+            used_ipus: inventory.used,
+            largest_free: inventory.largest_free(),
+            failures: 0,
+        };
+        (inventory, view)
+    }
+}

@@ -1,0 +1,60 @@
+//! For how long controllers have lacked partitions that are to be there, and which may be given up.
+
+use std::collections::BTreeMap;
+
+use ipu_api::ipupartition::{IPUPartitionStatus, PartitionPhase};
+use ipu_api::partition_conditions;
+
+use super::invariants::{NOT_GIVEN_UP_EARLY, demand};
+
+/// Since when, in milliseconds, each id is lacking, as far as a status says nothing else.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Lacking {
+    since: BTreeMap<String, u64>,
+    /// Whether statuses have gone back to what they said before.
+    is_restored: bool,
+}
+
+impl Lacking {
+    /// A controller has said that it has nothing of this id.
+    pub(crate) fn denied(&mut self, id: &str, now: u64) {
+        self.since.entry(id.to_owned()).or_insert(now);
+    }
+
+    /// A status was written by a reconcile whose controller could not be asked for this id: whether it was
+    /// there in between is not known.
+    pub(crate) fn not_asked(&mut self, id: &str) {
+        self.since.remove(id);
+    }
+
+    /// Statuses are what they were before: nothing that was noted since then counts any more.
+    pub(super) fn restored(&mut self) {
+        self.is_restored = true;
+    }
+
+    /// A status took the place of another: what was ready is given up only once it has been lacking for the
+    /// grace, and nobody has noted that it was found in between.
+    pub(crate) fn check(
+        &mut self,
+        before: &IPUPartitionStatus,
+        after: &IPUPartitionStatus,
+        grace: u64,
+        now: u64,
+    ) {
+        let is_lost = before.phase != PartitionPhase::Creating
+            && after.phase == PartitionPhase::Error
+            && after.partition_id.is_none();
+        if let Some(id) = before.partition_id.as_ref().filter(|_| is_lost) {
+            let since = self.since.get(id);
+            let is_late = since.is_some_and(|since| since + grace <= now) || self.is_restored;
+            demand(is_late, NOT_GIVEN_UP_EARLY, || {
+                format!("{id} is given up, and lacking since {since:?}")
+            });
+        }
+        if let Some(id) = &after.partition_id
+            && partition_conditions::missing_since(after).is_none()
+        {
+            self.since.remove(id);
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! What must come to pass once the trouble is over, and within which time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::agenda::{Event, Fate};
+use super::api_server::{self, Key, SLOTS, Stored, job_of, key_of};
+use super::driver;
+use super::invariants::{LIVENESS, OURS_ONLY, WHOLE, demand};
+use super::world::World;
+use crate::line::{self, Waiter};
+
+/// Within so many milliseconds everything has come to its end. A call may be out for a minute and
+/// late by two, forming may take five, and pauses grow to one.
+const PATIENCE: u64 = 30 * 60_000;
+
+/// Within so many milliseconds nothing is left that nobody owns: a call may be out for a minute and
+/// late by two, then come a sweep, the grace, and a removal that fails.
+const SWEPT_WITHIN: u64 = 8 * 60_000;
+
+/// Within so many milliseconds a gang has given back what it holds in vain: calls as above, then its
+/// patience of two minutes, begun anew where the rest was lost once more.
+const GIVEN_BACK_WITHIN: u64 = 8 * 60_000;
+
+/// Between two looks, in milliseconds.
+const LOOK: u64 = 15_000;
+
+impl World {
+    /// Nothing goes wrong from now on: everything that is wanted is served where there is room, and
+    /// nobody's partitions are swept.
+    pub(super) fn settle(&mut self) {
+        self.is_over = true;
+        self.weather = super::trouble::Weather::default();
+        self.one_leads();
+        for controller in &mut self.controllers {
+            controller.largest = u32::MAX;
+            controller.refuses_removals = false;
+            for made in controller.made.values_mut() {
+                made.is_odd = false;
+            }
+        }
+        let mut since = BTreeMap::new();
+        self.wait_until(PATIENCE, "nothing is nobody's", |world| {
+            world.swept_in_time(&mut since)
+        });
+        let mut since = BTreeMap::new();
+        self.wait_until(
+            PATIENCE,
+            "what is wanted is served, and nothing else is there",
+            |world| {
+                world.gangs_give_back_in_time(&mut since);
+                world
+                    .unserved()
+                    .or_else(|| world.ownerless().into_iter().next())
+            },
+        );
+        self.stays_steady();
+    }
+
+    /// Two that both act are trouble too: they may take each other's room for as long as they last. One
+    /// of them hears that it does not lead.
+    fn one_leads(&mut self) {
+        if self.replicas.iter().all(|replica| replica.acts) {
+            let former = usize::from(!self.is_dead(0));
+            self.replicas[former].acts = false;
+        }
+        self.has_lease = true;
+    }
+
+    /// Everybody gives back what they have, and nothing is left.
+    pub(super) fn end(&mut self) {
+        for job in 0..self.jobs.len() {
+            self.agenda.add(0, Event::Fate(job, Fate::Delete));
+        }
+        self.wait_until(PATIENCE, "nothing is left", |world| {
+            // Objects of owners that are unknown and gone are deleted by those who made them.
+            for key in world.left_by_strangers() {
+                let now = Time(world.timestamp());
+                world.api.delete(key, now);
+            }
+            world.leftover()
+        });
+        for (controller, id) in &self.foreign {
+            let is_there = self.controllers[*controller].made.contains_key(id);
+            demand(is_there, OURS_ONLY, || format!("{id} is gone"));
+        }
+    }
+
+    fn wait_until(
+        &mut self,
+        time: u64,
+        what: &str,
+        mut complaint: impl FnMut(&mut World) -> Option<String>,
+    ) {
+        let end = self.agenda.now() + time;
+        while let Some(complaint) = complaint(self) {
+            demand(self.agenda.now() < end, LIVENESS, || {
+                format!("{what}: {complaint}")
+            });
+            let next = self.agenda.now() + LOOK;
+            self.run_until(next);
+        }
+    }
+
+    /// A partition that is wanted, has room somewhere, and is not served.
+    fn unserved(&self) -> Option<String> {
+        for (key, stored) in self.api.list() {
+            if let Some(complaint) = self.complaint(key, stored) {
+                return Some(format!("{}: {complaint}", self.name(key)));
+            }
+        }
+        None
+    }
+
+    fn complaint(&self, key: Key, stored: &Stored) -> Option<String> {
+        let object = stored.object.as_ref();
+        let job = &self.jobs[job_of(key)];
+        if !job.is_there() {
+            // Nobody looks after what an unknown owner has left, nor takes it away.
+            return (!job.is_stranger).then(|| "its owner is gone".to_owned());
+        }
+        if api_server::is_deleted(object) {
+            return Some(format!("it goes: {:?}", object.status));
+        }
+        let can_be_served = object.spec.ipus.is_power_of_two() && self.could_hold(object);
+        let is_fine = match api_server::phase(object) {
+            PartitionPhase::Ready => self.serves(object) && !self.is_held_in_vain(job_of(key)),
+            PartitionPhase::Rejected => !can_be_served,
+            PartitionPhase::Pending => !self.has_room(object) || self.is_kept_from(object),
+            PartitionPhase::Creating
+            | PartitionPhase::Resetting
+            | PartitionPhase::Error
+            | PartitionPhase::Releasing => false,
+        };
+        (!is_fine).then(|| format!("{:?}", object.status))
+    }
+
+    /// Whether what it offers can be used.
+    fn serves(&self, object: &IPUPartition) -> bool {
+        let id = object
+            .status
+            .as_ref()
+            .and_then(|status| status.partition_id.as_deref());
+        id.is_some_and(|id| self.controllers.iter().any(|one| one.is_usable(id)))
+    }
+
+    /// A gang gives back what is of no use in its time.
+    pub(super) fn gangs_give_back_in_time(&self, since: &mut BTreeMap<usize, u64>) {
+        let now = self.agenda.now();
+        for job in 0..self.jobs.len() {
+            if !self.is_held_in_vain(job) {
+                since.remove(&job);
+                continue;
+            }
+            let first = *since.entry(job).or_insert(now);
+            demand(now < first + GIVEN_BACK_WITHIN, WHOLE, || {
+                format!("{} since {first}", self.jobs[job].uid)
+            });
+        }
+    }
+
+    /// Whether a job holds a part of what is of use only together, where all of that can be used and
+    /// nothing is.
+    fn is_held_in_vain(&self, job: usize) -> bool {
+        let objects = (0..SLOTS).filter_map(|slot| self.api.get(key_of(job, slot)));
+        let offers: Vec<(&IPUPartition, &str)> = objects
+            .filter_map(|one| Some((one.object.as_ref(), api_server::offered(&one.object)?)))
+            .collect();
+        let is_idle =
+            |(object, id): &(&IPUPartition, &str)| self.serves(object) && self.users(id).is_empty();
+        self.holds_a_part(job) && !offers.is_empty() && offers.iter().all(is_idle)
+    }
+
+    /// Whether a gang that is wanted has some of its partitions, and not all.
+    pub(super) fn holds_a_part(&self, job: usize) -> bool {
+        let Some(gang) = self.jobs[job].gang.filter(|_| self.jobs[job].is_there()) else {
+            return false;
+        };
+        let Some(first) = self.api.get(key_of(job, 0)) else {
+            return false;
+        };
+        let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
+        let held = driver::held_by_owner(&first.object, objects);
+        held > 0 && held < gang && !self.jobs[job].is_ending()
+    }
+
+    /// Whether the controllers, empty, could hold it with all that it is of use with.
+    fn could_hold(&self, object: &IPUPartition) -> bool {
+        let places = self.controllers.iter().map(|one| one.total);
+        count(object, places) >= object.spec.options.gang_size.unwrap_or(1)
+    }
+
+    /// Whether there is room for it and all that it is of use with and does not have yet.
+    fn has_room(&self, object: &IPUPartition) -> bool {
+        let gang = object.spec.options.gang_size.unwrap_or(1);
+        let others = self.api.list().map(|(_, stored)| stored.object.as_ref());
+        let held = driver::held_by_owner(object, others);
+        let controllers = self.controllers.iter();
+        let missing = gang.saturating_sub(held).max(1);
+        if missing > 1 {
+            let free = controllers.map(|one| one.inventory().free());
+            return count(object, free) >= missing;
+        }
+        let mut largest = controllers.map(|one| one.inventory().largest_free());
+        largest.any(|free| free >= object.spec.ipus)
+    }
+
+    /// Whether some of those that it is of use with are not wanted any more, or somebody who came before
+    /// it has waited its limit, has no room, and could have some.
+    fn is_kept_from(&self, object: &IPUPartition) -> bool {
+        let (now, limit) = (self.timestamp(), self.settings.backfill_limit);
+        let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
+        let line = line::line(objects.clone(), now);
+        let me = line::me(object, &line, now);
+        let limit = limit.try_into().unwrap_or_default();
+        let waits_long = |one: &Waiter| now.duration_since(one.since) >= limit;
+        let elders = line
+            .iter()
+            .filter(|one| one.place <= me.place && one.takes_room());
+        let mut elders = elders.filter(|one| one.owner != me.owner);
+        let has_no_room = |uid: &str| {
+            let uid = Some(uid);
+            let mut objects = objects.clone();
+            let one = objects.find(|one| one.metadata.uid.as_deref() == uid);
+            one.is_some_and(|one| self.could_hold(one) && !self.has_room(one))
+        };
+        me.unasked > 0 || elders.any(|one| waits_long(one) && has_no_room(&one.uid))
+    }
+
+    /// A partition that nobody answers for. Each must go in its time, counted from when it was first
+    /// seen: two replicas that both act may leave another one while the first is swept.
+    fn swept_in_time(&self, since: &mut BTreeMap<String, u64>) -> Option<String> {
+        let now = self.agenda.now();
+        let ownerless = self.ownerless();
+        since.retain(|one, _| ownerless.contains(one));
+        for one in &ownerless {
+            let first = *since.entry(one.clone()).or_insert(now);
+            demand(now < first + SWEPT_WITHIN, LIVENESS, || one.clone());
+        }
+        ownerless.into_iter().next()
+    }
+
+    /// The partitions of a release that nobody answers for.
+    fn ownerless(&self) -> Vec<String> {
+        let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
+        let held: BTreeSet<String> = driver::held(objects.chain(self.api.moved()));
+        let ours = self.ours().into_iter();
+        let ours = ours.filter(|(_, id)| self.ledger.is_of_this_cluster(id));
+        ours.filter(|(controller, id)| !held.contains(*id) && !self.is_going(*controller, id))
+            .filter(|(_, id)| self.users(id).is_empty())
+            .map(|(controller, id)| format!("{id} on {controller} is nobody's"))
+            .collect()
+    }
+
+    fn left_by_strangers(&self) -> Vec<Key> {
+        let all = self.api.list();
+        let left = all.filter(|(key, stored)| {
+            let job = &self.jobs[job_of(*key)];
+            job.is_stranger && !job.is_there() && !api_server::is_deleted(&stored.object)
+        });
+        left.map(|(key, _)| key).collect()
+    }
+
+    fn leftover(&self) -> Option<String> {
+        if let Some((key, stored)) = self.api.list().next() {
+            return Some(format!("{}: {:?}", self.name(key), stored.object.status));
+        }
+        let mut ours = self.ours().into_iter();
+        let is_swept = |id: &str| self.ledger.is_of_this_cluster(id);
+        if let Some((controller, id)) = ours.find(|(_, id)| is_swept(id)) {
+            return Some(format!("{id} on {controller}"));
+        }
+        if self.agenda.calls().next().is_some() {
+            return Some("a call is on its way".to_owned());
+        }
+        let job = self.jobs.iter().find(|job| job.is_there());
+        job.map(|job| format!("job {} is there", job.name))
+    }
+}
+
+/// How many partitions of its size so many IPUs on each controller hold.
+fn count(object: &IPUPartition, ipus: impl Iterator<Item = u32>) -> u32 {
+    ipus.map(|ipus| ipus.checked_div(object.spec.ipus).unwrap_or(0))
+        .sum()
+}

@@ -1,0 +1,399 @@
+//! Who wants partitions: jobs, by the rules of `ipu_jobs`, and owners of a kind that the operator
+//! does not know, which are less careful; and their Pods.
+//!
+//! A Pod is started only on a partition that the API server offers at that moment. A job reads its
+//! own caches; that it sees its own deletions and resets there before it acts is `ipu_jobs`'s to
+//! keep, and an IPUPartition deleted by somebody else a moment ago is not looked at here.
+
+use std::collections::BTreeMap;
+
+use ipu_api::API_VERSION;
+use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner};
+use ipu_api::names;
+use ipu_jobs::facts::partition::{self, PartitionState};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::agenda::{Event, Fate};
+use super::api_server::{self, Key, SLOTS, Stored, key_of};
+use super::coverage::Sight;
+use super::world::World;
+
+/// How long after it hung, in milliseconds, a program may end by itself where it hangs no more.
+const HANGS: u64 = 60_000;
+
+/// Somebody who wants partitions.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub name: String,
+    pub uid: String,
+    /// Whether it is of a kind that the operator does not know.
+    pub is_stranger: bool,
+    /// How many of its partitions are of use only together.
+    pub gang: Option<u32>,
+    pub ipus: u32,
+    /// How many slots it wants.
+    pub slots: usize,
+    pub stage: Stage,
+    /// Whether it comes back under its name when it is gone.
+    pub is_reborn: bool,
+    /// Runs until it ends by itself; none where it does not.
+    pub runs: Option<u32>,
+    /// What its Pods have begun to use, slot by slot.
+    used: BTreeMap<usize, String>,
+    /// Whether it is about to look at its partitions.
+    pub is_due: bool,
+}
+
+/// How far an owner is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Not come yet, or gone.
+    Away,
+    There,
+    /// It gives back what it has.
+    Ending,
+}
+
+/// A Pod that has not ended.
+#[derive(Debug)]
+pub(super) struct Pod {
+    pub key: Key,
+    /// The partition that it uses.
+    pub id: String,
+    is_ending: bool,
+}
+
+impl Job {
+    /// Whether its object is in the API server.
+    pub(super) fn is_there(&self) -> bool {
+        self.stage != Stage::Away
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.stage == Stage::Ending
+    }
+
+    pub(crate) fn new(name: String, uid: String, ipus: u32, slots: usize) -> Self {
+        Job {
+            name,
+            uid,
+            is_stranger: false,
+            gang: None,
+            ipus,
+            slots,
+            stage: Stage::Away,
+            is_reborn: false,
+            runs: None,
+            used: BTreeMap::new(),
+            is_due: false,
+        }
+    }
+
+    pub(crate) fn object(&self, slot: usize) -> IPUPartition {
+        let owner = PartitionOwner {
+            api_version: if self.is_stranger {
+                "example.com/v1".to_owned()
+            } else {
+                API_VERSION.to_owned()
+            },
+            kind: if self.is_stranger {
+                "Notebook"
+            } else {
+                "IPUJob"
+            }
+            .to_owned(),
+            namespace: "default".to_owned(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+        };
+        let slot = u32::try_from(slot).expect("slots are few");
+        let spec = IPUPartitionSpec {
+            slot,
+            ipus: self.ipus,
+            gcds: 1,
+            options: PartitionOptions {
+                gang_size: self.gang,
+                ..PartitionOptions::default()
+            },
+            owner_metadata: Default::default(),
+            reset_generation: 0,
+            owner,
+        };
+        let name = names::partition_object(&spec.owner, slot);
+        let mut object = IPUPartition::new(&name, spec);
+        if !self.is_stranger {
+            object.metadata.finalizers = Some(vec![names::PARTITION_FINALIZER.to_owned()]);
+        }
+        object
+    }
+}
+
+impl World {
+    /// The owner looks at its partitions soon.
+    pub(super) fn schedule_tick(&mut self, job: usize, delay: u64) {
+        if !std::mem::replace(&mut self.jobs[job].is_due, true) {
+            self.agenda.add(delay, Event::Tick(job));
+        }
+    }
+
+    /// The owner looks at all its partitions, and does what each of them needs.
+    pub(super) fn tick(&mut self, job: usize) {
+        self.jobs[job].is_due = false;
+        if !self.jobs[job].is_there() {
+            return;
+        }
+        for slot in 0..SLOTS {
+            let is_wanted = slot < self.jobs[job].slots && !self.jobs[job].is_ending();
+            if self.api.is_moved(key_of(job, slot)) {
+                continue;
+            }
+            if is_wanted {
+                self.tend(job, slot);
+            } else {
+                self.give_up_slot(job, slot);
+            }
+        }
+        let is_empty = (0..SLOTS).all(|slot| {
+            let key = key_of(job, slot);
+            self.api.get(key).is_none() && !self.api.is_moved(key)
+        });
+        if self.jobs[job].is_ending() && is_empty {
+            self.gone(job);
+        } else {
+            let pause = self.chance.between(5_000, 20_000);
+            self.schedule_tick(job, pause);
+        }
+    }
+
+    /// The job's object is gone.
+    fn gone(&mut self, job: usize) {
+        self.jobs[job].stage = Stage::Away;
+        self.coverage.lives += 1;
+        self.trace.say(self.agenda.now(), || {
+            format!("job {} is gone", self.jobs[job].name)
+        });
+        if self.jobs[job].is_reborn && !self.is_over {
+            self.saw(Sight::Reborn);
+            let before = self.jobs[job].clone();
+            self.add_job(Job::new(
+                before.name,
+                String::new(),
+                before.ipus,
+                before.slots,
+            ));
+        }
+    }
+
+    /// The job is gone at once. Its Pods end some time later.
+    fn vanish(&mut self, job: usize) {
+        self.saw(Sight::OwnerVanished);
+        for slot in 0..SLOTS {
+            for pod in self.pods_of(key_of(job, slot)) {
+                self.saw(Sight::PodEndsLate);
+                self.end_pod(pod, 120_000);
+            }
+        }
+        self.gone(job);
+    }
+
+    /// Brings one partition that is wanted, and its Pods, forward.
+    fn tend(&mut self, job: usize, slot: usize) {
+        let key = key_of(job, slot);
+        let Some(stored) = self.api.get(key) else {
+            let object = self.jobs[job].object(slot);
+            let now = Time(self.timestamp());
+            self.jobs[job].used.remove(&slot);
+            self.api.create(key, object, now);
+            return;
+        };
+        let object = stored.object.clone();
+        let pods = self.pods_of(key);
+        let offered = api_server::offered(&object).map(str::to_owned);
+        let state = partition::state(Some(&object), None);
+        if let (true, Some(id)) = (self.jobs[job].is_stranger, &offered) {
+            // It does not care who used the partition before, nor whether a reset is asked for.
+            if pods.is_empty() {
+                self.start_pod(key, id.clone());
+            } else if !self.is_over && self.chance.permille(100) {
+                self.ask_reset(key);
+            }
+            return;
+        }
+        let current = state.id().map(str::to_owned);
+        for pod in &pods {
+            if current.as_ref() != Some(&self.pods[pod].id) {
+                self.end_pod(*pod, 20_000);
+            }
+        }
+        match state {
+            PartitionState::Held(_) if !self.is_whole(job) => {}
+            PartitionState::Held(held) if pods.is_empty() => {
+                let use_key = held.use_key();
+                if self.jobs[job].used.get(&slot) == Some(&use_key) {
+                    self.ask_reset(key);
+                } else {
+                    self.jobs[job].used.insert(slot, use_key);
+                    self.start_pod(key, held.id);
+                }
+            }
+            PartitionState::Leaving(..) => {
+                for pod in pods {
+                    self.end_pod(pod, 20_000);
+                }
+            }
+            PartitionState::Broken(broken) if self.is_over || self.chance.permille(150) => {
+                if pods.is_empty() && broken.resets.is_some() {
+                    self.ask_reset(key);
+                }
+                for pod in pods {
+                    self.end_pod(pod, 20_000);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a job whose partitions are of use only together has all of them.
+    pub(super) fn is_whole(&self, job: usize) -> bool {
+        let slots = 0..self.jobs[job].slots;
+        let mut objects = slots.map(|slot| self.api.get(key_of(job, slot)));
+        let is_offered = |stored: &Stored| api_server::offered(&stored.object).is_some();
+        self.jobs[job].gang.is_none() || objects.all(|found| found.is_some_and(is_offered))
+    }
+
+    /// Gives back one partition that is not wanted any more, once its Pods have ended.
+    fn give_up_slot(&mut self, job: usize, slot: usize) {
+        let key = key_of(job, slot);
+        let pods = self.pods_of(key);
+        if pods.is_empty() {
+            let now = Time(self.timestamp());
+            let is_wanted = self
+                .api
+                .get(key)
+                .is_some_and(|one| !api_server::is_deleted(&one.object));
+            if is_wanted {
+                self.api.delete(key, now);
+            }
+        }
+        for pod in pods {
+            self.end_pod(pod, 20_000);
+        }
+    }
+
+    pub(super) fn ask_reset(&mut self, key: Key) {
+        self.saw(Sight::AskedReset);
+        self.api
+            .update(key, |object| object.spec.reset_generation += 1);
+    }
+
+    fn start_pod(&mut self, key: Key, id: String) {
+        self.saw(Sight::PodsStarted);
+        self.trace.say(self.agenda.now(), || {
+            format!("a Pod of {} starts on {id}", self.name(key))
+        });
+        self.numbers += 1;
+        let pod = self.numbers;
+        let ends = self.jobs[api_server::job_of(key)].runs.is_some() || !self.is_over;
+        self.pods.insert(
+            pod,
+            Pod {
+                key,
+                id,
+                is_ending: false,
+            },
+        );
+        if ends {
+            let most = self.chance.pick(&[5_000, 40_000, 40_000, 400_000]);
+            let most = most.min(self.longest_run);
+            let time = self.chance.between(500, most);
+            self.agenda.add(time, Event::PodEnds(pod));
+        }
+        self.check_slot(key);
+    }
+
+    /// Has a Pod end within so many milliseconds.
+    fn end_pod(&mut self, pod: u64, within: u64) {
+        let found = self.pods.get_mut(&pod).expect("the caller has seen it");
+        if !std::mem::replace(&mut found.is_ending, true) {
+            // A node that is silent keeps its Pods for long.
+            let is_silent = self.chance.permille(200);
+            let most = if is_silent { self.longest_run } else { within };
+            let grace = self.chance.between(10, most);
+            self.agenda.add(grace, Event::PodEnds(pod));
+        }
+    }
+
+    pub(super) fn pod_ends(&mut self, pod: u64) {
+        let Some(ended) = self.pods.remove(&pod) else {
+            return;
+        };
+        if !ended.is_ending && self.controllers.iter().any(|one| one.is_busy(&ended.id)) {
+            self.saw(Sight::Hung);
+            self.pods.insert(pod, ended);
+            self.agenda.add(HANGS, Event::PodEnds(pod));
+            return;
+        }
+        self.saw(Sight::PodsEnded);
+        let job = api_server::job_of(ended.key);
+        self.trace.say(self.agenda.now(), || {
+            format!("a Pod of {} ends", self.name(ended.key))
+        });
+        if !ended.is_ending {
+            match self.jobs[job].runs {
+                Some(0) => self.jobs[job].stage = Stage::Ending,
+                Some(left) => self.jobs[job].runs = Some(left - 1),
+                None => {}
+            }
+        }
+        let lag = self.chance.between(1, 1_000);
+        self.schedule_tick(job, lag);
+    }
+
+    /// The Pods of one slot.
+    fn pods_of(&self, key: Key) -> Vec<u64> {
+        let pods = self.pods.iter();
+        pods.filter(|(_, pod)| pod.key == key)
+            .map(|(number, _)| *number)
+            .collect()
+    }
+
+    /// The Pods that use a partition, by name.
+    pub(super) fn users(&self, id: &str) -> Vec<String> {
+        let pods = self.pods.iter();
+        pods.filter(|(_, pod)| pod.id == id)
+            .map(|(number, _)| format!("default/pod-{number}"))
+            .collect()
+    }
+
+    pub(super) fn fate(&mut self, job: usize, fate: Fate) {
+        if fate == Fate::Come {
+            self.jobs[job].stage = Stage::There;
+            self.trace.say(self.agenda.now(), || {
+                format!("job {:?} comes", self.jobs[job])
+            });
+        }
+        if !self.jobs[job].is_there() || self.is_over && fate != Fate::Delete {
+            return;
+        }
+        match fate {
+            Fate::Come => {}
+            Fate::Scale(slots) => {
+                let before = std::mem::replace(&mut self.jobs[job].slots, slots);
+                if slots != before {
+                    self.saw(if slots > before {
+                        Sight::ScaledUp
+                    } else {
+                        Sight::ScaledDown
+                    });
+                }
+            }
+            Fate::Delete => self.jobs[job].stage = Stage::Ending,
+            Fate::Vanish => self.vanish(job),
+            Fate::AskReset => {
+                let slot = self.chance.below(SLOTS);
+                self.ask_reset(key_of(job, slot));
+            }
+        }
+        self.schedule_tick(job, 0);
+    }
+}

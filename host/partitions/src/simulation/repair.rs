@@ -1,0 +1,65 @@
+//! How what went wrong of itself comes to its end.
+
+use super::api_server::Key;
+use super::trouble::foreign;
+use super::world::World;
+
+/// Something that had gone wrong is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repair {
+    ControllerIsUp(usize),
+    Remembers(usize),
+    Admits(usize),
+    Removes(usize),
+    LargeAgain(usize),
+    Opened(usize),
+    RoomGiven(usize, u64),
+    Started(usize),
+    TakeOver(usize),
+    StepDown(usize),
+    WatchIsQuick(usize),
+    Restored(Key),
+    BackupRestored,
+}
+
+impl World {
+    pub(super) fn repair(&mut self, repair: Repair) {
+        self.note(|| format!("{repair:?}"));
+        match repair {
+            Repair::ControllerIsUp(index) => self.controllers[index].is_down = false,
+            Repair::Admits(index) => self.controllers[index].denies = false,
+            Repair::Remembers(index) => self.controllers[index].is_blank = false,
+            Repair::Removes(index) => self.controllers[index].refuses_removals = false,
+            Repair::Opened(index) => {
+                let name = &self.controllers[index].reference.name;
+                self.cordons.remove(name);
+            }
+            Repair::LargeAgain(index) => self.controllers[index].largest = u32::MAX,
+            Repair::RoomGiven(index, number) => {
+                let id = foreign(number);
+                self.controllers[index].made.remove(&id);
+                self.foreign.remove(&(index, id));
+            }
+            Repair::Started(who) => {
+                if self.is_dead(who) {
+                    self.start(who);
+                }
+            }
+            Repair::TakeOver(who) => {
+                let other = &self.replicas[1 - who];
+                let is_gone = other.dead_until > 0 || other.stands_until > self.agenda.now();
+                if is_gone && !self.is_dead(who) {
+                    self.take_over(who);
+                }
+            }
+            Repair::StepDown(who) => {
+                if self.has_lease && self.replicas[1 - who].acts && !self.is_dead(1 - who) {
+                    self.replicas[who].acts = false;
+                }
+            }
+            Repair::WatchIsQuick(who) => self.replicas[who].lag = 0,
+            Repair::Restored(key) => self.api.move_back(key),
+            Repair::BackupRestored => self.restore(),
+        }
+    }
+}

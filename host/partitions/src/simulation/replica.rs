@@ -1,0 +1,305 @@
+//! The replicas of the reconciler: what they know of the API server, and when they reconcile what.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ipu_api::ipupartition::IPUPartition;
+use jiff::Timestamp;
+
+use super::agenda::{Event, Reply, Ticket};
+use super::api_server::{Key, Stored};
+use super::coverage::Sight;
+use super::driver::{self, Reconcile};
+use super::evidence::Evidence;
+use super::world::World;
+use crate::knowledge::Fact;
+use crate::orphans::Place;
+use crate::step::{Pace, Step};
+
+/// One replica: a process with a cache, reconciles that are under way, and a sweep.
+#[derive(Debug, Default)]
+pub(super) struct Replica {
+    /// Whether it takes itself for the leader.
+    pub acts: bool,
+    /// It stands still up to this time.
+    pub stands_until: u64,
+    /// It is dead up to this time.
+    pub dead_until: u64,
+    /// How long its watch takes besides the usual time.
+    pub lag: u64,
+    /// Which life it is in; what was begun in an earlier one never comes back.
+    pub life: u64,
+    pub suspects: BTreeMap<Place, Timestamp>,
+    pub tasks: BTreeMap<Key, Task>,
+    /// When each object was asked last where it fits, by its UID.
+    pub asked: BTreeMap<String, u64>,
+    /// What each object was told to take and has not asked for, and when, by its UID.
+    pub taking: BTreeMap<String, (u64, String, u32)>,
+    /// What controllers have agreed to remove.
+    pub removed: BTreeSet<String>,
+    /// When IPUs were given back last, as far as it knows.
+    pub room_made: u64,
+    cache: BTreeMap<Key, Stored>,
+    /// Changes of the log that its watch has delivered.
+    position: usize,
+    wakes: BTreeMap<Key, u64>,
+    rests: BTreeMap<Key, u32>,
+}
+
+/// A reconcile that is under way.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub serial: u64,
+    pub core: Reconcile,
+    pub evidence: Evidence,
+    /// What it has decided to do and not done yet.
+    pub step: Option<Step>,
+    /// Whether its replica stood still between decision and deed.
+    pub stood: bool,
+    /// Whether the object has changed since it began.
+    again: bool,
+}
+
+impl Replica {
+    /// The objects, as its watch has shown them.
+    pub(super) fn objects(&self) -> impl Iterator<Item = (Key, &IPUPartition)> + Clone {
+        let cache = self.cache.iter();
+        cache.map(|(key, stored)| (*key, stored.object.as_ref()))
+    }
+
+    /// The same without their names.
+    pub(super) fn seen(&self) -> impl Iterator<Item = &IPUPartition> + Clone {
+        self.objects().map(|(_, object)| object)
+    }
+}
+
+impl World {
+    /// The process dies: all that is not written down is lost.
+    pub(super) fn crash(&mut self, who: usize, downtime: u64) {
+        self.saw(Sight::Crashed);
+        let replica = &mut self.replicas[who];
+        let was_at_work = !replica.tasks.is_empty();
+        *replica = Replica {
+            acts: replica.acts,
+            life: replica.life + 1,
+            dead_until: self.agenda.now() + downtime,
+            ..Replica::default()
+        };
+        if was_at_work {
+            self.saw(Sight::CrashedAtWork);
+        }
+    }
+
+    /// The process has started and has listed all objects.
+    pub(super) fn start(&mut self, who: usize) {
+        let replica = &mut self.replicas[who];
+        replica.dead_until = 0;
+        replica.position = self.api.log().len();
+        replica.room_made = self.agenda.now();
+        replica.cache = self
+            .api
+            .list()
+            .map(|(key, stored)| (key, stored.clone()))
+            .collect();
+        let keys: Vec<Key> = replica.cache.keys().copied().collect();
+        for key in keys {
+            self.trigger(who, key, 0);
+        }
+        self.schedule_sweep(who, 0);
+    }
+
+    pub(super) fn is_dead(&self, who: usize) -> bool {
+        self.replicas[who].dead_until > 0
+    }
+
+    /// The watch delivers the log up to this place.
+    pub(super) fn watch(&mut self, who: usize, upto: usize) {
+        if self.is_dead(who) {
+            return;
+        }
+        let from = self.replicas[who].position.min(upto);
+        self.replicas[who].position = self.replicas[who].position.max(upto);
+        for index in from..upto {
+            let change = &self.api.log()[index];
+            let key = change.key;
+            let replica = &mut self.replicas[who];
+            let before = if let Some(stored) = &change.now {
+                driver::spare(&mut replica.suspects, &stored.object);
+                replica.cache.insert(key, stored.clone())
+            } else {
+                replica.rests.remove(&key);
+                replica.cache.remove(&key)
+            };
+            let status = |stored: &Stored| stored.object.status.clone().unwrap_or_default();
+            let after = change.now.as_ref().map(status).unwrap_or_default();
+            let gives_back =
+                before.is_some_and(|before| driver::gives_back(&status(&before), &after));
+            if let Some(task) = replica.tasks.get_mut(&key) {
+                task.again = true;
+            } else if replica.cache.contains_key(&key) {
+                self.trigger(who, key, 0);
+            }
+            if gives_back {
+                self.room_was_made(who);
+            }
+        }
+    }
+
+    /// Has an object looked at in so many milliseconds, or again once that which is under way is done.
+    pub(super) fn look_again(&mut self, who: usize, key: Key, delay: u64) {
+        match self.replicas[who].tasks.get_mut(&key) {
+            Some(task) => task.again = true,
+            None => self.trigger(who, key, delay),
+        }
+    }
+
+    /// Has an object looked at in so many milliseconds, instead of at any time set before.
+    fn trigger(&mut self, who: usize, key: Key, delay: u64) {
+        self.numbers += 1;
+        let number = self.numbers;
+        self.replicas[who].wakes.insert(key, number);
+        self.agenda.add(delay, Event::Wake { who, key, number });
+    }
+
+    /// An object is looked at, unless that was put off or is being done.
+    pub(super) fn wake(&mut self, who: usize, key: Key, number: u64) {
+        let replica = &mut self.replicas[who];
+        if replica.wakes.get(&key) != Some(&number) || replica.tasks.contains_key(&key) {
+            return;
+        }
+        replica.wakes.remove(&key);
+        if !replica.acts {
+            // The next leader looks at everything when it takes over.
+            return;
+        }
+        let Some(read) = replica.cache.get(&key).cloned() else {
+            return;
+        };
+        let is_old = self.api.get(key).map(|one| one.version) != Some(read.version);
+        self.numbers += 1;
+        let serial = self.numbers;
+        let task = Task {
+            serial,
+            core: Reconcile::begin(read.version, read.object),
+            evidence: Evidence::default(),
+            step: None,
+            stood: false,
+            again: false,
+        };
+        self.replicas[who].tasks.insert(key, task);
+        if is_old {
+            self.saw(Sight::StaleRead);
+        }
+        self.decide(Ticket { who, key, serial });
+    }
+
+    /// Looks at everything: the replica has become the leader.
+    pub(super) fn take_over(&mut self, who: usize) {
+        if self.replicas[who].acts {
+            return;
+        }
+        let replica = &mut self.replicas[who];
+        replica.acts = true;
+        replica.room_made = self.agenda.now();
+        replica.asked.clear();
+        self.saw(Sight::TookOver);
+        let keys: Vec<Key> = self.replicas[who].cache.keys().copied().collect();
+        for key in keys {
+            self.trigger(who, key, 0);
+        }
+        self.schedule_sweep(who, 0);
+    }
+
+    /// The reconcile of this ticket, if it is still under way.
+    pub(super) fn task(&mut self, ticket: Ticket) -> Option<&mut Task> {
+        let task = self.replicas[ticket.who].tasks.get_mut(&ticket.key);
+        task.filter(|task| task.serial == ticket.serial)
+    }
+
+    /// Asks the core for the next step, which is carried out a moment later.
+    fn decide(&mut self, ticket: Ticket) {
+        let now = self.timestamp();
+        let settings = self.settings.clone();
+        let Some(task) = self.task(ticket) else {
+            return;
+        };
+        match task.core.decide(&settings, now) {
+            Step::Rest(pace) => {
+                self.saw(Sight::Rested);
+                self.rest(ticket, pace);
+            }
+            step => {
+                task.step = Some(step);
+                let pause = self.chance.between(0, 2);
+                self.agenda.add(pause, Event::Send(ticket));
+            }
+        }
+    }
+
+    /// A reply has come: take it in and go on.
+    pub(super) fn reply(&mut self, ticket: Ticket, reply: Reply) {
+        let Some(task) = self.task(ticket) else {
+            return;
+        };
+        let fact = match reply {
+            Reply::Learned(fact) => *fact,
+            Reply::Wrote(version, object, fact) => {
+                task.evidence.note(&fact);
+                task.core.wrote(version, object, *fact);
+                self.decide(ticket);
+                return;
+            }
+            Reply::Released => {
+                self.finish(ticket, None);
+                self.room_was_made(ticket.who);
+                return;
+            }
+            Reply::Conflict => {
+                self.finish(ticket, Some(100));
+                return;
+            }
+            Reply::Broken => {
+                self.rest(ticket, Pace::Blocked);
+                return;
+            }
+        };
+        let has_asked = matches!(fact, Fact::Created { .. });
+        let uid = task.core.object.metadata.uid.clone().unwrap_or_default();
+        let makes_room = matches!(fact, Fact::Removed { .. });
+        let agreed = match &fact {
+            Fact::Removed { id, error: None } => Some(id.clone()),
+            _ => None,
+        };
+        task.evidence.note(&fact);
+        task.core.learn(fact);
+        self.replicas[ticket.who].removed.extend(agreed);
+        if has_asked {
+            self.replicas[ticket.who].taking.remove(&uid);
+        }
+        self.decide(ticket);
+        if makes_room {
+            self.room_was_made(ticket.who);
+        }
+    }
+
+    fn rest(&mut self, ticket: Ticket, pace: Pace) {
+        let has_worked = self.task(ticket).is_some_and(|task| task.core.has_worked());
+        let rests = self.replicas[ticket.who]
+            .rests
+            .entry(ticket.key)
+            .or_default();
+        *rests = if has_worked { 0 } else { *rests + 1 };
+        let pause = driver::pause(pace, *rests);
+        self.finish(ticket, pause);
+    }
+
+    /// A reconcile is over, and the next one is after this pause, or at the next change.
+    fn finish(&mut self, ticket: Ticket, pause: Option<u64>) {
+        let Ticket { who, key, .. } = ticket;
+        let ended = self.replicas[who].tasks.remove(&key);
+        if ended.is_some_and(|task| task.again) {
+            self.trigger(who, key, 0);
+        } else if let Some(pause) = pause {
+            self.trigger(who, key, pause);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Those who wait, as a replica sees them: in which order they are served, and when they are asked.
+
+use std::time::Duration;
+
+use ipu_api::ipupartition::{ControllerRef, IPUPartition};
+use ipu_api::uid::Uid;
+
+use super::api_server::Key;
+use super::coverage::Sight;
+use super::driver;
+use super::world::World;
+use crate::knowledge::Answer;
+use crate::line::Waiter;
+use crate::placement::{Divided, Queue};
+use crate::surroundings::Surroundings;
+
+/// How long things given back are gathered before those who wait are looked at, in milliseconds.
+const GATHERING: u64 = 200;
+
+/// How long somebody may be about to ask for what it was told to take, in milliseconds.
+const TAKING: u64 = 15_000;
+
+impl World {
+    /// Where a replica would make the partition of this object: by the line as it sees it, on readings
+    /// that may be old.
+    pub(super) fn place(&mut self, who: usize, object: &IPUPartition) -> Answer {
+        let is_old = self.chance.permille(self.weather.calls);
+        let now = self.timestamp();
+        let held = driver::allocations(self.replicas[who].seen());
+        let removed = self.replicas[who].removed.iter();
+        let removed: Vec<Uid> = removed.map(|id| Uid::of(id)).collect();
+        let views = self.controllers.iter().map(|one| {
+            let (inventory, view) = one.view(is_old);
+            let known = removed.iter().fold(inventory, |read, id| read.without(*id));
+            driver::withheld((known, view), &held)
+        });
+        let controllers: Vec<ControllerRef> = self
+            .controllers
+            .iter()
+            .map(|one| one.reference.clone())
+            .collect();
+        let replica = &self.replicas[who];
+        let line = driver::line(replica.seen(), |waiter| self.stand(who, waiter), now);
+        let uid = object.metadata.uid.clone().unwrap_or_default();
+        let asked = self.agenda.now();
+        let taking = replica
+            .taking
+            .iter()
+            .filter(|(other, (told, ..))| **other != uid && asked - told < TAKING);
+        let taken: Vec<(String, u32)> = taking
+            .map(|(_, (_, name, ipus))| (name.clone(), *ipus))
+            .collect();
+        let found = Divided::of(views.collect(), self.cordons.clone());
+        let queue = Queue {
+            taken: &taken,
+            line: &line,
+            held: driver::held_by_owner(object, replica.seen()),
+            backfill_limit: self.settings.backfill_limit,
+        };
+        let answer = driver::place(object, found, queue, &controllers, now);
+        if let Answer::Try(controller, _) = &answer {
+            let told = (asked, controller.name.clone(), object.spec.ipus);
+            self.replicas[who].taking.insert(uid.clone(), told);
+        }
+        self.replicas[who].asked.insert(uid, asked);
+        if matches!(answer, Answer::Later(_)) {
+            self.saw(Sight::LetGoFirst);
+        }
+        answer
+    }
+
+    /// IPUs were given back: all who wait are looked at again.
+    pub(super) fn room_was_made(&mut self, who: usize) {
+        if !self.replicas[who].acts {
+            return;
+        }
+        self.replicas[who].room_made = self.agenda.now();
+        let seen = self.replicas[who].objects();
+        let waiting: Vec<Key> = seen
+            .filter(|(_, object)| object.is_waiting())
+            .map(|(key, _)| key)
+            .collect();
+        for key in waiting {
+            self.look_again(who, key, GATHERING);
+        }
+    }
+
+    /// What surrounds an object now.
+    pub(super) fn look_around(&mut self, object: &IPUPartition) -> Surroundings {
+        self.saw(Sight::LookedAround);
+        let others = self.api.list().map(|(_, stored)| stored.object.as_ref());
+        let others: Vec<&IPUPartition> = others.collect();
+        let held = driver::allocations(others.iter().copied());
+        let views = self.controllers.iter().map(|one| one.view(false));
+        let views: Vec<_> = views.map(|said| driver::withheld(said, &held)).collect();
+        let now = self.timestamp();
+        driver::surroundings(object, others.into_iter(), views, &self.cordons, now)
+    }
+
+    fn stand(&self, who: usize, waiter: &mut Waiter) {
+        let ago = |time: u64| Duration::from_millis(self.agenda.now() - time);
+        let replica = &self.replicas[who];
+        let asked = replica.asked.get(&waiter.uid).copied();
+        waiter.stand(asked.map(ago), ago(replica.room_made));
+    }
+}

@@ -1,0 +1,374 @@
+//! The world of one run: everything in it, and one event after the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ipu_api::ipupartition::ControllerRef;
+use jiff::{SignedDuration, Timestamp};
+use vipu_client::cordon::CordonStates;
+
+use super::agenda::{Agenda, Event, Fate};
+use super::api_server::{self, ApiServer, Key, SLOTS, job_of};
+use super::chance::Chance;
+use super::controllers::{Call, Controller, Then, Verb};
+use super::coverage::{Coverage, Sight};
+use super::driver;
+use super::executor::Mishap;
+use super::given::Given;
+use super::invariants::{Ledger, ONE_USABLE, demand};
+use super::lacking::Lacking;
+use super::owners::{Job, Pod};
+use super::replica::Replica;
+use super::restore::Backup;
+use super::trace::Trace;
+use super::trouble::Weather;
+use crate::step::Settings;
+
+/// The death of replica 0 after one of its steps, where a test says which.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Death {
+    /// Steps that go before it.
+    pub after: u32,
+    /// What meets the call of the last step, if it is one.
+    pub mishap: Mishap,
+}
+
+#[derive(Debug)]
+pub(super) struct World {
+    pub api: ApiServer,
+    pub controllers: Vec<Controller>,
+    pub replicas: [Replica; 2],
+    pub jobs: Vec<Job>,
+    pub pods: BTreeMap<u64, Pod>,
+    /// Partitions that others made, with the controller that they are on.
+    pub foreign: BTreeSet<(usize, String)>,
+    /// Controllers that take nothing new, and those that are being emptied.
+    pub cordons: CordonStates,
+    pub agenda: Agenda,
+    pub chance: Chance,
+    pub weather: Weather,
+    pub ledger: Ledger,
+    pub lacking: Lacking,
+    pub coverage: Coverage,
+    pub trace: Trace,
+    pub settings: Settings,
+    /// The last number that was given to anything.
+    pub numbers: u64,
+    /// Whether only one replica acts as long as nothing goes wrong.
+    pub has_lease: bool,
+    pub api_down_until: u64,
+    /// Whether nothing new goes wrong.
+    pub is_over: bool,
+    /// Whether no IPU that a Pod uses may be given to anybody else. Two replicas that both act, or one whose
+    /// watch is late, may do so where the controller does not know what is used.
+    pub gives_once: bool,
+    pub given: Given,
+    pub death: Option<Death>,
+    /// Longest time that a Pod runs or takes to end, in milliseconds.
+    pub longest_run: u64,
+    /// What the API server is about to be restored from.
+    pub backup: Option<Backup>,
+    /// How often it was.
+    pub restores: u64,
+    /// How many releases have come after the first one.
+    pub handovers: u64,
+    /// Changes that the watches were told of.
+    announced: usize,
+}
+
+impl World {
+    /// A world in which nothing goes wrong, with controllers of these sizes and nobody in it.
+    pub(super) fn calm(seed: u64, sizes: &[u32], trace: Trace) -> Self {
+        let sizes = sizes.iter().enumerate();
+        let mut world = World {
+            api: ApiServer::default(),
+            controllers: sizes
+                .map(|(index, total)| Controller::new(index, *total))
+                .collect(),
+            replicas: Default::default(),
+            jobs: Vec::new(),
+            pods: BTreeMap::new(),
+            foreign: BTreeSet::new(),
+            cordons: CordonStates::new(),
+            agenda: Agenda::default(),
+            chance: Chance::new(seed),
+            weather: Weather::default(),
+            ledger: Ledger::default(),
+            lacking: Lacking::default(),
+            coverage: Coverage::default(),
+            trace,
+            settings: driver::settings(),
+            numbers: 0,
+            has_lease: true,
+            api_down_until: 0,
+            is_over: false,
+            gives_once: false,
+            given: Given::default(),
+            death: None,
+            longest_run: 400_000,
+            backup: None,
+            restores: 0,
+            handovers: 0,
+            announced: 0,
+        };
+        world.replicas[0].acts = true;
+        world.start(0);
+        world.start(1);
+        world
+    }
+
+    /// Adds a job that comes at once.
+    pub(super) fn add_job(&mut self, job: Job) -> usize {
+        self.add_job_later(job, 0)
+    }
+
+    /// Adds a job that comes in so many milliseconds.
+    pub(super) fn add_job_later(&mut self, mut job: Job, delay: u64) -> usize {
+        let index = self.jobs.len();
+        job.uid = format!("job-uid-{index}");
+        self.jobs.push(job);
+        self.agenda.add(delay, Event::Fate(index, Fate::Come));
+        index
+    }
+
+    pub(super) fn saw(&mut self, sight: Sight) {
+        self.coverage.count(sight);
+    }
+
+    pub(super) fn timestamp(&self) -> Timestamp {
+        let since = i64::try_from(self.agenda.now()).expect("a run is short");
+        Timestamp::UNIX_EPOCH
+            + SignedDuration::from_secs(1_700_000_000)
+            + SignedDuration::from_millis(since)
+    }
+
+    /// An object as the trace names it.
+    pub(super) fn name(&self, key: Key) -> String {
+        format!("{}/{}", self.jobs[job_of(key)].uid, key % SLOTS)
+    }
+
+    pub(super) fn is_api_down(&self) -> bool {
+        self.api_down_until > self.agenda.now()
+    }
+
+    /// Lets everything happen that happens up to this time.
+    pub(super) fn run_until(&mut self, time: u64) {
+        while let Some(event) = self.agenda.next(time) {
+            self.coverage.steps += 1;
+            self.happen(event);
+            self.announce();
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        let Some(event) = self.unless_it_stands(event) else {
+            return;
+        };
+        match event {
+            Event::Watch { who, upto } => self.watch(who, upto),
+            Event::Wake { who, key, number } => self.wake(who, key, number),
+            Event::Send(ticket) => {
+                if self.chance.permille(self.weather.stalls) && !self.is_over {
+                    self.stand_still(ticket.who);
+                    self.happen(Event::Send(ticket));
+                } else {
+                    self.send(ticket);
+                }
+            }
+            Event::Reply(ticket, reply) => self.reply(ticket, reply),
+            Event::Arrive(call) => self.arrive(&call),
+            Event::Progress {
+                controller,
+                id,
+                then,
+            } => self.progress(controller, &id, then),
+            Event::Sweep { who, life, stage } => self.sweep(who, life, stage),
+            Event::Tick(job) => self.tick(job),
+            Event::Fate(job, fate) => self.fate(job, fate),
+            Event::PodEnds(pod) => self.pod_ends(pod),
+            Event::Trouble => self.trouble(),
+            Event::Repair(repair) => self.repair(repair),
+        }
+    }
+
+    /// Puts off what a replica is to do while it stands still.
+    fn unless_it_stands(&mut self, event: Event) -> Option<Event> {
+        let who = match &event {
+            Event::Watch { who, .. } | Event::Wake { who, .. } | Event::Sweep { who, .. } => *who,
+            Event::Send(ticket) | Event::Reply(ticket, _) => ticket.who,
+            _ => return Some(event),
+        };
+        let wait = self.replicas[who]
+            .stands_until
+            .saturating_sub(self.agenda.now());
+        if wait == 0 {
+            return Some(event);
+        }
+        if let Event::Send(ticket) = &event
+            && let Some(task) = self.task(*ticket)
+        {
+            task.stood = true;
+        }
+        self.agenda.add(wait, event);
+        None
+    }
+
+    /// Tells the watches and the owners of what has changed.
+    fn announce(&mut self) {
+        let upto = self.api.log().len();
+        if self.announced == upto {
+            return;
+        }
+        for index in self.announced..upto {
+            let lag = self.chance.between(1, 200);
+            let job = job_of(self.api.log()[index].key);
+            self.schedule_tick(job, lag);
+        }
+        for who in 0..self.replicas.len() {
+            let lag = self.replicas[who].lag + self.latency();
+            self.agenda.add(lag, Event::Watch { who, upto });
+        }
+        self.announced = upto;
+    }
+
+    /// A call reaches its controller.
+    fn arrive(&mut self, call: &Call) {
+        let id = &call.id;
+        if self.controllers[call.controller].is_down {
+            self.saw(Sight::NotSent);
+            self.answer_call(call, Err("connection refused".to_owned()), false);
+            return;
+        }
+        if call.is_refused {
+            self.saw(Sight::SaidNo);
+            self.answer_call(call, Err("resource exhausted".to_owned()), true);
+            return;
+        }
+        let users = self.users(id);
+        let result = self.controllers[call.controller].accept(id, call.verb);
+        self.trace.say(self.agenda.now(), || {
+            format!("{:?} of {id}: {result:?}", call.verb)
+        });
+        if result.is_ok() {
+            self.ledger.took_effect(id, call.verb, &users);
+            self.check_given_once(call);
+            self.follow_up(call);
+        }
+        self.answer_call(call, result.map_err(str::to_owned), true);
+        self.check_partition(id);
+    }
+
+    /// What a call that was accepted leads to.
+    fn follow_up(&mut self, call: &Call) {
+        if call.is_late {
+            self.saw(Sight::Late);
+        }
+        let fails = self.chance.permille(self.weather.failures);
+        let (then, most) = match call.verb {
+            Verb::Create { .. } if self.ledger.was_denied(&call.id) => {
+                self.saw(Sight::LateCreate);
+                (Then::Formed, 2_000)
+            }
+            Verb::Create { .. } if fails && self.chance.permille(300) => {
+                self.saw(Sight::FormsNever);
+                return;
+            }
+            Verb::Create { .. } if fails => (Then::FailedToForm, 20_000),
+            Verb::Create { .. } => (Then::Formed, self.chance.pick(&[50, 2_000, 60_000])),
+            Verb::Remove { .. } if fails => (Then::FailedToGo, 5_000),
+            Verb::Remove { .. } => (Then::Gone, self.chance.pick(&[20, 1_000, 15_000])),
+            Verb::Reset if fails && self.chance.permille(300) => {
+                self.saw(Sight::ResetsNever);
+                return;
+            }
+            Verb::Reset if fails => (Then::FailedToReset, 20_000),
+            Verb::Reset => (Then::WasReset, self.chance.pick(&[20, 1_000, 15_000])),
+        };
+        match call.verb {
+            Verb::Remove { .. } if call.is_late => self.saw(Sight::LateRemove),
+            Verb::Reset if call.is_late => self.saw(Sight::LateReset),
+            _ => {}
+        }
+        let time = self.chance.between(1, most);
+        let (controller, id) = (call.controller, call.id.clone());
+        self.agenda.add(
+            time,
+            Event::Progress {
+                controller,
+                id,
+                then,
+            },
+        );
+    }
+
+    fn progress(&mut self, controller: usize, id: &str, then: Then) {
+        if !self.controllers[controller].progress(id, then) {
+            return;
+        }
+        self.trace.say(self.agenda.now(), || {
+            format!("{id} on {controller}: {then:?}")
+        });
+        match then {
+            Then::Formed => self.saw(Sight::Formed),
+            Then::FailedToForm => self.saw(Sight::FailsToForm),
+            Then::FailedToReset => self.saw(Sight::ResetFails),
+            Then::FailedToGo => self.saw(Sight::RemoveFails),
+            Then::WasReset | Then::Gone | Then::Healed => {}
+        }
+    }
+
+    pub(super) fn controller_index(&self, reference: &ControllerRef) -> usize {
+        let mut all = self.controllers.iter();
+        let index = all.position(|one| one.reference == *reference);
+        index.expect("attempts name controllers of this world")
+    }
+
+    /// The slot that a partition may be used by has only that one.
+    fn check_partition(&self, id: &str) {
+        let user = self.pods.values().find(|pod| pod.id == *id);
+        if let Some(key) = user.map(|pod| pod.key) {
+            self.check_slot(key);
+        }
+    }
+
+    /// A slot has at most one partition that Pods use or may use.
+    pub(super) fn check_slot(&self, key: Key) {
+        let used = self.pods.values().filter(|pod| pod.key == key);
+        let mut usable: BTreeSet<&str> = used
+            .map(|pod| pod.id.as_str())
+            .filter(|id| self.exists(id) && !self.ledger.was_abandoned(id))
+            .collect();
+        let object = self.api.get(key).map(|stored| stored.object.as_ref());
+        usable.extend(object.and_then(api_server::offered));
+        demand(usable.len() <= 1, ONE_USABLE, || {
+            format!("{}: {usable:?}", self.name(key))
+        });
+    }
+
+    pub(super) fn exists(&self, id: &str) -> bool {
+        self.controllers.iter().any(|one| one.made.contains_key(id))
+    }
+
+    /// Whether the step that is carried out now is the last one before a planned death.
+    pub(super) fn is_last_step(&mut self, who: usize) -> bool {
+        match &mut self.death {
+            Some(death) if who == 0 && death.after > 0 => {
+                death.after -= 1;
+                false
+            }
+            death => death.is_some() && who == 0,
+        }
+    }
+
+    /// The partitions that a release has made, with the controller that each is on.
+    pub(super) fn ours(&self) -> Vec<(usize, &str)> {
+        let all = self.controllers.iter().enumerate();
+        all.flat_map(|(index, one)| one.made.keys().map(move |id| (index, id.as_str())))
+            .filter(|(_, id)| self.ledger.is_ours(id))
+            .collect()
+    }
+
+    /// What is being removed on a controller does not count as there.
+    pub(super) fn is_going(&self, controller: usize, id: &str) -> bool {
+        self.controllers[controller].is_going(id)
+    }
+}

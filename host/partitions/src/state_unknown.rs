@@ -1,0 +1,140 @@
+//! Pure: the condition that says that a V-IPU controller cannot be asked what it has of a partition.
+
+use ipu_api::ipupartition::{Attempt, IPUPartitionStatus};
+use ipu_api::partition_conditions;
+use jiff::Timestamp;
+
+use super::knowledge::{Knowledge, Truth};
+
+/// Condition: what a controller has of an attempt is not known. It is never taken for gone.
+pub const STATE_UNKNOWN: &str = "StateUnknown";
+
+/// Reason: the controller does not let the operator see the partition.
+pub const ACCESS_DENIED: &str = "AccessDenied";
+
+/// Reason: the controller is not in the admin's list any more, and cannot be asked.
+pub const CONTROLLER_NOT_LISTED: &str = "ControllerNotListed";
+
+/// Reason: the controller does not answer.
+pub const UNREACHABLE: &str = "Unreachable";
+
+/// All reasons.
+pub const REASONS: [&str; 3] = [ACCESS_DENIED, CONTROLLER_NOT_LISTED, UNREACHABLE];
+
+/// The status with the condition as this reconcile knows it. What was not asked stays as it was.
+pub(super) fn marked(
+    status: &IPUPartitionStatus,
+    knowledge: &Knowledge,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let held = || status.attempts.iter().filter(|one| one.is_held());
+    let told: Vec<_> = held()
+        .filter_map(|attempt| said(attempt, knowledge.truth(&attempt.id)?))
+        .collect();
+    // What an admin has to do something about is told before what may come back by itself.
+    let first = told.iter().min_by_key(|(reason, _)| *reason == UNREACHABLE);
+    let mut next = status.clone();
+    match first {
+        Some((reason, message)) => {
+            let said = (*reason, message.clone());
+            partition_conditions::renew(&mut next, STATE_UNKNOWN, said, now);
+        }
+        None if held().all(|one| knowledge.truth(&one.id).is_some()) => {
+            next.conditions.retain(|one| one.type_ != STATE_UNKNOWN);
+        }
+        None => {}
+    }
+    next
+}
+
+fn said(attempt: &Attempt, truth: &Truth) -> Option<(&'static str, String)> {
+    let (id, controller) = (&attempt.id, &attempt.controller.name);
+    let reason = reason(truth)?;
+    let why = truth.unknown()?;
+    let message = format!("whether {controller} has partition {id} is not known: {why}");
+    Some((reason, message))
+}
+
+fn reason(truth: &Truth) -> Option<&'static str> {
+    match truth {
+        Truth::Absent | Truth::Present(_) => None,
+        Truth::Unreachable(_) => Some(UNREACHABLE),
+        Truth::Denied(_) => Some(ACCESS_DENIED),
+        Truth::NotListed(_) => Some(CONTROLLER_NOT_LISTED),
+    }
+}
+
+/// Why the state is not known, by the condition that a status has.
+pub(super) fn of(status: &IPUPartitionStatus) -> Option<&'static str> {
+    let mut conditions = status.conditions.iter();
+    let found = conditions.find(|one| one.type_ == STATE_UNKNOWN && one.status == "True")?;
+    REASONS.into_iter().find(|reason| *reason == found.reason)
+}
+
+/// What the condition of a status says, where it is one that an admin has to do something about.
+pub(super) fn to_mend(status: &IPUPartitionStatus) -> Option<(&'static str, &str)> {
+    let reason = of(status).filter(|reason| *reason != UNREACHABLE)?;
+    let mut conditions = status.conditions.iter();
+    let found = conditions.find(|one| one.type_ == STATE_UNKNOWN)?;
+    Some((reason, &found.message))
+}
+
+#[cfg(test)]
+mod tests {
+    use ipu_api::ipupartition::AttemptOutcome;
+
+    use super::*;
+    use crate::knowledge::Fact;
+    use crate::samples;
+
+    fn status(ids: &[&str]) -> IPUPartitionStatus {
+        let attempts = ids.iter().map(|id| Attempt {
+            controller: samples::controller(),
+            id: (*id).to_owned(),
+            outcome: AttemptOutcome::Created,
+            reason: None,
+            started: None,
+            decided_by: None,
+            account: None,
+        });
+        IPUPartitionStatus {
+            attempts: attempts.collect(),
+            ..IPUPartitionStatus::default()
+        }
+    }
+
+    fn knowing(truths: Vec<(&str, Truth)>) -> Knowledge {
+        let mut knowledge = Knowledge::default();
+        for (id, truth) in truths {
+            let id = id.to_owned();
+            knowledge.learn(Fact::Truth { id, truth });
+        }
+        knowledge
+    }
+
+    #[test]
+    fn what_an_admin_has_to_mend_is_told_until_it_is_known_again() {
+        let now = Timestamp::UNIX_EPOCH;
+        let down = || Truth::Unreachable("connection refused".to_owned());
+        let denied = || Truth::Denied("no such user (Unauthenticated)".to_owned());
+        let knowledge = knowing(vec![("p-1", down()), ("p-2", denied())]);
+        let told = marked(&status(&["p-1", "p-2"]), &knowledge, now);
+        assert_eq!(
+            to_mend(&told),
+            Some((
+                ACCESS_DENIED,
+                "whether pod1:8090 has partition p-2 is not known: no such user (Unauthenticated)"
+            ))
+        );
+        let asked_of_one = knowing(vec![("p-1", Truth::Absent)]);
+        assert_eq!(marked(&told, &asked_of_one, now), told, "p-2 was not asked");
+        let left = marked(
+            &told,
+            &knowing(vec![("p-1", down()), ("p-2", Truth::Absent)]),
+            now,
+        );
+        assert_eq!((of(&left), to_mend(&left)), (Some(UNREACHABLE), None));
+        let known = knowing(vec![("p-1", Truth::Absent), ("p-2", Truth::Absent)]);
+        assert_eq!(marked(&left, &known, now).conditions, []);
+    }
+}

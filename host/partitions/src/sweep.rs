@@ -1,0 +1,273 @@
+//! Finds what has no owner: IPUPartitions of owners that are gone, and partitions of nobody.
+
+mod lists;
+mod ownerless;
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use futures::future::join_all;
+use ipu_api::ipupartition::{ControllerRef, IPUPartition};
+use ipu_api::uid::Uid;
+use ipu_runtime::panics;
+use jiff::{SignedDuration, Timestamp};
+use kube::core::DeserializeGuard;
+use tokio::task::coop;
+use tokio_util::sync::CancellationToken;
+use vipu_client::model::ReadyState;
+
+use super::context::Context;
+use super::execute::ExecuteError;
+use super::orphans::{self, Place};
+use super::reconcile::chain;
+use super::users;
+use super::watched::Watched;
+
+/// Errors of one sweep that are told one by one.
+const ERRORS_TOLD: usize = 3;
+
+/// When is swept.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Between two sweeps that find nothing.
+    pub period: Duration,
+    /// How long a partition without an owner is left alone after it was first seen.
+    pub grace: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Times {
+            period: Duration::from_mins(2),
+            grace: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why a sweep was not complete. Whatever it did before is right; the next one does the rest.
+#[derive(Debug, thiserror::Error)]
+pub enum SweepError {
+    /// The IPUPartitions could not be listed.
+    #[error("failed to list the IPUPartitions")]
+    ListPartitions(#[source] kube::Error),
+    /// The IPUJobs could not be listed.
+    #[error("failed to list the IPUJobs")]
+    ListJobs(#[source] kube::Error),
+    /// Whether an owner still lives could not be asked.
+    #[error("failed to look for the owner of IPUPartition {partition}")]
+    GetOwner {
+        /// The object whose owner was looked for.
+        partition: String,
+        /// What the API server said.
+        #[source]
+        source: kube::Error,
+    },
+    /// An IPUPartition whose owner is gone could not be deleted.
+    #[error("failed to delete IPUPartition {partition}, whose owner is gone")]
+    Delete {
+        /// The object.
+        partition: String,
+        /// What the API server said.
+        #[source]
+        source: kube::Error,
+    },
+    /// Whether Pods use a partition could not be asked.
+    #[error("failed to check whether Pods use a partition without an owner")]
+    Users(#[source] ExecuteError),
+}
+
+/// Sweeps on start and then regularly, until it is told to stop. After a find it comes back as soon
+/// as the grace is over, so that nothing without an owner stays for longer than a period.
+pub async fn run(context: Arc<Context>, times: Times, stop: CancellationToken) {
+    let mut suspects = BTreeMap::new();
+    loop {
+        // After a panic nobody is a suspect: each of them has its whole grace again.
+        let known = std::mem::take(&mut suspects);
+        match panics::caught(sweep(&context, known, times.grace)).await {
+            Ok(swept) => {
+                tell(&swept.errors);
+                suspects = swept.suspects;
+            }
+            Err(error) => tracing::error!(error = chain(&error), "the sweep was not complete"),
+        }
+        let pause = if suspects.is_empty() {
+            times.period
+        } else {
+            times.grace
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = stop.cancelled() => return,
+            () = spare(&context.watched, &mut suspects) => {}
+        }
+    }
+}
+
+/// Takes from the suspects what is seen to have an owner, as long as anything is seen.
+async fn spare(watched: &Watched, suspects: &mut BTreeMap<Place, Timestamp>) {
+    let mut seen = pin!(watched.names());
+    while let Some(name) = seen.next().await {
+        if suspects.is_empty() {
+            continue;
+        }
+        // There may be thousands of objects, and others have their turn.
+        coop::consume_budget().await;
+        let object = watched.read(|cache| cache.get(&name));
+        if let Some(DeserializeGuard(Ok(partition))) = object {
+            orphans::spare(suspects, &partition);
+        }
+    }
+}
+
+/// What came of a sweep.
+struct Swept {
+    /// What was found without an owner, and since when.
+    suspects: BTreeMap<Place, Timestamp>,
+    errors: Vec<SweepError>,
+}
+
+fn tell(errors: &[SweepError]) {
+    let first = errors.iter().take(ERRORS_TOLD);
+    let first: Vec<String> = first.map(|error| chain(error)).collect();
+    if !first.is_empty() {
+        let count = errors.len();
+        tracing::warn!(count, ?first, "the sweep was not complete");
+    }
+}
+
+/// One sweep. `suspects` is what the last one found.
+async fn sweep(context: &Context, suspects: BTreeMap<Place, Timestamp>, grace: Duration) -> Swept {
+    let began = Instant::now();
+    // Listed before the IPUPartitions are: `orphans::tell` says why.
+    let found = partitions_on_controllers(context).await;
+    let is_to_judge = |one: &IPUPartition| ownerless::is_to_judge(one, &context.scope);
+    let mut held = match lists::holdings(&context.client, is_to_judge).await {
+        Ok(held) => held,
+        // What is nobody's is not known without that list.
+        Err(error) => {
+            let errors = vec![error];
+            return Swept { suspects, errors };
+        }
+    };
+    let judged = std::mem::take(&mut held.suspects);
+    let mut errors = ownerless::delete(&context.client, judged).await;
+    let told = orphans::tell(
+        found.iter().map(Found::place),
+        |id| held.ids.contains(&Uid::of(id)),
+        &suspects,
+        &context.settings.identity,
+        SignedDuration::try_from(grace).unwrap_or(SignedDuration::ZERO),
+        Timestamp::now(),
+    );
+    for (name, id) in &told.due {
+        let mut found = found.iter();
+        let it = found.find(|one| one.place() == (name.as_str(), id.as_str()));
+        if let Some(it) = it
+            && let Err(error) = remove(context, it).await
+        {
+            errors.push(error);
+        }
+    }
+    let (objects, partitions) = (held.objects, found.len());
+    let (suspects, due) = (told.suspects.len(), told.due.len());
+    let seconds = began.elapsed().as_secs_f64();
+    if suspects == 0 {
+        tracing::debug!(objects, partitions, seconds, "swept");
+    } else {
+        tracing::info!(objects, partitions, suspects, due, seconds, "swept");
+    }
+    Swept {
+        suspects: told.suspects,
+        errors,
+    }
+}
+
+/// A partition on a controller.
+struct Found {
+    controller: Arc<ControllerRef>,
+    id: String,
+    /// Whether it has to be removed by force, as one in error does.
+    is_in_error: bool,
+}
+
+impl Found {
+    /// The name of its controller, and its id.
+    fn place(&self) -> (&str, &str) {
+        (&self.controller.name, &self.id)
+    }
+}
+
+/// Every partition on every controller that answers, in the admin's list or not as long as an IPUPartition
+/// holds something on it. One that does not answer is swept when it is back.
+async fn partitions_on_controllers(context: &Context) -> Vec<Found> {
+    let mut controllers = context.fleet.controllers();
+    controllers.extend(context.fleet.left_behind());
+    let lists = controllers.iter().map(|controller| async move {
+        let list = match context.fleet.client(controller) {
+            Ok(client) => client.list().await,
+            Err(error) => Err(error),
+        };
+        (controller, list)
+    });
+    let mut found = Vec::new();
+    for (controller, list) in join_all(lists).await {
+        let controller = Arc::new(controller.clone());
+        match list {
+            Ok(list) => found.extend(list.into_iter().map(|one| Found {
+                controller: Arc::clone(&controller),
+                is_in_error: one.ready_state == ReadyState::Error,
+                id: one.id,
+            })),
+            Err(error) => tracing::info!(
+                controller = controller.name,
+                reason = error.reason(),
+                "not swept, since it does not answer"
+            ),
+        }
+    }
+    found
+}
+
+/// Removes a partition of this cluster's releases that no IPUPartition answers for, unless a Pod uses it.
+async fn remove(context: &Context, found: &Found) -> Result<(), SweepError> {
+    let (name, id) = found.place();
+    let users = users::users(&context.client, id)
+        .await
+        .map_err(SweepError::Users)?;
+    if !users.is_empty() {
+        tracing::warn!(
+            id,
+            controller = name,
+            ?users,
+            "left alone: it has no owner, but Pods use it"
+        );
+        return Ok(());
+    }
+    let controller = &*found.controller;
+    let result = match context.fleet.client(controller) {
+        Ok(client) => client.remove(id, found.is_in_error).await,
+        Err(error) => Err(error),
+    };
+    match result {
+        Ok(()) => tracing::info!(
+            id,
+            controller = name,
+            "removed a partition without an owner"
+        ),
+        Err(error) => tracing::warn!(
+            id,
+            controller = name,
+            reason = error.reason(),
+            "failed to remove a partition without an owner; trying again"
+        ),
+    }
+    context.fleet.changed(controller);
+    context.given_back.notify_one();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Reads whole lists from the API server, page by page: what IPUPartitions hold, and which IPUJobs live.
+
+use std::collections::HashSet;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::uid::Uid;
+use kube::Client;
+use kube::api::{Api, DynamicObject, ListParams, ObjectList};
+use kube::core::ApiResource;
+
+use super::SweepError;
+use crate::orphans;
+
+/// Objects that are read at once. A page of IPUPartitions takes some ten KiB of memory for each.
+const PAGE: u32 = 200;
+
+/// How often a list is begun anew whose token has expired. The API server keeps what it was at one moment
+/// for some five minutes, and a list of ten thousand takes seconds.
+const BEGINNINGS: usize = 3;
+
+/// What all IPUPartitions hold.
+#[derive(Default)]
+pub(super) struct Holdings {
+    pub(super) objects: usize,
+    /// Ids of their attempts, and every text in objects that cannot be read: whatever id such a text may
+    /// be is left alone. There are thousands, so that only their digests are kept.
+    pub(super) ids: HashSet<Uid>,
+    /// Those whose owner may be gone.
+    pub(super) suspects: Vec<IPUPartition>,
+}
+
+/// What the IPUPartitions hold at one moment, with those for which `is_suspect`.
+pub(super) async fn holdings(
+    client: &Client,
+    is_suspect: impl Fn(&IPUPartition) -> bool,
+) -> Result<Holdings, SweepError> {
+    let kind = ApiResource::erase::<IPUPartition>(&());
+    let api = Api::<DynamicObject>::all_with(client.clone(), &kind);
+    let take = |holdings: &mut Holdings, object: DynamicObject| match object
+        .clone()
+        .try_parse::<IPUPartition>()
+    {
+        Ok(partition) => {
+            holdings.objects += 1;
+            let ids = orphans::held([&partition]);
+            holdings.ids.extend(ids.iter().map(|id| Uid::of(id)));
+            if is_suspect(&partition) {
+                holdings.suspects.push(partition);
+            }
+        }
+        Err(_) => collect_texts(&object.data, &mut holdings.ids),
+    };
+    let api = &api;
+    let list = |params: ListParams| async move { api.list(&params).await }.boxed();
+    let listed = each(list, take).await;
+    listed.map_err(SweepError::ListPartitions)
+}
+
+/// UIDs of all IPUJobs. One list for all: to ask for the owner of each IPUPartition would be thousands of
+/// requests, one after the other.
+pub(super) async fn living_jobs(client: &Client) -> Result<HashSet<Uid>, SweepError> {
+    let api = Api::<IPUJob>::all(client.clone());
+    let api = &api;
+    let list = |params: ListParams| async move { api.list_metadata(&params).await }.boxed();
+    let take = |living: &mut HashSet<Uid>, job: kube::core::PartialObjectMeta<IPUJob>| {
+        living.extend(job.metadata.uid.as_deref().map(Uid::of));
+    };
+    let listed = each(list, take).await;
+    listed.map_err(SweepError::ListJobs)
+}
+
+/// Takes in every object of a list, page by page. Where the token to go on with has expired, all of it is
+/// read anew: what was taken in is from another moment.
+async fn each<'a, K: Clone, T: Default>(
+    list: impl Fn(ListParams) -> BoxFuture<'a, Result<ObjectList<K>, kube::Error>>,
+    mut take: impl FnMut(&mut T, K),
+) -> Result<T, kube::Error> {
+    let mut beginnings = 1;
+    let (mut taken, mut params) = (T::default(), ListParams::default().limit(PAGE));
+    loop {
+        let page = match list(params.clone()).await {
+            Err(kube::Error::Api(status)) if status.code == 410 && beginnings < BEGINNINGS => {
+                beginnings += 1;
+                (taken, params.continue_token) = (T::default(), None);
+                continue;
+            }
+            page => page?,
+        };
+        for object in page.items {
+            take(&mut taken, object);
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => return Ok(taken),
+        }
+    }
+}
+
+fn collect_texts(value: &serde_json::Value, texts: &mut HashSet<Uid>) {
+    match value {
+        serde_json::Value::String(text) => {
+            texts.insert(Uid::of(text));
+        }
+        serde_json::Value::Array(items) => {
+            for item in items {
+                collect_texts(item, texts);
+            }
+        }
+        serde_json::Value::Object(fields) => {
+            for field in fields.values() {
+                collect_texts(field, texts);
+            }
+        }
+        serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => {}
+    }
+}

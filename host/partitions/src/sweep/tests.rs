@@ -1,0 +1,149 @@
+//! Lists that are read page by page, and IPUPartitions that cannot be deleted, around a fake API server.
+
+use std::sync::{Arc, Mutex};
+
+use http::{Request, Response};
+use ipu_api::uid::Uid;
+use ipu_runtime::scope::Scope;
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tower::{BoxError, service_fn};
+
+use super::*;
+
+/// What the fake API server was asked, and how often it still says that a token has expired.
+#[derive(Default)]
+struct World {
+    asked: Vec<String>,
+    expired: usize,
+}
+
+/// An IPUPartition of the IPUJob of this name, whose UID is `<name>-uid`.
+fn partition(job: &str) -> Value {
+    let controller = json!({
+        "name": "pod1:8090", "host": "pod1", "port": 8090, "labelKey": "a", "labelValue": "b",
+    });
+    json!({
+        "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
+        "metadata": {"name": format!("default.{job}-0"), "uid": "u", "resourceVersion": "7"},
+        "spec": {
+            "owner": {
+                "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob", "namespace": "default",
+                "name": job, "uid": format!("{job}-uid"),
+            },
+            "slot": 0, "ipus": 4, "gcds": 1,
+        },
+        "status": {"attempts": [
+            {"controller": controller, "id": format!("p-{job}"), "outcome": "created"},
+        ]},
+    })
+}
+
+/// Two pages of IPUPartitions. `alive` and `young` have their jobs; `young` was made after the list.
+fn answer(world: &mut World, method: &str, path: &str, query: &str) -> (u16, Value) {
+    let is_next = query.contains("continue=next");
+    let failed = |code: u16| {
+        let reason = if code == 404 { "NotFound" } else { "Failed" };
+        let status = json!({"kind": "Status", "code": code, "reason": reason, "message": "no"});
+        (code, status)
+    };
+    match (method, path.rsplit('/').next().unwrap_or_default()) {
+        ("GET", "ipupartitions") if is_next && world.expired > 0 => {
+            world.expired -= 1;
+            failed(410)
+        }
+        ("GET", "ipupartitions") => {
+            let (jobs, token) = if is_next {
+                (vec!["stuck", "gone"], "")
+            } else {
+                (vec!["alive", "young"], "next")
+            };
+            let items: Vec<Value> = jobs.into_iter().map(partition).collect();
+            (200, list(&json!({"continue": token}), &json!(items)))
+        }
+        ("GET", "ipujobs") => {
+            let items = json!([{"metadata": {"name": "alive", "uid": "alive-uid"}}]);
+            (200, list(&json!({}), &items))
+        }
+        ("GET", "young") => (
+            200,
+            json!({"metadata": {"name": "young", "uid": "young-uid"}}),
+        ),
+        ("DELETE", "default.gone-0") => (200, json!({"kind": "Status", "status": "Success"})),
+        ("DELETE", "default.stuck-0") => failed(500),
+        _ => failed(404),
+    }
+}
+
+fn list(metadata: &Value, items: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": items})
+}
+
+fn client(world: &Arc<Mutex<World>>) -> Client {
+    let world = Arc::clone(world);
+    let service = service_fn(move |request: Request<Body>| {
+        let (method, uri) = (request.method().to_string(), request.uri().clone());
+        let mut world = world.lock().unwrap();
+        world.asked.push(format!("{method} {}", uri.path()));
+        let (code, body) = answer(
+            &mut world,
+            &method,
+            uri.path(),
+            uri.query().unwrap_or_default(),
+        );
+        let answer = Response::builder().status(code);
+        let answer = answer.body(Body::from(body.to_string().into_bytes()));
+        std::future::ready(answer.map_err(BoxError::from))
+    });
+    Client::new(service, "default")
+}
+
+fn judged(one: &IPUPartition) -> bool {
+    ownerless::is_to_judge(one, &Scope::Cluster)
+}
+
+#[tokio::test]
+async fn a_list_whose_token_has_expired_is_read_anew_and_not_for_ever() {
+    let world = Arc::new(Mutex::new(World::default()));
+    let client = client(&world);
+    world.lock().unwrap().expired = 2;
+    let held = lists::holdings(&client, judged).await.unwrap();
+    assert_eq!((held.objects, held.suspects.len()), (4, 4));
+    assert!(held.ids.contains(&Uid::of("p-gone")));
+    assert_eq!(world.lock().unwrap().asked.len(), 6);
+    world.lock().unwrap().expired = usize::MAX;
+    let expired = lists::holdings(&client, judged).await;
+    assert!(matches!(expired, Err(SweepError::ListPartitions(_))));
+}
+
+#[tokio::test]
+async fn one_that_cannot_be_deleted_keeps_no_other_from_being_deleted() {
+    let world = Arc::new(Mutex::new(World::default()));
+    let client = client(&world);
+    let held = lists::holdings(&client, judged).await.unwrap();
+    world.lock().unwrap().asked.clear();
+    let errors = ownerless::delete(&client, held.suspects).await;
+    let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        ["failed to delete IPUPartition default.stuck-0, whose owner is gone"]
+    );
+    let asked = world.lock().unwrap().asked.clone();
+    let last = |one: &String| {
+        let (method, path) = one.split_once(' ').unwrap();
+        format!("{method} {}", path.rsplit('/').next().unwrap())
+    };
+    // The owner of `alive` is not asked for: it was listed.
+    assert_eq!(
+        asked.iter().map(last).collect::<Vec<_>>(),
+        [
+            "GET ipujobs",
+            "GET young",
+            "GET stuck",
+            "DELETE default.stuck-0",
+            "GET gone",
+            "DELETE default.gone-0",
+        ]
+    );
+}

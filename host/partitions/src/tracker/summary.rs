@@ -1,0 +1,54 @@
+//! Pure: the lines of the tracker's summary.
+
+use std::collections::BTreeMap;
+
+use ipu_api::ipupartition::{AttemptOutcome, IPUPartition};
+
+use crate::surroundings::attempts;
+
+/// Most bytes of all lines together; a ConfigMap holds 1 MiB.
+const BYTES_MAX: usize = 512 << 10;
+
+/// What the summary says, before it is known what fits.
+#[derive(Default)]
+pub(super) struct Lines(BTreeMap<String, String>);
+
+impl Lines {
+    /// One line for each partition that this object has on a controller: its id, and whose it is, how large
+    /// and where.
+    pub(super) fn tell(&mut self, partition: &IPUPartition) {
+        let spec = &partition.spec;
+        for attempt in attempts(partition, AttemptOutcome::Created) {
+            let line = format!(
+                "{} {}/{} slot {}, {} IPUs on {}",
+                spec.owner.kind,
+                spec.owner.namespace,
+                spec.owner.name,
+                spec.slot,
+                spec.ipus,
+                attempt.controller.name
+            );
+            self.0.insert(attempt.id.clone(), line);
+        }
+    }
+
+    /// All of them; what does not fit is counted in a line of its own.
+    pub(super) fn that_fit(self) -> BTreeMap<String, String> {
+        let Self(mut all) = self;
+        let (mut room, mut left_out) = (BYTES_MAX, 0);
+        all.retain(|id, line| {
+            let fits = id.len() + line.len() <= room;
+            if fits {
+                room -= id.len() + line.len();
+            } else {
+                left_out += 1;
+            }
+            fits
+        });
+        if left_out > 0 {
+            let more = format!("{left_out} more; `kubectl get ipupartitions` shows them all");
+            all.insert("not-shown".to_owned(), more);
+        }
+        all
+    }
+}

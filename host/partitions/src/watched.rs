@@ -1,0 +1,326 @@
+//! Follows the IPUPartitions once for the whole process: for REST and the summary in every replica, and
+//! for the reconciler in the one that leads.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt, stream};
+use ipu_api::ipupartition::IPUPartition;
+use ipu_policies::namespaces::Namespaces;
+use ipu_runtime::clock;
+use ipu_runtime::panics;
+use ipu_runtime::scope::Scope;
+use ipu_runtime::trimmed::{Trimmed, untrimmed};
+use kube::api::Api;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, ResourceExt};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::{broadcast, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::cache::{Brief, Cache, Change};
+use super::reconcile::Guarded;
+
+/// Changes that a slow listener may be behind before it is shown everything again.
+const BEHIND: usize = 4_096;
+
+/// Objects that are unpacked at once where all are gone through.
+const PAGE: usize = 64;
+
+/// The IPUPartitions, as the watch last saw them. Cheap to clone; all clones know the same.
+#[derive(Clone)]
+pub struct Watched {
+    cache: Arc<Mutex<Cache>>,
+    changes: broadcast::Sender<Change>,
+    listed: watch::Receiver<bool>,
+    given_back: watch::Receiver<u64>,
+    walking: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// What keeps [`Watched`] up to date.
+pub struct PartitionWatch {
+    cache: Arc<Mutex<Cache>>,
+    changes: broadcast::Sender<Change>,
+    listed: watch::Sender<bool>,
+    given_back: watch::Sender<u64>,
+    namespaces: Namespaces,
+    scope: Scope,
+}
+
+/// The IPUPartitions of owners that a release serves, of which nothing is known until the watch is
+/// followed. Of those of other owners it is known what they hold; all are counted in `namespaces`.
+pub fn watched(namespaces: Namespaces, scope: Scope) -> (Watched, PartitionWatch) {
+    let changes = broadcast::Sender::new(BEHIND);
+    let (tell_listed, listed) = watch::channel(false);
+    let (tell_given_back, given_back) = watch::channel(0);
+    let watched = Watched {
+        cache: Arc::default(),
+        changes,
+        listed,
+        given_back,
+        walking: Arc::default(),
+    };
+    let watch = PartitionWatch {
+        cache: Arc::clone(&watched.cache),
+        changes: watched.changes.clone(),
+        listed: tell_listed,
+        given_back: tell_given_back,
+        namespaces,
+        scope,
+    };
+    (watched, watch)
+}
+
+impl Watched {
+    /// Whether they were listed.
+    pub fn is_listed(&self) -> bool {
+        *self.listed.borrow()
+    }
+
+    /// Waits until they were listed: nothing may be decided on a part of them.
+    pub(super) async fn once_listed(&self) {
+        let mut listed = self.listed.clone();
+        if listed.wait_for(|listed| *listed).await.is_err() {
+            // Nobody lists them any more, and the process ends.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// A number that changes each time that one of them holds something no longer on a controller.
+    pub(super) fn given_back(&self) -> watch::Receiver<u64> {
+        self.given_back.clone()
+    }
+
+    /// All of them at one moment. Nothing is heard meanwhile, so that it has to be short.
+    pub fn read<T>(&self, look: impl FnOnce(&mut Cache) -> T) -> T {
+        look(&mut lock(&self.cache))
+    }
+
+    /// Hands those that are wanted to `look` by name, from the first one after `after`, until it has seen
+    /// enough. There may be thousands: one caller goes through them at a time.
+    pub async fn each(
+        &self,
+        after: Option<&str>,
+        is_wanted: impl Fn(&Brief) -> bool,
+        mut look: impl FnMut(Guarded) -> ControlFlow<()>,
+    ) {
+        let _turn = self.walking.lock().await;
+        let mut after = after.map(str::to_owned);
+        loop {
+            let page = self.read(|cache| cache.page(after.as_deref(), PAGE, &is_wanted));
+            let Some(last) = page.last() else { return };
+            after = Some(last.name_any());
+            for object in page {
+                if look(object).is_break() {
+                    return;
+                }
+            }
+            // Others have their turn.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Hands all that can be read to `look`, by name.
+    pub async fn each_readable(&self, mut look: impl FnMut(IPUPartition)) {
+        let look = |object: Guarded| {
+            object.0.into_iter().for_each(&mut look);
+            ControlFlow::Continue(())
+        };
+        self.each(None, |_| true, look).await;
+    }
+
+    /// The names of all, and then each again when it changes; without end.
+    pub(super) fn names(&self) -> impl Stream<Item = Arc<str>> + Send + use<> {
+        // Subscribed to before the cache is read, so that no change falls in between.
+        let changes = self.changes.subscribe();
+        let first = stream::iter(self.read(|cache| cache.names()));
+        let state = (changes, Arc::clone(&self.cache));
+        let later = stream::unfold(state, |(mut changes, cache)| async move {
+            let changed = match changes.recv().await {
+                Ok(Change::Of(name)) => vec![name],
+                Ok(Change::All) | Err(broadcast::error::RecvError::Lagged(_)) => {
+                    lock(&cache).names()
+                }
+                Err(broadcast::error::RecvError::Closed) => return None,
+            };
+            Some((stream::iter(changed), (changes, cache)))
+        });
+        first.chain(later.flatten())
+    }
+}
+
+fn lock(cache: &Mutex<Cache>) -> MutexGuard<'_, Cache> {
+    // Every change of it is whole before the next one begins.
+    cache.lock()
+}
+
+impl PartitionWatch {
+    /// Follows the IPUPartitions until `stop`.
+    pub async fn follow(self, client: Client, stop: CancellationToken) {
+        watcher(
+            Api::<Trimmed<Guarded>>::all(client),
+            watcher::Config::default(),
+        )
+        .default_backoff()
+        .take_until(stop.cancelled_owned())
+        .for_each(async |event| match event {
+            Ok(event) => {
+                if panics::caught_now(|| self.hear(untrimmed(event))).is_err() {
+                    tracing::error!("an IPUPartition that the watch reported is left out");
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "failed to watch IPUPartitions; trying again");
+            }
+        })
+        .await;
+    }
+
+    /// Takes in what the watch tells.
+    pub fn hear(&self, event: watcher::Event<Guarded>) {
+        self.namespaces.hear(&event);
+        let (change, given_back) = {
+            let mut cache = lock(&self.cache);
+            let change = match of_other(&event, &self.scope) {
+                Some(partition) => {
+                    cache.hear_of_other(partition);
+                    None
+                }
+                None => cache.hear(event, clock::now()),
+            };
+            (change, cache.given_back())
+        };
+        self.given_back.send_if_modified(|known| {
+            let before = std::mem::replace(known, given_back);
+            before != given_back
+        });
+        let Some(change) = change else {
+            return;
+        };
+        if change == Change::All {
+            self.listed.send_replace(true);
+        }
+        // Nobody listens while this replica does not lead.
+        let _ = self.changes.send(change);
+    }
+}
+
+/// The object that an event tells of, where another release than that of this scope serves its owner. Whom
+/// one belongs to that cannot be read is not known: everybody may tell of it, until it is seen to be somebody
+/// else's.
+fn of_other<'a>(event: &'a watcher::Event<Guarded>, scope: &Scope) -> Option<&'a IPUPartition> {
+    let (watcher::Event::InitApply(object) | watcher::Event::Apply(object)) = event else {
+        return None;
+    };
+    let partition = object.0.as_ref().ok()?;
+    let is_mine = scope.contains(&partition.spec.owner.namespace);
+    (!is_mine).then_some(partition)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures::FutureExt;
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+
+    use super::*;
+    use ipu_policies::namespaces::namespaces;
+
+    fn object(name: &str) -> Guarded {
+        let object = json!({
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
+            "metadata": {"name": name, "uid": name},
+            "spec": {
+                "owner": {
+                    "apiVersion": "v1", "kind": "K", "namespace": "team", "name": name, "uid": name,
+                },
+                "slot": 0, "ipus": 4, "gcds": 1,
+            },
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_to_be_decided_before_all_are_known_and_others_are_never_named() {
+        let scope = "team".parse().unwrap();
+        let (watched, watch) = watched(namespaces().0, scope);
+        for event in [Event::Init, Event::InitApply(object("a"))] {
+            watch.hear(event);
+        }
+        assert_eq!(watched.once_listed().now_or_never(), None);
+        assert!(!watched.is_listed());
+        watch.hear(Event::InitDone);
+        assert_eq!(watched.once_listed().now_or_never(), Some(()));
+        assert!(watched.is_listed());
+
+        let mut names = pin!(watched.names());
+        let mut next = || names.next().now_or_never().flatten();
+        assert_eq!(next().as_deref(), Some("a"));
+        watch.hear(Event::Apply(object("b")));
+        assert_eq!(next().as_deref(), Some("b"));
+        let mut foreign = object("c");
+        foreign.0.as_mut().unwrap().spec.owner.namespace = "other".to_owned();
+        watch.hear(Event::Apply(foreign));
+        watch.hear(Event::Delete(object("a")));
+        assert_eq!(next(), None);
+        drop(watch);
+        assert_eq!(
+            watched.once_listed().now_or_never(),
+            Some(()),
+            "it was listed"
+        );
+    }
+
+    fn holding(namespace: &str) -> Guarded {
+        let controller = json!({
+            "name": "pod1:8090", "host": "pod1", "port": 8090, "labelKey": "a", "labelValue": "b",
+        });
+        let mut object = object("theirs");
+        let partition = object.0.as_mut().unwrap();
+        partition.spec.owner.namespace = namespace.to_owned();
+        let attempts = json!([{"controller": controller, "id": "p-1", "outcome": "created"}]);
+        let status = json!({"attempts": attempts});
+        partition.status = Some(serde_json::from_value(status).unwrap());
+        object
+    }
+
+    /// Its IPUs are given to nobody by this release either, until they are given back.
+    #[test]
+    fn what_other_releases_hold_is_known_and_nothing_else_of_them() {
+        let theirs = || holding("other");
+        let gone: [&dyn Fn() -> Vec<Event<Guarded>>; 3] = [
+            &|| vec![Event::Delete(theirs())],
+            &|| vec![Event::Init, Event::InitDone],
+            &|| {
+                let mut released = theirs();
+                released.0.as_mut().unwrap().status = None;
+                vec![Event::Apply(released)]
+            },
+        ];
+        for gone in gone {
+            let (watched, watch) = watched(namespaces().0, "team".parse().unwrap());
+            let held = || watched.read(|cache| cache.allocations().controllers().count());
+            for event in [Event::Init, Event::InitApply(theirs()), Event::InitDone] {
+                watch.hear(event);
+            }
+            assert_eq!(held(), 1);
+            watch.hear(Event::Apply(theirs()));
+            assert_eq!((held(), *watched.given_back().borrow()), (1, 0));
+            assert_eq!(watched.read(|cache| cache.names()).len(), 0);
+            for event in gone() {
+                watch.hear(event);
+            }
+            assert_eq!((held(), *watched.given_back().borrow()), (0, 1));
+        }
+    }
+
+    #[test]
+    fn a_watch_that_ends_before_its_list_was_complete_lets_nothing_begin() {
+        let (watched, watch) = watched(namespaces().0, Scope::default());
+        watch.hear(Event::Init);
+        drop(watch);
+        assert_eq!(watched.once_listed().now_or_never(), None);
+    }
+}

@@ -1,0 +1,96 @@
+//! Remembers which version of each IPUPartition this process wrote last, so that nothing is decided on
+//! a copy from before: the watch is behind what was written for a moment.
+
+use std::time::{Duration, Instant};
+
+use ipu_api::uid::Uid;
+use parking_lot::Mutex;
+
+use ipu_runtime::watch_store::Expectations;
+
+/// How long the watch is waited for. Versions can go back when an admin restores the API server's
+/// data from a backup: then an older copy is all there will ever be, and a write on it is refused
+/// where it is too old after all.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The version of each object that was written lately.
+#[derive(Debug)]
+pub(super) struct Written(Mutex<Expectations>);
+
+impl Default for Written {
+    fn default() -> Self {
+        Self(Mutex::new(Expectations::new(PATIENCE)))
+    }
+}
+
+impl Written {
+    /// The object of this UID was written, and has this version now. One that is no number cannot be
+    /// compared, and is not remembered.
+    pub(super) fn note(&self, uid: &str, version: Option<&str>, now: Instant) {
+        let uid = Uid::of(uid);
+        match version.and_then(number) {
+            Some(version) => self.0.lock().expect(uid, (uid, version), 0, now),
+            None => self.0.lock().told(uid, uid, u64::MAX),
+        }
+    }
+
+    /// How much longer to wait for the watch, where it has shown an older version than was written.
+    pub(super) fn behind(&self, uid: &str, seen: Option<&str>, now: Instant) -> Option<Duration> {
+        let (uid, seen) = (Uid::of(uid), seen.and_then(number)?);
+        let mut expectations = self.0.lock();
+        expectations.told(uid, uid, seen);
+        expectations.left(uid, now)
+    }
+
+    /// The object of this UID is gone.
+    pub(super) fn forget(&self, uid: &str) {
+        let uid = Uid::of(uid);
+        self.0.lock().told(uid, uid, u64::MAX);
+    }
+}
+
+/// A version as the number that Kubernetes promises it to be for its own kinds and for those of CRDs,
+/// so that two of one kind can be compared (KEP 5504, Kubernetes 1.35).
+fn number(version: &str) -> Option<u64> {
+    let is_plain = version.bytes().all(|byte| byte.is_ascii_digit()) && !version.starts_with('0');
+    is_plain.then(|| version.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_copy_than_was_written_is_waited_for_and_not_for_ever() {
+        let (written, now) = (Written::default(), Instant::now());
+        let behind = |seen, after| written.behind("uid", seen, now + Duration::from_secs(after));
+        assert_eq!(behind(Some("1"), 0), None, "nothing was written");
+        written.note("uid", Some("100"), now);
+        assert_eq!(behind(Some("99"), 1), Some(Duration::from_secs(4)));
+        assert_eq!(behind(Some("99"), 5), None);
+        assert_eq!(behind(Some("100"), 1), None);
+        assert_eq!(behind(Some("1000"), 1), None);
+        assert_eq!(written.behind("other", Some("1"), now), None);
+        written.forget("uid");
+        assert_eq!(behind(Some("99"), 0), None);
+    }
+
+    #[test]
+    fn what_is_no_number_is_not_compared() {
+        let (written, now) = (Written::default(), Instant::now());
+        let huge = "9".repeat(60);
+        for odd in [
+            None,
+            Some(""),
+            Some("07"),
+            Some("+7"),
+            Some("x"),
+            Some(huge.as_str()),
+        ] {
+            written.note("uid", Some("100"), now);
+            assert_eq!(written.behind("uid", odd, now), None, "{odd:?}");
+            written.note("uid", odd, now);
+            assert_eq!(written.behind("uid", Some("7"), now), None, "{odd:?}");
+        }
+    }
+}

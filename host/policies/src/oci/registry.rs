@@ -1,0 +1,321 @@
+//! Speaks with one repository of a registry: whatever it answers is bounded in size and time, and
+//! checked against the digest by which it was asked for.
+
+mod authorization;
+mod error;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LINK};
+use http::{Method, StatusCode, Uri};
+use serde::Deserialize;
+
+use super::address::{next_page, same_origin};
+use super::credentials::Credentials;
+use super::excerpt;
+use super::http::{Answer, Http, HttpError, Outgoing};
+use super::manifest::{ACCEPTED, Descriptor};
+use super::reference::Reference;
+use super::tls;
+pub use error::RegistryError;
+use ipu_guest_host::digest_of;
+
+/// Largest manifest that is read, in bytes: what registries must take at least.
+const MANIFEST: u64 = 4 << 20;
+
+/// Most pages of a list that are read.
+const PAGES: usize = 8;
+
+/// How much of an answer is read that tells what is wrong, in bytes.
+const COMPLAINT: u64 = 16 << 10;
+
+/// How a registry is spoken to.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// User and password; none where anybody may read.
+    pub credentials: Option<Credentials>,
+    /// The authorities that vouch for the registry's certificate, in PEM; none: the public ones.
+    pub authorities: Option<Vec<u8>>,
+    /// Whether it is spoken to without TLS.
+    pub plain_http: bool,
+    /// Longest time until a connection stands, and between two pieces of an answer.
+    pub patience: Duration,
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Self {
+            credentials: None,
+            authorities: None,
+            plain_http: false,
+            patience: Duration::from_secs(15),
+        }
+    }
+}
+
+/// One repository of a registry.
+#[derive(Debug)]
+pub struct Registry {
+    http: Http,
+    base: Uri,
+    host: String,
+    plain_http: bool,
+    credentials: Option<Credentials>,
+    /// What the registry last wanted to see.
+    authorization: Mutex<Option<HeaderValue>>,
+}
+
+/// A manifest as the registry has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Their digest.
+    pub digest: String,
+}
+
+impl Registry {
+    /// The repository of a module. Nothing is sent yet.
+    ///
+    /// # Panics
+    /// Never: the parts of a reference are parts of an address.
+    pub fn new(reference: &Reference, access: Access) -> Result<Self, RegistryError> {
+        let host = reference.registry().to_owned();
+        let authorities = access.authorities.as_deref();
+        let tls = tls::config(authorities).map_err(|source| RegistryError::Authorities {
+            host: host.clone(),
+            source,
+        })?;
+        let scheme = if access.plain_http { "http" } else { "https" };
+        let repository = reference.repository();
+        let base = format!("{scheme}://{}/v2/{repository}/", reference.host());
+        let base = base
+            .parse()
+            .expect("the parts of a reference are parts of an address");
+        Ok(Self {
+            http: Http::new(tls, access.plain_http, access.patience),
+            base,
+            host,
+            plain_http: access.plain_http,
+            credentials: access.credentials,
+            authorization: Mutex::new(None),
+        })
+    }
+
+    /// Host of the registry.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Whether it is spoken to without TLS.
+    pub(super) fn is_plain(&self) -> bool {
+        self.plain_http
+    }
+
+    /// A manifest by its tag or digest.
+    pub async fn manifest(&self, version: &str) -> Result<Document, RegistryError> {
+        let what = format!("the manifest {version}");
+        let uri = self.at(&format!("manifests/{version}"));
+        let answer = self.get(uri, &what).await?;
+        let told = answer.header("docker-content-digest").map(str::to_owned);
+        let bytes = self.read(answer, &what, MANIFEST).await?;
+        let digest = digest_of(&bytes).to_string();
+        let wanted = Some(version)
+            .filter(|version| version.starts_with("sha256:"))
+            .or(told.as_deref().filter(|told| told.starts_with("sha256:")));
+        match wanted {
+            Some(wanted) if wanted != digest => Err(RegistryError::Digest {
+                host: self.host.clone(),
+                what,
+                wanted: wanted.to_owned(),
+                found: digest,
+            }),
+            _ => Ok(Document { bytes, digest }),
+        }
+    }
+
+    /// A blob, of at most `limit` bytes.
+    pub async fn blob(&self, blob: &Descriptor, limit: u64) -> Result<Vec<u8>, RegistryError> {
+        let what = format!("the blob {}", blob.digest);
+        if blob.size > limit {
+            return Err(self.failed(&what, HttpError::TooLarge(limit)));
+        }
+        let uri = self.at(&format!("blobs/{}", blob.digest));
+        let answer = self.get(uri, &what).await?;
+        let bytes = self.read(answer, &what, blob.size).await?;
+        let found = digest_of(&bytes).to_string();
+        if found != blob.digest {
+            return Err(RegistryError::Digest {
+                host: self.host.clone(),
+                what,
+                wanted: blob.digest.clone(),
+                found,
+            });
+        }
+        Ok(bytes)
+    }
+
+    /// The lists of what refers to a manifest, page by page; nothing of a registry that keeps no such
+    /// lists.
+    pub async fn referrers(&self, digest: &str) -> Result<Option<Vec<Vec<u8>>>, RegistryError> {
+        let what = format!("what refers to {digest}");
+        let (mut next, mut pages) = (Some(self.at(&format!("referrers/{digest}"))), Vec::new());
+        while let Some(uri) = next.filter(|_| pages.len() < PAGES) {
+            let answer = match self.get(uri, &what).await {
+                Ok(answer) => answer,
+                Err(error) if pages.is_empty() && error.is_absence() => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let links = answer.all(LINK.as_str());
+            next = links
+                .filter_map(|link| next_page(&answer.uri, link))
+                .find(|uri| same_origin(uri, &self.base));
+            pages.push(self.read(answer, &what, MANIFEST).await?);
+        }
+        Ok(Some(pages))
+    }
+
+    /// An address in the repository.
+    pub(super) fn at(&self, path: &str) -> Uri {
+        let joined = format!("{}{path}", self.base).parse();
+        joined.expect("what names a manifest or a blob is part of an address")
+    }
+
+    async fn get(&self, uri: Uri, what: &str) -> Result<Answer, RegistryError> {
+        let accepted = HeaderValue::from_str(&ACCEPTED.join(", "));
+        let accepted = accepted.expect("the types of manifests are text");
+        let headers = HeaderMap::from_iter([(ACCEPT, accepted)]);
+        self.send(Method::GET, uri, headers, Bytes::new(), what)
+            .await
+    }
+
+    /// Sends a blob or manifest, or nothing, to an address.
+    pub(super) async fn put(
+        &self,
+        method: Method,
+        uri: Uri,
+        kind: &'static str,
+        body: Bytes,
+        what: &str,
+    ) -> Result<Answer, RegistryError> {
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]);
+        self.send(method, uri, headers, body, what).await
+    }
+
+    /// Sends a request, once more where the registry asks for credentials. Only the registry itself is
+    /// shown them: who is asked by its word goes without.
+    async fn send(
+        &self,
+        method: Method,
+        uri: Uri,
+        headers: HeaderMap,
+        body: Bytes,
+        what: &str,
+    ) -> Result<Answer, RegistryError> {
+        let is_ours = |uri: &Uri| same_origin(uri, &self.base);
+        let mut request = Outgoing {
+            method,
+            uri,
+            headers,
+            body,
+            follows: true,
+        };
+        if let Some(shown) = self.shown().clone().filter(|_| is_ours(&request.uri)) {
+            request.headers.insert(AUTHORIZATION, shown);
+        }
+        let answer = self.once(request.clone(), what).await?;
+        let asks = answer.status() == StatusCode::UNAUTHORIZED && is_ours(&answer.uri);
+        if !asks || !is_ours(&request.uri) {
+            return self.good(answer, what).await;
+        }
+        let Some(authorization) = self.authorization(&answer, what).await? else {
+            return self.good(answer, what).await;
+        };
+        *self.shown() = Some(authorization.clone());
+        request.headers.insert(AUTHORIZATION, authorization);
+        let answer = self.once(request, what).await?;
+        self.good(answer, what).await
+    }
+
+    async fn once(&self, request: Outgoing, what: &str) -> Result<Answer, RegistryError> {
+        let sent = self.http.send(request).await;
+        sent.map_err(|source| self.failed(what, source))
+    }
+
+    /// The answer where it is a good one, or what is wrong.
+    async fn good(&self, answer: Answer, what: &str) -> Result<Answer, RegistryError> {
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let (host, what) = (self.host.clone(), what.to_owned());
+        let words = self.read(answer, &what, COMPLAINT).await;
+        let told = complaint(&words.unwrap_or_default());
+        Err(match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => RegistryError::Forbidden {
+                who: match &self.credentials {
+                    Some(credentials) => format!("the user {:?}", short(&credentials.user)),
+                    None => "anybody without credentials".to_owned(),
+                },
+                host,
+                what,
+                told,
+            },
+            StatusCode::NOT_FOUND => RegistryError::Absent { host, what, told },
+            _ => RegistryError::Status {
+                host,
+                status,
+                what,
+                told,
+            },
+        })
+    }
+
+    async fn read(&self, answer: Answer, what: &str, limit: u64) -> Result<Vec<u8>, RegistryError> {
+        let read = self.http.read(answer, limit).await;
+        read.map_err(|source| self.failed(what, source))
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Option<HeaderValue>> {
+        self.authorization
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self, what: &str, source: HttpError) -> RegistryError {
+        let (host, what) = (self.host.clone(), what.to_owned());
+        match source {
+            HttpError::TooLarge(limit) => RegistryError::TooLarge { host, what, limit },
+            source => RegistryError::Unreachable { host, what, source },
+        }
+    }
+}
+
+/// What a registry says is wrong, in the form that registries agreed on; nothing of other answers.
+fn complaint(bytes: &[u8]) -> String {
+    #[derive(Deserialize)]
+    struct Complaint {
+        errors: Vec<One>,
+    }
+    #[derive(Deserialize)]
+    struct One {
+        #[serde(default)]
+        code: String,
+        #[serde(default)]
+        message: String,
+    }
+    let Ok(complaint) = serde_json::from_slice::<Complaint>(bytes) else {
+        return String::new();
+    };
+    let Some(One { code, message }) = complaint.errors.into_iter().next() else {
+        return String::new();
+    };
+    format!(" ({})", short(format!("{code} {message}").trim()))
+}
+
+/// What a registry wrote, as far as it is told.
+fn short(text: &str) -> String {
+    excerpt(text, 160)
+}

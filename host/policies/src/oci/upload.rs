@@ -1,0 +1,58 @@
+//! What is sent to a registry: blobs and manifests.
+
+use bytes::Bytes;
+use http::Method;
+use http::header::LOCATION;
+use ipu_guest_host::digest_of;
+
+use super::address::{leads_to, may_be_asked, with_query};
+use super::registry::{Registry, RegistryError};
+
+impl Registry {
+    /// Sends a blob, where the registry does not have it yet.
+    pub(super) async fn put_blob(&self, bytes: Bytes) -> Result<(), RegistryError> {
+        let digest = digest_of(&bytes).to_string();
+        let what = format!("the upload of the blob {digest}");
+        let known = self.at(&format!("blobs/{digest}"));
+        let known = self.put(Method::HEAD, known, OCTETS, Bytes::new(), &what);
+        match known.await {
+            Ok(_) => return Ok(()),
+            // Some registries refuse to say.
+            Err(error) if error.is_absence() || error.is_refusal() => {}
+            Err(error) => return Err(error),
+        }
+        let uploads = self.at("blobs/uploads/");
+        let begun = self.put(Method::POST, uploads, OCTETS, Bytes::new(), &what);
+        let begun = begun.await?;
+        let location = begun.header(LOCATION.as_str());
+        let uri = location
+            .and_then(|location| leads_to(&begun.uri, location))
+            .filter(|uri| may_be_asked(uri, self.is_plain()))
+            .and_then(|uri| with_query(&uri, &[("digest", &digest)]));
+        let uri = uri.ok_or_else(|| RegistryError::Location {
+            host: self.host().to_owned(),
+            what,
+        })?;
+        let what = format!("the upload of the blob {digest}");
+        self.put(Method::PUT, uri, OCTETS, bytes, &what)
+            .await
+            .map(drop)
+    }
+
+    /// Sends a manifest under its tag, or under its digest.
+    pub(super) async fn put_manifest(
+        &self,
+        version: &str,
+        kind: &'static str,
+        bytes: Bytes,
+    ) -> Result<(), RegistryError> {
+        let uri = self.at(&format!("manifests/{version}"));
+        let what = format!("the upload of the manifest {version}");
+        self.put(Method::PUT, uri, kind, bytes, &what)
+            .await
+            .map(drop)
+    }
+}
+
+/// Type of bytes of any kind.
+const OCTETS: &str = "application/octet-stream";

@@ -1,0 +1,127 @@
+//! Follows the IPUPolicies, for the replica that asks them and the one that activates them.
+
+use futures::StreamExt;
+use ipu_api::ipupolicy::IPUPolicy;
+use ipu_api::names;
+use kube::Client;
+use kube::api::Api;
+use kube::core::DeserializeGuard;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{self, Store};
+use kube::runtime::{WatchStreamExt, watcher};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use ipu_runtime::release::ReleaseOptions;
+use ipu_runtime::scope::Scope;
+
+/// One that cannot be read must not hide the others.
+type Guarded = DeserializeGuard<IPUPolicy>;
+
+/// The IPUPolicies, as the watch last saw them. Cheap to clone.
+#[derive(Clone)]
+pub struct PolicyStore {
+    store: Store<Guarded>,
+    version: watch::Receiver<u64>,
+    is_defined: watch::Receiver<bool>,
+}
+
+/// What keeps a [`PolicyStore`] up to date.
+pub struct PolicyWatch {
+    writer: Writer<Guarded>,
+    version: watch::Sender<u64>,
+    is_defined: watch::Sender<bool>,
+}
+
+/// IPUPolicies of which nothing is known until the watch is followed.
+pub fn policies() -> (PolicyStore, PolicyWatch) {
+    let (store, writer) = reflector::store();
+    let (version, versions) = watch::channel(0);
+    let (is_defined, definition) = watch::channel(true);
+    let watch = PolicyWatch {
+        writer,
+        version,
+        is_defined,
+    };
+    let store = PolicyStore {
+        store,
+        version: versions,
+        is_defined: definition,
+    };
+    (store, watch)
+}
+
+impl PolicyStore {
+    /// All that can be read.
+    pub fn all(&self) -> Vec<IPUPolicy> {
+        let all = self.store.state();
+        let readable = all.iter().filter_map(|object| object.0.as_ref().ok());
+        readable.cloned().collect()
+    }
+
+    /// Waits until all are known. Where their definition is missing there are none.
+    pub async fn known(&self) {
+        let mut is_defined = self.is_defined.clone();
+        // Both fail where the watch has ended, with the process.
+        tokio::select! {
+            _ = self.store.wait_until_ready() => {}
+            _ = is_defined.wait_for(|is_defined| !is_defined) => {}
+        }
+    }
+
+    /// Changes whenever one of them does.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.version.clone()
+    }
+}
+
+impl PolicyWatch {
+    /// Follows the IPUPolicies of a release until `stop`.
+    pub async fn follow(self, client: Client, release: &ReleaseOptions, stop: CancellationToken) {
+        let version = self.version;
+        let mut complained = false;
+        let events = watcher(Api::<Guarded>::all(client), of_release(release))
+            .default_backoff()
+            .modify(|object| kube::ResourceExt::managed_fields_mut(object).clear());
+        let mut events =
+            Box::pin(reflector::reflector(self.writer, events).take_until(stop.cancelled_owned()));
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(_) => {
+                    complained = false;
+                    version.send_modify(|version| *version += 1);
+                }
+                Err(error) => {
+                    if is_undefined(&error) {
+                        self.is_defined.send_replace(false);
+                    }
+                    if !complained {
+                        complained = true;
+                        tracing::warn!(%error, "failed to watch IPUPolicies; trying again; active policies stay active");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether the API server has no such resource.
+fn is_undefined(error: &watcher::Error) -> bool {
+    matches!(
+        error,
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404
+    )
+}
+
+/// A release that serves the whole cluster follows every IPUPolicy; one that serves some namespaces may have
+/// others beside it, and follows those that name it.
+fn of_release(release: &ReleaseOptions) -> watcher::Config {
+    let config = watcher::Config::default();
+    match release.scope {
+        Scope::Cluster => config,
+        Scope::Namespaces(_) => {
+            let label = names::OPERATOR_NAMESPACE;
+            config.labels(&format!("{label}={}", release.namespace))
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Ports that anybody can reach: taken, and served within limits.
+
+pub mod body;
+mod closable;
+mod entrance;
+pub mod metrics;
+pub mod pace;
+mod patience;
+pub mod places;
+pub mod serve;
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use tokio::net::{TcpListener, TcpSocket};
+
+/// Connections that the kernel holds until they are accepted. Beyond them it drops what comes, whoever it is from, and
+/// the client tries again after a second: a burst of connections must fit. The kernel allows no more than this itself
+/// (`net.core.somaxconn`, since Linux 5.4).
+const BACKLOG: u32 = 4_096;
+
+/// Takes a port: on both kinds of address where the machine has them, else on the older one.
+pub fn listen(port: u16) -> std::io::Result<std::net::TcpListener> {
+    let any_v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+    let any_v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+    let listener =
+        bound(TcpSocket::new_v6, any_v6).or_else(|_| bound(TcpSocket::new_v4, any_v4))?;
+    listener.into_std()
+}
+
+fn bound(
+    socket: fn() -> std::io::Result<TcpSocket>,
+    address: SocketAddr,
+) -> std::io::Result<TcpListener> {
+    let socket = socket()?;
+    // Connections of a process before this one may still be closing.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::future::try_join_all;
+    use tokio::net::TcpStream;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_burst_is_held_before_anybody_accepts() {
+        let listener = listen(0).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let burst = try_join_all((0..400).map(|_| TcpStream::connect(("127.0.0.1", port))));
+        let connected = timeout(Duration::from_secs(30), burst).await;
+        let connected = connected.expect("no connection is dropped").unwrap();
+        assert_eq!(connected.len(), 400);
+    }
+}

@@ -1,0 +1,47 @@
+//! What the ports refused, because one address or all together asked for more than there is.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+/// What was refused at the ports of a process. Clones count the same.
+#[derive(Clone, Debug, Default)]
+pub struct Refused {
+    connections: Family<Labels, Counter>,
+    requests: Family<Labels, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Labels {
+    port: &'static str,
+    limit: &'static str,
+}
+
+impl Refused {
+    /// A port closed a connection, because of this limit: `address`, `total` or `rate`, at once; or it was `preempted`.
+    pub fn connection(&self, port: &'static str, limit: &'static str) {
+        self.connections
+            .get_or_create(&Labels { port, limit })
+            .inc();
+    }
+
+    /// A port did not carry out a request, because of this limit: `address`, `total` or `rate`.
+    pub fn request(&self, port: &'static str, limit: &'static str) {
+        self.requests.get_or_create(&Labels { port, limit }).inc();
+    }
+
+    /// Registers these metrics.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "connections_refused",
+            "Connections that were closed, by the limit that was reached",
+            self.connections.clone(),
+        );
+        registry.register(
+            "requests_refused",
+            "Requests that were not carried out, by the limit that was reached",
+            self.requests.clone(),
+        );
+    }
+}

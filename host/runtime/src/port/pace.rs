@@ -1,0 +1,82 @@
+//! Bounds how often something happens for each key: an address, a user.
+
+use std::hash::Hash;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use governor::clock::{Clock, DefaultClock};
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+
+/// Keys whose pace is kept in mind before those that have rested are forgotten.
+const KEYS_MAX: usize = 4_096;
+
+/// How often something may happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// So many times a second.
+    pub per_second: NonZeroU32,
+    /// So many at once after a rest.
+    pub burst: NonZeroU32,
+}
+
+impl Rate {
+    /// A rate; neither of its numbers is zero.
+    pub const fn new(per_second: NonZeroU32, burst: NonZeroU32) -> Self {
+        Self { per_second, burst }
+    }
+}
+
+/// A number of a rate.
+///
+/// # Panics
+///
+/// Where the number is 0: a rate is a constant.
+pub const fn number(number: u32) -> NonZeroU32 {
+    NonZeroU32::new(number).expect("a rate is not zero")
+}
+
+/// The pace of each key.
+pub struct Pace<K: Clone + Eq + Hash>(DefaultKeyedRateLimiter<K>);
+
+impl<K: Clone + Eq + Hash> Pace<K> {
+    /// Nothing has happened yet.
+    pub fn new(rate: Rate) -> Self {
+        let quota = Quota::per_second(rate.per_second).allow_burst(rate.burst);
+        Self(RateLimiter::keyed(quota))
+    }
+
+    /// One in a whole hour, which no machine is too slow to exceed.
+    #[cfg(any(test, feature = "fixtures"))]
+    #[expect(clippy::missing_panics_doc, reason = "an hour is a period")]
+    pub fn of_an_hour() -> Self {
+        let hour = Quota::with_period(Duration::from_hours(1));
+        Self(RateLimiter::keyed(
+            hour.expect("an hour is longer than nothing"),
+        ))
+    }
+
+    /// Counts one more, or says how long to wait for that.
+    pub fn check(&self, key: &K) -> Result<(), Duration> {
+        if self.0.len() > KEYS_MAX {
+            self.0.retain_recent();
+        }
+        let checked = self.0.check_key(key);
+        checked.map_err(|until| until.wait_time_from(DefaultClock::default().now()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_too_fast_waits_and_others_do_not() {
+        let pace = Pace::new(Rate::new(number(50), number(100)));
+        let good = (0..1_000).filter(|_| pace.check(&1).is_ok()).count();
+        assert!((100..1_000).contains(&good), "{good}");
+        assert_eq!(pace.check(&2), Ok(()));
+        let hour = Pace::of_an_hour();
+        assert_eq!(hour.check(&1), Ok(()));
+        assert!(hour.check(&1).unwrap_err() > Duration::from_mins(30));
+    }
+}

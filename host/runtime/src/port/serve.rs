@@ -1,0 +1,247 @@
+//! Serves routes on a port that anybody can reach, within limits on connections, their addresses and their time.
+
+use std::future::ready;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use axum::http::Extensions;
+use axum_server::Handle;
+use axum_server::accept::Accept;
+use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use futures::future::{Either, select};
+use hyper_util::rt::TokioTimer;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+use tower::service_fn;
+
+use super::closable::ClosableAcceptor;
+use super::entrance::{Connection, Entrance};
+use super::listen;
+use super::patience::PatientAcceptor;
+use super::places::Share;
+use crate::certificates::keep::Keeper;
+use crate::certificates::serving::Serving;
+use crate::port::metrics::Refused;
+
+/// How long a client may take for the TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// What a port takes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Its name, for the metrics.
+    pub port: &'static str,
+    /// Connections at the same time. Where there are more, those end whose client is waited for, of whichever address
+    /// has most, and the newest where nobody has more.
+    pub connections: Share,
+    /// How long the head of the first request may take.
+    pub first: Duration,
+    /// How long the head of each further one may take, which is also how long an idle connection is kept.
+    pub idle: Duration,
+    /// Largest head of a request, in bytes.
+    pub head: usize,
+    /// How long answers under way may take once the process is told to stop.
+    pub drain: Duration,
+}
+
+/// The kubelet's probes of both processes. A kubelet opens a connection for each.
+pub const PROBES: Limits = Limits {
+    port: "probes",
+    connections: Share {
+        total: 128,
+        each: 16,
+        queue: 0,
+    },
+    first: Duration::from_secs(2),
+    idle: Duration::from_secs(2),
+    head: 8 << 10,
+    drain: Duration::from_secs(1),
+};
+
+/// The REST in plain text.
+pub const REST: Limits = Limits {
+    port: "rest",
+    connections: Share {
+        total: 512,
+        each: 128,
+        queue: 0,
+    },
+    first: Duration::from_secs(5),
+    idle: Duration::from_secs(5),
+    head: 16 << 10,
+    drain: Duration::from_secs(5),
+};
+
+/// The REST with TLS. A head may hold a long token.
+pub const SECURE_REST: Limits = Limits {
+    port: "rest-tls",
+    head: 64 << 10,
+    ..REST
+};
+
+/// The controller's metrics. A head may hold a long token.
+pub const METRICS: Limits = Limits {
+    port: "metrics",
+    connections: Share {
+        total: 192,
+        each: 32,
+        queue: 0,
+    },
+    ..SECURE_REST
+};
+
+/// The webhooks. An idle connection is kept longer than the 90 s after which an API server closes it
+/// itself, so that it never sends into one that is being closed.
+pub const WEBHOOKS: Limits = Limits {
+    port: "webhooks",
+    connections: Share {
+        total: 1_024,
+        each: 256,
+        queue: 0,
+    },
+    first: Duration::from_secs(5),
+    idle: Duration::from_mins(2),
+    head: 16 << 10,
+    drain: Duration::from_secs(10),
+};
+
+/// Why the port is not served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The port cannot be had.
+    #[error("failed to listen on port {port}; is another process using it?")]
+    Listen {
+        /// The port.
+        port: u16,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The listener ended.
+    #[error("failed to continue serving port {port}")]
+    Serve {
+        /// The port.
+        port: u16,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// A port that is taken and not served yet.
+pub struct Port {
+    asked: u16,
+    listener: std::net::TcpListener,
+    limits: Limits,
+    refused: Refused,
+}
+
+impl Port {
+    /// Takes `port` of every address. What it refuses is counted.
+    pub fn listen(port: u16, limits: Limits, refused: &Refused) -> Result<Self, ServeError> {
+        let listener = listen(port).map_err(|source| ServeError::Listen { port, source })?;
+        Ok(Self {
+            asked: port,
+            listener,
+            limits,
+            refused: refused.clone(),
+        })
+    }
+
+    /// The number of the port, where any free one was asked for.
+    pub fn number(&self) -> std::io::Result<u16> {
+        Ok(self.listener.local_addr()?.port())
+    }
+
+    /// Serves `routes` in plain text until it is told to stop.
+    pub async fn serve(self, routes: Router, stop: CancellationToken) -> Result<(), ServeError> {
+        self.run(routes, stop, ClosableAcceptor).await
+    }
+
+    /// Serves `routes` over TLS until it is told to stop.
+    pub async fn serve_tls(
+        self,
+        routes: Router,
+        tls: RustlsConfig,
+        stop: CancellationToken,
+    ) -> Result<(), ServeError> {
+        let acceptor = RustlsAcceptor::new(tls).handshake_timeout(HANDSHAKE);
+        let acceptor = acceptor.acceptor(ClosableAcceptor);
+        self.run(routes, stop, acceptor).await
+    }
+
+    /// Serves `routes` over TLS until it is told to stop, with a certificate that is kept good
+    /// meanwhile. Where there is none yet, it waits for one.
+    pub async fn serve_kept(
+        self,
+        routes: Router,
+        keeper: Keeper,
+        stop: CancellationToken,
+    ) -> Result<(), ServeError> {
+        let Some(serving) = stop.run_until_cancelled(Serving::begin(keeper)).await else {
+            return Ok(());
+        };
+        let served = Box::pin(self.serve_tls(routes, serving.tls(), stop));
+        match select(served, Box::pin(serving.keep())).await {
+            Either::Left((served, _)) => served,
+            Either::Right((never, _)) => match never {},
+        }
+    }
+
+    async fn run<A>(
+        self,
+        routes: Router,
+        stop: CancellationToken,
+        inner: A,
+    ) -> Result<(), ServeError>
+    where
+        A: Accept<TcpStream, Connection, Service = Connection> + Clone + Send + Sync + 'static,
+        A::Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        A::Future: Send + 'static,
+    {
+        let Self {
+            asked: port,
+            listener,
+            limits,
+            refused,
+        } = self;
+        let handle = Handle::<SocketAddr>::new();
+        let first = limits.first;
+        let mut server = axum_server::from_tcp(listener)
+            .map_err(|source| ServeError::Listen { port, source })?
+            .acceptor(PatientAcceptor { inner, first })
+            .handle(handle.clone())
+            .http1_only();
+        server
+            .http_builder()
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.idle)
+            .max_buf_size(limits.head);
+        tokio::spawn(async move {
+            stop.cancelled().await;
+            handle.graceful_shutdown(Some(limits.drain));
+        });
+        let entrance = Entrance::new(routes, limits, refused);
+        // Where no place is left, the error closes the connection before a task is begun for it.
+        let connected = service_fn(move |peer| ready(entrance.open(peer)));
+        server
+            .serve(connected)
+            .await
+            .map_err(|source| ServeError::Serve { port, source })
+    }
+}
+
+/// The address that a request came from. One that came over no connection, as in a test, has none.
+pub fn address(extensions: &Extensions) -> IpAddr {
+    let peer = extensions.get::<ConnectInfo<SocketAddr>>();
+    peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| {
+        peer.0.ip().to_canonical()
+    })
+}
+
+#[cfg(test)]
+mod tests;

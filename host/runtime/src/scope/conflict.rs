@@ -1,0 +1,172 @@
+//! Pure: which of several releases serves a namespace that more than one wants.
+
+use jiff::Timestamp;
+
+use super::Scope;
+
+/// A release, as its webhook configuration tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Name of the webhook configuration, by which releases are told apart.
+    pub configuration: String,
+    /// Namespace of the release.
+    pub namespace: String,
+    /// Whose jobs it serves.
+    pub scope: Scope,
+    /// When the configuration was made. None: it is not there yet.
+    pub since: Option<Timestamp>,
+}
+
+/// Why a release rests: another one was there before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Namespace of the other release.
+    pub with: String,
+    /// The other one's webhook configuration.
+    pub configuration: String,
+    /// Whose jobs the other one serves.
+    pub theirs: Scope,
+    reason: Reason,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Reason {
+    /// Both want these namespaces.
+    Shared(Scope),
+    /// Both are in the same namespace, where IPUPolicies and Leases of the two could not be told apart.
+    SameNamespace,
+}
+
+impl Conflict {
+    /// What is wrong, and what to do.
+    pub fn message(&self) -> String {
+        let (with, configuration, theirs) = (&self.with, &self.configuration, &self.theirs);
+        let other = format!(
+            "the IPU operator in namespace {with} (webhook configuration {configuration}), which is older \
+             and serves {theirs}"
+        );
+        match &self.reason {
+            Reason::Shared(both) => format!(
+                "{both}: also served by {other}. Give the two releases other values of watchNamespaces, or \
+                 uninstall one of them"
+            ),
+            Reason::SameNamespace => format!(
+                "this release is in the same namespace as {other}. Install it in a namespace of its own"
+            ),
+        }
+    }
+}
+
+/// The releases for which `mine` has to rest, those first that were there first. Of two, the one with the
+/// older webhook configuration goes on.
+pub fn conflicts(mine: &Claim, claims: &[Claim]) -> Vec<Conflict> {
+    let mut claims: Vec<_> = claims.iter().collect();
+    claims.sort_by(|one, other| rank(one).cmp(&rank(other)));
+    let others = claims
+        .into_iter()
+        .filter(|claim| claim.configuration != mine.configuration);
+    let older = others.filter(|claim| rank(claim) < rank(mine));
+    let conflict = |claim: &Claim| {
+        let shared = mine.scope.shared_with(&claim.scope).map(Reason::Shared);
+        let same = (mine.namespace == claim.namespace).then_some(Reason::SameNamespace);
+        Some(Conflict {
+            with: claim.namespace.clone(),
+            configuration: claim.configuration.clone(),
+            theirs: claim.scope.clone(),
+            reason: shared.or(same)?,
+        })
+    };
+    older.filter_map(conflict).collect()
+}
+
+/// Who was there first is less. What is not there yet comes last.
+fn rank(claim: &Claim) -> (bool, Option<Timestamp>, &str) {
+    (claim.since.is_none(), claim.since, &claim.configuration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(configuration: &str, namespace: &str, scope: &str, since: i64) -> Claim {
+        Claim {
+            configuration: configuration.to_owned(),
+            namespace: namespace.to_owned(),
+            scope: scope.parse().unwrap(),
+            since: Some(Timestamp::from_second(since).unwrap()),
+        }
+    }
+
+    #[test]
+    fn releases_with_namespaces_of_their_own_both_go_on() {
+        let (one, two) = (claim("a", "ops-a", "x,y", 1), claim("b", "ops-b", "z", 2));
+        let all = [one.clone(), two.clone()];
+        assert_eq!(conflicts(&one, &all), []);
+        assert_eq!(conflicts(&two, &all), []);
+    }
+
+    #[test]
+    fn of_two_that_overlap_exactly_one_rests_and_says_why() {
+        let cases = [
+            (
+                claim("a", "ops-a", "x,y", 1),
+                claim("b", "ops-b", "y", 2),
+                "namespace y: ",
+            ),
+            (
+                claim("a", "ops-a", "", 1),
+                claim("b", "ops-b", "y,z", 2),
+                "namespaces y, z: ",
+            ),
+            (
+                claim("b", "ops-b", "y", 1),
+                claim("a", "ops-a", "", 2),
+                "namespace y: ",
+            ),
+            (
+                claim("a", "ops-a", "", 5),
+                claim("b", "ops-b", "", 5),
+                "all namespaces: ",
+            ),
+            (
+                claim("a", "ops", "x", 1),
+                claim("b", "ops", "y", 2),
+                "same namespace",
+            ),
+        ];
+        for (first, second, text) in cases {
+            let all = [second.clone(), first.clone()];
+            assert_eq!(conflicts(&first, &all), [], "{first:?}");
+            let conflict = conflicts(&second, &all).remove(0);
+            assert_eq!(conflict.with, first.namespace);
+            assert!(conflict.message().contains(text), "{}", conflict.message());
+        }
+    }
+
+    #[test]
+    fn a_release_whose_configuration_is_not_there_yet_is_the_last() {
+        let there = claim("b", "ops-b", "x", 9);
+        let mine = Claim {
+            since: None,
+            ..claim("a", "ops-a", "x", 0)
+        };
+        assert_eq!(conflicts(&mine, &[there]).len(), 1);
+        assert_eq!(conflicts(&mine, &[]), []);
+    }
+
+    #[test]
+    fn a_release_that_rests_keeps_its_place_and_knows_all_that_were_there_before() {
+        let all = [
+            claim("c", "ops-c", "", 3),
+            claim("b", "ops-b", "x,y", 2),
+            claim("a", "ops-a", "x", 1),
+        ];
+        let before = |mine: &Claim| {
+            let conflicts = conflicts(mine, &all).into_iter();
+            conflicts.map(|conflict| conflict.with).collect::<Vec<_>>()
+        };
+        assert_eq!(before(&all[0]), ["ops-a", "ops-b"]);
+        assert_eq!(before(&all[1]), ["ops-a"]);
+        assert_eq!(before(&all[2]), [""; 0]);
+    }
+}

@@ -1,0 +1,199 @@
+//! Looks at the webhook configurations of other releases, and tells whether this one has to rest.
+
+use futures::StreamExt;
+use ipu_api::names;
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use kube::api::{Api, PartialObjectMeta};
+use kube::runtime::{WatchStreamExt, reflector, watcher};
+use kube::{Client, ResourceExt};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::conflict::{self, Claim};
+use super::{Conflict, Scope};
+
+/// Selects the webhook configurations of this operator.
+const OURS: &str = "app.kubernetes.io/part-of=ipu-operator";
+
+/// A webhook configuration, of which only the metadata counts.
+type Configuration = PartialObjectMeta<MutatingWebhookConfiguration>;
+
+/// Whether this release has to rest. Cheap to clone; all clones know the same.
+#[derive(Clone, Debug)]
+pub struct Conflicts(watch::Receiver<Known>);
+
+/// What keeps [`Conflicts`] up to date.
+#[derive(Debug)]
+pub struct ConflictWatch {
+    mine: Claim,
+    known: watch::Sender<Known>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Known {
+    NotYet,
+    /// Those for which this release rests; empty: none.
+    Conflicts(Vec<Conflict>),
+}
+
+/// Conflicts of the release with this webhook configuration. Nothing is known of them until the watch is
+/// followed.
+pub fn conflicts(
+    namespace: &str,
+    configuration: &str,
+    scope: &Scope,
+) -> (Conflicts, ConflictWatch) {
+    let (known, told) = watch::channel(Known::NotYet);
+    let mine = Claim {
+        configuration: configuration.to_owned(),
+        namespace: namespace.to_owned(),
+        scope: scope.clone(),
+        since: None,
+    };
+    (Conflicts(told), ConflictWatch { mine, known })
+}
+
+impl Default for Conflicts {
+    /// There is no other release.
+    fn default() -> Self {
+        Self(watch::channel(Known::Conflicts(Vec::new())).1)
+    }
+}
+
+impl Conflicts {
+    /// With releases that were there before one that wants everything.
+    #[cfg(any(test, feature = "fixtures"))]
+    pub fn with(older: &[Claim]) -> Self {
+        let (conflicts, watch) = conflicts("here", "mine", &Scope::Cluster);
+        watch.look(older);
+        conflicts
+    }
+
+    /// Those that there are now, with the release first that was there first.
+    pub fn current(&self) -> Vec<Conflict> {
+        match &*self.0.borrow() {
+            Known::Conflicts(conflicts) => conflicts.clone(),
+            Known::NotYet => Vec::new(),
+        }
+    }
+
+    /// Waits until it is known that there are none.
+    pub async fn none(&self) {
+        self.wait(|known| matches!(known, Known::Conflicts(all) if all.is_empty()))
+            .await;
+    }
+
+    /// Waits until there is one.
+    pub async fn any(&self) {
+        self.wait(|known| matches!(known, Known::Conflicts(all) if !all.is_empty()))
+            .await;
+    }
+
+    /// What is known no longer changes once the watch has ended; who waits then waits for ever.
+    async fn wait(&self, is_met: impl FnMut(&Known) -> bool) {
+        if self.0.clone().wait_for(is_met).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl ConflictWatch {
+    /// Follows the webhook configurations until `stop`. Without the right to see those of others there
+    /// is no conflict.
+    pub async fn follow(self, client: Client, stop: CancellationToken) {
+        let (store, writer) = reflector::store();
+        let config = watcher::Config::default().labels(OURS);
+        let configurations: Api<Configuration> = Api::all(client);
+        let events = watcher(configurations, config).default_backoff();
+        let mut events =
+            Box::pin(reflector::reflector(writer, events).take_until(stop.cancelled_owned()));
+        let mut is_listed = false;
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => {
+                    is_listed |= matches!(event, watcher::Event::InitDone);
+                    if is_listed {
+                        let all = store.state();
+                        self.look(&all.iter().map(|found| claim(found)).collect::<Vec<_>>());
+                    }
+                }
+                Err(error) if is_forbidden(&error) => self.tell_that_nobody_may_look(&error),
+                Err(error) => {
+                    tracing::warn!(%error, "failed to watch the webhook configurations of other releases; trying again");
+                }
+            }
+        }
+    }
+
+    /// Compares the claims, and tells where that changes anything.
+    fn look(&self, claims: &[Claim]) {
+        let mut claims_of_mine = claims.iter();
+        let found = claims_of_mine.find(|claim| claim.configuration == self.mine.configuration);
+        let mine = Claim {
+            since: found.and_then(|found| found.since),
+            ..self.mine.clone()
+        };
+        let conflicts = conflict::conflicts(&mine, claims);
+        let told = conflicts.first().map(Conflict::message);
+        let next = Known::Conflicts(conflicts);
+        let is_news = self.known.send_if_modified(|known| {
+            let is_news = *known != next;
+            *known = next;
+            is_news
+        });
+        match told {
+            Some(message) if is_news => tracing::error!("this release is inactive: {message}"),
+            None if is_news => {
+                tracing::info!(
+                    "no other release serves the namespaces of this one: {}",
+                    mine.scope
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn tell_that_nobody_may_look(&self, error: &watcher::Error) {
+        let is_news = self.known.send_if_modified(|known| {
+            let is_news = *known == Known::NotYet;
+            if is_news {
+                *known = Known::Conflicts(Vec::new());
+            }
+            is_news
+        });
+        if is_news {
+            tracing::warn!(
+                %error,
+                "whether another release serves the same namespaces is unknown, because this account may not \
+                 list MutatingWebhookConfigurations"
+            );
+        }
+    }
+}
+
+/// What a webhook configuration says of its release. What cannot be read claims the whole cluster: better
+/// one rests without need than two do the same work.
+fn claim(found: &Configuration) -> Claim {
+    let annotation = |name: &str| found.annotations().get(name).map(String::as_str);
+    let since = found.metadata.creation_timestamp.as_ref();
+    Claim {
+        configuration: found.name_any(),
+        namespace: annotation(names::OPERATOR_NAMESPACE)
+            .unwrap_or_default()
+            .to_owned(),
+        scope: annotation(names::WATCH_NAMESPACES)
+            .unwrap_or_default()
+            .parse()
+            .unwrap_or_default(),
+        since: since.map(|time| time.0),
+    }
+}
+
+fn is_forbidden(error: &watcher::Error) -> bool {
+    let (watcher::Error::InitialListFailed(source) | watcher::Error::WatchStartFailed(source)) =
+        error
+    else {
+        return false;
+    };
+    matches!(source, kube::Error::Api(status) if status.code == 403)
+}

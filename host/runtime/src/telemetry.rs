@@ -1,0 +1,162 @@
+//! The log: lines for people or JSON for programs, on stderr, at a level that can be changed while the
+//! process runs.
+
+pub mod level;
+#[cfg(test)]
+mod tests;
+pub mod trace;
+
+use clap::Args;
+use tracing::dispatcher::set_global_default;
+use tracing::{Dispatch, Level, Metadata};
+use tracing_subscriber::filter::{LevelFilter, ParseError, filter_fn};
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
+
+use self::level::LogLevel;
+use self::trace::Traces;
+
+/// Starts of the names of the operator's packages, by which its log lines are known.
+const PACKAGES: [&str; 2] = ["ipu_", "vipu_client"];
+
+/// The word that stands for all of them in a log level.
+const OPERATOR: &str = "ipu_operator";
+
+/// How a process writes its log.
+#[derive(Clone, Debug, Args)]
+pub struct LogArguments {
+    /// How the log is written.
+    #[arg(
+        long,
+        env = "IPU_OPERATOR_LOG_FORMAT",
+        value_enum,
+        default_value = "json"
+    )]
+    pub log_format: LogFormat,
+    /// What is logged: a level, or a list such as info,ipu_operator=debug.
+    #[arg(long, env = "IPU_OPERATOR_LOG_LEVEL", default_value = "info")]
+    pub log_level: String,
+    /// Where traces are sent: http://<host>:<port> of a collector that takes OTLP over gRPC. Missing: nowhere.
+    #[arg(long, env = "IPU_OPERATOR_TRACES_ENDPOINT")]
+    pub traces_endpoint: Option<String>,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// A line for people.
+    Text,
+    /// A JSON object on one line, for programs.
+    Json,
+}
+
+/// Why there is no log, or not at that level.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// The level is none.
+    #[error(
+        "failed to read the log level {level:?}; it is error, warn, info, debug or trace, or a list \
+         such as info,ipu_operator=debug"
+    )]
+    Level {
+        /// What was given.
+        level: String,
+        /// What is wrong with it.
+        #[source]
+        source: ParseError,
+    },
+    /// A word in it is no level.
+    #[error(
+        "the log level {level:?} has the word {word:?}, which is no level; it is off, error, warn, info, debug \
+         or trace, or a list such as info,ipu_operator=debug"
+    )]
+    Word {
+        /// What was given.
+        level: String,
+        /// The word.
+        word: String,
+    },
+    /// There is a log already.
+    #[error("failed to start the log")]
+    Start(#[source] tracing::dispatcher::SetGlobalDefaultError),
+    /// The log is gone.
+    #[error("failed to change the log level")]
+    Change(#[source] reload::Error),
+}
+
+/// Starts the log of this process. `level` is a level, or a list of them by module; the answer changes
+/// it. What is told in the log is told in the `traces` as well, where there are any.
+pub fn start(
+    format: LogFormat,
+    level: &str,
+    traces: Option<&Traces>,
+) -> Result<LogLevel, TelemetryError> {
+    let (log, level) = made(format, level, std::io::stderr, traces)?;
+    set_global_default(log).map_err(TelemetryError::Start)?;
+    Ok(level)
+}
+
+/// A log to this writer.
+fn made<W>(
+    format: LogFormat,
+    level: &str,
+    writer: W,
+    traces: Option<&Traces>,
+) -> Result<(Dispatch, LogLevel), TelemetryError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let (filter, handle) = reload::Layer::new(filter(level)?);
+    let lines = fmt::layer().with_writer(writer);
+    let lines = match format {
+        LogFormat::Text => lines.with_ansi(false).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    let traced = traces.map(|traces| {
+        let layer = tracing_opentelemetry::layer().with_tracer(traces.tracer());
+        layer.with_filter(filter_fn(is_traced))
+    });
+    let log = Registry::default()
+        .with(lines.with_filter(filter))
+        .with(traced);
+    let level = LogLevel::new(level, move |filter| handle.reload(filter));
+    Ok((log.into(), level))
+}
+
+/// Every span of this program, and the lines that are worth a log by default.
+fn is_traced(told: &Metadata<'_>) -> bool {
+    let is_ours = PACKAGES
+        .iter()
+        .any(|start| told.target().starts_with(start));
+    is_ours && (told.is_span() || *told.level() <= Level::INFO)
+}
+
+/// The same levels, with each one for the operator as levels for its packages.
+fn of_packages(level: &str) -> String {
+    let parts = level.split(',').map(str::trim);
+    let parts = parts.flat_map(|part| match part.strip_prefix(OPERATOR) {
+        Some(level) if level.starts_with('=') => {
+            PACKAGES.map(|start| format!("{start}{level}")).to_vec()
+        }
+        _ => vec![part.to_owned()],
+    });
+    parts.collect::<Vec<_>>().join(",")
+}
+
+fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
+    // The library takes a word that is no level for the name of a target, and nothing else is heard then.
+    let is_bare = |part: &&str| !part.contains(['=', '[']);
+    let mut bare = level.split(',').map(str::trim).filter(is_bare);
+    if let Some(word) = bare.find(|word| word.parse::<LevelFilter>().is_err()) {
+        return Err(TelemetryError::Word {
+            level: level.to_owned(),
+            word: word.to_owned(),
+        });
+    }
+    let filter = EnvFilter::builder().parse(of_packages(level));
+    filter.map_err(|source| TelemetryError::Level {
+        level: level.to_owned(),
+        source,
+    })
+}

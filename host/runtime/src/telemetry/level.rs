@@ -1,0 +1,121 @@
+//! Changes what is logged while the process runs: an admin writes it into a ConfigMap that all replicas
+//! follow.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt};
+use ipu_text::explain;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Client;
+use kube::runtime::watcher::{self, Event};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::reload;
+
+use super::{TelemetryError, filter};
+use crate::config_map_watch::watch_config_map;
+use crate::release::{Process, ReleaseOptions};
+
+/// Changes the filter of the log.
+type Change = dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync;
+
+/// What is logged. Cheap to clone; all clones are of the same log.
+#[derive(Clone)]
+pub struct LogLevel {
+    /// As the command line has it.
+    given: Arc<str>,
+    change: Arc<Change>,
+}
+
+impl fmt::Debug for LogLevel {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("LogLevel");
+        shown.field("given", &self.given).finish_non_exhaustive()
+    }
+}
+
+impl LogLevel {
+    pub(super) fn new(
+        given: &str,
+        change: impl Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            given: given.into(),
+            change: Arc::new(change),
+        }
+    }
+
+    /// Logs at this level from now on; none: as the command line has it. What cannot be read changes
+    /// nothing.
+    pub fn set(&self, level: Option<&str>) -> Result<(), TelemetryError> {
+        let filter = filter(level.unwrap_or(&self.given))?;
+        (self.change)(filter).map_err(TelemetryError::Change)
+    }
+
+    /// Follows the ConfigMap `<fullname>-log-level` until `stop`. Its key is the name of the process;
+    /// without it, or without the right to read it, the command line holds.
+    pub async fn follow(
+        self,
+        client: Client,
+        release: &ReleaseOptions,
+        process: Process,
+        stop: CancellationToken,
+    ) {
+        let name = format!("{}-log-level", release.fullname);
+        let events = watch_config_map(client, &release.namespace, &name);
+        let following = self.follow_events(process.name(), events);
+        let _ = stop.run_until_cancelled(following).await;
+    }
+
+    /// Follows these events of the ConfigMap.
+    pub async fn follow_events(
+        &self,
+        key: &str,
+        events: impl Stream<Item = watcher::Result<Event<ConfigMap>>>,
+    ) {
+        let mut events = std::pin::pin!(events);
+        let (mut wanted, mut is_lost) = (None, false);
+        let mut listed = None;
+        while let Some(event) = events.next().await {
+            let now = match event {
+                Ok(Event::Init) => {
+                    listed = None;
+                    continue;
+                }
+                Ok(Event::InitApply(object)) => {
+                    listed = level(&object, key);
+                    continue;
+                }
+                Ok(Event::InitDone) => listed.take(),
+                Ok(Event::Apply(object)) => level(&object, key),
+                Ok(Event::Delete(_)) => None,
+                Err(error) => {
+                    if !is_lost {
+                        tracing::info!("the log level is not followed: {}", explain(&error));
+                    }
+                    is_lost = true;
+                    continue;
+                }
+            };
+            is_lost = false;
+            if now != wanted {
+                self.tell(now.as_deref());
+                wanted = now;
+            }
+        }
+    }
+
+    fn tell(&self, level: Option<&str>) {
+        let said = level.unwrap_or(&self.given);
+        match self.set(level) {
+            Ok(()) => tracing::warn!(level = said, "the log level was changed"),
+            Err(error) => tracing::warn!("the log level did not change: {}", explain(&error)),
+        }
+    }
+}
+
+fn level(object: &ConfigMap, key: &str) -> Option<String> {
+    let level = object.data.as_ref()?.get(key)?.trim();
+    (!level.is_empty()).then(|| level.to_owned())
+}

@@ -1,0 +1,249 @@
+//! Reconciles objects by key when something asks for it: so many at a time, and each by one at a time.
+
+mod agenda;
+pub mod metrics;
+
+use std::hash::Hash;
+use std::panic::resume_unwind;
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use futures::{FutureExt, Stream, StreamExt};
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use self::agenda::Agenda;
+use crate::work_queue::metrics::Reconciles;
+
+/// When an object is reconciled again, where nothing asks for it before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requeue {
+    /// Only when something asks for it.
+    Never,
+    /// After this delay.
+    After(Duration),
+    /// After a delay that doubles each time in a row, from `first` up to `most`.
+    BackOff {
+        /// The first delay.
+        first: Duration,
+        /// The longest delay.
+        most: Duration,
+    },
+}
+
+impl From<Option<Duration>> for Requeue {
+    fn from(delay: Option<Duration>) -> Self {
+        delay.map_or(Self::Never, Self::After)
+    }
+}
+
+/// How a queue works.
+pub struct Limits<'a> {
+    /// Reconciles that may run at the same time.
+    pub concurrency: usize,
+    /// Metrics that show how many objects wait.
+    pub reconciles: &'a Reconciles,
+    /// Ends the queue.
+    pub stop: CancellationToken,
+}
+
+/// Reconciles each object that `keys` names, once `ready`, until the queue is stopped; then the reconciles
+/// under way come to their end, and none begins. Dropped, all of them end at once.
+///
+/// Instead of kube's `Controller`, whose tables take more memory for each of thousands of objects than
+/// the objects do.
+///
+/// # Panics
+/// Where a reconcile does.
+pub async fn run<K, R>(
+    keys: impl Stream<Item = K>,
+    ready: impl Future<Output = ()>,
+    reconcile: impl Fn(K) -> R,
+    limits: Limits<'_>,
+) where
+    K: Clone + Ord + Hash + Send + 'static,
+    R: Future<Output: Into<Requeue> + Send> + Send + 'static,
+{
+    let Limits {
+        concurrency,
+        reconciles,
+        stop,
+    } = limits;
+    let queue = reconciles.queue();
+    let (mut keys, mut ready) = (pin!(keys), pin!(ready.fuse()));
+    let (mut agenda, mut running) = (Agenda::default(), JoinSet::new());
+    let mut free = 0;
+    while !stop.is_cancelled() {
+        while running.len() < free
+            && let Some(key) = agenda.begin(Instant::now())
+        {
+            let work = reconcile(K::clone(&key));
+            running.spawn(async move { (key, work.await.into()) });
+        }
+        queue.waits(agenda.asked());
+        let due = agenda.first().filter(|_| running.len() < free);
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = &mut ready, if free == 0 => free = concurrency,
+            Some(key) = keys.next() => agenda.ask(key, Instant::now()),
+            Some(ended) = running.join_next() => {
+                let (key, requeue) = ended.unwrap_or_else(|error| fall_with(error));
+                agenda.end(key, requeue, Instant::now());
+            }
+            () = until(due) => {}
+        }
+    }
+    while let Some(ended) = running.join_next().await {
+        ended.unwrap_or_else(|error| fall_with(error));
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn fall_with(error: JoinError) -> ! {
+    resume_unwind(error.into_panic())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::future;
+    use std::sync::{Arc, Mutex};
+
+    use futures::channel::mpsc;
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    /// What the reconciles of a test have done.
+    #[derive(Default)]
+    struct Seen {
+        begun: Mutex<BTreeMap<Arc<str>, usize>>,
+        at_once: Mutex<(usize, usize)>,
+        changed: Notify,
+        go_on: Notify,
+    }
+
+    impl Seen {
+        async fn reconcile(
+            self: Arc<Self>,
+            name: Arc<str>,
+            pause: Option<u64>,
+        ) -> Option<Duration> {
+            *self.begun.lock().unwrap().entry(name).or_default() += 1;
+            {
+                let mut at_once = self.at_once.lock().unwrap();
+                at_once.0 += 1;
+                at_once.1 = at_once.1.max(at_once.0);
+            }
+            self.changed.notify_one();
+            self.go_on.notified().await;
+            self.at_once.lock().unwrap().0 -= 1;
+            pause.map(Duration::from_millis)
+        }
+
+        async fn until_begun(&self, count: usize) {
+            while self.count() < count {
+                self.changed.notified().await;
+            }
+        }
+
+        fn count(&self) -> usize {
+            self.begun.lock().unwrap().values().sum()
+        }
+    }
+
+    async fn queue(
+        seen: Arc<Seen>,
+        asked: mpsc::UnboundedReceiver<Arc<str>>,
+        (pause, ready): (Option<u64>, impl Future<Output = ()>),
+        stop: CancellationToken,
+    ) {
+        let limits = Limits {
+            concurrency: 2,
+            reconciles: &Reconciles::default(),
+            stop,
+        };
+        let reconcile = |name| Arc::clone(&seen).reconcile(name, pause);
+        run(asked, ready, reconcile, limits).await;
+    }
+
+    #[tokio::test]
+    async fn so_many_run_at_once_and_each_again_after_its_pause() {
+        let (seen, stop) = (Arc::<Seen>::default(), CancellationToken::new());
+        let (names, asked) = mpsc::unbounded::<Arc<str>>();
+        let again = (Some(1), future::ready(()));
+        let queue = tokio::spawn(queue(Arc::clone(&seen), asked, again, stop.clone()));
+        for name in ["a", "b", "c", "a"] {
+            names.unbounded_send(name.into()).unwrap();
+        }
+        seen.until_begun(2).await;
+        seen.go_on.notify_one();
+        seen.until_begun(3).await;
+        for begun in 4..=7 {
+            seen.go_on.notify_one();
+            seen.go_on.notify_one();
+            seen.until_begun(begun).await;
+        }
+        assert_eq!(seen.at_once.lock().unwrap().1, 2);
+        stop.cancel();
+        seen.go_on.notify_waiters();
+        while !queue.is_finished() {
+            seen.go_on.notify_waiters();
+            tokio::task::yield_now().await;
+        }
+        queue.await.unwrap();
+        assert_eq!(seen.at_once.lock().unwrap().0, 0, "all came to their end");
+    }
+
+    #[tokio::test]
+    async fn nothing_begins_before_the_queue_is_ready_nor_once_it_is_stopped() {
+        let (seen, stop) = (Arc::<Seen>::default(), CancellationToken::new());
+        let (names, asked) = mpsc::unbounded::<Arc<str>>();
+        let ready = Arc::new(Notify::new());
+        let listed = Arc::clone(&ready);
+        let once_ready = (None, async move { listed.notified().await });
+        let queue = tokio::spawn(queue(Arc::clone(&seen), asked, once_ready, stop.clone()));
+        for name in ["a", "b", "c"] {
+            names.unbounded_send(name.into()).unwrap();
+        }
+        while !names.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(seen.count(), 0);
+        ready.notify_one();
+        seen.until_begun(2).await;
+        stop.cancel();
+        while !queue.is_finished() {
+            seen.go_on.notify_waiters();
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(seen.count(), 2, "the third one waited");
+    }
+
+    #[tokio::test]
+    async fn what_is_under_way_ends_with_whoever_dropped_the_queue() {
+        let seen = Arc::<Seen>::default();
+        let (names, asked) = mpsc::unbounded::<Arc<str>>();
+        names.unbounded_send("a".into()).unwrap();
+        let once = (None, future::ready(()));
+        let queue = queue(Arc::clone(&seen), asked, once, CancellationToken::new());
+        tokio::select! {
+            () = queue => panic!("nobody told it to stop"),
+            () = seen.until_begun(1) => {}
+        }
+        while Arc::strong_count(&seen) > 1 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(
+            seen.at_once.lock().unwrap().0,
+            1,
+            "it never came to its end"
+        );
+    }
+}

@@ -1,0 +1,164 @@
+//! All metrics of one process, in one registry for Prometheus.
+//!
+//! Counters count events where they happen. Gauges are read at each scrape from what the process holds.
+
+pub mod endpoint;
+mod process;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use prometheus_client::registry::Registry;
+
+use ipu_admission::callers::Callers;
+use ipu_admission::metrics::Admission;
+use ipu_admission::server::WebhookContext;
+use ipu_guest_host::metrics::GuestCalls;
+use ipu_jobs::metrics::{JobMetrics, Jobs};
+use ipu_policies::guests::Guests;
+use ipu_runtime::api_client::ApiCalls;
+use ipu_runtime::lease::Leading;
+use ipu_runtime::metrics::PREFIX;
+use ipu_runtime::panics;
+use ipu_runtime::port::metrics::Refused;
+use ipu_runtime::release::{Process, ReleaseOptions};
+use ipu_runtime::scope::Conflicts;
+use ipu_runtime::scope::conflicts::{ConflictWatch, conflicts};
+use ipu_runtime::work_queue::metrics::Reconciles;
+
+/// The counters of one process. Cheap to clone; all clones count the same.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    /// Requests of the API server to the webhooks.
+    pub admission: Admission,
+    /// Requests to the API server.
+    pub api: ApiCalls,
+    /// Calls of guests.
+    pub guests: GuestCalls,
+    /// Starts, restarts and ends of jobs.
+    pub jobs: Jobs,
+    /// Connections and requests that the ports refused.
+    pub refused: Refused,
+    /// Reconciles of the one kind that the process reconciles.
+    pub reconciles: Reconciles,
+    /// Whether this replica reconciles.
+    pub leading: Leading,
+    /// Whether this replica activates versions of policies.
+    pub policies: Leading,
+    /// The older releases that make this one inactive.
+    pub conflicts: Conflicts,
+}
+
+/// Reads the gauges into a registry of their own.
+type Now = Arc<dyn Fn() -> BoxFuture<'static, Registry> + Send + Sync>;
+
+/// All metrics of a process, ready to be read.
+#[derive(Clone)]
+pub struct Exposed {
+    counted: Arc<Registry>,
+    now: Now,
+}
+
+impl Metrics {
+    /// Counters at zero, for a process of a release that may meet others.
+    pub fn of_release(release: &ReleaseOptions) -> (Self, ConflictWatch) {
+        let (namespace, configuration) = (&release.namespace, release.configuration());
+        let (conflicts, watch) = conflicts(namespace, configuration, &release.scope);
+        let metrics = Self {
+            conflicts,
+            ..Self::default()
+        };
+        (metrics, watch)
+    }
+
+    /// The counters of the job reconciler.
+    pub fn of_jobs(&self) -> JobMetrics {
+        JobMetrics {
+            jobs: self.jobs.clone(),
+            reconciles: self.reconciles.clone(),
+        }
+    }
+
+    /// The counters of the webhooks.
+    pub fn of_webhooks(&self, callers: Callers) -> WebhookContext {
+        WebhookContext {
+            callers,
+            admission: self.admission.clone(),
+            refused: self.refused.clone(),
+            conflicts: self.conflicts.clone(),
+        }
+    }
+
+    /// The metrics of the controller process.
+    pub fn of_controller(&self, guests: Guests) -> Exposed {
+        let mut registry = self.registry("ipujob");
+        self.admission.register(&mut registry);
+        self.jobs.register(&mut registry);
+        let metrics = self.clone();
+        Exposed::new(registry, move || {
+            let mut now = metrics.gauges(Process::Controller, &guests);
+            metrics.jobs.expose(&mut now);
+            Box::pin(std::future::ready(now))
+        })
+    }
+
+    /// The metrics of the vipu-proxy process.
+    pub fn of_proxy(&self, guests: Guests, sources: ipu_partitions::metrics::Sources) -> Exposed {
+        let registry = self.registry("ipupartition");
+        let metrics = self.clone();
+        Exposed::new(registry, move || {
+            let mut now = metrics.gauges(Process::VipuProxy, &guests);
+            let sources = sources.clone();
+            Box::pin(async move {
+                sources.expose(&mut now).await;
+                now
+            })
+        })
+    }
+
+    /// The counters of both processes; `kind` is what the process reconciles.
+    fn registry(&self, kind: &'static str) -> Registry {
+        let mut registry = Registry::with_prefix(PREFIX);
+        process::register(&mut registry);
+        panics::register(&mut registry);
+        self.api.register(&mut registry);
+        self.guests.register(&mut registry);
+        self.refused.register(&mut registry);
+        self.reconciles.register(&mut registry, kind);
+        registry
+    }
+
+    /// The gauges of both processes.
+    fn gauges(&self, process: Process, guests: &Guests) -> Registry {
+        let mut now = Registry::with_prefix(PREFIX);
+        process::leading(&mut now, process, &self.leading, &self.policies);
+        process::conflict(&mut now, &self.conflicts);
+        ipu_policies::metrics::expose(&mut now, process, guests);
+        now
+    }
+}
+
+impl Exposed {
+    fn new(
+        counted: Registry,
+        now: impl Fn() -> BoxFuture<'static, Registry> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            counted: Arc::new(counted),
+            now: Arc::new(now),
+        }
+    }
+
+    /// All metrics, in the text format of OpenMetrics 1.0.
+    pub async fn text(&self) -> Result<String, std::fmt::Error> {
+        use prometheus_client::encoding::text;
+        let now = (self.now)().await;
+        let mut buffer = String::new();
+        text::encode_registry(&mut buffer, &self.counted)?;
+        text::encode_registry(&mut buffer, &now)?;
+        text::encode_eof(&mut buffer)?;
+        Ok(buffer)
+    }
+}

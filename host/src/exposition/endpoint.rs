@@ -1,0 +1,78 @@
+//! Serves the metrics over TLS, to whoever has a token and the right to `get /metrics`.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use ipu_partitions::rest::gate::{Gate, Wish};
+use ipu_partitions::rest::problem::{Kind, Problem};
+use ipu_partitions::rest::{self, Caller};
+use ipu_runtime::certificates::keep::Keeper;
+use ipu_runtime::certificates::{Source, service_names};
+use ipu_runtime::port::metrics::Refused;
+use ipu_runtime::port::serve::{Port, ServeError};
+use ipu_runtime::release::ReleaseOptions;
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use super::Exposed;
+
+/// Where they are.
+pub const PATH: &str = "/metrics";
+
+/// OpenMetrics is what each Prometheus since 2.5 asks for, and has the exemplars. Whoever asks for nothing
+/// gets it as well: it is text that people read.
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Keeps the certificate that the operator makes for the controller's metrics: in the Secret
+/// `<service>-tls`, for the names of the Service that leads to them.
+pub fn keeper(client: Client, release: &ReleaseOptions) -> Keeper {
+    let service = format!("{}-controller-manager-metrics", release.fullname);
+    Keeper {
+        client,
+        namespace: release.namespace.clone(),
+        secret: format!("{service}-tls"),
+        names: service_names(
+            Source::Made,
+            &service,
+            &release.namespace,
+            &release.cluster_domain,
+        ),
+        source: Source::Made,
+    }
+}
+
+/// Serves the controller's metrics on a port of their own until `stop`. Where there is no certificate
+/// yet, it waits for one; nothing else waits for that.
+pub async fn of_controller(
+    port: Port,
+    keeper: Keeper,
+    exposed: Exposed,
+    limits: (&'static str, Refused),
+    stop: CancellationToken,
+) -> Result<(), ServeError> {
+    let routes = router(exposed, keeper.client.clone(), limits);
+    port.serve_kept(routes, keeper, stop).await
+}
+
+/// The route of the metrics, within the limits of the REST.
+pub fn router(exposed: Exposed, client: Client, limits: (&'static str, Refused)) -> Router {
+    let gate = Arc::new(Gate::of_pods(client));
+    let routes = Router::new().route(PATH, get(read));
+    rest::beside(routes.with_state((exposed, gate)), limits)
+}
+
+async fn read(
+    State((exposed, gate)): State<(Exposed, Arc<Gate>)>,
+    caller: Caller,
+) -> Result<Response, Problem> {
+    gate.admit(&caller, Wish::Read(PATH)).await?;
+    let text = exposed.text().await.map_err(|_| {
+        let detail = "the metrics could not be written; try again";
+        Problem::new(Kind::Unavailable, detail)
+    })?;
+    Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response())
+}

@@ -1,0 +1,138 @@
+//! The metrics over HTTP, in-process, around a fake of the API server that reviews tokens and rights.
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request, Response};
+use ipu_guest_host::{Policies, PolicyOptions};
+use ipu_policies::guests::Guests;
+use ipu_runtime::port::metrics::Refused;
+use kube::Client;
+use kube::client::Body as KubeBody;
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use tower::{BoxError, ServiceExt, service_fn};
+
+use super::endpoint::router;
+use super::{Exposed, Metrics};
+
+/// What the API server was asked.
+type Asked = Arc<Mutex<Vec<Value>>>;
+
+/// `reader` may read metrics; nobody knows `stranger`.
+fn review(mut review: Value) -> Value {
+    let spec = &review["spec"];
+    review["status"] = match spec["token"].as_str() {
+        Some("stranger") => json!({"authenticated": false}),
+        Some(token) => json!({"authenticated": true, "user": {"username": token}}),
+        None => {
+            let wanted = json!({"path": "/metrics", "verb": "get"});
+            let is_wanted = spec["nonResourceAttributes"] == wanted;
+            json!({"allowed": is_wanted && spec["user"] == "reader"})
+        }
+    };
+    review
+}
+
+fn serve(exposed: Exposed, client: Client) -> Router {
+    router(exposed, client, ("metrics", Refused::default()))
+}
+
+fn api_server(asked: &Asked) -> Client {
+    let asked = Arc::clone(asked);
+    let service = service_fn(move |request: Request<KubeBody>| {
+        let asked = Arc::clone(&asked);
+        async move {
+            let body = request.into_body().collect_bytes().await?;
+            let body: Value = serde_json::from_slice(&body)?;
+            asked.lock().unwrap().push(body["spec"].clone());
+            let answer = KubeBody::from(review(body).to_string().into_bytes());
+            Ok::<_, BoxError>(Response::builder().status(201).body(answer).unwrap())
+        }
+    });
+    Client::new(service, "default")
+}
+
+async fn exposed(metrics: &Metrics) -> Exposed {
+    let policies = Policies::open(PolicyOptions::default());
+    metrics.of_controller(Guests::new(policies.await.unwrap()))
+}
+
+async fn ask(router: &Router, token: Option<&str>, accept: &str) -> (u16, HeaderMap, String) {
+    let mut request = Request::get("/metrics").header("accept", accept);
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let request = request.body(Body::empty()).unwrap();
+    let (head, body) = router.clone().oneshot(request).await.unwrap().into_parts();
+    let body = to_bytes(body, usize::MAX).await.unwrap();
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    (head.status.as_u16(), head.headers, text)
+}
+
+#[tokio::test]
+async fn only_who_has_a_token_and_the_right_reads_metrics() {
+    let asked = Asked::default();
+    let router = serve(exposed(&Metrics::default()).await, api_server(&asked));
+    let (status, headers, _) = ask(&router, None, "*/*").await;
+    assert_eq!(status, 401);
+    assert!(headers.contains_key("www-authenticate"));
+    assert!(asked.lock().unwrap().is_empty(), "nothing to ask about");
+
+    let (status, _, text) = ask(&router, Some("stranger"), "*/*").await;
+    assert_eq!(status, 401, "{text}");
+    let (status, _, text) = ask(&router, Some("other"), "*/*").await;
+    assert_eq!(status, 403);
+    for part in [
+        "other may not get /metrics",
+        "metrics-reader",
+        "--user=other",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+
+    asked.lock().unwrap().clear();
+    for _ in 0..3 {
+        let (status, _, text) = ask(&router, Some("reader"), "*/*").await;
+        assert_eq!(status, 200, "{text}");
+        assert!(
+            text.contains("\nipu_operator_build_info{version=\""),
+            "{text}"
+        );
+        assert!(
+            text.contains("\nipu_operator_jobs{phase=\"Running\"} 0\n"),
+            "{text}"
+        );
+    }
+    let tokens = asked.lock().unwrap().clone().into_iter();
+    let tokens: Vec<_> = tokens.filter(|spec| !spec["token"].is_null()).collect();
+    assert_eq!(
+        tokens,
+        [json!({"token": "reader"})],
+        "a good token is remembered"
+    );
+}
+
+#[tokio::test]
+async fn everybody_gets_open_metrics_with_exemplars() {
+    let metrics = Metrics::default();
+    let took = std::time::Duration::from_millis(3);
+    metrics
+        .admission
+        .answered("validation", "refused", Some("a-uid"), took);
+    let router = serve(exposed(&metrics).await, api_server(&Asked::default()));
+    let sample = "ipu_operator_admission_duration_seconds_bucket{le=\"0.005\",webhook=\"validation\",\
+        verdict=\"refused\"} 1";
+    // What Prometheus 3 asks for, what curl does, and what would rather have an older format.
+    let of_prometheus = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
+        text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+    for accept in [of_prometheus, "*/*", "text/plain"] {
+        let (_, headers, text) = ask(&router, Some("reader"), accept).await;
+        assert_eq!(
+            headers["content-type"],
+            "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        );
+        let exemplar = format!("\n{sample} # {{request_uid=\"a-uid\"}} 0.003");
+        assert!(text.contains(&exemplar), "{text}");
+        assert!(text.ends_with("# EOF\n"));
+    }
+}

@@ -1,0 +1,106 @@
+//! The options of the vipu-proxy process.
+
+use std::time::Duration;
+
+use clap::Args;
+use ipu_partitions::sweep;
+use ipu_runtime::lease;
+use ipu_runtime::release::ReleaseOptions;
+use ipu_runtime::telemetry::LogArguments;
+use vipu_client::AuthOptions;
+
+use super::SecureOptions;
+
+/// Options of the vipu-proxy process.
+#[derive(Clone, Debug, Args)]
+pub struct ProxyArguments {
+    /// How the log is written.
+    #[command(flatten)]
+    pub log: LogArguments,
+    /// What the process does.
+    #[command(flatten)]
+    pub proxy: ProxyOptions,
+}
+
+/// What the process is told.
+#[derive(Args, Clone, Debug)]
+pub struct ProxyOptions {
+    /// The release.
+    #[command(flatten)]
+    pub release: ReleaseOptions,
+    /// Port of the REST for people.
+    #[arg(long, env = "IPU_OPERATOR_PORT", default_value_t = 8080)]
+    pub port: u16,
+    /// Port of the kubelet's probes, which serves nothing else.
+    #[arg(long, env = "IPU_OPERATOR_PROBE_PORT", default_value_t = 8081)]
+    pub probe_port: u16,
+    /// The port with TLS.
+    #[command(flatten)]
+    pub secure: SecureOptions,
+    /// ConfigMap that lists the V-IPU controllers. Missing: `<fullname>-vipu-controllers`.
+    #[arg(long, env = "IPU_OPERATOR_CONTROLLERS_CONFIGMAP")]
+    pub controllers_configmap: Option<String>,
+    /// ConfigMap with the summary of which job has which partition.
+    #[arg(
+        long,
+        env = "IPU_OPERATOR_TRACKER_CONFIGMAP",
+        default_value = "ipu-partitions-tracker"
+    )]
+    pub tracker_configmap: String,
+    /// How long a V-IPU controller may take to make, remove or reset a partition, in seconds.
+    #[arg(
+        long,
+        env = "IPU_OPERATOR_VIPU_TIMEOUT_SECONDS",
+        default_value_t = 300,
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    pub vipu_timeout_seconds: u64,
+    /// Seconds for which smaller requests may be placed before a waiting one. After that, capacity is
+    /// reserved for it.
+    #[arg(
+        long,
+        env = "IPU_OPERATOR_BACKFILL_LIMIT_SECONDS",
+        default_value_t = 600,
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    pub backfill_limit_seconds: u64,
+    /// TLS and credentials for the V-IPU controllers.
+    #[command(flatten)]
+    pub access: AuthOptions,
+    /// Times that no admin sets.
+    #[arg(skip)]
+    pub times: Times,
+}
+
+impl ProxyOptions {
+    /// Name of the ConfigMap that lists the V-IPU controllers.
+    pub(crate) fn controllers_configmap(&self) -> String {
+        let named = || format!("{}-vipu-controllers", self.release.fullname);
+        self.controllers_configmap.clone().unwrap_or_else(named)
+    }
+}
+
+/// Times that no admin sets; tests make them short.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// How long a partition in use may be in error before it counts as lost: users' programs reset
+    /// their own partitions.
+    pub in_error: Duration,
+    /// How long a partition that is of use only with others is held while they find no room.
+    pub gang_patience: Duration,
+    /// When is swept.
+    pub sweep: sweep::Times,
+    /// How long another replica waits after the leader was last heard of.
+    pub lease: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Times {
+            in_error: Duration::from_secs(30),
+            gang_patience: Duration::from_mins(2),
+            sweep: sweep::Times::default(),
+            lease: lease::TTL,
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Reads the files that say how V-IPU controllers are spoken to, and follows them while they change.
+//!
+//! Guarantees: nothing is ever sent in plain text, or without credentials, because a file is bad.
+//! Files that cannot be used change nothing where good ones were read before; where none were, no
+//! controller is called until there are.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{Auth, AuthError, AuthOptions, AuthState, Content, Material};
+use crate::error::chain;
+
+/// How often the files are looked at. A kubelet takes longer to bring a Secret's change.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// The files of one process.
+#[derive(Debug)]
+pub struct AuthFiles {
+    options: AuthOptions,
+    state: watch::Sender<AuthState>,
+    /// What was judged last: what was read, or the words of the error that reading ended with.
+    judged: Option<Result<Material, String>>,
+}
+
+impl AuthFiles {
+    /// The files that the options name, read once. Files that cannot be used are told in the log;
+    /// only an option that can never be right is an error.
+    pub async fn open(options: AuthOptions) -> Result<Self, AuthError> {
+        super::check(&options)?;
+        if options.vipu_credentials_dir.is_some() && options.vipu_tls_dir.is_none() {
+            tracing::warn!(
+                "V-IPU credentials are sent in plain text, since no folder with TLS certificates is named"
+            );
+        }
+        let mut files = AuthFiles {
+            options,
+            state: watch::Sender::new(Ok(Arc::default())),
+            judged: None,
+        };
+        files.look().await;
+        Ok(files)
+    }
+
+    /// How controllers are spoken to now, and each change of it.
+    pub fn subscribe(&self) -> watch::Receiver<AuthState> {
+        self.state.subscribe()
+    }
+
+    /// Follows the files until told to stop.
+    pub async fn follow(mut self, stop: CancellationToken) {
+        if self.options.vipu_tls_dir.is_none() && self.options.vipu_credentials_dir.is_none() {
+            return;
+        }
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(PERIOD) => self.look().await,
+            }
+        }
+    }
+
+    /// Reads the files, and judges what is in them where it is not what it was.
+    pub async fn look(&mut self) {
+        let read = read(&self.options).await;
+        let judged = read
+            .as_ref()
+            .map(Clone::clone)
+            .map_err(|error| chain(error));
+        if self.judged.as_ref() == Some(&judged) {
+            return;
+        }
+        let is_first = self.judged.replace(judged).is_none();
+        match read.and_then(|material| Auth::new(&material, &self.options)) {
+            Ok(auth) => {
+                tracing::info!(?auth, "calls to V-IPU controllers use these settings now");
+                drop(self.state.send_replace(Ok(Arc::new(auth))));
+            }
+            Err(error) if is_first || self.state.borrow().is_err() => {
+                tracing::error!(
+                    error = chain(&error),
+                    "no V-IPU controller is called until this is fixed"
+                );
+                drop(self.state.send_replace(Err(Arc::new(error))));
+            }
+            Err(error) => tracing::warn!(
+                error = chain(&error),
+                "continuing with the last valid certificates and credentials for V-IPU controllers"
+            ),
+        }
+    }
+}
+
+/// Reads every file that must be there and those that may be.
+async fn read(options: &AuthOptions) -> Result<Material, AuthError> {
+    let mut material = Material::default();
+    if let Some(folder) = &options.vipu_tls_dir {
+        material.ca =
+            Some(content(folder, "ca.crt").await?.ok_or_else(|| {
+                missing(folder, "ca.crt", "by which V-IPU controllers are known")
+            })?);
+        material.certificate = content(folder, "tls.crt").await?;
+        material.key = content(folder, "tls.key").await?;
+        match (&material.certificate, &material.key) {
+            (Some(_), None) => {
+                return Err(missing(
+                    folder,
+                    "tls.key",
+                    "beside the tls.crt that is there",
+                ));
+            }
+            (None, Some(_)) => {
+                return Err(missing(
+                    folder,
+                    "tls.crt",
+                    "beside the tls.key that is there",
+                ));
+            }
+            (Some(_), Some(_)) | (None, None) => {}
+        }
+    }
+    if let Some(folder) = &options.vipu_credentials_dir {
+        material.user_id = content(folder, "user-id").await?;
+        material.api_key = content(folder, "api-key").await?;
+        if material.user_id.is_none() && material.api_key.is_none() {
+            return Err(missing(folder, "api-key", "or user-id, or both"));
+        }
+    }
+    Ok(material)
+}
+
+/// A file of a folder, where it is there.
+async fn content(folder: &Path, name: &str) -> Result<Option<Content>, AuthError> {
+    let file = folder.join(name);
+    match tokio::fs::read(&file).await {
+        Ok(bytes) => Ok(Some(Content { file, bytes })),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(AuthError::Read { file, source }),
+    }
+}
+
+fn missing(folder: &Path, name: &str, why: &'static str) -> AuthError {
+    let file: PathBuf = folder.join(name);
+    AuthError::Missing { file, why }
+}

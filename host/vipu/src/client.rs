@@ -1,0 +1,356 @@
+//! A client of one V-IPU controller: every call of its user API, with deadlines and typed errors.
+//!
+//! Guarantees: create, remove and reset are sent at most once. Only reads are tried again, and only
+//! while the controller cannot be reached. No HTTP/2 ping is ever sent: servers written in Go drop
+//! clients that ping more often than every five minutes or on an idle connection.
+
+mod calls;
+mod connection;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use backon::{ExponentialBuilder, Retryable};
+use ipu_api::ipupartition::ControllerRef;
+use tokio::sync::{Semaphore, watch};
+use tonic::{Code, Status};
+use tracing::Instrument;
+
+use super::auth::{self, AuthState};
+use super::error::VipuError;
+use super::model::{
+    self, CreateRequest, Device, GcdConfig, Inventory, ListedPartition, PartitionState, ReadyState,
+    Truth,
+};
+use super::proto;
+use super::replies::{Part, Replies};
+use calls::Call;
+use connection::ConnectionManager;
+
+/// GCDs whose IPUs are asked for, at most: as many as the largest V-POD has IPU-Machines.
+const GCDS_ASKED: u32 = 64;
+
+/// Reads of one controller at the same time. One that does not answer holds up nobody else.
+pub(super) const READS: usize = 8;
+
+/// Reads are tried again only within so long after they began.
+const RETRIES_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long calls may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadlines {
+    /// To connect.
+    pub connect: Duration,
+    /// A read, with all its retries.
+    pub read: Duration,
+    /// A create, remove or reset. Forming a partition takes minutes at times.
+    pub change: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Deadlines {
+            connect: Duration::from_secs(3),
+            read: Duration::from_secs(30),
+            change: Duration::from_mins(5),
+        }
+    }
+}
+
+/// A client of one V-IPU controller. Clones share one connection, which is made when it is first
+/// used and again whenever it was lost or the certificates and credentials are others.
+#[derive(Clone, Debug)]
+pub struct VipuClient {
+    pub(super) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    connections: ConnectionManager,
+    deadlines: Deadlines,
+    reads: Semaphore,
+    replies: Part,
+}
+
+impl VipuClient {
+    /// A client of `controller`, in plain text and without credentials. Nothing is sent yet. Must be
+    /// used within a tokio runtime.
+    pub fn new(controller: &ControllerRef, deadlines: Deadlines) -> Result<Self, VipuError> {
+        Self::with_auth(controller, deadlines, auth::plain())
+    }
+
+    /// A client of `controller` that speaks to it as `auth` says at the time of each call.
+    pub fn with_auth(
+        controller: &ControllerRef,
+        deadlines: Deadlines,
+        auth: watch::Receiver<AuthState>,
+    ) -> Result<Self, VipuError> {
+        Self::within_budget(controller, deadlines, auth, &Replies::default())
+    }
+
+    /// The same, whose replies take their part of a budget.
+    pub(super) fn within_budget(
+        controller: &ControllerRef,
+        deadlines: Deadlines,
+        auth: watch::Receiver<AuthState>,
+        replies: &Replies,
+    ) -> Result<Self, VipuError> {
+        let replies = replies.part();
+        let connections =
+            ConnectionManager::new(controller, deadlines.connect, auth, replies.clone())?;
+        Ok(VipuClient {
+            inner: Arc::new(Inner {
+                connections,
+                deadlines,
+                reads: Semaphore::new(READS),
+                replies,
+            }),
+        })
+    }
+
+    /// `host:port` of the controller.
+    pub fn name(&self) -> &str {
+        self.inner.connections.name()
+    }
+
+    /// The version of the controller's server.
+    pub async fn version(&self) -> Result<String, VipuError> {
+        let version = |reply: proto::VersionReply| model::named(&reply.version);
+        self.read(proto::VersionRequest {}, version).await
+    }
+
+    /// Makes a partition and waits until it is formed. Sent at most once.
+    pub async fn create(&self, request: &CreateRequest) -> Result<(), VipuError> {
+        let message = proto::CreatePartitionRequest::from(request);
+        let is_about = |reply: proto::CreatePartitionReply| {
+            is_about::<proto::CreatePartitionRequest>(&request.id, &reply.partition_id)
+        };
+        self.change(message, is_about).await?
+    }
+
+    /// Removes whatever partition has this id now. With `force` the controller ignores errors while
+    /// it removes. Sent at most once.
+    pub async fn remove(&self, id: &str, force: bool) -> Result<(), VipuError> {
+        let message = proto::RemovePartitionRequest {
+            partition_id: id.to_owned(),
+            force,
+        };
+        self.change(message, drop).await
+    }
+
+    /// Resets whatever partition has this id now. With `relocatable` the controller may move it to
+    /// other IPUs. Sent at most once.
+    pub async fn reset(&self, id: &str, relocatable: bool) -> Result<(), VipuError> {
+        let message = proto::ResetPartitionRequest {
+            partition_id: id.to_owned(),
+            relocatable,
+        };
+        self.change(message, drop).await
+    }
+
+    /// Where one partition stands, as GetPartitionStatus tells it.
+    pub async fn status(&self, id: &str) -> Result<PartitionState, VipuError> {
+        type Request = proto::GetPartitionStatusRequest;
+        let request = Request {
+            partition_id: id.to_owned(),
+        };
+        let state = |reply: proto::GetPartitionStatusReply| {
+            let status = reply.status.ok_or(incomplete::<Request>("status"))?;
+            is_about::<Request>(id, &status.partition_id)?;
+            Ok(status.into())
+        };
+        self.read(request, state).await?
+    }
+
+    /// The partitions that the controller shows, whoever made them: all of them, as long as they are not more than
+    /// a V-POD can have, or than memory allows.
+    pub async fn list(&self) -> Result<Vec<ListedPartition>, VipuError> {
+        let (partitions, _) = self.listing().await?;
+        Ok(partitions)
+    }
+
+    /// The same, and how many IPUs are in those that are left out.
+    async fn listing(&self) -> Result<(Vec<ListedPartition>, u32), VipuError> {
+        let keep = |reply| {
+            let partitions = model::listed(reply);
+            let most = self.inner.replies.keep(partitions.len());
+            model::cut(partitions, most)
+        };
+        self.read(proto::ListPartitionsRequest::default(), keep)
+            .await
+    }
+
+    /// How many IPUs the controller has and how many of them are in partitions.
+    pub async fn inventory(&self) -> Result<Inventory, VipuError> {
+        let count = |reply| model::total_ipus(&reply);
+        let counted = self.read(proto::ListIpuAttributesRequest::default(), count);
+        let (ipus, (partitions, more)) = futures::try_join!(counted, self.listing())?;
+        Ok(Inventory::new(ipus, partitions).and_used(more))
+    }
+
+    /// How the process of GCD `gcd` attaches to the IPUs of partition `id`.
+    pub async fn ipuof_config(&self, id: &str, gcd: u32) -> Result<GcdConfig, VipuError> {
+        type Request = proto::GetPartitionIpuofConfigRequest;
+        let request = Request {
+            partition_id: id.to_owned(),
+            gcd_id: Some(proto::get_partition_ipuof_config_request::GcdId { id: gcd }),
+        };
+        let config = |reply: proto::GetPartitionIpuofConfigReply| {
+            let config = reply.ipuof_config.unwrap_or_default();
+            config.gcd_configs.into_iter().next().map(GcdConfig::from)
+        };
+        let config = self.read(request, config).await?;
+        config.ok_or(incomplete::<Request>("GCD configuration"))
+    }
+
+    /// How an active partition differs from what was asked for, where its controller tells so. A
+    /// controller that does not answer this tells nothing.
+    pub async fn size_mismatch(&self, id: &str, ipus: u32, gcds: u32) -> Option<String> {
+        let config = self.ipuof_config(id, 0).await.ok()?;
+        model::size_mismatch(&config, ipus, gcds)
+    }
+
+    /// The IPUs of a partition, as far as its controller tells of them: those of all GCDs, or none.
+    pub async fn devices(&self, id: &str, gcds: u32) -> Vec<Device> {
+        let configs = (0..gcds.min(GCDS_ASKED)).map(|gcd| self.ipuof_config(id, gcd));
+        match futures::future::try_join_all(configs).await {
+            Ok(configs) => configs.into_iter().flat_map(|gcd| gcd.devices).collect(),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// A short hash of the V-IPU user id under which the controller is asked now; missing where none is sent.
+    pub fn account(&self) -> Option<String> {
+        let connection = self.inner.connections.now().ok()?;
+        connection.account().map(str::to_owned)
+    }
+
+    /// What the controller has of `id`, which was asked for under the account of now.
+    pub async fn truth(&self, id: &str) -> Result<Truth, VipuError> {
+        self.truth_of(id, self.account().as_deref()).await
+    }
+
+    /// What the controller has of `id`, which was asked for under `account`.
+    ///
+    /// Flow: a status answers at once. Where the status is refused, the list of partitions decides, since
+    /// the code for "there is none" is not published. A list may show no more than what its caller may see, and
+    /// NotFound may hide what is another's: neither says anything to another account than that which asked for
+    /// the partition.
+    /// An error means that the truth is not known; a caller who is denied anything learns nothing.
+    pub async fn truth_of(&self, id: &str, account: Option<&str>) -> Result<Truth, VipuError> {
+        match self.status(id).await {
+            Ok(state) if state.ready_state == ReadyState::Removed => return Ok(Truth::Absent),
+            Ok(state) => return Ok(Truth::Present(state)),
+            Err(
+                error @ (VipuError::Unreachable(_) | VipuError::Auth(_) | VipuError::Denied { .. }),
+            ) => return Err(error),
+            Err(_) => {}
+        }
+        match self.listed_state(id).await? {
+            Some(state) if state.ready_state != ReadyState::Removed => Ok(Truth::Present(state)),
+            None if self.account().as_deref() != account => Err(VipuError::OtherAccount),
+            Some(_) | None => Ok(Truth::Absent),
+        }
+    }
+
+    /// The state of `id` where the list shows it, although its status was refused: the status once
+    /// more, since it may have come in between, else the little that the list tells.
+    async fn listed_state(&self, id: &str) -> Result<Option<PartitionState>, VipuError> {
+        // The whole list is looked through, however long it is.
+        let find = |reply| {
+            let mut partitions = model::listed(reply).into_iter();
+            partitions.find(|partition| partition.id == id)
+        };
+        let request = proto::ListPartitionsRequest::default();
+        let Some(listed) = self.read(request, find).await? else {
+            return Ok(None);
+        };
+        Ok(Some(match self.status(id).await {
+            Ok(state) => state,
+            Err(_) => PartitionState::from(&listed),
+        }))
+    }
+
+    /// Sends one call that changes something, once. The server is told how long somebody waits for its answer: a
+    /// little longer than this client does, so that it is the client's own deadline that ends the call here.
+    async fn change<C: Call, R>(
+        &self,
+        message: C,
+        take: impl FnOnce(C::Reply) -> R,
+    ) -> Result<R, VipuError> {
+        let connection = self.inner.connections.now()?;
+        let deadline = self.inner.deadlines.change;
+        let told = Some(deadline + Duration::from_secs(1));
+        let call = async { connection.call(message, told).await?.take(take).await };
+        self.within(C::METHOD, deadline, Box::pin(call)).await
+    }
+
+    /// Sends one call that only reads, again after a short pause where the controller cannot be
+    /// reached; all of it within the deadline of reads. An attempt that failed slowly, since nobody
+    /// answers at that address at all, is not made again: its caller has waited long enough.
+    ///
+    /// `take` turns the reply into what is kept of it.
+    async fn read<C: Call, R>(
+        &self,
+        message: C,
+        take: impl FnOnce(C::Reply) -> R,
+    ) -> Result<R, VipuError> {
+        let connection = self.inner.connections.now()?;
+        let pauses = ExponentialBuilder::default()
+            .with_min_delay(Duration::from_millis(100))
+            .with_max_times(2);
+        let began = Instant::now();
+        let calls = async {
+            // The semaphore is never closed.
+            let _permit = self.inner.reads.acquire().await;
+            let calls = (|| connection.call(message.clone(), None))
+                .retry(pauses)
+                .when(|status| {
+                    status.code() == Code::Unavailable && began.elapsed() < RETRIES_WITHIN
+                });
+            calls.await?.take(take).await
+        };
+        self.within(C::METHOD, self.inner.deadlines.read, Box::pin(calls))
+            .await
+    }
+
+    /// Waits for a call until its deadline. A connection that let a deadline pass may be dead
+    /// without knowing it (its peer lost power), so that the next call gets a new one. The call is
+    /// boxed, since the state of a gRPC call takes kilobytes, which every caller would carry along.
+    async fn within<T>(
+        &self,
+        method: &'static str,
+        deadline: Duration,
+        call: Pin<Box<impl Future<Output = Result<T, Status>>>>,
+    ) -> Result<T, VipuError> {
+        let span = tracing::trace_span!("vipu", method, controller = self.name());
+        let call = tokio::time::timeout(deadline, call.instrument(span));
+        let result = call.await.unwrap_or_else(|_| {
+            self.inner.connections.forget();
+            let text = format!("no answer within {} s", deadline.as_secs_f32());
+            Err(Status::deadline_exceeded(text))
+        });
+        result.map_err(|status| VipuError::from_status(method, status))
+    }
+}
+
+/// Makes sure that an answer is about the partition that was asked for. One without an id says
+/// nothing against it.
+fn is_about<C: Call>(asked: &str, answered: &str) -> Result<(), VipuError> {
+    if answered.is_empty() || answered == asked {
+        return Ok(());
+    }
+    Err(VipuError::OtherPartition {
+        method: C::METHOD,
+        asked: asked.to_owned(),
+        answered: model::named(answered),
+    })
+}
+
+fn incomplete<C: Call>(missing: &'static str) -> VipuError {
+    VipuError::Incomplete {
+        method: C::METHOD,
+        missing,
+    }
+}

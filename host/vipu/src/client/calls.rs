@@ -1,0 +1,36 @@
+//! Pure: the calls of the V-IPU API, each with its path and its reply.
+
+use prost::Message;
+
+use crate::proto;
+
+/// A request, which says where it goes and what answers it.
+pub(super) trait Call: Message + Clone + 'static {
+    /// The method, as errors and spans name it.
+    const METHOD: &'static str;
+    /// The path of its HTTP request.
+    const PATH: &'static str;
+    /// What answers it.
+    type Reply: Message + Default;
+}
+
+macro_rules! calls {
+    ($($service:literal $method:literal $request:ident -> $reply:ident)*) => {$(
+        impl Call for proto::$request {
+            const METHOD: &'static str = $method;
+            const PATH: &'static str = concat!("/virmgrpc.", $service, "/", $method);
+            type Reply = proto::$reply;
+        }
+    )*};
+}
+
+calls! {
+    "UserService" "ListPartitions" ListPartitionsRequest -> ListPartitionsReply
+    "UserService" "ListIPUAttributes" ListIpuAttributesRequest -> ListIpuAttributesReply
+    "UserService" "CreatePartition" CreatePartitionRequest -> CreatePartitionReply
+    "UserService" "RemovePartition" RemovePartitionRequest -> RemovePartitionReply
+    "UserService" "ResetPartition" ResetPartitionRequest -> ResetPartitionReply
+    "UserService" "GetPartitionIpuofConfig" GetPartitionIpuofConfigRequest -> GetPartitionIpuofConfigReply
+    "UserService" "GetPartitionStatus" GetPartitionStatusRequest -> GetPartitionStatusReply
+    "VersionService" "GetVersion" VersionRequest -> VersionReply
+}

@@ -1,0 +1,309 @@
+//! What can go wrong with a call to a V-IPU controller, by what its caller has to do.
+
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+
+use ipu_text::sanitize;
+use tonic::{Code, ConnectError, Status};
+
+use super::auth::AuthError;
+
+/// Longest text of a server, or of whoever answers in its place, that is kept, in bytes.
+const MESSAGE_MAX: usize = 512;
+
+/// Why a call to a V-IPU controller gave no answer to use, in words for whoever reads the controller's name
+/// beside them.
+///
+/// Which code a real server sends in which case is not published. So after any failed create,
+/// remove or reset, whatever the variant, the truth comes from `VipuClient::truth`. The variants
+/// only tell how likely it is that something happened.
+#[derive(Debug, thiserror::Error)]
+pub enum VipuError {
+    /// The controller's address cannot be one. Nothing was sent; correct `controllers.yaml`.
+    #[error("its address is not valid")]
+    Address(#[source] tonic::transport::Error),
+    /// A status names a controller that is not in the admin's list, with another address than its name
+    /// has. Nothing was sent: what was written by hand must not lead the credentials elsewhere.
+    #[error(
+        "the status gives it the address {address:?}, which is not its name, and it is not in \
+         the admin's list; list it, or correct host and port in the status"
+    )]
+    UnlistedAddress {
+        /// Host and port of the controller in the status.
+        address: String,
+    },
+    /// The admin's certificates or credentials cannot be used. Nothing was sent; fix the file or the
+    /// option that the source names.
+    #[error("the admin has to fix the certificates or credentials for V-IPU controllers")]
+    Auth(#[source] Arc<AuthError>),
+    /// No connection was made, so nothing was sent and nothing was done. Try again later.
+    #[error("it cannot be reached{}", of_tls(.0))]
+    Unreachable(#[source] Box<Status>),
+    /// The call was sent and may have been carried out, now or later. Ask for the truth.
+    #[error("{method} got no answer")]
+    OutcomeUnknown {
+        /// The method that was called.
+        method: &'static str,
+        /// What took the place of an answer.
+        #[source]
+        source: Box<Status>,
+    },
+    /// The controller answered, and the answer is no.
+    #[error("it refused {method}: {message} ({code:?})")]
+    Refused {
+        /// The method that was called.
+        method: &'static str,
+        /// The code that the server chose.
+        code: Code,
+        /// The server's words.
+        message: String,
+    },
+    /// The controller does not let the operator do this: its certificate, user id or API key is not
+    /// accepted. Nothing was done; the admin has to fix it.
+    #[error(
+        "it does not let the operator do {method}; the admin has to fix the operator's credentials, and \
+         free capacity is not the cause: {message} ({code:?})"
+    )]
+    Denied {
+        /// The method that was called.
+        method: &'static str,
+        /// `Unauthenticated` or `PermissionDenied`.
+        code: Code,
+        /// The server's words.
+        message: String,
+    },
+    /// The controller shows no partition of this id, which was asked for under another user id: it may be
+    /// hidden from the one of now.
+    #[error(
+        "it shows none, but the partition was requested under another V-IPU user id, from which it may be \
+         hidden; give the operator the former user id again, or remove the partition with it and set \
+         graphcore.ai/force-release"
+    )]
+    OtherAccount,
+    /// The controller answered about another partition than the one that it was asked for. Ask for
+    /// the truth; whose the other id is, is not known.
+    #[error("its answer to {method} is about partition {answered:?}, not {asked:?}")]
+    OtherPartition {
+        /// The method that was called.
+        method: &'static str,
+        /// The id that was asked for.
+        asked: String,
+        /// The id in the answer, cut where it is long.
+        answered: String,
+    },
+    /// The controller answered without what every answer to this method holds.
+    #[error("its answer to {method} has no {missing}")]
+    Incomplete {
+        /// The method that was called.
+        method: &'static str,
+        /// What was not in it.
+        missing: &'static str,
+    },
+}
+
+impl VipuError {
+    /// Whether the operator is not let know, so that nothing follows from not seeing something.
+    pub fn is_denial(&self) -> bool {
+        matches!(self, VipuError::Denied { .. } | VipuError::OtherAccount)
+    }
+
+    /// The error that `status` stands for.
+    ///
+    /// A status with a source was made on this side: by a connection that failed, or by a call that
+    /// was cut off. One without was sent by the server. Of those, the codes that a server (or a
+    /// proxy before it) uses when a call went wrong half-way leave the outcome open.
+    pub(super) fn from_status(method: &'static str, status: Status) -> Self {
+        let status = sanitized(status);
+        if is_caused_by::<ConnectError>(&status) {
+            return VipuError::Unreachable(Box::new(status));
+        }
+        if status.source().is_some() || leaves_outcome_open(status.code()) {
+            return VipuError::OutcomeUnknown {
+                method,
+                source: Box::new(status),
+            };
+        }
+        let code = status.code();
+        let message = status.message().to_owned();
+        match code {
+            Code::Unauthenticated | Code::PermissionDenied => VipuError::Denied {
+                method,
+                code,
+                message,
+            },
+            _ => VipuError::Refused {
+                method,
+                code,
+                message,
+            },
+        }
+    }
+
+    /// The error with its innermost cause: what stands in a waiting reason.
+    pub fn reason(&self) -> String {
+        let cause = match self {
+            VipuError::Auth(source) => chain(&**source),
+            VipuError::Address(source) => root(source),
+            VipuError::Unreachable(source) => {
+                tls_failure(source).unwrap_or_else(|| root(&**source))
+            }
+            VipuError::OutcomeUnknown { source, .. } => root(&**source),
+            VipuError::UnlistedAddress { .. }
+            | VipuError::Refused { .. }
+            | VipuError::Denied { .. }
+            | VipuError::OtherAccount
+            | VipuError::OtherPartition { .. }
+            | VipuError::Incomplete { .. } => return self.to_string(),
+        };
+        format!("{self}: {cause}")
+    }
+}
+
+/// How the words for a failed connection go on.
+fn of_tls(status: &Status) -> &'static str {
+    match tls_failure(status) {
+        Some(_) => " over TLS, which the admin has to fix",
+        None => "",
+    }
+}
+
+/// A status whose words fit for people. Of one that the server sent, code and words are kept alone: its metadata
+/// may hold anything. One that was made on this side is told by its innermost cause.
+fn sanitized(status: Status) -> Status {
+    if status.source().is_some() {
+        return status;
+    }
+    Status::new(status.code(), sanitize(status.message(), MESSAGE_MAX))
+}
+
+/// Whether a server that sends `code` may still have done, or may yet do, what it was asked.
+fn leaves_outcome_open(code: Code) -> bool {
+    match code {
+        Code::Cancelled
+        | Code::Unknown
+        | Code::DeadlineExceeded
+        | Code::Aborted
+        | Code::Internal
+        | Code::Unavailable
+        | Code::DataLoss => true,
+        Code::Ok
+        | Code::InvalidArgument
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::ResourceExhausted
+        | Code::FailedPrecondition
+        | Code::OutOfRange
+        | Code::Unimplemented
+        | Code::Unauthenticated => false,
+    }
+}
+
+fn is_caused_by<E: Error + 'static>(status: &Status) -> bool {
+    causes(status).any(<dyn Error + 'static>::is::<E>)
+}
+
+/// What went wrong with TLS, where that is what went wrong. An I/O error holds it without naming it
+/// as its cause.
+fn tls_failure(status: &Status) -> Option<String> {
+    causes(status).find_map(|cause| {
+        let inner = cause
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref);
+        let failure = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        failure.map(|failure| sanitize(&failure.to_string(), MESSAGE_MAX))
+    })
+}
+
+/// An error and all that it was caused by, in one line.
+pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
+    let texts: Vec<String> = causes(error).map(ToString::to_string).collect();
+    texts.join(": ")
+}
+
+/// The words of the innermost cause: "connection refused" says more than "transport error". Some hold what the
+/// peer sent as it closed the connection.
+fn root(error: &(dyn Error + 'static)) -> String {
+    let innermost = causes(error).last().unwrap_or(error);
+    let words = match innermost.downcast_ref::<Status>() {
+        Some(status) => format!("{} ({:?})", status.message(), status.code()),
+        None => innermost.to_string(),
+    };
+    sanitize(&words, MESSAGE_MAX)
+}
+
+/// The error itself and everything that it was caused by, outermost first.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_servers_no_is_a_refusal_and_its_trouble_leaves_the_outcome_open() {
+        for number in 1..=16 {
+            let code = Code::from_i32(number);
+            let error = VipuError::from_status("CreatePartition", Status::new(code, "m"));
+            let open = matches!(error, VipuError::OutcomeUnknown { .. });
+            let expected = [1, 2, 4, 10, 13, 14, 15].contains(&number);
+            assert_eq!(open, expected, "{code:?}: {error}");
+            let denied = [7, 16].contains(&number);
+            assert_eq!(matches!(error, VipuError::Denied { .. }), denied);
+            let refused = !expected && !denied;
+            assert_eq!(matches!(error, VipuError::Refused { .. }), refused);
+        }
+    }
+
+    #[test]
+    fn credentials_that_are_not_accepted_are_told_from_a_lack_of_room() {
+        let status = Status::new(Code::Unauthenticated, "unknown API key");
+        let error = VipuError::from_status("CreatePartition", status);
+        assert_eq!(
+            error.reason(),
+            "it does not let the operator do CreatePartition; the admin has to fix the operator's \
+             credentials, and free capacity is not the cause: unknown API key (Unauthenticated)"
+        );
+    }
+
+    #[test]
+    fn whatever_a_server_says_its_words_fit() {
+        let words = format!("\u{1b}[31m\u{7}\r\n\0\u{202e}{}", "é".repeat(1 << 20));
+        let mut errors: Vec<_> = (1..=16)
+            .map(|number| {
+                let mut status = Status::new(Code::from_i32(number), &words);
+                let header = "x".repeat(1 << 16).parse().unwrap();
+                status.metadata_mut().insert("x-words", header);
+                VipuError::from_status("CreatePartition", status)
+            })
+            .collect();
+        let mut status = Status::new(Code::Unknown, "h2 protocol error");
+        status.set_source(Arc::new(io::Error::other(words)));
+        errors.push(VipuError::from_status("CreatePartition", status));
+        for error in errors {
+            let reason = error.reason();
+            assert!(reason.len() < 2 * MESSAGE_MAX, "{}", reason.len());
+            assert!(reason.chars().all(ipu_text::is_plain), "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_status_made_on_this_side_is_no_refusal_whatever_its_code() {
+        let mut status = Status::new(Code::ResourceExhausted, "h2 protocol error");
+        status.set_source(Arc::new(std::io::Error::other("broken pipe")));
+        let error = VipuError::from_status("CreatePartition", status);
+        assert!(matches!(error, VipuError::OutcomeUnknown { .. }));
+        assert_eq!(error.reason(), "CreatePartition got no answer: broken pipe");
+    }
+
+    #[test]
+    fn a_connection_that_was_never_made_sent_nothing() {
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let status = Status::from_error(Box::new(ConnectError(Box::new(refused))));
+        let error = VipuError::from_status("CreatePartition", status);
+        assert!(matches!(error, VipuError::Unreachable(_)));
+        assert_eq!(error.reason(), "it cannot be reached: connection refused");
+    }
+}

@@ -1,0 +1,290 @@
+//! Pure: failures and resets of each V-IPU controller and its IPUs within the last day.
+//!
+//! The log is kept in memory only. A restart forgets it, and a lasting fault is soon seen again.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::fmt;
+
+use ipu_api::ipupartition::AutoResets;
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::model::{Device, ReadyState, Truth};
+
+/// How long a failure counts.
+const MEMORY: SignedDuration = SignedDuration::from_hours(24);
+
+/// Failures within that time that make an IPU suspect.
+const SUSPECT: u32 = 3;
+
+/// Most IPUs that the stats of a controller name, those with the most failures first.
+const DEVICES_SHOWN: usize = 8;
+
+/// IPUs that are kept over all failures of one controller.
+const DEVICES_MAX: usize = 16_384;
+
+/// Failures and resets that are kept of one controller; older ones are forgotten.
+const EVENTS_MAX: usize = 4096;
+
+/// Failures and resets of all controllers.
+#[derive(Clone, Debug, Default)]
+pub struct FailureLog {
+    controllers: BTreeMap<String, ControllerLog>,
+}
+
+/// Failures and resets of one controller within the last day.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FailureStats {
+    /// How often a partition went to ERROR.
+    pub failed_partitions: u32,
+    /// How often the controller reset a partition by itself.
+    pub auto_resets: u32,
+    /// The IPUs that were most often in failed partitions, worst first; only those that the
+    /// controller told of.
+    pub devices: Vec<DeviceFailures>,
+}
+
+/// How often one IPU was in a partition that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceFailures {
+    /// The IPU, as a person finds it.
+    pub device: String,
+    /// How often a partition with it went to ERROR.
+    pub failures: u32,
+}
+
+/// Identifies a failure, so that its IPUs can be recorded later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailureId(u64);
+
+/// An IPU, by what tells it from the others of its controller.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct DeviceKey {
+    chip_id: String,
+    ip: String,
+    device_id: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+struct ControllerLog {
+    failures: VecDeque<Failure>,
+    resets: VecDeque<(Timestamp, u32)>,
+    /// Partitions that are in error now, each reported once.
+    open: BTreeSet<String>,
+    /// The counter of each partition's resets as it was last seen.
+    counters: HashMap<String, u32>,
+    /// IPUs that were called suspect, each reported once.
+    suspects: BTreeSet<DeviceKey>,
+    last_failure_id: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Failure {
+    id: FailureId,
+    when: Timestamp,
+    devices: BTreeSet<DeviceKey>,
+}
+
+impl FailureLog {
+    /// Records the state of a partition on a controller. Returns the failure where the partition is newly in error.
+    pub fn record_state(
+        &mut self,
+        controller: &str,
+        id: &str,
+        truth: &Truth,
+        now: Timestamp,
+    ) -> Option<FailureId> {
+        let Truth::Present(state) = truth else {
+            self.forget(controller, id);
+            return None;
+        };
+        if let Some(resets) = &state.auto_resets {
+            self.record_resets(controller, id, resets, now);
+        }
+        match state.ready_state {
+            ReadyState::Error => self.record_failure(controller, id, now),
+            ReadyState::Active => {
+                self.record_recovery(controller, id);
+                None
+            }
+            ReadyState::Undefined | ReadyState::Pending | ReadyState::Removed => None,
+        }
+    }
+
+    /// A partition is in error. Returns the failure where it was not known to be.
+    pub fn record_failure(
+        &mut self,
+        controller: &str,
+        id: &str,
+        now: Timestamp,
+    ) -> Option<FailureId> {
+        let log = self.log_of(controller, now);
+        if log.open.len() >= EVENTS_MAX || !log.open.insert(id.to_owned()) {
+            return None;
+        }
+        log.last_failure_id += 1;
+        let failure_id = FailureId(log.last_failure_id);
+        log.failures.push_back(Failure {
+            id: failure_id,
+            when: now,
+            devices: BTreeSet::new(),
+        });
+        if log.failures.len() > EVENTS_MAX {
+            log.failures.pop_front();
+        }
+        Some(failure_id)
+    }
+
+    /// A partition is not in error, or not any more.
+    pub fn record_recovery(&mut self, controller: &str, id: &str) {
+        if let Some(log) = self.controllers.get_mut(controller) {
+            log.open.remove(id);
+        }
+    }
+
+    /// A partition is gone: nothing of its id is ever seen again.
+    pub fn forget(&mut self, controller: &str, id: &str) {
+        self.record_recovery(controller, id);
+        if let Some(log) = self.controllers.get_mut(controller) {
+            log.counters.remove(id);
+        }
+    }
+
+    /// Records the IPUs of a failed partition. Returns those that became suspect by it.
+    pub fn record_devices(
+        &mut self,
+        controller: &str,
+        failure_id: FailureId,
+        devices: &[Device],
+        now: Timestamp,
+    ) -> Vec<DeviceFailures> {
+        let log = self.log_of(controller, now);
+        let kept: usize = log.failures.iter().map(|one| one.devices.len()).sum();
+        let room = DEVICES_MAX.saturating_sub(kept);
+        let Some(failure) = log.failures.iter_mut().find(|one| one.id == failure_id) else {
+            return Vec::new();
+        };
+        failure.devices = devices.iter().take(room).map(DeviceKey::from).collect();
+        let counts = log.counts();
+        let is_suspect =
+            |device: &DeviceKey| counts.get(device).is_some_and(|count| *count >= SUSPECT);
+        // One that has been well for a day is news when it fails again.
+        log.suspects.retain(|device| is_suspect(device));
+        let fresh = counts
+            .iter()
+            .filter(|(device, count)| **count >= SUSPECT && log.suspects.insert((*device).clone()));
+        fresh
+            .map(|(device, count)| device_failures(device, *count))
+            .collect()
+    }
+
+    /// Records the reset counter of a partition. Where it is seen for the first
+    /// time, only the last reset is known to have been within the day.
+    pub fn record_resets(
+        &mut self,
+        controller: &str,
+        id: &str,
+        resets: &AutoResets,
+        now: Timestamp,
+    ) {
+        let log = self.log_of(controller, now);
+        let before = log.counters.get(id).copied();
+        // Most partitions are never reset, and are not worth the memory.
+        if resets.count == 0 || (before.is_none() && log.counters.len() >= EVENTS_MAX) {
+            log.counters.remove(id);
+            return;
+        }
+        log.counters.insert(id.to_owned(), resets.count);
+        let more = match before {
+            // A counter that went back was begun anew by a reset that somebody asked for.
+            Some(before) => resets.count.saturating_sub(before),
+            None => u32::from(
+                resets
+                    .last_time
+                    .as_ref()
+                    .is_some_and(|last| now.duration_since(last.0) < MEMORY),
+            ),
+        };
+        if more > 0 {
+            log.resets.push_back((now, more));
+            if log.resets.len() > EVENTS_MAX {
+                log.resets.pop_front();
+            }
+        }
+    }
+
+    /// Failures and resets of a controller.
+    pub fn stats(&mut self, controller: &str, now: Timestamp) -> FailureStats {
+        if !self.controllers.contains_key(controller) {
+            return FailureStats::default();
+        }
+        let log = self.log_of(controller, now);
+        let counts = log.counts();
+        let mut devices: Vec<_> = counts.iter().collect();
+        devices.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let worst = devices.into_iter().take(DEVICES_SHOWN);
+        FailureStats {
+            failed_partitions: u32::try_from(log.failures.len()).unwrap_or(u32::MAX),
+            auto_resets: log
+                .resets
+                .iter()
+                .fold(0, |sum, (_, more)| sum.saturating_add(*more)),
+            devices: worst
+                .map(|(device, count)| device_failures(device, *count))
+                .collect(),
+        }
+    }
+
+    /// The log of a controller, without what is too old to count.
+    fn log_of(&mut self, controller: &str, now: Timestamp) -> &mut ControllerLog {
+        let log = self.controllers.entry(controller.to_owned()).or_default();
+        let is_old = |when: Timestamp| now.duration_since(when) >= MEMORY;
+        log.failures.retain(|failure| !is_old(failure.when));
+        log.resets.retain(|(when, _)| !is_old(*when));
+        log
+    }
+}
+
+impl ControllerLog {
+    /// In how many failures each IPU was.
+    fn counts(&self) -> BTreeMap<DeviceKey, u32> {
+        let mut counts = BTreeMap::new();
+        for device in self.failures.iter().flat_map(|failure| &failure.devices) {
+            *counts.entry(device.clone()).or_insert(0) += 1;
+        }
+        counts
+    }
+}
+
+impl From<&Device> for DeviceKey {
+    fn from(device: &Device) -> Self {
+        DeviceKey {
+            chip_id: device.chip_id.clone(),
+            ip: device.ip.clone(),
+            device_id: device.device_id,
+        }
+    }
+}
+
+impl fmt::Display for DeviceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IPU {} of {}", self.device_id, self.ip)?;
+        match self.chip_id.as_str() {
+            "" => Ok(()),
+            chip => write!(f, " (chip {chip})"),
+        }
+    }
+}
+
+fn device_failures(device: &DeviceKey, failures: u32) -> DeviceFailures {
+    DeviceFailures {
+        device: device.to_string(),
+        failures,
+    }
+}
+
+#[cfg(test)]
+mod tests;

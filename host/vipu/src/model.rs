@@ -1,0 +1,360 @@
+//! Pure: what a V-IPU controller says, in the operator's own types; no protobuf type goes further up.
+
+mod lists;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use ipu_api::ipupartition::AutoResets;
+use ipu_api::uid::Uid;
+use ipu_text::sanitize;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::proto;
+pub(super) use lists::{cut, listed, total_ipus};
+
+/// Longest name, id or version from a controller that is kept, in bytes. A real id has some forty.
+const TEXT_MAX: usize = 256;
+
+/// Longest error of a partition that is kept, in bytes.
+const ERROR_MAX: usize = 512;
+
+/// Errors of one partition that are kept.
+const ERRORS_MAX: usize = 8;
+
+/// Partitions that an inventory keeps of one controller; beyond that their IPUs are only counted.
+pub const PARTITIONS_MAX: usize = 16_384;
+
+/// Most memory that one of them takes, in bytes: itself, its id with what the allocator adds, and its place among the
+/// ids of an inventory.
+pub(super) const LISTED_MAX: usize =
+    size_of::<ListedPartition>() + TEXT_MAX + 16 + 2 * size_of::<Uid>();
+
+/// Most devices of one GCD that are kept: one more than a V-POD has IPUs, so that a size_mismatch stays one.
+const DEVICES_MAX: usize = 257;
+
+/// What a new partition must be like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateRequest {
+    /// Its id; never one that was used before.
+    pub id: String,
+    /// IPUs: a power of two.
+    pub ipus: u32,
+    /// GCDs: how many processes share it.
+    pub gcds: u32,
+    /// Model replicas over all GCDs. Missing: as many as GCDs.
+    pub replicas: Option<u32>,
+    /// Whether the partition may be reconfigured.
+    pub reconfigurable: bool,
+    /// Whether the controller may move it to other IPUs.
+    pub relocatable: bool,
+}
+
+/// A partition as its controller lists it, whoever made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedPartition {
+    /// Its id.
+    pub id: String,
+    /// IPUs it holds.
+    pub ipus: u32,
+    /// GCDs it is divided into.
+    pub gcds: u32,
+    /// Whether it can be used.
+    pub ready_state: ReadyState,
+}
+
+/// Where one partition stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartitionState {
+    /// Whether it can be used.
+    pub ready_state: ReadyState,
+    /// What is being done to it.
+    pub operation_state: OperationState,
+    /// What the controller says is wrong with it.
+    pub errors: Vec<String>,
+    /// Resets that the controller made by itself; missing where it neither made nor allows any.
+    pub auto_resets: Option<AutoResets>,
+}
+
+/// Whether a partition can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReadyState {
+    /// Not said, or a state that this client does not know.
+    Undefined,
+    /// Not formed yet.
+    Pending,
+    /// It can be used.
+    Active,
+    /// It is gone.
+    Removed,
+    /// It is broken.
+    Error,
+}
+
+/// What is being done to a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OperationState {
+    /// Not said, or a state that this client does not know.
+    Undefined,
+    /// Nothing.
+    Idle,
+    /// It is being formed.
+    Creating,
+    /// It is being removed.
+    Removing,
+    /// It is being reset.
+    Resetting,
+    /// The last operation failed.
+    Failed,
+}
+
+/// What a controller has of one id.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Truth {
+    /// Nothing.
+    Absent,
+    /// A partition in this state.
+    Present(PartitionState),
+}
+
+/// How many IPUs a controller has, how many are in partitions, and in which.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inventory {
+    /// IPUs that the controller knows of.
+    pub total: u32,
+    /// IPUs in partitions, whoever made them, and what was taken since they were listed.
+    pub used: u32,
+    /// The ids of all that it listed.
+    pub ids: Arc<HashSet<Uid>>,
+    /// The ids of what was made since it was listed, or removed.
+    pub changed: HashSet<Uid>,
+    /// The partitions that hold them, in the controller's order; at most `PARTITIONS_MAX`.
+    pub partitions: Arc<[ListedPartition]>,
+}
+
+impl Inventory {
+    /// The inventory that a controller's total and its list of partitions give.
+    pub fn new(total: u32, mut partitions: Vec<ListedPartition>) -> Self {
+        partitions.retain(|partition| partition.ready_state != ReadyState::Removed);
+        let ipus = partitions.iter().map(|partition| partition.ipus);
+        let used = ipus.fold(0, u32::saturating_add);
+        let ids = partitions.iter().map(|partition| Uid::of(&partition.id));
+        let ids = Arc::new(ids.collect());
+        partitions.truncate(PARTITIONS_MAX);
+        Inventory {
+            total,
+            used,
+            ids,
+            changed: HashSet::new(),
+            partitions: partitions.into(),
+        }
+    }
+
+    /// The same where so many IPUs more are in partitions that were left out.
+    #[must_use]
+    pub fn and_used(mut self, more: u32) -> Self {
+        self.used = self.used.saturating_add(more);
+        self
+    }
+
+    /// Whether it is known why a partition is listed, or is not.
+    pub fn accounts_for(&self, id: &Uid) -> bool {
+        self.ids.contains(id) || self.changed.contains(id)
+    }
+
+    /// The same where this partition was made since it was listed.
+    #[must_use]
+    pub fn with(mut self, id: Uid, ipus: u32) -> Self {
+        if !self.accounts_for(&id) {
+            self.changed.insert(id);
+            self.used = self.used.saturating_add(ipus);
+        }
+        self
+    }
+
+    /// The same where the controller has agreed to remove this partition: no Pod uses it, whether it is still
+    /// listed or not.
+    #[must_use]
+    pub fn without(mut self, id: Uid) -> Self {
+        self.changed.insert(id);
+        self
+    }
+
+    /// IPUs in no partition.
+    pub fn free(&self) -> u32 {
+        self.total.saturating_sub(self.used)
+    }
+
+    /// The largest partition that may fit now: the free IPUs, down to a power of two. An estimate
+    /// and an upper bound, since the controller does not tell which IPUs can form a partition.
+    pub fn largest_free(&self) -> u32 {
+        largest_partition(self.free())
+    }
+}
+
+/// The largest partition that so many free IPUs may hold: down to a power of two.
+pub fn largest_partition(free: u32) -> u32 {
+    free.checked_ilog2().map_or(0, |exponent| 1 << exponent)
+}
+
+/// How the process of one GCD attaches to its IPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GcdConfig {
+    /// Its IPUs, in order.
+    pub devices: Vec<Device>,
+}
+
+/// One IPU as a process attaches to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Address of the IPU-Machine.
+    pub ip: String,
+    /// Port of its IPUoF server.
+    pub server_port: u32,
+    /// Port for RDMA.
+    pub rdma_port: u32,
+    /// Number of the IPU on its machine.
+    pub device_id: u32,
+    /// Number of the IPU in the partition.
+    pub routing_id: u32,
+    /// What is printed on the chip; empty where the controller does not tell.
+    pub chip_id: String,
+}
+
+impl From<&CreateRequest> for proto::CreatePartitionRequest {
+    /// Routing and sync stay unset: the server chooses.
+    fn from(request: &CreateRequest) -> Self {
+        proto::CreatePartitionRequest {
+            requirements: Some(proto::PartitionRequirements {
+                id: request.id.clone(),
+                size: request.ipus,
+                num_gcds: request.gcds,
+                num_replicas: request.replicas.unwrap_or_default(),
+                reconfigurable: request.reconfigurable,
+                ..proto::PartitionRequirements::default()
+            }),
+            disable_auto_reset: false,
+            relocatable: request.relocatable,
+        }
+    }
+}
+
+impl From<proto::Partition> for ListedPartition {
+    fn from(partition: proto::Partition) -> Self {
+        let ready_state = partition.ready_state().into();
+        let spec = partition.spec.unwrap_or_default();
+        ListedPartition {
+            id: named(&partition.id),
+            ipus: u32::try_from(spec.ipus.len()).unwrap_or(u32::MAX),
+            gcds: spec.num_gcds,
+            ready_state,
+        }
+    }
+}
+
+impl From<proto::PartitionStatus> for PartitionState {
+    fn from(status: proto::PartitionStatus) -> Self {
+        let resets = AutoResets {
+            count: status.auto_reset_retry_count,
+            max: status.max_auto_reset_retries,
+            last_time: status.last_auto_reset_time.and_then(time),
+        };
+        PartitionState {
+            ready_state: status.ready_state().into(),
+            operation_state: status.operation_state().into(),
+            auto_resets: (resets != AutoResets::default()).then_some(resets),
+            errors: errors(&status.errors),
+        }
+    }
+}
+
+impl From<&ListedPartition> for PartitionState {
+    /// What the list alone tells.
+    fn from(partition: &ListedPartition) -> Self {
+        PartitionState {
+            ready_state: partition.ready_state,
+            operation_state: OperationState::Undefined,
+            errors: Vec::new(),
+            auto_resets: None,
+        }
+    }
+}
+
+impl From<proto::PartitionReadyState> for ReadyState {
+    fn from(state: proto::PartitionReadyState) -> Self {
+        match state {
+            proto::PartitionReadyState::PsUndefined => ReadyState::Undefined,
+            proto::PartitionReadyState::PsPending => ReadyState::Pending,
+            proto::PartitionReadyState::PsActive => ReadyState::Active,
+            proto::PartitionReadyState::PsRemoved => ReadyState::Removed,
+            proto::PartitionReadyState::PsError => ReadyState::Error,
+        }
+    }
+}
+
+impl From<proto::PartitionOperationState> for OperationState {
+    fn from(state: proto::PartitionOperationState) -> Self {
+        match state {
+            proto::PartitionOperationState::PosUndefined => OperationState::Undefined,
+            proto::PartitionOperationState::PosIdle => OperationState::Idle,
+            proto::PartitionOperationState::PosCreating => OperationState::Creating,
+            proto::PartitionOperationState::PosRemoving => OperationState::Removing,
+            proto::PartitionOperationState::PosResetting => OperationState::Resetting,
+            proto::PartitionOperationState::PosFailed => OperationState::Failed,
+        }
+    }
+}
+
+impl From<proto::partition_config::Gcd> for GcdConfig {
+    fn from(gcd: proto::partition_config::Gcd) -> Self {
+        GcdConfig {
+            devices: {
+                let devices = gcd.devices.into_iter().take(DEVICES_MAX);
+                devices.map(Device::from).collect()
+            },
+        }
+    }
+}
+
+impl From<proto::IpuofDevice> for Device {
+    fn from(device: proto::IpuofDevice) -> Self {
+        Device {
+            ip: named(&device.ip),
+            server_port: device.server_port,
+            rdma_port: device.rdma_port,
+            device_id: device.device_id,
+            routing_id: device.routing_id,
+            chip_id: named(&device.chip_id),
+        }
+    }
+}
+
+/// What the devices of GCD 0 say against a partition that was asked for with `ipus` and `gcds`. A
+/// controller that tells of no device says nothing.
+pub(super) fn size_mismatch(config: &GcdConfig, ipus: u32, gcds: u32) -> Option<String> {
+    let made = u32::try_from(config.devices.len()).unwrap_or(u32::MAX);
+    let asked = ipus.checked_div(gcds)?;
+    (made > 0 && asked * gcds == ipus && made != asked)
+        .then(|| format!("made with {made} IPUs for GCD 0, {asked} were requested"))
+}
+
+/// A name, id or version from a controller, made fit for people. One that has to be changed for that is no id of
+/// the operator's, and afterwards neither.
+pub(super) fn named(text: &str) -> String {
+    sanitize(text, TEXT_MAX)
+}
+
+fn errors(errors: &[String]) -> Vec<String> {
+    let kept = errors.iter().take(ERRORS_MAX);
+    kept.map(|error| sanitize(error, ERROR_MAX)).collect()
+}
+
+/// A time of the wire, where it is one that there can have been: the API server takes no year before 0.
+fn time(stamp: prost_types::Timestamp) -> Option<Time> {
+    let time = Timestamp::new(stamp.seconds, stamp.nanos).ok()?;
+    (time >= Timestamp::UNIX_EPOCH).then_some(Time(time))
+}
+
+#[cfg(test)]
+mod tests;

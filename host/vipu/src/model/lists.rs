@@ -1,0 +1,64 @@
+//! Pure: what the lists in replies hold, each thing counted once.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+
+use super::{ListedPartition, ReadyState, named};
+use crate::proto;
+
+/// The partitions of a reply to ListPartitions. One that is listed twice counts once, as the larger
+/// of the two: better to leave an IPU unused than to give it away twice.
+pub(crate) fn listed(reply: proto::ListPartitionsReply) -> Vec<ListedPartition> {
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut partitions: Vec<ListedPartition> = Vec::with_capacity(reply.partitions.len());
+    for mut partition in reply.partitions {
+        let id = std::mem::take(&mut partition.id);
+        let mut listed = ListedPartition::from(partition);
+        match places.entry(id) {
+            Entry::Occupied(place) => {
+                let before = &mut partitions[*place.get()];
+                let counts_more = match (before.ready_state, listed.ready_state) {
+                    (_, ReadyState::Removed) => false,
+                    (ReadyState::Removed, _) => true,
+                    _ => listed.ipus > before.ipus,
+                };
+                if counts_more {
+                    listed.id.clone_from(&before.id);
+                    *before = listed;
+                }
+            }
+            Entry::Vacant(place) => {
+                listed.id = named(place.key());
+                place.insert(partitions.len());
+                partitions.push(listed);
+            }
+        }
+    }
+    partitions
+}
+
+/// The first `most` partitions of a list, and how many IPUs are in the others.
+pub(crate) fn cut(
+    mut partitions: Vec<ListedPartition>,
+    most: usize,
+) -> (Vec<ListedPartition>, u32) {
+    let rest = partitions.iter().skip(most);
+    let rest = rest.filter(|partition| partition.ready_state != ReadyState::Removed);
+    let ipus = rest.fold(0_u32, |sum, partition| sum.saturating_add(partition.ipus));
+    partitions.truncate(most);
+    partitions.shrink_to_fit();
+    (partitions, ipus)
+}
+
+/// IPUs over all entries of a reply to ListIPUAttributes. An IPU that is listed twice under the name
+/// of its agent counts once; agents without a name are each another one.
+pub(crate) fn total_ipus(reply: &proto::ListIpuAttributesReply) -> u32 {
+    let ipus = reply.entries.iter().enumerate().flat_map(|(place, entry)| {
+        let agent = entry.agent.as_str();
+        let unnamed = agent.is_empty().then_some(place);
+        let numbers = entry.ipu_attributes.keys();
+        numbers.map(move |number| (agent, unnamed, *number))
+    });
+    let distinct: HashSet<_> = ipus.collect();
+    u32::try_from(distinct.len()).unwrap_or(u32::MAX)
+}

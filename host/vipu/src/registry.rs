@@ -1,0 +1,221 @@
+//! Follows the ConfigMap that lists the V-IPU controllers, and keeps one client for each.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt};
+use ipu_api::ipupartition::ControllerRef;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::watcher::{self, Event};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::auth::{self, AuthState};
+use super::client::{Deadlines, VipuClient};
+use super::controllers::{self, EntryProblem};
+use super::cordon::{self, CordonStates};
+use super::departed::{self, Departed};
+use super::error::VipuError;
+use super::replies::Replies;
+
+/// The key of the ConfigMap whose value is the list.
+pub const KEY: &str = "controllers.yaml";
+
+/// The V-IPU controllers, as they are known now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The controllers, in the order in which they are tried.
+    pub entries: Vec<ControllerRef>,
+    /// Those of them that take nothing new.
+    pub cordons: CordonStates,
+    /// Those that have left the list, where an admin says what became of them.
+    pub departed: Departed,
+    /// Entries that name no controller.
+    pub problems: Vec<EntryProblem>,
+    /// Where the list comes from.
+    pub source: Source,
+}
+
+/// Where the list of controllers comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// From nowhere yet.
+    #[default]
+    NotRead,
+    /// From the ConfigMap as it is.
+    Current,
+    /// From the ConfigMap as it was: it is gone.
+    ConfigMapGone,
+    /// From the ConfigMap as it was: its key is gone.
+    KeyGone,
+}
+
+/// The V-IPU controllers and their clients.
+#[derive(Debug)]
+pub struct Registry {
+    known: watch::Sender<Arc<Known>>,
+    clients: Mutex<HashMap<String, VipuClient>>,
+    deadlines: Deadlines,
+    auth: watch::Receiver<AuthState>,
+    replies: Replies,
+}
+
+impl Registry {
+    /// A registry that knows no controller yet; its clients have these deadlines, and speak in plain
+    /// text and without credentials.
+    pub fn new(deadlines: Deadlines) -> Self {
+        Self::with_auth(deadlines, auth::plain())
+    }
+
+    /// A registry whose clients speak to controllers as `auth` says at the time of each call.
+    pub fn with_auth(deadlines: Deadlines, auth: watch::Receiver<AuthState>) -> Self {
+        Registry {
+            known: watch::Sender::new(Arc::default()),
+            clients: Mutex::default(),
+            deadlines,
+            auth,
+            replies: Replies::default(),
+        }
+    }
+
+    /// The controllers that are known now.
+    pub fn known(&self) -> Arc<Known> {
+        self.known.borrow().clone()
+    }
+
+    /// The controllers that are known, and each change of them.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<Known>> {
+        self.known.subscribe()
+    }
+
+    /// The client of a controller, listed or not: what was made on one that has left the list is
+    /// still removed from it, at the address that its name has. Must be called within a tokio runtime.
+    pub fn client(&self, controller: &ControllerRef) -> Result<VipuClient, VipuError> {
+        // What somebody wrote into a status by hand leads no call elsewhere.
+        let known = self.known();
+        let listed = known
+            .entries
+            .iter()
+            .find(|entry| entry.name == controller.name);
+        let address = controllers::name(&controller.host, controller.port);
+        if listed.is_none() && controller.name != address {
+            return Err(VipuError::UnlistedAddress { address });
+        }
+        let controller = listed.unwrap_or(controller);
+        let mut clients = self.clients.lock();
+        if let Some(client) = clients.get(&controller.name) {
+            return Ok(client.clone());
+        }
+        let auth = self.auth.clone();
+        let client = VipuClient::within_budget(controller, self.deadlines, auth, &self.replies)?;
+        clients.insert(controller.name.clone(), client.clone());
+        Ok(client)
+    }
+
+    /// Follows the ConfigMap until `events` end, which those of a watch never do. An
+    /// error of the watch changes nothing: the last list stays until the watch is back.
+    pub async fn follow(
+        &self,
+        events: impl Stream<Item = Result<Event<ConfigMap>, watcher::Error>>,
+    ) {
+        let mut events = std::pin::pin!(events);
+        let mut was_listed = false;
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Init) => was_listed = false,
+                Ok(Event::InitApply(object)) => {
+                    was_listed = true;
+                    self.take(Some(&object));
+                }
+                Ok(Event::InitDone) if was_listed => {}
+                Ok(Event::InitDone | Event::Delete(_)) => self.take(None),
+                Ok(Event::Apply(object)) => self.take(Some(&object)),
+                Err(error) => tracing::warn!(%error, "failed to watch the list of controllers"),
+            }
+        }
+    }
+
+    /// Takes over what the ConfigMap says now, or that it is gone.
+    fn take(&self, object: Option<&ConfigMap>) {
+        let before = self.known();
+        let known = read(&before, object);
+        if known == *before {
+            return;
+        }
+        report(&known);
+        self.clients
+            .lock()
+            .retain(|name, _| known.entries.iter().any(|entry| entry.name == *name));
+        self.known.send_replace(Arc::new(known));
+    }
+}
+
+/// What is known once the ConfigMap was seen so. Without a list the last good one stays: deleting a
+/// ConfigMap by mistake must not make anybody believe that there are no controllers.
+fn read(before: &Known, object: Option<&ConfigMap>) -> Known {
+    let value = |key| {
+        let values = object.map(|object| object.data.as_ref());
+        values.map(|values| {
+            values
+                .and_then(|values| values.get(key))
+                .map(String::as_str)
+        })
+    };
+    match value(KEY) {
+        Some(Some(text)) => {
+            let mut list = controllers::parse(text);
+            let (cordon, drain) = (value(cordon::CORDON), value(cordon::DRAIN));
+            let (cordons, problems) =
+                cordon::parse(cordon.flatten(), drain.flatten(), &list.entries);
+            list.problems.extend(problems);
+            let (gone, renamed) = (value(departed::GONE), value(departed::RENAMED));
+            let (departed, problems) =
+                departed::parse(gone.flatten(), renamed.flatten(), &list.entries);
+            list.problems.extend(problems);
+            Known {
+                entries: list.entries,
+                cordons,
+                departed,
+                problems: list.problems,
+                source: Source::Current,
+            }
+        }
+        Some(None) => Known {
+            source: Source::KeyGone,
+            ..before.clone()
+        },
+        None => Known {
+            source: Source::ConfigMapGone,
+            ..before.clone()
+        },
+    }
+}
+
+/// Tells the admin what the list now is.
+fn report(known: &Known) {
+    let names: Vec<_> = known.entries.iter().map(|entry| &*entry.name).collect();
+    match known.source {
+        Source::NotRead => {}
+        Source::Current if names.is_empty() => tracing::warn!(
+            "the list of controllers under {KEY} names none; every job waits until there is one"
+        ),
+        Source::Current => tracing::info!(
+            controllers = ?names, cordons = ?known.cordons, gone = ?known.departed.gone,
+            renamed = ?known.departed.renamed.keys(), "the list of controllers was read"
+        ),
+        Source::ConfigMapGone => tracing::warn!(
+            controllers = ?names,
+            "the ConfigMap with the list of controllers is gone; the last list stays in use"
+        ),
+        Source::KeyGone => tracing::warn!(
+            controllers = ?names,
+            "the ConfigMap with the list of controllers has no key {KEY}; the last list stays in use"
+        ),
+    }
+    for problem in &known.problems {
+        tracing::warn!(%problem, "a bad entry in the list of controllers was left out");
+    }
+}
+
+#[cfg(test)]
+mod tests;

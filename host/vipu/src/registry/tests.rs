@@ -1,0 +1,151 @@
+//! The list as the ConfigMap comes, changes and goes.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+fn config_map(key: &str, text: &str) -> ConfigMap {
+    ConfigMap {
+        data: Some(BTreeMap::from([(key.to_owned(), text.to_owned())])),
+        ..ConfigMap::default()
+    }
+}
+
+fn listed(text: &str) -> ConfigMap {
+    config_map(KEY, text)
+}
+
+async fn after(events: Vec<Event<ConfigMap>>) -> Known {
+    let registry = Registry::new(Deadlines::default());
+    registry
+        .follow(futures::stream::iter(events.into_iter().map(Ok)))
+        .await;
+    registry.known().as_ref().clone()
+}
+
+fn names(known: &Known) -> Vec<&str> {
+    known.entries.iter().map(|entry| &*entry.name).collect()
+}
+
+#[tokio::test]
+async fn an_edit_takes_the_place_of_the_list() {
+    let known = after(vec![
+        Event::Init,
+        Event::InitApply(listed("pod1:8090:ipunode=pod1")),
+        Event::InitDone,
+        Event::Apply(listed("pod2:8090:ipunode=pod2,nonsense")),
+    ])
+    .await;
+    assert_eq!(names(&known), ["pod2:8090"]);
+    assert_eq!(known.source, Source::Current);
+    assert_eq!(known.problems.len(), 1);
+}
+
+#[tokio::test]
+async fn a_list_that_is_gone_stays_in_use_and_is_called_gone() {
+    let start = [
+        Event::Init,
+        Event::InitApply(listed("pod1:8090:ipunode=pod1")),
+        Event::InitDone,
+    ];
+    let ends = [
+        (vec![Event::Delete(listed(""))], Source::ConfigMapGone),
+        // It was deleted while the watch was broken.
+        (vec![Event::Init, Event::InitDone], Source::ConfigMapGone),
+        (
+            vec![Event::Apply(config_map("controller.yaml", "pod2:8090:a=b"))],
+            Source::KeyGone,
+        ),
+        (vec![Event::Apply(ConfigMap::default())], Source::KeyGone),
+    ];
+    for (end, source) in ends {
+        let known = after(start.iter().cloned().chain(end).collect()).await;
+        assert_eq!(names(&known), ["pod1:8090"], "{source:?}");
+        assert_eq!(known.source, source);
+    }
+}
+
+#[tokio::test]
+async fn an_empty_list_is_a_list() {
+    let known = after(vec![
+        Event::Init,
+        Event::InitApply(listed("pod1:8090:ipunode=pod1")),
+        Event::InitDone,
+        Event::Apply(listed("\n# none for now\n")),
+    ])
+    .await;
+    assert_eq!(known.entries, []);
+    assert_eq!(known.source, Source::Current);
+}
+
+#[tokio::test]
+async fn a_config_map_that_was_never_there_is_told_from_one_that_was_not_read() {
+    assert_eq!(after(vec![]).await.source, Source::NotRead);
+    let known = after(vec![Event::Init, Event::InitDone]).await;
+    assert_eq!(known.source, Source::ConfigMapGone);
+    assert_eq!(known.entries, []);
+}
+
+#[tokio::test]
+async fn followers_wake_for_a_change_and_only_for_one() {
+    let registry = Registry::new(Deadlines::default());
+    let mut follower = registry.subscribe();
+    let same = || Ok(Event::Apply(listed("pod1:8090:ipunode=pod1")));
+    registry.follow(futures::stream::iter([same()])).await;
+    assert!(follower.has_changed().unwrap());
+    follower.mark_unchanged();
+    registry
+        .follow(futures::stream::iter([same(), same()]))
+        .await;
+    assert!(!follower.has_changed().unwrap());
+}
+
+#[tokio::test]
+async fn a_controller_keeps_its_client_and_one_that_has_left_the_list_still_has_one() {
+    let registry = Registry::new(Deadlines::default());
+    let apply = |text| futures::stream::iter([Ok(Event::Apply(listed(text)))]);
+    registry.follow(apply("pod1:8090:ipunode=pod1")).await;
+    let pod1 = registry.known().entries[0].clone();
+    let client = registry.client(&pod1).unwrap();
+    registry.follow(apply("pod1:8090:ipunode=other")).await;
+    let again = registry.client(&pod1).unwrap();
+    assert!(Arc::ptr_eq(&again.inner, &client.inner));
+    registry.follow(apply("pod2:8090:ipunode=pod2")).await;
+    assert_eq!(registry.client(&pod1).unwrap().name(), "pod1:8090");
+}
+
+#[tokio::test]
+async fn credentials_go_only_where_the_name_of_a_controller_says() {
+    let registry = Registry::new(Deadlines::default());
+    let list = listed("pod1:8090:ipunode=pod1");
+    let events = futures::stream::iter([Ok(Event::Apply(list))]);
+    registry.follow(events).await;
+    let pod1 = registry.known().entries[0].clone();
+    let named = |name: &str, host: &str, port| ControllerRef {
+        name: name.to_owned(),
+        host: host.to_owned(),
+        port,
+        ..pod1.clone()
+    };
+    let listed = named("pod1:8090", "evil.example.org", 1);
+    let client = registry.client(&listed).unwrap();
+    assert!(Arc::ptr_eq(
+        &client.inner,
+        &registry.client(&pod1).unwrap().inner
+    ));
+    assert!(registry.client(&named("[fd00::1]:7", "fd00::1", 7)).is_ok());
+    for (name, host, port) in [
+        ("pod9:8090", "evil.example.org", 8090),
+        ("pod9:8090", "pod9", 1),
+        ("pod9", "pod9", 8090),
+        ("", "pod9", 8090),
+    ] {
+        let error = registry.client(&named(name, host, port)).unwrap_err();
+        assert!(
+            matches!(error, VipuError::UnlistedAddress { .. }),
+            "{error:?}"
+        );
+        let reason = error.reason();
+        assert!(reason.contains(&format!("{host}:{port}")), "{reason}");
+    }
+}

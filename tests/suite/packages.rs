@@ -1,0 +1,92 @@
+//! Holds what the packages of the host may depend on, and what each of them promises.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use crate::sources::{host_packages, repository};
+
+/// The packages of the operator that each of them may name. A package that is missing here names none.
+const MAY_NAME: [(&str, &[&str]); 9] = [
+    ("agent", &["text"]),
+    ("runtime", &["api", "text"]),
+    ("vipu", &["api", "text"]),
+    ("guest-host", &["api", "runtime", "text"]),
+    ("policies", &["api", "guest-host", "runtime", "text"]),
+    (
+        "admission",
+        &["api", "guest-host", "policies", "runtime", "text"],
+    ),
+    ("jobs", &["api", "runtime"]),
+    (
+        "partitions",
+        &["api", "guest-host", "policies", "runtime", "text", "vipu"],
+    ),
+    (
+        "authoring",
+        &["admission", "guest-host", "policies", "text"],
+    ),
+];
+
+/// The package that wires the others together, and may name all of them.
+const OPERATOR: &str = "host";
+
+fn manifest(package: &str) -> String {
+    fs::read_to_string(repository().join(package).join("Cargo.toml")).unwrap()
+}
+
+/// The packages of the host that the shipped part of a package depends on, by their folders.
+fn named(package: &str) -> BTreeSet<String> {
+    let manifest = manifest(package);
+    let (_, dependencies) = manifest.split_once("[dependencies]\n").unwrap();
+    let dependencies = dependencies.split("\n[").next().unwrap_or_default();
+    let names = dependencies
+        .lines()
+        .filter_map(|line| line.split(['.', ' ']).next());
+    let names = names.filter_map(|name| match name {
+        "vipu-client" => Some("vipu"),
+        other => other.strip_prefix("ipu-"),
+    });
+    names.map(ToOwned::to_owned).collect()
+}
+
+#[test]
+fn packages_depend_only_on_those_that_they_may_name() {
+    for package in host_packages() {
+        let folder = package.strip_prefix("host/").unwrap_or(OPERATOR);
+        if folder == OPERATOR {
+            continue;
+        }
+        let allowed = MAY_NAME.iter().find(|(name, _)| *name == folder);
+        let allowed = allowed.map_or(&[] as &[&str], |(_, allowed)| *allowed);
+        let allowed = allowed.iter().map(ToString::to_string).collect();
+        assert_eq!(named(&package), allowed, "{package}");
+    }
+}
+
+#[test]
+fn every_package_forbids_unsafe_code_and_follows_the_lints() {
+    let packages = host_packages();
+    assert!(packages.len() > 10, "{packages:?}");
+    for package in packages {
+        // It loads compiled guests: one module of it allows `unsafe`.
+        let level = match package.as_str() {
+            "host/guest-host" => "deny",
+            _ => "forbid",
+        };
+        let attribute = format!("\n#![{level}(unsafe_code)]\n");
+        let library = repository().join(&package).join("src/lib.rs");
+        let library = fs::read_to_string(library).unwrap();
+        assert!(library.contains(&attribute), "{package}");
+        assert!(
+            manifest(&package).ends_with("\n[lints]\nworkspace = true\n"),
+            "{package}"
+        );
+    }
+}
+
+#[test]
+fn only_the_guest_host_names_wasmtime() {
+    let packages = host_packages().into_iter();
+    let with_wasmtime = packages.filter(|package| manifest(package).contains("\nwasmtime"));
+    assert_eq!(with_wasmtime.collect::<Vec<_>>(), ["host/guest-host"]);
+}
