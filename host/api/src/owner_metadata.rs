@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-/// Labels, and annotations, of an owner that a policy is told.
+/// Most labels, and most annotations, of an owner that its IPUPartition carries.
 pub const PAIRS_MAX: usize = 64;
 
-/// Longest annotation of an owner that a policy is told, key and value together, in bytes.
+/// Longest annotation of an owner that its IPUPartition carries, key and value together, in bytes.
 pub const ANNOTATION_MAX: usize = 1024;
 
 /// The labels of an owner that are copied into its partition.

@@ -35,7 +35,7 @@ pub fn missing_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
 }
 
 /// Since when the owner is asked to end the Pods that use the partition, where it is.
-pub fn leaving_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
+pub fn draining_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
     time_of(status, |one| one.type_ == DRAINING && one.status == "True")
 }
 

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_api::ipupartition::{Attempt, ControllerRef, DecidedBy, IPUPartition, IPUPartitionStatus};
+use ipu_api::ipupartition::{ControllerRef, DecidedBy, IPUPartition, IPUPartitionStatus};
 use ipu_api::ipupolicy::BUILT_IN;
 use ipu_api::names::{self, Identity};
 use ipu_guest_host::model::ControllerView;
@@ -185,10 +185,6 @@ pub(super) fn spare(suspects: &mut BTreeMap<Place, Timestamp>, object: &IPUParti
 /// Every id that these objects answer for.
 pub(super) fn held<'a>(objects: impl IntoIterator<Item = &'a IPUPartition>) -> BTreeSet<String> {
     orphans::held(objects)
-}
-
-pub(super) fn is_held(attempt: &Attempt) -> bool {
-    attempt.is_held()
 }
 
 /// Whether the operator can have given this id to this object, or taken it over for it.

@@ -1,5 +1,4 @@
-//! What the coverage-guided targets of `tests/fuzz` call: functions from bytes, which panic where
-//! something that must hold of what is read from outside does not. The generated tests ask the same.
+//! Fuzz targets of `tests/fuzz`: functions from bytes, which panic where an invariant of parsed input breaks.
 
 use ipu_api::ipupartition::IPUPartition;
 

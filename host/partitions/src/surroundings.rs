@@ -155,7 +155,7 @@ fn leave<'a>(
     if me
         .status
         .as_ref()
-        .and_then(partition_conditions::leaving_since)
+        .and_then(partition_conditions::draining_since)
         .is_some()
     {
         return Leave::Now;
@@ -199,7 +199,7 @@ fn has_not_left(one: &IPUPartition, now: Timestamp) -> bool {
     let asked = one
         .status
         .as_ref()
-        .and_then(partition_conditions::leaving_since);
+        .and_then(partition_conditions::draining_since);
     asked.is_some_and(|asked| now.duration_since(asked) >= PATIENCE)
 }
 

@@ -80,7 +80,7 @@ impl VipuClient {
         Self::with_auth(controller, deadlines, auth::plain())
     }
 
-    /// A client of `controller` that speaks to it as `auth` says at the time of each call.
+    /// A client of `controller` that authenticates each call with the current value of `auth`.
     pub fn with_auth(
         controller: &ControllerRef,
         deadlines: Deadlines,

@@ -67,7 +67,7 @@ impl Registry {
         Self::with_auth(deadlines, auth::plain())
     }
 
-    /// A registry whose clients speak to controllers as `auth` says at the time of each call.
+    /// A registry whose clients authenticate each call with the current value of `auth`.
     pub fn with_auth(deadlines: Deadlines, auth: watch::Receiver<AuthState>) -> Self {
         Registry {
             known: watch::Sender::new(Arc::default()),

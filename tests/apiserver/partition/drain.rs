@@ -63,7 +63,7 @@ async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod(
     let asked = scene
         .once(&used, "its owner is asked to let it go", |object| {
             let status = object.status.as_ref().unwrap();
-            partition_conditions::leaving_since(status).is_some()
+            partition_conditions::draining_since(status).is_some()
         })
         .await;
     let status = asked.status.unwrap();
@@ -85,7 +85,7 @@ async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod(
         })
         .await;
     assert_eq!(
-        partition_conditions::leaving_since(&moved.status.clone().unwrap()),
+        partition_conditions::draining_since(&moved.status.clone().unwrap()),
         None
     );
     scene

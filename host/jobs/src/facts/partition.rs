@@ -164,7 +164,7 @@ pub fn state(
             PartitionState::Unusable(held, reason)
         }
         (PartitionPhase::Ready, Some(held))
-            if partition_conditions::leaving_since(status).is_some() =>
+            if partition_conditions::draining_since(status).is_some() =>
         {
             let reason = status.message.clone().unwrap_or_default();
             PartitionState::Leaving(held, reason)

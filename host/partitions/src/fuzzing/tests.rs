@@ -1,5 +1,4 @@
-//! Feeds the seeds of the fuzz targets to what those call, so that what was once found stays mended
-//! where there is no nightly compiler.
+//! Runs the fuzz targets on their seeds, so that a fixed bug stays fixed where no nightly compiler is installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -195,13 +195,20 @@ mod tests {
 
     use axum::extract::ConnectInfo;
     use axum::http::StatusCode;
-    use axum::routing::get;
+    use axum::routing::{get, post};
     use futures::FutureExt;
+    use ipu_runtime::port::body::fixtures::byte_by_byte;
+    use ipu_runtime::port::serve::{Port, SECURE_REST};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
     use tokio::sync::Semaphore;
+    use tokio_util::sync::CancellationToken;
     use tower::ServiceExt;
 
     use super::*;
-    use ipu_runtime::port::body::fixtures::byte_by_byte;
+
+    /// Far beyond what any step takes, so that only a real hang reaches it.
+    const BOUND: Duration = Duration::from_secs(30);
 
     #[test]
     fn a_user_who_asks_too_often_is_told_when_to_come_back_and_others_go_on() {
@@ -222,6 +229,35 @@ mod tests {
         let read = read(&HeaderMap::new(), body, QUESTION_MAX).await;
         assert_eq!(read.map(|text| text.len()).ok(), Some(QUESTION_MAX));
         assert_eq!(most.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_too_long_is_refused_unread_and_the_connection_ends() {
+        let port = Port::listen(0, SECURE_REST, &Refused::default()).unwrap();
+        let (number, stop) = (port.number().unwrap(), CancellationToken::new());
+        let handler = async |headers: HeaderMap, body: Body| {
+            read(&headers, body, QUESTION_MAX).await.map(drop)
+        };
+        let routes = Router::new().route("/", post(handler));
+        let serving = tokio::spawn(port.serve(routes, stop.clone()));
+        // Neither body ever comes to its end.
+        let start = "POST / HTTP/1.1\r\nhost: x\r\n";
+        let announced = format!("{start}content-length: 10485760\r\n\r\n");
+        let piece = "x".repeat(QUESTION_MAX + 1);
+        let length = piece.len();
+        let chunked = format!("{start}transfer-encoding: chunked\r\n\r\n{length:x}\r\n{piece}");
+        for request in [announced, chunked] {
+            let mut stream = TcpStream::connect(("127.0.0.1", number)).await.unwrap();
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = Vec::new();
+            // A connection that is closed with something unread may end with an error.
+            let ended = tokio::time::timeout(BOUND, stream.read_to_end(&mut answer)).await;
+            let _ = ended.expect("the connection ends");
+            let answer = String::from_utf8(answer).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+        }
+        stop.cancel();
+        serving.await.unwrap().unwrap();
     }
 
     #[tokio::test]

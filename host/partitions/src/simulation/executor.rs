@@ -276,7 +276,7 @@ impl World {
             let is_there = |id: &str| controllers.iter().any(|one| one.made.contains_key(id));
             self.ledger.released(key, object, is_forced, is_there);
             let attempts = object.status.iter().flat_map(|status| &status.attempts);
-            if attempts.into_iter().any(driver::is_held) {
+            if attempts.into_iter().any(Attempt::is_held) {
                 self.saw(Sight::Abandoned);
             }
         }

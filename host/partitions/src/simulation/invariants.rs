@@ -95,10 +95,10 @@ impl Ledger {
                 self.begun(written, attempt);
             }
         }
-        let held = before.attempts.iter().filter(|one| driver::is_held(one));
+        let held = before.attempts.iter().filter(|one| one.is_held());
         for attempt in held.filter(|one| self.is_ours(&one.id)) {
             let mut now = after.attempts.iter().filter(|one| one.id == attempt.id);
-            let is_kept = now.next().is_some_and(driver::is_held);
+            let is_kept = now.next().is_some_and(Attempt::is_held);
             demand(
                 is_kept || written.evidence.absent.contains(&attempt.id),
                 NOT_FORGOTTEN,
@@ -133,12 +133,7 @@ impl Ledger {
         demand(earlier.is_none(), NEVER_TWICE, || {
             format!("{} was written down before: {earlier:?}", attempt.id)
         });
-        for other in written
-            .before
-            .attempts
-            .iter()
-            .filter(|one| driver::is_held(one))
-        {
+        for other in written.before.attempts.iter().filter(|one| one.is_held()) {
             let evidence = written.evidence;
             let is_left = evidence.unused.contains(&other.id) && evidence.to_go.contains(&other.id);
             demand(
@@ -259,7 +254,7 @@ impl Ledger {
             );
         }
         if is_forced {
-            let held = status.attempts.into_iter().filter(driver::is_held);
+            let held = status.attempts.into_iter().filter(Attempt::is_held);
             self.abandoned.extend(held.map(|attempt| attempt.id));
         }
     }

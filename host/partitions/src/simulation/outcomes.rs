@@ -4,7 +4,6 @@ use ipu_api::ipupartition::{AttemptOutcome, IPUPartitionStatus, PartitionPhase};
 use ipu_api::partition_conditions;
 
 use super::coverage::{Coverage, Sight};
-use super::driver;
 use super::invariants::Written;
 use crate::knowledge::Intent;
 
@@ -29,7 +28,7 @@ pub(super) fn count(written: &Written<'_>, coverage: &mut Coverage) {
         }
     }
     if matches!(written.intent, Some(Intent::Create(_))) {
-        for held in before.attempts.iter().filter(|one| driver::is_held(one)) {
+        for held in before.attempts.iter().filter(|one| one.is_held()) {
             let is_unreachable = written.evidence.unreachable.contains(&held.id);
             coverage.count(if is_unreachable {
                 Sight::SecondController
@@ -54,8 +53,8 @@ fn phase(written: &Written<'_>, coverage: &mut Coverage) {
         (Phase::Resetting, Phase::Pending) if is_dropped => Sight::Replaced,
         (Phase::Ready, Phase::Pending) if is_dropped => Sight::Left,
         (Phase::Ready, Phase::Ready)
-            if partition_conditions::leaving_since(before).is_none()
-                && partition_conditions::leaving_since(after).is_some() =>
+            if partition_conditions::draining_since(before).is_none()
+                && partition_conditions::draining_since(after).is_some() =>
         {
             Sight::AskedToLeave
         }

@@ -1,4 +1,4 @@
-//! The connection to one V-IPU controller: made when it is needed, and anew when auth has changed.
+//! The connection to one V-IPU controller: opened on demand, and again after a change of the authentication.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) struct ConnectionManager {
     last: Mutex<Option<Connection>>,
 }
 
-/// A connection, and the auth that it was made with.
+/// A connection, and the authentication that it uses.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     auth: Arc<Auth>,
@@ -60,8 +60,8 @@ impl ConnectionManager {
         &self.controller.name
     }
 
-    /// The connection of now, or a new one where auth changed since it was made: what is under way
-    /// on the old one comes to its end there.
+    /// The current connection, or a new one after a change of the authentication. Calls under way finish on
+    /// the old one.
     pub(super) fn now(&self) -> Result<Connection, VipuError> {
         let state = self.auth.borrow().clone();
         let auth = state.map_err(VipuError::Auth)?;
