@@ -1,7 +1,10 @@
 //! Limits that become stricter, and a quota that lets some Pods of a job through, on a real API server.
 
+use std::collections::BTreeMap;
+
 use ipu_api::crd;
-use k8s_openapi::api::core::v1::ResourceQuota;
+use k8s_openapi::api::core::v1::{LimitRange, Pod, ResourceQuota};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -70,6 +73,19 @@ async fn a_job_that_runs_goes_on_to_its_end_under_a_stricter_limit() {
         .row("runs", "Completed 0 1", "All instances done")
         .await;
     no_partition_is_left(&stage).await;
+    // Events are written in their order: what the stricter limit would have said of it came before its end.
+    eventually("its end is told", async || {
+        let reasons = stage.reasons_of("runs").await;
+        Seen::when(reasons, |all| {
+            all.iter().any(|one| one == "IPUJobSucceeded")
+        })
+    })
+    .await;
+    let [of_runs, of_later] = [stage.reasons_of("runs"), stage.reasons_of("later")];
+    let (of_runs, of_later) = tokio::join!(of_runs, of_later);
+    let fails = |reasons: &[String]| reasons.iter().any(|one| one == "IPUJobFailed");
+    assert!(!fails(&of_runs), "{of_runs:?}");
+    assert!(fails(&of_later), "{of_later:?}");
     // An admin takes the limit back.
     stage.kill().await;
     stage.start();
@@ -181,5 +197,101 @@ async fn a_worker_that_ran_beside_one_of_a_full_quota_is_followed_by_a_reset() {
     assert_eq!(resets().await, 1);
     stage.delete("pair").await;
     stage.gone("pair").await;
+    stage.kill().await;
+}
+
+/// Sets a quota that asks every container for CPU and memory, of which there is plenty.
+async fn quota_of_resources(stage: &Stage) {
+    let hard = json!({
+        "requests.cpu": "64", "requests.memory": "64Gi", "limits.cpu": "64", "limits.memory": "64Gi",
+    });
+    let quota = json!({"metadata": {"name": "resources"}, "spec": {"hard": hard}});
+    let quota: ResourceQuota = serde_json::from_value(quota).unwrap();
+    let quotas: Api<ResourceQuota> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    quotas.create(&PostParams::default(), &quota).await.unwrap();
+    // Nobody plays the controller of quotas here; admission counts for itself.
+    let used = json!({
+        "requests.cpu": "0", "requests.memory": "0", "limits.cpu": "0", "limits.memory": "0",
+    });
+    let counted = Patch::Merge(json!({"status": {"hard": hard, "used": used}}));
+    let nobody = PatchParams::default();
+    quotas
+        .patch_status("resources", &nobody, &counted)
+        .await
+        .unwrap();
+}
+
+/// Each container of a Pod, the init containers first: its name and one line with its requests and limits of CPU and
+/// memory.
+fn resources(pod: &Pod) -> Vec<(String, String)> {
+    let spec = pod.spec.as_ref().unwrap();
+    let init = spec.init_containers.iter().flatten();
+    let all = init.chain(&spec.containers).map(|container| {
+        let found = container.resources.clone().unwrap_or_default();
+        let of = |map: Option<BTreeMap<String, Quantity>>| {
+            let map = map.unwrap_or_default();
+            ["cpu", "memory"].map(|name| map.get(name).map_or("none", |found| &found.0).to_owned())
+        };
+        let [requests, limits] = [of(found.requests), of(found.limits)];
+        let line = format!("{} of {}", requests.join(" "), limits.join(" "));
+        (container.name.clone(), line)
+    });
+    all.collect()
+}
+
+#[tokio::test]
+async fn each_container_of_a_job_has_its_own_resources_or_those_of_the_limit_range() {
+    let mut stage = Stage::new("limit-range").await;
+    quota_of_resources(&stage).await;
+    stage.start();
+    let mut job = parallel("mpi");
+    let worker = &mut job["spec"]["workers"]["template"]["spec"];
+    worker["containers"][0]["resources"] = json!({
+        "requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "4", "memory": "2Gi"},
+    });
+    worker["containers"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"name": "sidecar", "image": "sidecar:1"}));
+    worker["initContainers"] = json!([{"name": "fetch", "image": "fetch:1"}]);
+    stage.submit(&job).await;
+    stage.partition_ready(0).await;
+    said(&stage, "mpi", "must specify limits.cpu").await;
+
+    let range: LimitRange = serde_json::from_value(json!({
+        "metadata": {"name": "defaults"}, "spec": {"limits": [{
+            "type": "Container",
+            "default": {"cpu": "500m", "memory": "256Mi"},
+            "defaultRequest": {"cpu": "100m", "memory": "64Mi"},
+        }]},
+    }))
+    .unwrap();
+    let ranges: Api<LimitRange> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    ranges.create(&PostParams::default(), &range).await.unwrap();
+
+    let (own, default) = ("2 1Gi of 4 2Gi", "100m 64Mi of 500m 256Mi");
+    for worker in ["mpi-worker-0", "mpi-worker-1"] {
+        let pod = stage.pod_exists(worker).await;
+        let expected = [
+            ("ipu-operator-agent", default),
+            ("fetch", default),
+            ("main", own),
+            ("sidecar", default),
+        ];
+        let expected = expected.map(|(name, line)| (name.to_owned(), line.to_owned()));
+        assert_eq!(resources(&pod), expected, "{worker}");
+        stage.pod_runs(worker).await;
+    }
+    let launcher = stage.pod_exists("mpi-launcher").await;
+    let found = resources(&launcher);
+    let names: Vec<_> = found.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["ipu-operator-agent", "launcher"]);
+    assert!(found.iter().all(|(_, line)| line == default), "{found:?}");
+    stage.pod_runs("mpi-launcher").await;
+    stage
+        .row("mpi", "Running 1 1", "Successfully reconciled IPUJob")
+        .await;
+    stage.delete("mpi").await;
+    stage.gone("mpi").await;
     stage.kill().await;
 }

@@ -19,6 +19,8 @@ mod compiler;
 mod control_plane;
 mod definitions;
 #[cfg(test)]
+mod hostile_texts;
+#[cfg(test)]
 mod job;
 #[cfg(test)]
 mod large_job;
@@ -35,6 +37,8 @@ mod metrics;
 mod no_room;
 #[cfg(test)]
 mod odd_objects;
+#[cfg(test)]
+mod outage;
 mod partition;
 #[cfg(test)]
 mod policy;
@@ -51,6 +55,10 @@ mod twins;
 #[cfg(test)]
 mod upgraded;
 #[cfg(test)]
+mod users;
+#[cfg(test)]
 mod verify;
 mod webhook;
+#[cfg(test)]
+mod webhook_clients;
 mod writes;

@@ -10,7 +10,7 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::{Value, json};
 use tests::http;
-use tests::lab::control_plane::ControlPlane;
+use tests::lab::control_plane::{ControlPlane, ControlPlaneOptions};
 use tests::wait::{Seen, eventually};
 
 use crate::job::single;
@@ -64,7 +64,11 @@ const FULL: &str = "database space exceeded";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_etcd_full_the_operator_lives_on_and_goes_on_once_there_is_room() {
-    let plane = ControlPlane::start_within(Some(QUOTA)).await.unwrap();
+    let options = ControlPlaneOptions {
+        etcd_quota: Some(QUOTA),
+        ..ControlPlaneOptions::default()
+    };
+    let plane = ControlPlane::start_with(&options).await.unwrap();
     let place = Place::of(plane, Given::default()).await;
     let proxy = place.proxy("proxy", Vec::new()).await;
     let controller = place.controller("controller", Vec::new()).await;

@@ -38,6 +38,8 @@ pub(crate) struct Given {
     pub(crate) controller: Vec<&'static str>,
     /// Arguments of the proxy.
     pub(crate) proxy: Vec<&'static str>,
+    /// The port of the webhooks, where it has to be known before; otherwise any that is free.
+    pub(crate) webhooks: Option<u16>,
 }
 
 /// An API server with the chart, a V-IPU controller and a node that reaches it.
@@ -50,7 +52,7 @@ pub(crate) struct Place {
     /// Where the API server looks for the webhooks.
     webhooks: u16,
     folder: tempfile::TempDir,
-    simulator: Simulator,
+    pub(crate) simulator: Simulator,
 }
 
 /// A process of the operator. It ends, without a chance to tidy up, when this is dropped.
@@ -59,6 +61,8 @@ pub(crate) struct Running {
     keeper: Keeper,
     readiness: String,
     log: PathBuf,
+    /// Where it serves: a controller its webhooks, a proxy its REST in plain text.
+    pub(crate) port: u16,
 }
 
 impl Place {
@@ -72,7 +76,8 @@ impl Place {
         let (program, guests) = built.await.unwrap();
         let client = plane.client().await.unwrap();
         let simulator = Simulator::start(Options::quick("pod1", 64)).await.unwrap();
-        let [webhooks] = free_ports().unwrap();
+        let [free] = free_ports().unwrap();
+        let webhooks = given.webhooks.unwrap_or(free);
         install(&plane, webhooks, &simulator, &given.values);
         let node = json!({"metadata": {"name": "node1", "labels": {"ipunode": "pod1"}}});
         let node: Node = serde_json::from_value(node).unwrap();
@@ -130,7 +135,8 @@ impl Place {
             "--launcher-image=example.org/ipu-operator:1".to_owned(),
         ];
         let args = (&args[..], &self.given.controller[..]);
-        self.started(name, probes, args, environment).await
+        self.started(name, [webhooks, probes], args, environment)
+            .await
     }
 
     pub(crate) async fn proxy(&self, name: &'static str, environment: Environment) -> Running {
@@ -142,14 +148,14 @@ impl Place {
             format!("--probe-port={probes}"),
         ];
         let args = (&args[..], &self.given.proxy[..]);
-        self.started(name, probes, args, environment).await
+        self.started(name, [rest, probes], args, environment).await
     }
 
-    /// A process, once it is ready.
+    /// A process that serves these ports, once it is ready.
     async fn started(
         &self,
         name: &'static str,
-        probes: u16,
+        [port, probes]: [u16; 2],
         (args, given): (&[String], &[&str]),
         mut environment: Environment,
     ) -> Running {
@@ -177,6 +183,7 @@ impl Place {
             keeper: Keeper::start(vec![program]).unwrap(),
             readiness: format!("http://127.0.0.1:{probes}/readyz"),
             log,
+            port,
         };
         eventually(&format!("{name} is ready"), async || {
             let answer = http::request("GET", &running.readiness, "").await;

@@ -1,14 +1,17 @@
-//! etcd is restored, in place, from a snapshot that jobs have come and gone since: what runs keeps its partition, and
-//! nothing is leaked or given twice.
+//! etcd is restored, in place, from a snapshot that many jobs have come and gone since: what runs keeps its partition,
+//! nothing is leaked or given twice, and each job's description tells what became of it.
+
+use std::collections::BTreeSet;
 
 use ipu_api::ipujob_status::JobState;
 use kube::ResourceExt;
-use kube::api::DeleteParams;
-use serde_json::json;
+use kube::api::ListParams;
 use tests::wait::{Seen, eventually};
 
-use crate::job::single;
 use crate::processes::{Place, Running};
+
+/// Jobs that are created, run, completed and deleted after the snapshot.
+const SHORT: [&str; 4] = ["short-1", "short-2", "short-3", "short-4"];
 
 /// The processes of the operator, as in their Pods.
 async fn operator(place: &Place) -> (Running, Running) {
@@ -16,80 +19,130 @@ async fn operator(place: &Place) -> (Running, Running) {
     (controller, place.proxy("proxy", Vec::new()).await)
 }
 
-/// Creates a job and runs its Pod. Answers the id of its partition.
-async fn run(place: &Place, name: &str) -> String {
-    let mut job = single(name);
-    // What this Pod waits for besides is not of interest here.
-    job["spec"]["workers"]["template"]["spec"]["containers"][0]["resources"] = json!({});
-    place.submit(&job).await;
-    place.runs(&format!("{name}-worker-0")).await;
-    place.once(name, JobState::Running).await;
-    id(place, name).await.unwrap()
+/// Creates a job, and lets its program end well. Returns the id that its partition had.
+async fn complete(place: &Place, name: &str) -> String {
+    let id = place.run_job(name).await;
+    place.ends(&format!("{name}-worker-0")).await;
+    place.once(name, JobState::Completed).await;
+    once_given_back(place, name).await;
+    id
 }
 
-async fn id(place: &Place, owner: &str) -> Option<String> {
-    let mut all = place.partitions().await.into_iter();
-    all.find(|(name, _)| name == owner).and_then(|(_, id)| id)
-}
-
-async fn delete(place: &Place, name: &str) {
-    let params = DeleteParams::default();
-    place.jobs().delete(name, &params).await.unwrap();
-    eventually(&format!("{name} is gone"), async || {
-        Seen::when(place.jobs().get_opt(name).await.unwrap(), Option::is_none)
-    })
+async fn once_given_back(place: &Place, job: &str) {
+    eventually(
+        &format!("the partition of {job} is given back"),
+        async || {
+            let owners = place.partitions().await.into_iter().map(|(owner, _)| owner);
+            Seen::when(owners.collect::<Vec<_>>(), |owners| {
+                !owners.iter().any(|owner| owner == job)
+            })
+        },
+    )
     .await;
+}
+
+/// Waits until the V-IPU controller has these partitions and no others.
+async fn once_formed(place: &Place, ids: &[&String]) {
+    let mut wanted = ids.to_vec();
+    wanted.sort_unstable();
+    eventually(
+        "there are the partitions of the jobs that run",
+        async || {
+            let mut formed = place.formed();
+            formed.sort_unstable();
+            Seen::when(formed, |formed| formed.iter().eq(wanted.iter().copied()))
+        },
+    )
+    .await;
+}
+
+async fn names_of_jobs(place: &Place) -> Vec<String> {
+    let jobs = place.jobs().list(&ListParams::default()).await.unwrap();
+    jobs.iter().map(ResourceExt::name_any).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_runs_keeps_its_partition_and_nothing_is_leaked_or_given_twice() {
     let mut place = Place::new().await;
     let processes = operator(&place).await;
-    let kept = run(&place, "kept").await;
+    let kept = place.run_job("kept").await;
     let pod = place.pods().get("kept-worker-0").await.unwrap();
-    let given_back = run(&place, "given-back").await;
+    let given_back = place.run_job("given-back").await;
+    let ends = place.run_job("ends").await;
+    let done = complete(&place, "done").await;
     let snapshot = place.plane.snapshot().await.unwrap();
-    delete(&place, "given-back").await;
-    let lost = run(&place, "lost").await;
-    assert_eq!(place.formed().len(), 2);
+
+    // Jobs come and go: one that ran is deleted, one ends, one that had ended is deleted, and some come and go as a
+    // whole. One runs on that the snapshot does not know.
+    let mut ids = vec![kept.clone(), given_back.clone(), ends, done];
+    place.delete_job("given-back").await;
+    for name in SHORT {
+        ids.push(complete(&place, name).await);
+        place.delete_job(name).await;
+    }
+    place.ends("ends-worker-0").await;
+    place.once("ends", JobState::Completed).await;
+    once_given_back(&place, "ends").await;
+    place.delete_job("done").await;
+    let lost = place.run_job("lost").await;
+    ids.push(lost.clone());
+    once_formed(&place, &[&kept, &lost]).await;
 
     drop(processes);
     place.plane.restore(&snapshot).await.unwrap();
-    assert!(place.jobs().get_opt("lost").await.unwrap().is_none());
+    let jobs = names_of_jobs(&place).await;
+    assert_eq!(jobs, ["done", "ends", "given-back", "kept"]);
+    // The kubelets report what they know. That of the deleted job has another Pod of the same name to start.
+    place.ends("ends-worker-0").await;
     let processes = operator(&place).await;
 
     // It is back, as every object is, on a partition that nobody had before.
     let another = eventually(
         "the job that was deleted has another partition",
         async || {
-            let found = id(&place, "given-back").await;
+            let found = place.id("given-back").await;
             Seen::when(found, |id| id.as_ref().is_some_and(|id| *id != given_back))
         },
     );
     let another = another.await.unwrap();
     place.runs("given-back-worker-0").await;
     place.once("given-back", JobState::Running).await;
+    ids.push(another.clone());
+    // Of the one that ended there is the end alone: its partition, which is gone, is not made again.
+    place.once("ends", JobState::Completed).await;
+    once_given_back(&place, "ends").await;
+    place.once("done", JobState::Completed).await;
     // Nobody lists the partition of a job that the API server does not know: the sweep removes it.
-    let mut wanted = vec![kept.clone(), another.clone()];
-    wanted.sort_unstable();
-    eventually("the lost job's partition is removed", async || {
-        let mut formed = place.formed();
-        formed.sort_unstable();
-        Seen::when(formed, |formed| *formed == wanted)
-    })
-    .await;
-    let again = run(&place, "lost").await;
-    let ids = [&kept, &given_back, &lost, &another, &again];
-    let distinct: std::collections::BTreeSet<_> = ids.iter().collect();
+    once_formed(&place, &[&kept, &another]).await;
+    ids.push(place.run_job("lost").await);
+    let distinct: BTreeSet<_> = ids.iter().collect();
     assert_eq!(distinct.len(), ids.len(), "{ids:?}");
 
-    assert_eq!(id(&place, "kept").await, Some(kept));
+    assert_eq!(place.id("kept").await, Some(kept));
     let still = place.pods().get("kept-worker-0").await.unwrap();
     assert_eq!(still.uid(), pod.uid());
     place.once("kept", JobState::Running).await;
-    for job in ["kept", "given-back", "lost"] {
-        delete(&place, job).await;
+    describe_what_became_of_them(&place).await;
+
+    for job in ["kept", "given-back", "ends", "done", "lost"] {
+        place.delete_job(job).await;
     }
     assert_eq!(place.formed(), [""; 0]);
     drop(processes);
+}
+
+/// What a user reads: nothing is told of the job that ran on and of those that had ended, and the job that begins again
+/// says why.
+async fn describe_what_became_of_them(place: &Place) {
+    for (job, parts) in [
+        ("kept", &["Launcher Status: Running"][..]),
+        ("ends", &["Launcher Status: Completed", "IPUJobSucceeded"]),
+        ("done", &["Launcher Status: Completed", "IPUJobSucceeded"]),
+        ("lost", &["Launcher Status: Running"]),
+    ] {
+        let text = place.described(job, parts).await;
+        assert!(!text.contains("Warning"), "{job}: {text}");
+    }
+    let again = ["Launcher Status: Running", "Warning", "vanished from"];
+    place.described("given-back", &again).await;
 }

@@ -259,6 +259,15 @@ impl Stage {
         .await
     }
 
+    /// The reasons of all events of a job so far.
+    pub(crate) async fn reasons_of(&self, job: &str) -> Vec<String> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let of_job = format!("involvedObject.kind=IPUJob,involvedObject.name={job}");
+        let found = events.list(&ListParams::default().fields(&of_job)).await;
+        let found = found.unwrap().into_iter();
+        found.filter_map(|event| event.reason).collect()
+    }
+
     /// The kubelet: waits for a Pod, and runs it.
     pub(crate) async fn pod_runs(&self, name: &str) {
         self.pod_exists(name).await;

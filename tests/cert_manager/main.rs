@@ -82,6 +82,7 @@ async fn cert_manager_makes_the_certificates_and_renews_them_without_a_lost_requ
             "--certificate=given",
             "--certificate-secret=ipu-operator-vipu-proxy-tls",
         ],
+        ..Given::default()
     };
     let place = Place::of(plane, given).await;
     let proxy = place.proxy("proxy", Vec::new()).await;

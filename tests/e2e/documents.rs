@@ -15,6 +15,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::json;
 use tempfile::TempDir;
+use tests::documents::{FOR_ADMINS, FOR_USERS, QUICKSTART, REFUSED, Typed, UNINSTALL};
 use tests::lab::images::openmpi::OpenMpi;
 use tests::lab::operator::NAMESPACE;
 
@@ -43,28 +44,6 @@ const READER: &str = r#"
 grep() { command grep "$@" || [ $? -eq 1 ]; }
 "#;
 
-/// Documents for users: all that they say is done, in their order.
-const FOR_USERS: [&str; 7] = [
-    "README",
-    "charts/ipu-operator/docs/rest",
-    "examples/docs/tutorial",
-    "examples/docs/fields",
-    "examples/docs/run",
-    "examples/docs/life",
-    "examples/docs/status",
-];
-
-/// Documents for admins, whose other blocks the tests on an API server run. The last one takes the operator away.
-const FOR_ADMINS: [&str; 7] = [
-    "install",
-    "controllers",
-    "debugging",
-    "messages",
-    "runbook",
-    "restore",
-    "migrate",
-];
-
 /// What stands in documents for what is somebody's own.
 const OWN: [(&str, &str); 3] = [
     (
@@ -81,8 +60,7 @@ pub(crate) fn quickstart(scene: &Scene) -> Result<(), Failed> {
     scene.block_on(async {
         let desk = Desk::new(scene)?;
         scene.release.run(&["uninstall", NAMESPACE, "--wait"])?;
-        let document = "charts/ipu-operator/docs/quickstart";
-        let typed = desk.run(document, &["sh nodes", "sh refused"]);
+        let typed = desk.run(&QUICKSTART);
         scene.release.install()?;
         typed?;
         scene.clear("default").await
@@ -93,12 +71,8 @@ pub(crate) fn quickstart(scene: &Scene) -> Result<(), Failed> {
 pub(crate) fn for_users(scene: &Scene) -> Result<(), Failed> {
     scene.block_on(async {
         let desk = Desk::new(scene)?;
-        for document in FOR_USERS {
-            let marks: &[&str] = match document {
-                "README" | "charts/ipu-operator/docs/rest" => &["sh nodes"],
-                _ => &["sh", "sh nodes", "sh refused"],
-            };
-            desk.run(document, marks)?;
+        for document in &FOR_USERS {
+            desk.run(document)?;
             scene.clear("default").await?;
         }
         Ok(())
@@ -116,37 +90,31 @@ pub(crate) fn for_admins(scene: &Scene) -> Result<(), Failed> {
         let lists: Api<ConfigMap> = Api::namespaced(scene.operated.client.clone(), NAMESPACE);
         let list = format!("{NAMESPACE}-vipu-controllers");
         let before = lists.get(&list).await?.data;
-        for document in FOR_ADMINS {
-            let marks: &[&str] = match document {
-                "runbook" => &["sh", "sh nodes"],
-                _ => &["sh nodes"],
-            };
-            desk.run(&format!("charts/ipu-operator/docs/{document}"), marks)?;
+        for document in &FOR_ADMINS {
+            desk.run(document)?;
             scene.webhooks_answer().await?;
         }
         let before = Patch::Merge(json!({"data": before}));
         lists.patch(&list, &PatchParams::default(), &before).await?;
         scene.clear("default").await?;
-        for block in blocks(scene, "charts/ipu-operator/docs/uninstall", &["sh nodes"])? {
-            desk.block("uninstall", &block)?;
+        for block in blocks(scene, &UNINSTALL)? {
+            desk.block(UNINSTALL.document, &block)?;
             scene.release.install()?;
         }
         Ok(())
     })
 }
 
-/// The blocks of a document with one of these marks, in their order. A block that must be refused has `!` before it.
-fn blocks(scene: &Scene, document: &str, marks: &[&str]) -> Result<Vec<String>, Failed> {
+/// The blocks of a document that are typed, in their order. A block that must be refused has `!` before it.
+fn blocks(scene: &Scene, typed: &Typed) -> Result<Vec<String>, Failed> {
+    let document = typed.document;
     let path = scene.operated.repository.join(format!("{document}.md"));
     let text = fs::read_to_string(&path)?;
-    let mut found = Vec::new();
-    for part in text.split("\n```").skip(1).step_by(2) {
-        let (mark, block) = part.split_once('\n').ok_or("a block has no end")?;
-        if marks.contains(&mark) {
-            let refused = if mark == "sh refused" { "! " } else { "" };
-            found.push(format!("{refused}{block}"));
-        }
-    }
+    let found = typed.blocks(&text).into_iter().map(|block| {
+        let refused = if block.mark == REFUSED { "! " } else { "" };
+        format!("{refused}{}", block.commands)
+    });
+    let found: Vec<_> = found.collect();
     if found.is_empty() {
         return Err(format!("{document} has no commands").into());
     }
@@ -169,9 +137,9 @@ impl<'a> Desk<'a> {
         Ok(Self { scene, folder })
     }
 
-    fn run(&self, document: &str, marks: &[&str]) -> Result<(), Failed> {
-        for block in blocks(self.scene, document, marks)? {
-            self.block(document, &block)?;
+    fn run(&self, typed: &Typed) -> Result<(), Failed> {
+        for block in blocks(self.scene, typed)? {
+            self.block(typed.document, &block)?;
         }
         Ok(())
     }

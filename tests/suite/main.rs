@@ -9,6 +9,7 @@ mod agent;
 mod chart;
 mod circles;
 mod contract;
+mod documents;
 mod fuzz;
 mod layering;
 mod links;

@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser};
 use ipu_operator::cli::{Arguments, Task};
 use ipu_operator::controller::ControllerOptions;
 use ipu_operator::proxy::ProxyOptions;
-use ipu_runtime::certificates::{ClusterDomain, Source};
+use ipu_runtime::certificates::{ClusterDomain, Source, clients};
 use ipu_runtime::scope::Scope;
 use serde_json::Value;
 use tests::lab::{command, progress::Progress, settings::Settings, tools::Tools};
@@ -157,6 +157,8 @@ fn every_value_reaches_the_process_that_it_is_for() {
     assert_eq!(controller.webhook_secret, "my-webhook-certificate");
     assert_eq!(controller.webhook_certificate, Source::Given);
     assert!(!controller.webhook_ca_bundle);
+    let client_ca = controller.webhook_client_ca.as_deref().unwrap();
+    clients::of_authority(client_ca).expect("the PEM arrives with its line breaks");
     for release in [&controller.release, &proxy.release] {
         assert_eq!(release.configuration(), "my-ipus.ipu");
     }

@@ -38,8 +38,23 @@ pub fn validation(body: &str) -> Vec<u8> {
             (i32.add (call $recurse (i32.add (local.get 0) (i32.const 1))) (i32.const 1)))
           (func (export "ipu:policy/validator@0.1.0#validate")
             (param i32) (result i32)
+            (local $at i32) (local $left i32)
             (if (i32.gt_u (i32.load offset=80 (local.get 0)) (i32.const 4096)) (then {body}))
             (i32.const 16)))"#
+    );
+    policy(&text, Slot::Validation)
+}
+
+/// A validation policy that accepts no settings, for a reason that controls a terminal and turns the line round.
+pub fn unsettled() -> Vec<u8> {
+    let text = format!(
+        r#"(module
+          {MEMORY}
+          (data (i32.const 24) "\01\00\00\00\40\00\00\00\0f\00\00\00")
+          (data (i32.const 64) "no\e2\80\ae\1b[31m\07\0d\0a\00!")
+          (func (export "ipu:policy/validator@0.1.0#validate-settings") (param i32 i32) (result i32)
+            (i32.const 24))
+          (func (export "ipu:policy/validator@0.1.0#validate") (param i32) (result i32) (i32.const 16)))"#
     );
     policy(&text, Slot::Validation)
 }
@@ -108,15 +123,47 @@ pub const REFUSE: &str = "(return (call $refuse (i32.const 512) (i32.const 2)))"
 pub const REFUSE_FOR_NOTHING: &str = "(i32.store (i32.const 36) (i32.const 1))
     (return (i32.const 32))";
 
-/// The body of a defaulting policy that refuses the object with a text of `length` bytes, every eighth of which
-/// is an escape, a bell, a carriage return, a line feed and NULs.
+/// Eight bytes that no text for people may have: an escape, a bell, a carriage return, a line feed, a NUL, and an
+/// override of the direction.
+const UNFIT: u64 = 0xae80_e200_0a0d_071b;
+
+/// The body of a defaulting policy that refuses the object with a text of `length` bytes, none of which is fit for
+/// people.
 pub fn refuse_with(length: u32) -> String {
     let pages = length / 65_536 + 1;
     format!(
         "(drop (memory.grow (i32.const {pages})))
          {}
          (return (call $refuse (i32.const 65536) (i32.const {length})))",
-        repeated(0x0000_610a_0d07_5b1b, 8, length / 8)
+        repeated(UNFIT, 8, length / 8)
+    )
+}
+
+/// The body of a validation policy that logs such a text, warns of it, and names it as the field and the message of a
+/// rule that is broken.
+pub fn shout(length: u32) -> String {
+    let pages = length / 65_536 + 1;
+    let text = |at: u32| {
+        format!(
+            "(i32.store (i32.const {at}) (i32.const 65536))
+             (i32.store (i32.const {}) (i32.const {length}))",
+            at + 4
+        )
+    };
+    format!(
+        "(drop (memory.grow (i32.const {pages})))
+         {}
+         (call $log (i32.const 3) (i32.const 65536) (i32.const {length}) (i32.const 65536) (i32.const {length}))
+         {} {} {}
+         (i32.store (i32.const 36) (i32.const 64))
+         (i32.store (i32.const 40) (i32.const 1))
+         (i32.store (i32.const 44) (i32.const 56))
+         (i32.store (i32.const 48) (i32.const 1))
+         (return (i32.const 32))",
+        repeated(UNFIT, 8, length / 8),
+        text(56),
+        text(64),
+        text(72),
     )
 }
 

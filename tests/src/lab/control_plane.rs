@@ -83,6 +83,15 @@ pub enum ControlPlaneError {
     },
 }
 
+/// How a control plane differs from a plain one.
+#[derive(Debug, Default)]
+pub struct ControlPlaneOptions {
+    /// The most bytes that etcd stores.
+    pub etcd_quota: Option<u64>,
+    /// The file for `--admission-control-config-file` of kube-apiserver.
+    pub admission_config: Option<PathBuf>,
+}
+
 /// A running etcd and kube-apiserver.
 #[derive(Debug)]
 pub struct ControlPlane {
@@ -97,17 +106,17 @@ pub struct ControlPlane {
 impl ControlPlane {
     /// Starts both on free ports and waits until they are ready (about 3 s).
     pub async fn start() -> Result<Self, ControlPlaneError> {
-        Self::start_within(None).await
+        Self::start_with(&ControlPlaneOptions::default()).await
     }
 
-    /// The same, where etcd takes no more bytes than this.
-    pub async fn start_within(quota: Option<u64>) -> Result<Self, ControlPlaneError> {
+    /// The same with these options.
+    pub async fn start_with(options: &ControlPlaneOptions) -> Result<Self, ControlPlaneError> {
         let settings = Settings::from_env()?;
         let names = ["etcd", "kubernetes"];
         let tools = Tools::fetch_some(&settings, &Progress::start(), &names)?;
         let mut tries = 1;
         loop {
-            match Self::start_once(&tools, quota).await {
+            match Self::start_once(&tools, options).await {
                 Err(ControlPlaneError::Ended { .. }) if tries < TRIES => tries += 1,
                 result => return result,
             }
@@ -148,7 +157,10 @@ impl ControlPlane {
         self.flags.client()
     }
 
-    async fn start_once(tools: &Tools, quota: Option<u64>) -> Result<Self, ControlPlaneError> {
+    async fn start_once(
+        tools: &Tools,
+        options: &ControlPlaneOptions,
+    ) -> Result<Self, ControlPlaneError> {
         let scratch = Scratch::make()?;
         let dir = scratch.path();
         let [etcd_port, peer_port, port] = free_ports().map_err(ControlPlaneError::Port)?;
@@ -163,7 +175,7 @@ impl ControlPlane {
             data: dir.join("etcd"),
             client_port: etcd_port,
             peer_port,
-            quota,
+            quota: options.etcd_quota,
         };
         let api_server = ApiServer {
             pki: dir.join("pki"),
@@ -173,6 +185,7 @@ impl ControlPlane {
             port,
             services: SERVICES,
             whole_cluster: false,
+            admission_config: options.admission_config.clone(),
         };
         let programs = vec![
             program(tools, dir, "etcd", etcd.args()),

@@ -67,6 +67,7 @@ impl<'a> Control<'a> {
             port: API_PORT,
             services: SERVICE_RANGE,
             whole_cluster: true,
+            admission_config: None,
         };
         self.daemon(API_SERVER, api_server.args())?;
         Ok(())

@@ -39,6 +39,8 @@ pub struct ApiServer {
     pub services: &'static str,
     /// Whether nodes and controllers belong to it.
     pub whole_cluster: bool,
+    /// File with the configuration of its admission plugins.
+    pub admission_config: Option<PathBuf>,
 }
 
 impl Etcd {
@@ -104,6 +106,8 @@ impl ApiServer {
             "--allow-privileged=true".to_owned(),
             "--profiling=false".to_owned(),
         ];
+        let admission = self.admission_config.as_deref();
+        args.extend(admission.map(|path| file("admission-control-config-file", path)));
         args.extend(if self.whole_cluster {
             self.args_with_nodes()
         } else {
@@ -182,6 +186,7 @@ mod tests {
             port: 6443,
             services: "127.77.0.0/24",
             whole_cluster: false,
+            admission_config: None,
         }
     }
 
@@ -197,6 +202,20 @@ mod tests {
         assert!(whole.contains(&kubelet));
         assert!(!alone.contains(&kubelet));
         assert!(alone.contains(&"--disable-admission-plugins=ServiceAccount".to_owned()));
+    }
+
+    #[test]
+    fn admission_plugins_are_configured_by_a_file_where_there_is_one() {
+        let configured = ApiServer {
+            admission_config: Some("/admission.yaml".into()),
+            ..api_server()
+        };
+        let flag = "--admission-control-config-file=/admission.yaml";
+        for (server, expected) in [(configured, vec![flag]), (api_server(), Vec::new())] {
+            let mut found = server.args();
+            found.retain(|arg| arg.contains("admission-control-config-file"));
+            assert_eq!(found, expected);
+        }
     }
 
     #[test]

@@ -1,0 +1,356 @@
+//! Hostile texts of guests and of V-IPU controllers, followed to where people and programs read them: what kubectl and
+//! the API server's clients receive, statuses, events, logs, and answers of REST. And a hostile wait, which delays no
+//! job.
+
+use std::collections::BTreeMap;
+
+use http::Request;
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipujob_status::JobState;
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::ipupolicy::{IPUPolicy, PolicyPhase};
+use ipu_guest_host::digest_of;
+use ipu_text::is_plain;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Event};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams};
+use kube::client::Body;
+use kube::core::ApiResource;
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
+use tests::guests::hostile;
+use tests::http::{HttpError, request};
+use tests::simulator::codes::CodeName;
+use tests::simulator::faults::{Fail, Method, Order};
+use tests::wait::{Seen, eventually};
+
+use crate::chart::admin::Admin;
+use crate::job::single;
+use crate::partition::install::apply;
+use crate::processes::{Place, RELEASE, Running};
+
+/// Most bytes of a text in a status: the message of a partition that waits.
+const STATUS_MAX: usize = 4_096;
+
+/// Most bytes of an event's note, by the API server's rule.
+const EVENT_MAX: usize = 1_024;
+
+/// Most bytes of a warning in a header, with what stands around its 256.
+const WARNING_MAX: usize = 300;
+
+/// Most bytes of the answer to one request that breaks one rule, which is told twice in it.
+const ANSWER_MAX: usize = 8_192;
+
+/// Most bytes of a line of a log, which may hold an error with its causes.
+const LINE_MAX: usize = 8_192;
+
+/// What stands for a character that is not fit.
+const REPLACED: char = char::REPLACEMENT_CHARACTER;
+
+/// What a V-IPU controller says, after some words by which it is recognised.
+fn hostile_words(begin: &str) -> String {
+    format!("{begin} \u{1b}[31m\u{7}\r\n\0\u{202e}{}", "x".repeat(3_000))
+}
+
+#[track_caller]
+fn is_fit(place: &str, text: &str, most: usize) {
+    let (length, begin) = (text.len(), &text[..text.floor_char_boundary(200)]);
+    assert!(length <= most, "{place} has {length} bytes: {begin:?}");
+    let unfit = text.chars().find(|character| !is_plain(*character));
+    assert_eq!(unfit, None, "{place}: {text:?}");
+}
+
+/// Every text of a JSON value.
+fn texts(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => vec![text],
+        Value::Array(values) => values.iter().flat_map(texts).collect(),
+        Value::Object(members) => members.values().flat_map(texts).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
+    }
+}
+
+/// An answer in JSON, of which each text must be fit.
+#[track_caller]
+fn fit_answer(place: &str, body: &[u8]) -> String {
+    assert!(body.len() <= ANSWER_MAX, "{place}: {} bytes", body.len());
+    let answer: Value = serde_json::from_slice(body).unwrap();
+    for text in texts(&answer) {
+        is_fit(place, text, STATUS_MAX);
+    }
+    texts(&answer).join(" ")
+}
+
+/// Every text in the statuses of a kind.
+async fn statuses<K: Resource<DynamicType = ()>>(place: &Place) -> Vec<String> {
+    let kind = ApiResource::erase::<K>(&());
+    let objects: Api<DynamicObject> = Api::all_with(place.client.clone(), &kind);
+    let found = objects.list(&ListParams::default()).await.unwrap();
+    let found = found.iter().flat_map(|one| texts(&one.data["status"]));
+    found.map(str::to_owned).collect()
+}
+
+/// The notes of all events, or of those of one object.
+async fn notes(place: &Place, object: Option<&str>) -> Vec<String> {
+    let events: Api<Event> = Api::all(place.client.clone());
+    let mut of = ListParams::default();
+    of.field_selector = object.map(|name| format!("involvedObject.name={name}"));
+    let found = events.list(&of).await.unwrap().into_iter();
+    found.filter_map(|event| event.message).collect()
+}
+
+/// Waits until a status of a kind contains this.
+async fn once_in_statuses<K: Resource<DynamicType = ()>>(place: &Place, words: &str) {
+    let what = format!("a status of the {} contains {words:?}", K::plural(&()));
+    eventually(&what, async || {
+        Seen::when(statuses::<K>(place).await, |all| contain(all, words))
+    })
+    .await;
+}
+
+/// Waits until an event contains this, of any object or of one.
+async fn once_in_events(place: &Place, object: Option<&str>, words: &str) {
+    eventually(&format!("an event contains {words:?}"), async || {
+        Seen::when(notes(place, object).await, |all| contain(all, words))
+    })
+    .await;
+}
+
+fn contain(all: &[String], words: &str) -> bool {
+    all.iter().any(|text| text.contains(words))
+}
+
+/// No status, no event and no line of a log holds a text that is not fit.
+async fn everything_is_fit(place: &Place, processes: [&Running; 2]) {
+    for (kind, found) in [
+        ("IPUJob", statuses::<IPUJob>(place).await),
+        ("IPUPartition", statuses::<IPUPartition>(place).await),
+        ("IPUPolicy", statuses::<IPUPolicy>(place).await),
+    ] {
+        for text in found {
+            is_fit(&format!("the status of an {kind}"), &text, STATUS_MAX);
+        }
+    }
+    for note in notes(place, None).await {
+        is_fit("an event", &note, EVENT_MAX);
+    }
+    for process in processes {
+        for line in process.said().lines() {
+            is_fit("a log", line, LINE_MAX);
+        }
+        process.must_run();
+    }
+}
+
+/// The admin applies a policy with this module, and waits until it has that phase.
+async fn policy(place: &Place, (name, hook): (&str, &str), module: Vec<u8>, phase: PolicyPhase) {
+    let digest = digest_of(&module).to_string();
+    let map = ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        },
+        binary_data: Some(BTreeMap::from([(
+            "policy.wasm".to_owned(),
+            ByteString(module),
+        )])),
+        ..ConfigMap::default()
+    };
+    apply(Api::namespaced(place.client.clone(), RELEASE), &map).await;
+    let wanted = json!({
+        "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPolicy", "metadata": {"name": name},
+        "spec": {
+            "hook": hook,
+            "module": {"configMap": {"name": name, "key": "policy.wasm"}, "digest": digest},
+        },
+    });
+    let policies: Api<IPUPolicy> = Api::all(place.client.clone());
+    let admin = PatchParams::apply("an-admin").force();
+    let wanted = Patch::Apply(&wanted);
+    policies.patch(name, &admin, &wanted).await.unwrap();
+    eventually(&format!("the IPUPolicy {name} is {phase:?}"), async || {
+        let found = policies.get(name).await.unwrap();
+        Seen::when(found.status.unwrap_or_default(), |status| {
+            status.phase == phase && status.observed_generation > 0
+        })
+    })
+    .await;
+}
+
+async fn delete_policy(place: &Place, name: &str) {
+    let policies: Api<IPUPolicy> = Api::all(place.client.clone());
+    let params = DeleteParams::default();
+    policies.delete(name, &params).await.unwrap();
+}
+
+/// A job on which hostile guests show what they are.
+fn large_job() -> Value {
+    let mut large = single("large");
+    large["metadata"]["annotations"] = json!({"long": "x".repeat(5_000)});
+    large
+}
+
+/// Tries a large job until it is refused. Returns all that a client of the API server receives.
+async fn refusal(place: &Place) -> String {
+    let url = format!("{}?dryRun=All", place.jobs().resource_url());
+    let tried = async || {
+        let request = Request::post(&url).header("content-type", "application/json");
+        let request = request.body(Body::from(large_job().to_string().into_bytes()));
+        let answer = place.client.send(request.unwrap()).await.unwrap();
+        let (head, body) = answer.into_parts();
+        if head.status.is_success() {
+            return None;
+        }
+        Some((head.headers, body.collect_bytes().await.unwrap()))
+    };
+    let (headers, body) = eventually("a large job is refused", tried).await;
+    for warning in headers.get_all("warning") {
+        is_fit("a warning", warning.to_str().unwrap(), WARNING_MAX);
+    }
+    fit_answer("a refusal", &body)
+}
+
+/// What kubectl prints of the same.
+fn kubectl_refusal(place: &Place) -> String {
+    let admin = Admin::of(RELEASE, place.plane.kubeconfig());
+    let file = admin.file("large.json", &large_job().to_string());
+    let create = ["create", "--dry-run=server", "--namespace=default"];
+    let refused = admin.kubectl(&[&create[..], &["--filename", &file]].concat());
+    let refused = refused.unwrap_err().to_string();
+    for line in refused.lines() {
+        is_fit("what kubectl prints", line, ANSWER_MAX);
+    }
+    refused
+}
+
+/// All texts of an answer of REST, a good one or not.
+async fn rest(proxy: &Running, method: &str, path: &str, body: &str) -> String {
+    let url = format!("http://127.0.0.1:{}{path}", proxy.port);
+    let answer = match request(method, &url, body).await {
+        Ok(body) | Err(HttpError::Status { body, .. }) => body,
+        Err(error) => panic!("{error}"),
+    };
+    fit_answer(path, answer.as_bytes())
+}
+
+async fn operator(place: &Place) -> [Running; 2] {
+    let proxy = place.proxy("proxy", Vec::new()).await;
+    [place.controller("controller", Vec::new()).await, proxy]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_text_of_a_guest_reaches_anybody_as_the_guest_wrote_it() {
+    let place = Place::new().await;
+    let [controller, proxy] = operator(&place).await;
+
+    let refuses = |length| hostile::defaulting(&hostile::refuse_with(length));
+    let shouts = hostile::validation(&hostile::shout(1 << 20));
+    for (name, hook, module, is_quoted) in [
+        ("words", "Defaulting", refuses(3 << 20), true),
+        // More than a guest may answer at all: what is told is the operator's own.
+        ("more-words", "Defaulting", refuses(8 << 20), false),
+        ("shout", "Validation", shouts, true),
+    ] {
+        policy(&place, (name, hook), module, PolicyPhase::Active).await;
+        for told in [refusal(&place).await, kubectl_refusal(&place)] {
+            assert_eq!(told.contains(REPLACED), is_quoted, "{name}: {told}");
+        }
+        delete_policy(&place, name).await;
+    }
+    // It logs the same text.
+    controller.says(&REPLACED.to_string()).await;
+
+    let unsettled = ("unsettled", "Validation");
+    let module = hostile::unsettled();
+    policy(&place, unsettled, module, PolicyPhase::Refused).await;
+    once_in_statuses::<IPUPolicy>(&place, "no\u{fffd}\u{fffd}[31m").await;
+
+    let rejects = ("rejects", "Placement");
+    let module = hostile::rejecting();
+    policy(&place, rejects, module, PolicyPhase::Active).await;
+    place.submit(&single("rejected")).await;
+    place.once("rejected", JobState::Failed).await;
+    let words = "no\u{fffd}\u{fffd}[2J \u{fffd}!";
+    once_in_statuses::<IPUPartition>(&place, words).await;
+    once_in_statuses::<IPUJob>(&place, words).await;
+    once_in_events(&place, None, words).await;
+    let told = rest(&proxy, "POST", "/query", r#"{"size": 4}"#).await;
+    assert!(told.contains(words), "{told}");
+    let described = place.described("rejected", &[words]).await;
+    for line in described.lines() {
+        is_fit("what kubectl describes", line, STATUS_MAX);
+    }
+    everything_is_fit(&place, [&controller, &proxy]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_text_of_a_v_ipu_controller_reaches_anybody_as_it_was_sent() {
+    let place = Place::new().await;
+    let [controller, proxy] = operator(&place).await;
+    place.simulator.server.order(Order {
+        fail: Some(Fail {
+            code: CodeName::FailedPrecondition,
+            message: hostile_words("out of order"),
+        }),
+        ..Order::on(Method::CreatePartition)
+    });
+    place.submit(&single("waits")).await;
+    let words = "out of order \u{fffd}[31m\u{fffd}  \u{fffd}\u{fffd}x";
+    once_in_statuses::<IPUPartition>(&place, words).await;
+    once_in_statuses::<IPUJob>(&place, words).await;
+    once_in_events(&place, None, words).await;
+    for (method, path, body) in [
+        ("GET", "/controllers", ""),
+        ("GET", "/stats", ""),
+        ("POST", "/query", r#"{"size": 4}"#),
+    ] {
+        rest(&proxy, method, path, body).await;
+    }
+    everything_is_fit(&place, [&controller, &proxy]).await;
+
+    place.simulator.server.clear();
+    place.runs("waits-worker-0").await;
+    place.once("waits", JobState::Running).await;
+    let id = place.id("waits").await.unwrap();
+    let error = hostile_words("link 3 is down");
+    place.simulator.server.with(|world, now| {
+        world.pod.break_down(&id, &error, false, now).unwrap();
+    });
+    let words = "link 3 is down \u{fffd}[31m\u{fffd}  \u{fffd}\u{fffd}x";
+    once_in_statuses::<IPUPartition>(&place, words).await;
+    once_in_events(&place, None, words).await;
+    everything_is_fit(&place, [&controller, &proxy]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_policy_waits_for_nobody_is_placed_by_the_built_in_walk() {
+    let place = Place::new().await;
+    let [controller, proxy] = operator(&place).await;
+    let policies: Api<IPUPolicy> = Api::all(place.client.clone());
+    for (name, entries) in [("waits-for-none", 0), ("waits-for-many", 170_000)] {
+        let module = hostile::waiting(entries);
+        let placement = (name, "Placement");
+        policy(&place, placement, module, PolicyPhase::Active).await;
+        place.run_job(name).await;
+        let partitions: Api<IPUPartition> = Api::all(place.client.clone());
+        let found = partitions.list(&ListParams::default()).await.unwrap();
+        let of_job = found.into_iter().find(|one| one.spec.owner.name == name);
+        let of_job = of_job.unwrap();
+        let object = of_job.name_any();
+        let attempts = of_job.status.unwrap().attempts;
+        let by = attempts.last().unwrap().decided_by.clone().unwrap();
+        assert_eq!((by.policy.as_str(), by.digest), ("built-in", None));
+        once_in_events(&place, Some(&object), "its wait names").await;
+        // It was asked, and none of its answers could be used.
+        let what = format!("the failures of {name} are counted");
+        let calls = eventually(&what, async || {
+            let found = policies.get(name).await.unwrap();
+            let calls = found.status.unwrap_or_default().calls;
+            Seen::when(calls, |calls| calls.failed > 0)
+        });
+        assert_eq!(calls.await.answered, 0, "{name}");
+        everything_is_fit(&place, [&controller, &proxy]).await;
+        place.delete_job(name).await;
+        delete_policy(&place, name).await;
+    }
+}

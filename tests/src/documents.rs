@@ -1,0 +1,92 @@
+//! Pure: the documents whose commands the tests type on real nodes, in their order, and the blocks of a document.
+
+/// A document, and the marks of its blocks that are typed.
+#[derive(Clone, Copy, Debug)]
+pub struct Typed {
+    /// Its path in the repository, without `.md`.
+    pub document: &'static str,
+    /// The words after the three backticks.
+    pub marks: &'static [&'static str],
+}
+
+/// A block of commands in a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block<'a> {
+    /// The words after the three backticks.
+    pub mark: &'a str,
+    /// The commands.
+    pub commands: &'a str,
+}
+
+/// Blocks that need nodes.
+pub const NODES: &str = "sh nodes";
+
+/// Blocks that need nodes, and that must fail.
+pub const REFUSED: &str = "sh refused";
+
+/// The quickstart, which begins without an operator.
+pub const QUICKSTART: Typed = Typed {
+    document: "charts/ipu-operator/docs/quickstart",
+    marks: &[NODES, REFUSED],
+};
+
+/// Documents for users: all that they say is done, in their order.
+pub const FOR_USERS: [Typed; 7] = [
+    on_nodes("README"),
+    on_nodes("charts/ipu-operator/docs/rest"),
+    all_of("examples/docs/tutorial"),
+    all_of("examples/docs/fields"),
+    all_of("examples/docs/run"),
+    all_of("examples/docs/life"),
+    all_of("examples/docs/status"),
+];
+
+/// Documents for admins, whose other blocks the tests on an API server run.
+pub const FOR_ADMINS: [Typed; 7] = [
+    on_nodes("charts/ipu-operator/docs/install"),
+    on_nodes("charts/ipu-operator/docs/controllers"),
+    on_nodes("charts/ipu-operator/docs/debugging"),
+    on_nodes("charts/ipu-operator/docs/messages"),
+    Typed {
+        document: "charts/ipu-operator/docs/runbook",
+        marks: &["sh", NODES],
+    },
+    on_nodes("charts/ipu-operator/docs/restore"),
+    on_nodes("charts/ipu-operator/docs/migrate"),
+];
+
+/// The last document, which takes the operator away.
+pub const UNINSTALL: Typed = on_nodes("charts/ipu-operator/docs/uninstall");
+
+const fn on_nodes(document: &'static str) -> Typed {
+    let marks = &[NODES];
+    Typed { document, marks }
+}
+
+const fn all_of(document: &'static str) -> Typed {
+    let marks = &["sh", NODES, REFUSED];
+    Typed { document, marks }
+}
+
+/// Every document that is typed on nodes.
+pub fn typed() -> Vec<Typed> {
+    let mut all = vec![QUICKSTART];
+    all.extend(FOR_USERS);
+    all.extend(FOR_ADMINS);
+    all.push(UNINSTALL);
+    all
+}
+
+impl Typed {
+    /// The blocks of the document's text that are typed, in their order.
+    pub fn blocks<'a>(&self, text: &'a str) -> Vec<Block<'a>> {
+        let parts = text.split("\n```").skip(1).step_by(2);
+        let blocks = parts.filter_map(|part| {
+            let (mark, commands) = part.split_once('\n')?;
+            Some(Block { mark, commands })
+        });
+        blocks
+            .filter(|block| self.marks.contains(&block.mark))
+            .collect()
+    }
+}

@@ -1,0 +1,88 @@
+//! Holds the commands of the documents: each block has a mark of the table in CONTRIBUTING.md, and each that needs nodes
+//! is typed by the tests on nodes.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag};
+use tests::documents::{NODES, REFUSED, typed};
+
+use crate::sources::{documents, repository};
+
+/// The marks of all blocks of commands, by document without `.md`, as a Markdown parser finds them: also those within
+/// a list, and those fenced otherwise.
+fn marks() -> BTreeMap<String, Vec<String>> {
+    let mut all = BTreeMap::new();
+    for (path, text) in documents() {
+        let path = path.strip_prefix(repository()).unwrap().with_extension("");
+        let events = Parser::new_ext(&text, Options::ENABLE_TABLES);
+        let marks = events.filter_map(|event| match event {
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(mark))) => Some(mark.into_string()),
+            _ => None,
+        });
+        let marks: Vec<_> = marks.filter(|mark| is_of_commands(mark)).collect();
+        all.insert(path.to_string_lossy().into_owned(), marks);
+    }
+    all
+}
+
+/// Whether a block is for a shell, however its author has spelt that.
+fn is_of_commands(mark: &str) -> bool {
+    let shells = ["sh", "bash", "zsh", "shell", "console", "terminal"];
+    let first = mark.split(|end: char| !end.is_ascii_alphanumeric()).next();
+    first.is_some_and(|first| shells.contains(&first.to_lowercase().as_str()))
+}
+
+/// The marks that CONTRIBUTING.md lists.
+fn known_marks() -> Vec<String> {
+    let text = fs::read_to_string(repository().join("CONTRIBUTING.md")).unwrap();
+    let rows = text.lines().skip_while(|line| !line.starts_with("| mark "));
+    let rows = rows.skip(2).map_while(|line| line.strip_prefix("| `"));
+    rows.map(|row| row.split('`').next().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn every_block_of_commands_has_a_mark_that_is_known() {
+    let known = known_marks();
+    assert!(known.len() > 4, "{known:?}");
+    assert!(known.iter().any(|mark| mark == NODES));
+    assert!(known.iter().any(|mark| mark == REFUSED));
+    for (document, marks) in marks() {
+        for mark in marks {
+            assert!(known.contains(&mark), "{document}.md: ```{mark}");
+        }
+    }
+}
+
+#[test]
+fn every_block_that_needs_nodes_is_typed_on_nodes() {
+    let marks = marks();
+    let typed = typed();
+    for (document, marks) in &marks {
+        let found = typed.iter().filter(|one| one.document == document);
+        let times = found.clone().count();
+        assert!(times <= 1, "{document}.md is typed {times} times");
+        let need_nodes = |mark: &&String| [NODES, REFUSED].contains(&mark.as_str());
+        let wanted: Vec<_> = marks.iter().filter(need_nodes).cloned().collect();
+        let text = fs::read_to_string(repository().join(format!("{document}.md"))).unwrap();
+        let blocks = found.flat_map(|one| one.blocks(&text));
+        let blocks = blocks.map(|block| block.mark.to_owned());
+        let blocks: Vec<_> = blocks.filter(|mark| need_nodes(&mark)).collect();
+        assert_eq!(blocks, wanted, "left: typed of {document}.md; right: in it");
+    }
+    for one in typed {
+        let there = marks.get(one.document).is_some_and(|all| !all.is_empty());
+        assert!(there, "{}.md has no commands", one.document);
+    }
+}
+
+#[test]
+fn a_block_of_commands_is_recognised_however_it_is_spelt() {
+    for mark in ["sh", "sh nodes", "sh,nodes", "bash", "Shell", "console"] {
+        assert!(is_of_commands(mark), "{mark}");
+    }
+    for mark in ["", "yaml", "rust", "shared"] {
+        assert!(!is_of_commands(mark), "{mark}");
+    }
+}
