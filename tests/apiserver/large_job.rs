@@ -1,19 +1,39 @@
-//! A job of 256 workers: everything of it fits, and how long the control plane takes is printed.
+//! A job of 256 workers: everything of it fits, what a user reads of it stays short, and how long the control plane takes
+//! is printed.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use ipu_api::names;
 use k8s_openapi::api::rbac::v1::Role;
 use kube::api::{Api, ListParams};
 use serde_json::json;
+use tests::described::{COMPLETED, Described, Expected, RUNNING};
 use tests::wait::{Seen, eventually};
 
+use crate::described::once_described;
 use crate::job::parallel;
 use crate::stage::Stage;
 
 /// Partitions of the job; each has as many workers as a partition may have IPUs.
 const INSTANCES: u32 = 4;
 const WORKERS: u32 = 256;
+
+/// Most events of one reason: one for each instance and one for the launcher, however many Pods an instance has.
+const EVENTS: usize = INSTANCES as usize + 1;
+
+/// What a user reads at its end: workers and launcher were created, and each partition was released.
+const ENDED: Expected = Expected {
+    events: &[
+        ("SuccessfulCreate", 2),
+        ("IPUJobSucceeded", 1),
+        ("PartitionReleased", INSTANCES as usize),
+    ],
+    ..COMPLETED
+};
+
+/// Longest message of an event, in bytes: a few Pods by name, and the number of the others.
+const MESSAGE: usize = 200;
 
 #[tokio::test]
 async fn a_job_of_256_workers_is_made_runs_ends_and_goes() {
@@ -40,6 +60,8 @@ async fn a_job_of_256_workers_is_made_runs_ends_and_goes() {
         .row("large", "Running 4 4", "Successfully reconciled IPUJob")
         .await;
     passed("running");
+    let (running, text) = once_described(&stage, "large", &RUNNING).await;
+    is_short(&running, &text);
 
     let roles: Api<Role> = Api::namespaced(stage.client.clone(), &stage.namespace);
     let rules = roles.get("large-launcher").await.unwrap().rules.unwrap();
@@ -57,11 +79,27 @@ async fn a_job_of_256_workers_is_made_runs_ends_and_goes() {
         .await;
     once_there(&stage, 0).await;
     passed("completed, and all Pods gone");
+    let (completed, text) = once_described(&stage, "large", &ENDED).await;
+    is_short(&completed, &text);
+    let created = completed.messages("SuccessfulCreate");
+    let names_some = |message: &&str| message.contains("large-worker-") && message.contains("more");
+    assert!(created.iter().any(names_some), "{text}");
+    assert!(created.contains(&"created Pod large-launcher"), "{text}");
     stage.delete("large").await;
     stage.gone("large").await;
     passed("gone");
     assert!(stage.partitions().await.is_empty());
     stage.kill().await;
+}
+
+/// A job of many Pods reads like one of few: its events name a few of them.
+fn is_short(described: &Described, text: &str) {
+    let mut counts = BTreeMap::<&str, usize>::new();
+    for event in &described.events {
+        *counts.entry(&event.reason).or_default() += 1;
+        assert!(event.message.len() <= MESSAGE, "{event:?}");
+    }
+    assert!(counts.values().all(|count| *count <= EVENTS), "{text}");
 }
 
 /// Waits until there are so many Pods.

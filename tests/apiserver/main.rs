@@ -19,6 +19,8 @@ mod compiler;
 mod control_plane;
 mod definitions;
 #[cfg(test)]
+mod described;
+#[cfg(test)]
 mod hostile_texts;
 #[cfg(test)]
 mod job;

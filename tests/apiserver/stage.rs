@@ -1,6 +1,7 @@
 //! Plays what is missing around a real API server: the kubelet, the V-IPU proxy, and the user.
 
 use std::future::ready;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
@@ -36,6 +37,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 /// A namespace on a real API server, with somebody who plays what is missing around it.
 pub(crate) struct Stage {
     pub(crate) client: Client,
+    pub(crate) kubeconfig: PathBuf,
     pub(crate) namespace: String,
     /// What the controllers of this stage count.
     pub(crate) metrics: Metrics,
@@ -55,6 +57,7 @@ impl Stage {
         let client = plane.client().await.unwrap();
         let mut stage = Self {
             client,
+            kubeconfig: plane.kubeconfig(),
             namespace: name.to_owned(),
             metrics: Metrics::default(),
             controller: None,

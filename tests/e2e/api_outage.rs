@@ -5,9 +5,11 @@ use std::time::Duration;
 use ipu_api::ipujob_status::JobState;
 use libtest_mimic::Failed;
 use serde_json::json;
+use tests::described::{COMPLETED, RUNNING};
 use tests::lab::fault::Stopped;
 use tests::wait::{Seen, until};
 
+use crate::described::once_described;
 use crate::failing_pods::job;
 use crate::pods::runs;
 use crate::scene::{PATIENCE, Scene};
@@ -16,7 +18,7 @@ use crate::scene::{PATIENCE, Scene};
 const OUTAGE: Duration = Duration::from_secs(70);
 
 /// One job runs on with the same Pod and partition, one that ends meanwhile is Completed afterwards, and a new one is
-/// taken and run. Nothing is reset, and nothing is left.
+/// taken and run. Nothing is reset, nothing is left, and no job warns of what did not concern it.
 pub(crate) fn is_survived(scene: &Scene) -> Result<(), Failed> {
     scene.block_on(async {
         let goes_on =
@@ -40,6 +42,13 @@ pub(crate) fn is_survived(scene: &Scene) -> Result<(), Failed> {
         assert_eq!(runs(scene, "goes-on-worker-0", None).await?, before);
         assert_eq!(self::ids(scene, "goes-on").await?, ids);
         scene.once("goes-on", JobState::Running).await?;
+        for (name, expected) in [
+            ("goes-on", &RUNNING),
+            ("ends", &COMPLETED),
+            ("later", &COMPLETED),
+        ] {
+            once_described(scene, name, expected).await?;
+        }
         scene.clear("default").await
     })
 }

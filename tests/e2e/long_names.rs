@@ -2,15 +2,18 @@
 
 use ipu_api::ipujob_status::JobState;
 use libtest_mimic::Failed;
+use tests::described::COMPLETED;
 use tests::lab::images::openmpi::OpenMpi;
 
+use crate::described::once_described;
 use crate::scene::Scene;
 
 /// The longest name that validation takes in the namespace `default`: the kubelet names a folder of logs after the
 /// namespace, the Pod and its UID, and a name of a file has 255 characters at most.
 const LONGEST: usize = 201;
 
-/// Each worker says who it is, and both are told apart, though a host name has no more than 63 characters.
+/// Each worker says who it is, and both are told apart, though a host name has no more than 63 characters. A user reads
+/// each name in full: the events of the job name its Pods.
 pub(crate) fn run_mpirun(scene: &Scene) -> Result<(), Failed> {
     scene.block_on(async {
         let rank = "echo rank of $IPUOF_VIPU_API_PARTITION_ID GCD $IPUOF_VIPU_API_GCD_ID";
@@ -26,6 +29,12 @@ pub(crate) fn run_mpirun(scene: &Scene) -> Result<(), Failed> {
                 .await?;
             for gcd in 0..2 {
                 assert!(log.contains(&format!("GCD {gcd}\n")), "{log}");
+            }
+            let described = once_described(scene, &name, &COMPLETED).await?;
+            let created = described.messages("SuccessfulCreate").join("\n");
+            for pod in ["worker-0", "worker-1", "launcher"] {
+                let pod = format!("{name}-{pod}");
+                assert!(created.contains(&pod), "no event names {pod}: {created}");
             }
             scene.clear("default").await?;
         }

@@ -7,6 +7,7 @@ mod api_outage;
 mod autoscaled;
 mod broken_list;
 mod crowd;
+mod described;
 mod disturbed;
 mod documents;
 mod down;

@@ -3,11 +3,13 @@
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
 use libtest_mimic::Failed;
+use tests::described::COMPLETED;
 use tests::lab::fault::cut_from_the_api_server;
 use tests::lab::images::openmpi::OpenMpi;
 use tests::operator_process::{OperatorProcess, ProcessError};
 use tests::wait::{Seen, until};
 
+use crate::described::once_described;
 use crate::scene::{PATIENCE, Scene};
 
 /// What each of two ranks prints, in bytes.
@@ -22,7 +24,8 @@ const ATTACHED: &str = "--leave-session-attached";
 /// A rank that runs until it is told to end.
 const WAITS: &str = "touch /tmp/runs; until [ -e /tmp/go ]; do sleep 0.1; done";
 
-/// Both workers print as fast as they can; not a byte is lost on the way to the launcher.
+/// Both workers print as fast as they can; not a byte is lost on the way to the launcher, and the job reads like any
+/// other that has completed.
 pub(crate) fn nothing_of_a_flood_is_lost(scene: &Scene) -> Result<(), Failed> {
     scene.block_on(async {
         let rank = format!("head -c {FLOOD} /dev/zero");
@@ -33,6 +36,7 @@ pub(crate) fn nothing_of_a_flood_is_lost(scene: &Scene) -> Result<(), Failed> {
         let log = scene.kubectl(&["logs", "parallel-launcher"]).await?;
         let last = log.lines().last().unwrap_or_default();
         assert_eq!(last.trim().parse(), Ok(2 * FLOOD), "{log}");
+        once_described(scene, "parallel", &COMPLETED).await?;
         scene.clear("default").await
     })
 }

@@ -1,22 +1,34 @@
-//! An upgrade from the release before, and a rollback to it, while jobs run that the older operator started.
+//! An upgrade from the release before, and a rollback to it with its CRDs, while jobs run that both operators started.
+
+use std::collections::BTreeSet;
 
 use ipu_api::ipujob_status::JobState;
 use libtest_mimic::Failed;
+use serde_json::json;
+use tests::demo::KubectlError;
+use tests::described::COMPLETED;
 use tests::lab::cluster;
 use tests::lab::images::Image;
 use tests::lab::operator::NAMESPACE;
 use tests::lab::release::Release;
 use tests::package::Package;
+use tests::wait::{Seen, until};
 
+use crate::described::once_described;
+use crate::failing_pods::job;
+use crate::pods::runs;
 use crate::release::{SERVICE, end_the_ranks, once_replaced, operators_pods, start_jobs};
-use crate::scene::Scene;
+use crate::scene::{PATIENCE, Scene};
 use crate::undisturbed::Live;
 
 /// The release before this version.
 const BEFORE: &str = "0.1.0";
 
+/// A job that this version starts before the rollback.
+const NEWER: &str = "newer";
+
 /// Jobs that the release before started run on through the upgrade to this version, the rollback, and the
-/// second upgrade, and this version completes them.
+/// second upgrade, and this version completes them. The release before completes a job that this version started.
 pub(crate) fn from_the_release_before(scene: &Scene) -> Result<(), Failed> {
     scene.block_on(async {
         scene.release.run(&["uninstall", NAMESPACE, "--wait"])?;
@@ -52,12 +64,12 @@ async fn upgrade(scene: &Scene) -> Result<(), Failed> {
     let new = once_replaced(scene, &old, old.len()).await?;
     before.is_undisturbed_by(scene, "the upgrade").await?;
 
-    let back = ["rollback", NAMESPACE, "--wait", "--timeout", "180s"];
-    scene.release.run(&back)?;
-    let old = once_replaced(scene, &new, new.len()).await?;
-    is_of_version(scene, BEFORE).await?;
-    before.is_undisturbed_by(scene, "the rollback").await?;
+    let old = roll_back(scene, &older, &new).await?;
+    before
+        .is_undisturbed_by(scene, "the time of the older release")
+        .await?;
 
+    apply_definitions(scene, &scene.release).await?;
     scene.release.upgrade(&[])?;
     once_replaced(scene, &old, old.len()).await?;
     before
@@ -71,6 +83,68 @@ async fn upgrade(scene: &Scene) -> Result<(), Failed> {
         .await?;
     scene.kubectl(&["delete", "ipujob", "parallel"]).await?;
     scene.delete_and_leave_nothing("06-inference.yaml").await
+}
+
+/// Puts the release before and its CRDs back while jobs run, of which this version started one. That one is completed by
+/// the older operator, which releases its partition and runs a new job. Returns the UIDs of the operator's Pods.
+async fn roll_back(
+    scene: &Scene,
+    older: &Release,
+    new: &BTreeSet<String>,
+) -> Result<BTreeSet<String>, Failed> {
+    let waits = json!({"command": ["sh", "-c", "until [ -e /tmp/go ]; do sleep 0.2; done"]});
+    scene.create(&job(NEWER, json!({}), waits)?).await?;
+    runs(scene, "newer-worker-0", None).await?;
+    scene.once(NEWER, JobState::Running).await?;
+    let before = Live::now(scene).await?;
+    let specs = specs(scene).await?;
+
+    let back = ["rollback", NAMESPACE, "--wait", "--timeout", "180s"];
+    scene.release.run(&back)?;
+    let old = once_replaced(scene, new, new.len()).await?;
+    is_of_version(scene, BEFORE).await?;
+    before.is_undisturbed_by(scene, "the rollback").await?;
+    apply_definitions(scene, older).await?;
+    assert_eq!(
+        self::specs(scene).await?,
+        specs,
+        "the older CRDs lost fields"
+    );
+
+    scene
+        .kubectl(&["exec", "newer-worker-0", "--", "touch", "/tmp/go"])
+        .await?;
+    scene.once(NEWER, JobState::Completed).await?;
+    once_released(scene, NEWER).await?;
+    once_described(scene, NEWER, &COMPLETED).await?;
+    scene.create(&job("later", json!({}), json!({}))?).await?;
+    scene.once("later", JobState::Completed).await?;
+    once_released(scene, "later").await?;
+    scene.kubectl(&["delete", "ipujob", NEWER, "later"]).await?;
+    Ok(old)
+}
+
+/// Waits until the partition of a job is released.
+async fn once_released(scene: &Scene, job: &str) -> Result<(), Failed> {
+    let what = format!("the partition of {job} to be released");
+    until(what, PATIENCE, || async {
+        let partitions = scene.partitions().await?.into_iter();
+        let owners: Vec<String> = partitions.map(|found| found.spec.owner.name).collect();
+        Ok::<_, kube::Error>(Seen::when(owners, |owners| {
+            !owners.iter().any(|one| one == job)
+        }))
+    })
+    .await?;
+    Ok(())
+}
+
+/// The name and the spec of every object, as the API server reads it under the CRDs of the moment.
+async fn specs(scene: &Scene) -> Result<String, KubectlError> {
+    let each = r#"--output=jsonpath={range .items[*]}{.kind} {.metadata.name}: {.spec}{"\n"}{end}"#;
+    let kinds = "ipujobs,ipupartitions,ipupolicies";
+    scene
+        .kubectl(&["get", kinds, "--all-namespaces", each])
+        .await
 }
 
 /// Users apply the CRDs themselves: Helm leaves those that are there as they are.

@@ -2,7 +2,9 @@
 //! the network of a Pod, and does its part of what several Pods do together.
 
 mod attacks;
+pub mod delays;
 mod exchange;
+pub mod probes;
 mod reviews;
 
 use std::collections::BTreeMap;

@@ -3,6 +3,7 @@
 pub mod debian;
 pub mod debug_operator;
 pub mod demo;
+pub mod described;
 pub mod documents;
 pub mod figures;
 pub mod flood;

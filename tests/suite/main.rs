@@ -22,6 +22,7 @@ mod packages;
 mod policy_cli;
 mod preflight;
 mod reasons;
+mod released;
 mod rules;
 mod sources;
 mod vipu;

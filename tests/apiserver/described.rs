@@ -1,0 +1,36 @@
+//! Reads what `kubectl describe ipujob` says of a job, as the user of the job does.
+
+use tests::demo::Kubectl;
+use tests::described::{Described, Expected};
+use tests::lab::progress::Progress;
+use tests::lab::settings::Settings;
+use tests::lab::tools::Tools;
+use tests::wait::{Seen, eventually};
+
+use crate::stage::Stage;
+
+/// Waits until `kubectl describe` of a job says this and nothing that warns. Returns what was read, and its text.
+pub(crate) async fn once_described(
+    stage: &Stage,
+    name: &str,
+    expected: &Expected,
+) -> (Described, String) {
+    let settings = Settings::from_env().unwrap();
+    let tools = Tools::fetch_some(&settings, &Progress::start(), &["kubernetes"]).unwrap();
+    let kubectl = Kubectl {
+        program: tools.program("kubectl").to_owned(),
+        kubeconfig: stage.kubeconfig.clone(),
+    };
+    let describe = ["describe", "ipujob", name, "--namespace", &stage.namespace];
+    eventually("kubectl describe to say what it should", async || {
+        let text = kubectl.run(&describe).await.unwrap();
+        let described = Described::parse(&text);
+        let differences = described.differences(expected);
+        if differences.is_empty() {
+            Seen::Yes((described, text))
+        } else {
+            Seen::NotYet(format!("{}\n{text}", differences.join("; ")))
+        }
+    })
+    .await
+}

@@ -1,0 +1,86 @@
+//! Witnesses of the load: a Pod beside each of the operator's, on the same node and with the same resources, whom nobody
+//! loads.
+//!
+//! The node gives both the same share of its processors, which the load wants too. What a request to a witness takes
+//! longer under load is therefore what the machine takes, and not the operator.
+
+use std::net::{IpAddr, SocketAddr};
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
+use kube::api::PostParams;
+use libtest_mimic::Failed;
+use tests::lab::images::simulator;
+use tests::wait::{Seen, until};
+
+use super::Running;
+use super::waits::{answered, get};
+use crate::scene::{PATIENCE, Scene};
+
+/// Label of these Pods.
+const LABEL: (&str, &str) = ("app", "flood-witness");
+
+/// The port on which a simulated V-IPU controller answers plain HTTP.
+const PORT: u16 = 8091;
+
+/// The addresses of the witnesses.
+pub(super) struct Witnesses(pub(super) Vec<SocketAddr>);
+
+impl Witnesses {
+    /// Creates a witness for each Pod of the operator, and waits until it answers.
+    pub(super) async fn create(scene: &Scene, pods: &[Running]) -> Result<Self, Failed> {
+        let api: Api<Pod> = Api::namespaced(scene.operated.client.clone(), "default");
+        let mut addresses = Vec::new();
+        for (number, beside) in pods.iter().enumerate() {
+            let name = format!("flood-witness-{number}");
+            let parameters = PostParams::default();
+            api.create(&parameters, &pod(&name, beside)).await?;
+            let what = format!("the witness {name} to answer");
+            let address = until(what, PATIENCE, || async {
+                let status = api.get(&name).await?.status.unwrap_or_default();
+                let Some(ip) = status.pod_ip else {
+                    return Ok(Seen::NotYet(format!("{:?}", status.phase)));
+                };
+                let address = SocketAddr::new(ip.parse::<IpAddr>()?, PORT);
+                answered(address, &get("/healthz", "")).await?;
+                Ok::<_, Failed>(Seen::Yes(address))
+            });
+            addresses.push(address.await?);
+        }
+        Ok(Self(addresses))
+    }
+
+    /// Deletes them.
+    pub(super) async fn delete(scene: &Scene) -> Result<(), Failed> {
+        let selector = format!("--selector={}={}", LABEL.0, LABEL.1);
+        let delete = ["delete", "pod", &selector, "--wait=false"];
+        scene.kubectl(&delete).await?;
+        Ok(())
+    }
+}
+
+fn pod(name: &str, beside: &Running) -> Pod {
+    let (label, value) = LABEL;
+    Pod {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some([(label.to_owned(), value.to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(PodSpec {
+            node_name: Some(beside.node.clone()),
+            automount_service_account_token: Some(false),
+            termination_grace_period_seconds: Some(1),
+            containers: vec![Container {
+                name: "witness".to_owned(),
+                image: Some(simulator::NAME.to_owned()),
+                image_pull_policy: Some("Never".to_owned()),
+                resources: Some(beside.resources.clone()),
+                ..Container::default()
+            }],
+            ..PodSpec::default()
+        }),
+        ..Pod::default()
+    }
+}

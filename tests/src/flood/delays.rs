@@ -1,0 +1,202 @@
+//! Pure: how long requests take without load and under load, and how much of that delay is not the machine's.
+
+use std::fmt::{Display, Formatter, Result as Formatted};
+use std::time::Duration;
+
+/// Percentiles that are shown; the last one is the longest.
+const SHOWN: [usize; 3] = [50, 99, 100];
+
+/// Durations of one kind of request.
+#[derive(Clone, Debug, Default)]
+pub struct Durations(Vec<Duration>);
+
+/// What was measured over a time.
+#[derive(Clone, Debug)]
+pub struct Measured<const REQUESTS: usize, const WITNESSES: usize> {
+    /// Requests that the operator answers, or has a part in.
+    pub requests: [Durations; REQUESTS],
+    /// Requests that others answer on the same machine, whom nobody loads.
+    pub witnesses: [Durations; WITNESSES],
+}
+
+/// Two measurements, one without load and one under load.
+#[derive(Clone, Copy, Debug)]
+pub struct Comparison<'a, const REQUESTS: usize, const WITNESSES: usize> {
+    /// Names of the requests.
+    pub requests: [&'a str; REQUESTS],
+    /// Names of the witnesses.
+    pub witnesses: [&'a str; WITNESSES],
+    /// Without load.
+    pub quiet: &'a Measured<REQUESTS, WITNESSES>,
+    /// Under load.
+    pub loaded: &'a Measured<REQUESTS, WITNESSES>,
+}
+
+impl Durations {
+    /// Adds the duration of one request.
+    pub fn add(&mut self, duration: Duration) {
+        let place = self.0.partition_point(|other| *other <= duration);
+        self.0.insert(place, duration);
+    }
+
+    /// The shortest duration that so many of a hundred requests did not exceed. `None` if there is no request.
+    fn percentile(&self, percent: usize) -> Option<Duration> {
+        let rank = (self.0.len() * percent).div_ceil(100);
+        self.0.get(rank.max(1) - 1).copied()
+    }
+
+    fn longest(&self) -> Option<Duration> {
+        self.0.last().copied()
+    }
+}
+
+impl Display for Durations {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> Formatted {
+        let shown = SHOWN.map(|percent| self.percentile(percent).unwrap_or_default());
+        let [median, high, longest] = shown;
+        write!(
+            formatter,
+            "{} | {median:.1?}, {high:.1?}, {longest:.1?}",
+            self.0.len()
+        )
+    }
+}
+
+impl<const REQUESTS: usize, const WITNESSES: usize> Default for Measured<REQUESTS, WITNESSES> {
+    fn default() -> Self {
+        Self {
+            requests: std::array::from_fn(|_| Durations::default()),
+            witnesses: std::array::from_fn(|_| Durations::default()),
+        }
+    }
+}
+
+impl<const REQUESTS: usize, const WITNESSES: usize> Comparison<'_, REQUESTS, WITNESSES> {
+    /// Requests to which the load added more than `allowed` and what it added to the slowest witness. `None` if
+    /// something was not measured.
+    pub fn exceeding(&self, allowed: Duration) -> Option<Vec<String>> {
+        let witnesses = self.quiet.witnesses.iter().zip(&self.loaded.witnesses);
+        let of_the_machine: Option<Vec<_>> = witnesses.map(added).collect();
+        let bound = of_the_machine?.into_iter().max()? + allowed;
+        let requests = self.quiet.requests.iter().zip(&self.loaded.requests);
+        let added: Option<Vec<_>> = requests.map(added).collect();
+        let named = self.requests.iter().zip(added?);
+        let over = named.filter(|(_, added)| *added > bound);
+        Some(
+            over.map(|(name, added)| {
+                format!("{name}: the load added {added:.1?}, more than {bound:.1?}")
+            })
+            .collect(),
+        )
+    }
+}
+
+/// What the load added to the longest duration.
+fn added((quiet, loaded): (&Durations, &Durations)) -> Option<Duration> {
+    Some(loaded.longest()?.saturating_sub(quiet.longest()?))
+}
+
+/// A table in Markdown.
+impl<const REQUESTS: usize, const WITNESSES: usize> Display
+    for Comparison<'_, REQUESTS, WITNESSES>
+{
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> Formatted {
+        formatter.write_str(
+            "| request | without load | p50, p99, longest | under load | p50, p99, longest | added |\n\
+             | --- | --- | --- | --- | --- | --- |\n",
+        )?;
+        let requests = self.quiet.requests.iter().zip(&self.loaded.requests);
+        let witnesses = self.quiet.witnesses.iter().zip(&self.loaded.witnesses);
+        for (name, pair) in self.requests.iter().zip(requests) {
+            row(formatter, name, pair)?;
+        }
+        for (name, pair) in self.witnesses.iter().zip(witnesses) {
+            row(formatter, &format!("witness: {name}"), pair)?;
+        }
+        Ok(())
+    }
+}
+
+fn row(formatter: &mut Formatter<'_>, name: &str, pair: (&Durations, &Durations)) -> Formatted {
+    let (quiet, loaded) = pair;
+    let added = added(pair).unwrap_or_default();
+    writeln!(formatter, "| {name} | {quiet} | {loaded} | {added:.1?} |")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(requests: [&[u64]; 2], witness: &[u64]) -> Measured<2, 1> {
+        let durations = |milliseconds: &[u64]| {
+            let mut durations = Durations::default();
+            for one in milliseconds {
+                durations.add(Duration::from_millis(*one));
+            }
+            durations
+        };
+        Measured {
+            requests: requests.map(durations),
+            witnesses: [durations(witness)],
+        }
+    }
+
+    fn compared<'a>(quiet: &'a Measured<2, 1>, loaded: &'a Measured<2, 1>) -> Comparison<'a, 2, 1> {
+        Comparison {
+            requests: ["stats", "metrics"],
+            witnesses: ["dns"],
+            quiet,
+            loaded,
+        }
+    }
+
+    #[test]
+    fn percentiles_are_durations_that_were_measured() {
+        let mut durations = Durations::default();
+        assert_eq!(durations.percentile(50), None);
+        for millisecond in (1..=200).rev() {
+            durations.add(Duration::from_millis(millisecond));
+        }
+        let shown = SHOWN.map(|percent| durations.percentile(percent).unwrap().as_millis());
+        assert_eq!(shown, [100, 198, 200]);
+        let mut one = Durations::default();
+        one.add(Duration::from_millis(3));
+        assert_eq!(one.to_string(), "1 | 3.0ms, 3.0ms, 3.0ms");
+    }
+
+    #[test]
+    fn what_the_machine_adds_to_a_witness_is_not_the_operators() {
+        let quiet = measured([&[5, 10], &[20]], &[30]);
+        // The witness waits 470 ms longer, and so may everybody, beside the second.
+        let within = measured([&[1_480, 3], &[1_490]], &[500]);
+        let allowed = Duration::from_secs(1);
+        let none: [String; 0] = [];
+        assert_eq!(compared(&quiet, &within).exceeding(allowed).unwrap(), none);
+        let beyond = measured([&[1_481, 3], &[1_490]], &[500]);
+        let exceeding = compared(&quiet, &beyond).exceeding(allowed).unwrap();
+        assert_eq!(exceeding, ["stats: the load added 1.5s, more than 1.5s"]);
+        // A witness that was slow without load too allows nothing.
+        let slow = measured([&[10], &[20]], &[9_000]);
+        let loaded = measured([&[1_011], &[1_020]], &[9_000]);
+        assert_eq!(
+            compared(&slow, &loaded).exceeding(allowed).unwrap().len(),
+            1
+        );
+    }
+
+    #[test]
+    fn nothing_is_within_a_bound_that_was_not_measured() {
+        let quiet = measured([&[1], &[1]], &[1]);
+        for loaded in [measured([&[1], &[]], &[1]), measured([&[1], &[1]], &[])] {
+            assert_eq!(
+                compared(&quiet, &loaded).exceeding(Duration::from_secs(1)),
+                None
+            );
+        }
+        let table = compared(&quiet, &quiet).to_string();
+        assert!(
+            table.contains("| witness: dns | 1 | 1.0ms, 1.0ms, 1.0ms | 1 |"),
+            "{table}"
+        );
+    }
+}

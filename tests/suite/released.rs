@@ -1,0 +1,114 @@
+//! The CRDs of the release before, compared with those of this version: what an upgrade adds, and what a rollback loses.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Read;
+
+use flate2::read::GzDecoder;
+use serde_json::Value;
+
+use crate::sources::repository;
+
+/// Everything that the CRDs of this version say and those of the release before do not: a field, a value, a rule. If the
+/// older CRDs are put back, the API server drops such fields, so that the page about upgrades names each. A rule, or a
+/// required field, could also refuse objects that exist.
+const ADDED: &[&str] = &[];
+
+/// The page about upgrades.
+const UPGRADE: &str = "charts/ipu-operator/docs/upgrade.md";
+
+#[test]
+fn the_crds_keep_what_was_released_and_add_what_is_listed() {
+    let released = released();
+    assert_eq!(
+        released.len(),
+        3,
+        "CRDs of the release before: {released:?}"
+    );
+    let (mut lost, mut added) = (Vec::new(), Vec::new());
+    for (name, older) in released {
+        let here = fs::read_to_string(repository().join("crds").join(&name)).unwrap();
+        let (older, here) = (facts(&name, &older), facts(&name, &here));
+        lost.extend(older.difference(&here).cloned());
+        added.extend(here.difference(&older).cloned());
+    }
+    assert_eq!(
+        lost,
+        <[String; 0]>::default(),
+        "objects of the release before need them"
+    );
+    assert_eq!(added, ADDED, "put it into ADDED, and into {UPGRADE}");
+}
+
+/// File name and text of each CRD in the package of the release before.
+fn released() -> Vec<(String, String)> {
+    let folder = fs::read_dir(repository().join("tests/releases")).unwrap();
+    let archives: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
+    let [archive] = archives.as_slice() else {
+        panic!("one release is kept, not {archives:?}");
+    };
+    let mut archive = tar::Archive::new(GzDecoder::new(File::open(archive).unwrap()));
+    let mut found = Vec::new();
+    for entry in archive.entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let path = entry.path().unwrap().display().to_string();
+        let parts: Vec<&str> = path.split('/').collect();
+        if let [_, "crds", name] = parts.as_slice()
+            && name.ends_with(".yaml")
+        {
+            let mut text = String::new();
+            entry.read_to_string(&mut text).unwrap();
+            found.push(((*name).to_owned(), text));
+        }
+    }
+    found
+}
+
+/// All that a CRD says, but for words to people. The order of a list means nothing.
+fn facts(name: &str, text: &str) -> BTreeSet<String> {
+    let mut facts = BTreeSet::new();
+    add_facts(&mut facts, name, &serde_saphyr::from_str(text).unwrap());
+    facts
+}
+
+fn add_facts(facts: &mut BTreeSet<String>, path: &str, value: &Value) {
+    match value {
+        Value::Object(fields) => {
+            let is_property = path.ends_with("/properties");
+            for (field, value) in fields {
+                let is_for_people = matches!(field.as_str(), "description" | "message");
+                // A property may have such a name; text is text only beside properties.
+                if is_property || !(is_for_people && value.is_string()) {
+                    add_facts(facts, &format!("{path}/{field}"), value);
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                let name = item.get("name").and_then(Value::as_str);
+                let rule = item.get("rule").and_then(Value::as_str);
+                let key = name.or(rule).unwrap_or_default();
+                add_facts(facts, &format!("{path}/[{key}]"), item);
+            }
+        }
+        leaf => {
+            facts.insert(format!("{path}={leaf}"));
+        }
+    }
+}
+
+#[test]
+fn words_are_no_fact_and_fields_are() {
+    let facts = |text: &str| facts("a", text);
+    let older = facts("{properties: {message: {type: string, description: A}}, enum: [X, Y]}");
+    let same = facts("{enum: [Y, X], properties: {message: {description: B, type: string}}}");
+    assert_eq!(older, same);
+    let newer =
+        facts("{properties: {message: {type: integer}}, enum: [X, Y], required: [message]}");
+    let added: Vec<_> = newer.difference(&older).cloned().collect();
+    let expected = [
+        r#"a/properties/message/type="integer""#,
+        r#"a/required/[]="message""#,
+    ];
+    assert_eq!(added, expected);
+}
