@@ -93,8 +93,10 @@ async fn statuses<K: Resource<DynamicType = ()>>(place: &Place) -> Vec<String> {
 /// The notes of all events, or of those of one object.
 async fn notes(place: &Place, object: Option<&str>) -> Vec<String> {
     let events: Api<Event> = Api::all(place.client.clone());
-    let mut of = ListParams::default();
-    of.field_selector = object.map(|name| format!("involvedObject.name={name}"));
+    let of = ListParams {
+        field_selector: object.map(|name| format!("involvedObject.name={name}")),
+        ..ListParams::default()
+    };
     let found = events.list(&of).await.unwrap().into_iter();
     found.filter_map(|event| event.message).collect()
 }

@@ -150,7 +150,9 @@ mod tests {
     fn at(metrics: &str, events: &[&Event]) -> Probes {
         let mut probes = Probes::default();
         probes.add_counts("here", metrics);
-        events.iter().for_each(|event| probes.add_event(event));
+        for event in &events {
+            probes.add_event(event);
+        }
         probes
     }
 
