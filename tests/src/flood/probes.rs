@@ -150,7 +150,7 @@ mod tests {
     fn at(metrics: &str, events: &[&Event]) -> Probes {
         let mut probes = Probes::default();
         probes.add_counts("here", metrics);
-        for event in &events {
+        for event in events {
             probes.add_event(event);
         }
         probes
