@@ -207,7 +207,8 @@ async fn refusal(place: &Place) -> String {
     };
     let (headers, body) = eventually("a large job is refused", tried).await;
     for warning in headers.get_all("warning") {
-        is_fit("a warning", warning.to_str().unwrap(), WARNING_MAX);
+        let warning = std::str::from_utf8(warning.as_bytes()).unwrap();
+        is_fit("a warning", warning, WARNING_MAX);
     }
     fit_answer("a refusal", &body)
 }

@@ -143,6 +143,10 @@ async fn describe_what_became_of_them(place: &Place) {
         let text = place.described(job, parts).await;
         assert!(!text.contains("Warning"), "{job}: {text}");
     }
-    let again = ["Launcher Status: Running", "Warning", "vanished from"];
+    let again = [
+        "Launcher Status: Running",
+        "WaitingForPartition",
+        "vanished from",
+    ];
     place.described("given-back", &again).await;
 }
