@@ -127,7 +127,7 @@ fuzz: ## lead inputs to what they have not met yet, with a nightly compiler: eac
 	@$(MAKE) --no-print-directory $(CARGO_FUZZ)
 	PATH="$(dir $(CARGO_FUZZ)):$$PATH" tests/fuzz/run.sh $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
-mutants: ## make mistakes in a copy of the partition core, one after the other, and see the simulation and the model check find them
+mutants: ## make mistakes in a copy of the sources, one after the other, and see the simulation, the model check and tests find them
 	cargo run --locked --package tests --bin mutants
 
 $(DENY):

@@ -1,5 +1,41 @@
-//! Mistakes that somebody could make in the partition core, each of which its simulation or its model check has
-//! to find.
+//! Mistakes that somebody could make in the partition core or in the reconciler of jobs, each of which has to be
+//! found: by the simulation of the core and its model check, or by tests.
+
+mod core;
+mod jobs;
+
+use std::fmt::{self, Display, Formatter};
+
+/// Some library tests of a package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tests {
+    /// The package.
+    pub package: &'static str,
+    /// What the names of the tests hold.
+    pub named: &'static str,
+}
+
+impl Display for Tests {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match *self {
+            SIMULATION => write!(f, "simulation"),
+            MODEL => write!(f, "model"),
+            Tests { package, named } => write!(f, "tests of {package} {named}"),
+        }
+    }
+}
+
+/// The simulation of the partition core.
+pub const SIMULATION: Tests = Tests {
+    package: "ipu-partitions",
+    named: "a_simulation_of_many_lives_breaks_no_invariant",
+};
+
+/// The model check of the partition core.
+pub const MODEL: Tests = Tests {
+    package: "ipu-partitions",
+    named: "no_order_of_events_breaks_a_rule",
+};
 
 /// What finds a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,6 +44,19 @@ pub enum FoundBy {
     Simulation,
     /// The simulation and the model check.
     Both,
+    /// These tests, where neither runs the code.
+    Tests(Tests),
+}
+
+impl FoundBy {
+    /// The tests that are tried with the mistake, and whether they have to find it.
+    pub fn tried(self) -> Vec<(Tests, bool)> {
+        match self {
+            FoundBy::Simulation => vec![(SIMULATION, true), (MODEL, false)],
+            FoundBy::Both => vec![(SIMULATION, true), (MODEL, true)],
+            FoundBy::Tests(tests) => vec![(tests, true)],
+        }
+    }
 }
 
 /// One mistake: a text of a file, and what is written instead.
@@ -25,302 +74,7 @@ pub struct Mutation {
     pub found_by: FoundBy,
 }
 
-const LEFTOVERS: &str = "host/partitions/src/leftovers.rs";
-const LINE: &str = "host/partitions/src/line.rs";
-const WAITER: &str = "host/partitions/src/line/waiter.rs";
-const WANTED: &str = "host/partitions/src/wanted.rs";
-const RESET: &str = "host/partitions/src/wanted/reset.rs";
-const STEP: &str = "host/partitions/src/step.rs";
-const KNOWLEDGE: &str = "host/partitions/src/knowledge.rs";
-const ORPHANS: &str = "host/partitions/src/orphans.rs";
-const RELEASE: &str = "host/partitions/src/release.rs";
-const NAMES: &str = "host/api/src/names.rs";
-
 /// Every mistake that is tried.
-pub const MUTATIONS: &[Mutation] = &[
-    Mutation {
-        name: "the fence is dropped: whoever finds an intent acts on it",
-        file: LEFTOVERS,
-        text: "if is_wanted && knowledge.may(&Intent::Create(id.to_owned())) {",
-        instead: "if is_wanted && knowledge.created(id).is_none() {",
-        found_by: FoundBy::Both,
-    },
-    Mutation {
-        name: "the intent is written down after the deed",
-        file: WANTED,
-        text: "Step::Record(Box::new(begun), Intent::Create(id))",
-        instead: "match (knowledge.created(&id), begun.attempts.last()) {
-                (None, Some(attempt)) => Step::Create(attempt.clone()),
-                _ => write(begun),
-            }",
-        found_by: FoundBy::Both,
-    },
-    Mutation {
-        name: "the sweep knows no grace",
-        file: ORPHANS,
-        text: "if suspects.contains_key(&place) && now.duration_since(since) >= grace {",
-        instead: "if now.duration_since(since) >= grace - grace {",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "another controller is asked after an unknown outcome, without asking the first",
-        file: LEFTOVERS,
-        text: "None => Ok(Step::AskTruth(attempt.clone())),",
-        instead: "None => Err(unknown(attempt, &Truth::Absent, \"it was not asked\")),",
-        found_by: FoundBy::Both,
-    },
-    Mutation {
-        name: "an attempt whose truth cannot be asked is forgotten",
-        file: LEFTOVERS,
-        text: ") => Err(unknown(attempt, truth, reason)),",
-        instead: ") => Ok(write(not_made(status, attempt, knowledge))),",
-        found_by: FoundBy::Both,
-    },
-    Mutation {
-        name: "the id does not hold the generation",
-        file: NAMES,
-        text: "                &generation.to_string(),",
-        instead: "                &(generation - generation).to_string(),",
-        found_by: FoundBy::Both,
-    },
-    Mutation {
-        name: "the id does not hold the object's UID",
-        file: NAMES,
-        text: "                request,\n                &generation.to_string(),",
-        instead: "                &request[..0],\n                &generation.to_string(),",
-        found_by: FoundBy::Both,
-    },
-    Mutation {
-        name: "the id holds nothing that a restore does not take back",
-        file: NAMES,
-        text: "                &nonce.to_string(),",
-        instead: "                &(nonce - nonce).to_string(),",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "a release does not recognise what another one left",
-        file: NAMES,
-        text: "tag: hash(&[cluster], TAG),",
-        instead: "tag: hash(&[cluster, namespace], TAG),",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "what another cluster or release has made is let go",
-        file: STEP,
-        text: "if is_ours && let Some(status) = leftovers::disowned(partition, now) {",
-        instead: "let before = partition.status.clone().unwrap_or_default();
-    let mut marked = before.clone();
-    for one in before.attempts.iter().filter(|one| super::record::is_held(one)) {
-        if !settings.identity.marks(&one.id) {
-            marked = super::record::disowned(&marked, &one.id, now);
-        }
-    }
-    let others = (marked != before).then_some(marked);
-    if is_ours && let Some(status) = leftovers::disowned(partition, now).or(others) {",
-        found_by: FoundBy::Both,
-    },
-    Mutation {
-        name: "a partition is removed without counting its users",
-        file: LEFTOVERS,
-        text: "        None => return Ok(Step::CountUsers(id.to_owned())),
-        Some([]) => {}",
-        instead: "        None | Some([]) => {}",
-        found_by: FoundBy::Both,
-    },
-    Mutation {
-        name: "users are not counted again after the intent was written down",
-        file: KNOWLEDGE,
-        text: "            Fact::Recorded(intent) => {
-                self.users.clear();",
-        instead: "            Fact::Recorded(intent) => {",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "users are not counted again after a status was written",
-        file: KNOWLEDGE,
-        text: "Fact::Written => self.users.clear(),",
-        instead: "Fact::Written => {}",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "a partition is reset although the last count has found Pods",
-        file: RESET,
-        text: "Some(pods) => write(record::reset_put_off(status, waits(id, pods))),",
-        instead: "Some(_) => Step::Reset(attempt.clone()),",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "the object goes while attempts are held",
-        file: RELEASE,
-        text: "if obstacles.is_empty() || is_forced(partition) {",
-        instead: "if obstacles.len() < 9 || is_forced(partition) {",
-        found_by: FoundBy::Both,
-    },
-    Mutation {
-        name: "an attempt is adopted although the slot has a partition",
-        file: LEFTOVERS,
-        text: "is_vacant(status) && is_there",
-        instead: "is_there",
-        found_by: FoundBy::Both,
-    },
-    Mutation {
-        name: "a partition whose reset was not answered is used again",
-        file: RESET,
-        text: "if status.observed_reset_generation < partition.spec.reset_generation {",
-        instead: "if id.is_empty() {",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "controllers that refused are not remembered",
-        file: LEFTOVERS,
-        text: "(AttemptOutcome::Refused, error.clone())",
-        instead: "(AttemptOutcome::Removed, error.clone())",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "another partition is made while Pods may use the old one",
-        file: LEFTOVERS,
-        text: "Obstacle::InUse { .. } => false,",
-        instead: "Obstacle::InUse { .. } => true,",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "a controller that removes nothing holds up those who need another one",
-        file: LEFTOVERS,
-        text: "            | Obstacle::Refusing { .. }
-            | Obstacle::Busy { .. } => true,",
-        instead: "            => true,
-            Obstacle::Refusing { .. } | Obstacle::Busy { .. } => false,",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "what a controller has lost is given to others while Pods use it",
-        file: LEFTOVERS,
-        text: "                missing_on: (*truth == Truth::Absent).then(|| controller.clone()),
-            });",
-        instead: "                missing_on: (*truth == Truth::Absent).then(|| controller.clone()),
-            })
-            .or_else(|obstacle| match truth {
-                Truth::Absent => Ok(write(gone(status, attempt))),
-                _ => Err(obstacle),
-            });",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "what the operator may not see is taken for gone",
-        file: LEFTOVERS,
-        text: "Truth::Absent => return Ok(write(gone(status, attempt))),",
-        instead: "Truth::Absent | Truth::Denied(_) => return Ok(write(gone(status, attempt))),",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "only the controller's own word counts for what it has free",
-        file: "host/partitions/src/capacity.rs",
-        text: "let ipus = unlisted.lost.saturating_add(unlisted.hidden).min(free);",
-        instead: "let ipus = (unlisted.lost / 1_000).saturating_add(unlisted.hidden).min(free);",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "a controller that has lost something gives away as many IPUs as nobody holds",
-        file: "host/partitions/src/capacity.rs",
-        text: "let besides = if unlisted.is_lost() { free - ipus } else { 0 };",
-        instead: "let besides = if unlisted.is_lost() && ipus > free { free - ipus } else { 0 };",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "a partition that is missing while it is reset is given up at once",
-        file: WANTED,
-        text: "            if is_missing_for_long(status, settings, now) =>",
-        instead: "            if is_missing_for_long(status, settings, now)
-                || status.phase == PartitionPhase::Resetting =>",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "time in which a controller cannot be asked counts as time in which a partition is missing",
-        file: WANTED,
-        text: "record::noted(&record::found(status), message)",
-        instead: "record::noted(status, message)",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "a partition that never forms is waited for",
-        file: WANTED,
-        text: "SeenState::Busy if is_late =>",
-        instead: "SeenState::Busy if is_late && attempt.id.is_empty() =>",
-        found_by: FoundBy::Both,
-    },
-    Mutation {
-        name: "a reset that never ends is waited for",
-        file: RESET,
-        text: "        SeenState::Busy if is_busy_for_long(status, now) => {
-            let message",
-        instead: "        SeenState::Busy if is_busy_for_long(status, now) && id.is_empty() => {
-            let message",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "a partition that stays busy under its users is waited for",
-        file: WANTED,
-        text: "        SeenState::Busy if is_busy_for_long(status, now) => {
-            let (id, on)",
-        instead: "        SeenState::Busy if is_busy_for_long(status, now) && settings.forming.is_zero() => {
-            let (id, on)",
-        found_by: FoundBy::Both,
-    },
-    Mutation {
-        name: "nothing is kept for whoever has waited its limit",
-        file: LINE,
-        text: "} else if limits > 0 && lacks_room(elder, &views) {",
-        instead: "} else if limits > 1_000 && lacks_room(elder, &views) {",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "whoever came last is served first",
-        file: WAITER,
-        text: "(&one.place, &one.name).cmp(&(&other.place, &other.name))",
-        instead: "(&other.place, &other.name).cmp(&(&one.place, &one.name))",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "a gang holds what it has however long the rest is missing",
-        file: WANTED,
-        text: "if surroundings.held < gang && has_waited => Some(format!(",
-        instead: "if surroundings.held < gang && has_waited && gang == 1 => Some(format!(",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "a partition in error is never removed by force",
-        file: LEFTOVERS,
-        text: "force: state == SeenState::Failed,",
-        instead: "force: state == SeenState::Removing,",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "an id that somebody wrote by hand is taken for ours",
-        file: LEFTOVERS,
-        text: "is_claimed(attempt) && !is_ours",
-        instead: "is_claimed(attempt) && !is_ours && attempt.id.is_empty()",
-        found_by: FoundBy::Both,
-    },
-    Mutation {
-        name: "the sweep takes what is not ours",
-        file: ORPHANS,
-        text: "if is_held(id) || !identity.marks(id) {",
-        instead: "if is_held(id) || identity.tag().is_empty() {",
-        found_by: FoundBy::Both,
-    },
-    Mutation {
-        name: "an attempt that is not settled does not count as held",
-        file: "host/api/src/ipupartition.rs",
-        text: "AttemptOutcome::Unknown | AttemptOutcome::Created => true,",
-        instead: "AttemptOutcome::Created => true,\n        AttemptOutcome::Unknown => false,",
-        found_by: FoundBy::Both,
-    },
-    Mutation {
-        name: "what stands in a status already is written again at each look",
-        file: STEP,
-        text: "if partition.status.as_ref() == Some(&wished) {",
-        instead: "if partition.status.as_ref() == Some(&wished) && !matches!(pace, Pace::Steady) {",
-        found_by: FoundBy::Both,
-    },
-];
+pub fn all() -> impl Iterator<Item = &'static Mutation> {
+    core::MUTATIONS.iter().chain(jobs::MUTATIONS)
+}

@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use tests::mutations::MUTATIONS;
+use tests::mutations;
 
 use crate::sources::repository;
 
 #[test]
 fn every_mutation_still_finds_its_text_once() {
-    for mutation in MUTATIONS {
+    for mutation in mutations::all() {
         let text = fs::read_to_string(repository().join(mutation.file)).unwrap();
         assert_eq!(
             text.matches(mutation.text).count(),

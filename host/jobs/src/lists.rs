@@ -89,3 +89,41 @@ impl Lists {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures::FutureExt;
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_kind_is_listed_once_it_is_in_every_namespace_and_a_metric_tells_which_is_not() {
+        let (counts, mut registry) = (Jobs::default(), Registry::default());
+        counts.register(&mut registry);
+        let names = ["a", "b"].map(str::to_owned).into();
+        let lists = Lists::new(counts, &Scope::Namespaces(Arc::new(names)));
+        let told = |kind: &str| {
+            let mut text = String::new();
+            encode(&mut text, &registry).unwrap();
+            let line = format!("watch_listed{{kind=\"{kind}\"}} ");
+            let found = text.lines().find_map(|one| one.strip_prefix(&line));
+            found.map(str::to_owned)
+        };
+        let is_complete = || lists.once_complete::<Role>().now_or_never().is_some();
+        let state = || (is_complete(), told("Role"));
+        for _ in ["a", "b"] {
+            assert_eq!(state(), (false, Some("0".to_owned())));
+            lists.complete("Role");
+        }
+        assert_eq!(state(), (true, Some("1".to_owned())));
+        assert_eq!(
+            told("Pod").as_deref(),
+            Some("0"),
+            "of another kind nothing is known"
+        );
+    }
+}

@@ -10,18 +10,19 @@ use ipu_api::ipupartition::{ControllerRef, DecidedBy, IPUPartition, IPUPartition
 use ipu_api::ipupolicy::BUILT_IN;
 use ipu_api::names::{self, Identity};
 use ipu_guest_host::model::ControllerView;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use vipu_client::cordon::CordonStates;
 use vipu_client::model::{Inventory, PartitionState};
 
 use crate::capacity::{self, Allocations};
 use crate::knowledge::{Answer, Fact, Truth};
 use crate::line::{self, Waiter};
-use crate::orphans::{self, Orphans, Place};
+use crate::orphans::{self, Orphans, Place, Suspects};
 use crate::placement::{self, Divided, Placement, Queue};
 use crate::step::{Pace, Settings, Step};
 use crate::steps::Steps;
 use crate::surroundings::{self, Needed, Surroundings};
+use crate::sweep::course::Course;
 use crate::{look, pace, placing};
 
 /// Marks the ids that the release in this namespace of a cluster gives.
@@ -30,7 +31,7 @@ pub(super) fn identity(cluster: u64, namespace: &str) -> Identity {
 }
 
 /// How long the sweep leaves a partition without an owner alone.
-pub(super) const GRACE: SignedDuration = SignedDuration::from_secs(30);
+pub(super) const GRACE: Duration = Duration::from_secs(30);
 
 /// One reconcile of one object.
 #[derive(Clone, Debug)]
@@ -56,8 +57,13 @@ impl Reconcile {
         }
     }
 
-    pub(super) fn decide(&mut self, settings: &Settings, now: Timestamp) -> Step {
-        let step = self.steps.next(&self.object, settings, now);
+    pub(super) fn decide(
+        &mut self,
+        settings: &Settings,
+        renamed: &BTreeMap<String, ControllerRef>,
+        now: Timestamp,
+    ) -> Step {
+        let step = self.steps.next(&self.object, settings, renamed, now);
         step.expect("broken invariant: every reconcile comes to rest")
     }
 
@@ -122,6 +128,11 @@ pub(super) fn truth(state: Option<&PartitionState>) -> Truth {
     state.map_or(Truth::Absent, |state| Truth::Present(look::seen(state)))
 }
 
+/// What a reconcile learns where a controller does not tell.
+pub(super) fn untold(reason: &str, is_denied: bool, is_listed: bool) -> Truth {
+    look::untold(reason, is_denied, is_listed)
+}
+
 /// The answer of the queue and of the built-in placement policy.
 pub(super) fn place(
     object: &IPUPartition,
@@ -162,9 +173,9 @@ pub(super) fn pause(pace: Pace, rests: u32) -> Option<u64> {
 pub(super) fn orphans(
     found: &[Place],
     held: &BTreeSet<String>,
-    suspects: &BTreeMap<Place, Timestamp>,
+    suspects: &Suspects,
     identity: &Identity,
-    now: Timestamp,
+    now: Duration,
 ) -> Orphans {
     let found = found.iter().map(|(name, id)| (name.as_str(), id.as_str()));
     orphans::tell(
@@ -177,9 +188,22 @@ pub(super) fn orphans(
     )
 }
 
+/// What a sweep does, where `ownerless` are objects whose owners are gone, and `due` is nobody's.
+pub(super) fn course<O, E>(ownerless: Result<Vec<O>, E>, due: Vec<Place>) -> Course<O, E> {
+    Course::new(ownerless, due)
+}
+
 /// Takes from the suspects what this object, which a watch has shown, answers for.
-pub(super) fn spare(suspects: &mut BTreeMap<Place, Timestamp>, object: &IPUPartition) {
+pub(super) fn spare(suspects: &mut Suspects, object: &IPUPartition) {
     orphans::spare(suspects, object);
+}
+
+/// The controllers, by name, that are swept though they are not in the list any more.
+pub(super) fn left_behind<'a>(
+    holding: impl IntoIterator<Item = &'a str>,
+    is_listed: impl Fn(&str) -> bool,
+) -> BTreeSet<&'a str> {
+    orphans::left_behind(holding, |name| is_listed(name))
 }
 
 /// Every id that these objects answer for.

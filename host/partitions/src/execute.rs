@@ -22,10 +22,6 @@ use super::seek;
 use super::step::{Pace, Step};
 use super::users;
 
-/// What to do about a controller that does not answer and is not in the admin's list.
-const NOT_LISTED: &str = "it is not in the admin's list of controllers any more: list it again or, in the \
-    ConfigMap with the list, name it under `renamed` (old=new) or, if it is gone for good, under `gone`";
-
 /// What a step led to.
 #[derive(Debug)]
 pub(super) enum Outcome {
@@ -286,15 +282,11 @@ async fn truth(context: &Context, partition: &IPUPartition, attempt: &Attempt) -
     if context.fleet.is_gone(&attempt.controller) {
         return Truth::Absent;
     }
-    let truth = match ask_truth(context, partition, attempt).await {
-        Ok(truth) => truth,
-        Err(error) if error.is_denial() => Truth::Denied(shortened(&error.reason())),
-        Err(error) if !context.fleet.is_listed(&attempt.controller) => {
-            let reason = format!("{}; {NOT_LISTED}", shortened(&error.reason()));
-            Truth::NotListed(reason)
-        }
-        Err(error) => Truth::Unreachable(shortened(&error.reason())),
-    };
+    let asked = ask_truth(context, partition, attempt).await;
+    let truth = asked.unwrap_or_else(|error| {
+        let is_listed = context.fleet.is_listed(&attempt.controller);
+        look::untold(&error.reason(), error.is_denial(), is_listed)
+    });
     if look::is_gone(attempt, &truth) {
         context.fleet.changed(&attempt.controller);
     }

@@ -1,6 +1,6 @@
 //! The V-IPU controllers as the reconciler meets them: a client for each, and what they have now.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use super::cache::Cache;
 use super::capacity::{self, Unlisted, Withheld};
 use super::knowledge::{self, Fact, Intent};
 use super::node_labels::NodeLabels;
+use super::orphans;
 use super::placement::Divided;
 use super::placing::shortened;
 use super::record;
@@ -102,15 +103,12 @@ impl Fleet {
         known.departed.gone.contains(&controller.name)
     }
 
-    /// The status in which each controller has the name that the admin says it has now, where one of them
-    /// has another.
-    pub(super) fn renamed(&self, status: &IPUPartitionStatus) -> Option<IPUPartitionStatus> {
-        let known = self.registry.known();
-        record::moved(status, &known.departed.renamed)
+    /// The controllers that have another name now, as the admin says, and the entry of the list that each is.
+    pub(super) fn renamed(&self) -> BTreeMap<String, ControllerRef> {
+        self.registry.known().departed.renamed.clone()
     }
 
-    /// The controllers that are not in the list, and on which an IPUPartition still holds something. They
-    /// are swept as long as one does: after that, nobody knows their addresses any more.
+    /// The controllers that have left the list and are swept all the same.
     pub(super) fn left_behind(&self) -> Vec<ControllerRef> {
         let known = self.registry.known();
         let is_known = |name: &str| {
@@ -118,10 +116,10 @@ impl Fleet {
                 || known.entries.iter().any(|entry| entry.name == name)
         };
         // Not those of other releases, which sweep their own.
-        let names: BTreeSet<Arc<str>> = self.ledger.read(|cache| {
+        let names = self.ledger.read(|cache| {
             let held = cache.briefs().flat_map(|(brief, _)| &brief.held);
-            let names = held.map(|one| &one.controller);
-            names.filter(|name| !is_known(name)).cloned().collect()
+            let names = held.map(|one| Arc::clone(&one.controller));
+            orphans::left_behind(names, |name| is_known(name))
         });
         let names = names.iter().map(|name| &**name);
         names.filter_map(controllers::unlisted).collect()

@@ -175,7 +175,7 @@ pub(super) fn come_to_rest(
         reconcile.learn(fact);
     }
     loop {
-        let step = reconcile.decide(&driver::settings(), now);
+        let step = reconcile.decide(&driver::settings(), &BTreeMap::new(), now);
         let Some(fact) = honest.carry_out(object, step) else {
             return;
         };

@@ -6,6 +6,10 @@ use vipu_client::model::{OperationState, PartitionState, ReadyState};
 use super::knowledge::{Seen, SeenState, Truth};
 use super::placing::shortened;
 
+/// What to do about a controller that does not answer and is not in the admin's list.
+const NOT_LISTED: &str = "it is not in the admin's list of controllers any more: list it again or, in the \
+    ConfigMap with the list, name it under `renamed` (old=new) or, if it is gone for good, under `gone`";
+
 /// Errors of one partition that are kept.
 const ERRORS_MAX: usize = 4;
 
@@ -20,6 +24,16 @@ pub(super) fn seen(state: &PartitionState) -> Seen {
             .map(|error| shortened(error))
             .collect(),
         auto_resets: state.auto_resets.clone(),
+    }
+}
+
+/// What is known of a partition whose controller has not told, for this reason.
+pub(super) fn untold(reason: &str, is_denied: bool, is_listed: bool) -> Truth {
+    let reason = shortened(reason);
+    match (is_denied, is_listed) {
+        (true, _) => Truth::Denied(reason),
+        (false, true) => Truth::Unreachable(reason),
+        (false, false) => Truth::NotListed(format!("{reason}; {NOT_LISTED}")),
     }
 }
 

@@ -1,13 +1,17 @@
 //! Pure: which partitions on the controllers were given by a release of this cluster and belong to nobody.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::names::Identity;
-use jiff::{SignedDuration, Timestamp};
 
 /// A partition on a controller: the controller's name and the id.
 pub type Place = (String, String);
+
+/// Partitions without an owner, and since when, by a clock that nobody sets: that of the machine may be set
+/// back by an hour, and each of them would stay for as long.
+pub type Suspects = BTreeMap<Place, Duration>;
 
 /// What a sweep found.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -15,7 +19,7 @@ pub struct Orphans {
     /// To be removed now, once no live Pod uses them.
     pub due: Vec<Place>,
     /// Seen without an owner, and since when; the next sweep looks at them again.
-    pub suspects: BTreeMap<Place, Timestamp>,
+    pub suspects: Suspects,
 }
 
 /// Tells orphans from the rest, in what was found: names of controllers, and ids.
@@ -26,10 +30,10 @@ pub struct Orphans {
 pub fn tell<'a>(
     found: impl IntoIterator<Item = (&'a str, &'a str)>,
     is_held: impl Fn(&str) -> bool,
-    suspects: &BTreeMap<Place, Timestamp>,
+    suspects: &Suspects,
     identity: &Identity,
-    grace: SignedDuration,
-    now: Timestamp,
+    grace: Duration,
+    now: Duration,
 ) -> Orphans {
     let mut orphans = Orphans::default();
     for (controller, id) in found {
@@ -38,7 +42,7 @@ pub fn tell<'a>(
         }
         let place = (controller.to_owned(), id.to_owned());
         let since = *suspects.get(&place).unwrap_or(&now);
-        if suspects.contains_key(&place) && now.duration_since(since) >= grace {
+        if suspects.contains_key(&place) && now.saturating_sub(since) >= grace {
             orphans.due.push(place.clone());
         }
         orphans.suspects.insert(place, since);
@@ -48,11 +52,21 @@ pub fn tell<'a>(
 
 /// Takes from the suspects what this IPUPartition answers for, as it is seen between two sweeps: what
 /// has an owner for a moment has a grace of its own once it has none again.
-pub fn spare(suspects: &mut BTreeMap<Place, Timestamp>, partition: &IPUPartition) {
+pub fn spare(suspects: &mut Suspects, partition: &IPUPartition) {
     if !suspects.is_empty() {
         let held = held([partition]);
         suspects.retain(|(_, id), _| !held.contains(id));
     }
+}
+
+/// The controllers, by name, that are not in the list and on which an IPUPartition still holds something.
+/// They are swept as long as one does: after that, nobody knows their addresses any more.
+pub fn left_behind<N: Ord>(
+    holding: impl IntoIterator<Item = N>,
+    is_known: impl Fn(&N) -> bool,
+) -> BTreeSet<N> {
+    let names = holding.into_iter();
+    names.filter(|name| !is_known(name)).collect()
 }
 
 /// Every id that some IPUPartition still answers for.
@@ -72,19 +86,19 @@ mod tests {
 
     use super::*;
 
-    const GRACE: SignedDuration = SignedDuration::from_secs(30);
+    const GRACE: Duration = Duration::from_secs(30);
 
     #[test]
     fn what_was_owned_between_two_sweeps_has_a_new_grace() {
         let identity = Identity::new("cluster", "here");
         let id = format!("p-mnist-{}-0123456789", identity.tag());
         let found = [("pod1:8090".to_owned(), id.clone())];
-        let at = |second| Timestamp::from_second(second).unwrap();
-        let sweep = |suspects: &BTreeMap<Place, Timestamp>, second| {
+        let sweep = |suspects: &Suspects, second| {
             let found = found.iter().map(|(name, id)| (name.as_str(), id.as_str()));
-            tell(found, |_| false, suspects, &identity, GRACE, at(second))
+            let now = Duration::from_secs(second);
+            tell(found, |_| false, suspects, &identity, GRACE, now)
         };
-        let mut suspects = sweep(&BTreeMap::new(), 0).suspects;
+        let mut suspects = sweep(&Suspects::new(), 0).suspects;
         assert_eq!(sweep(&suspects, 30).due, found, "nobody has owned it since");
 
         let owner = |id: &str, outcome: &str| -> IPUPartition {

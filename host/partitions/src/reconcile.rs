@@ -90,11 +90,12 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
     let mut steps = Steps::default();
     let mut shown = None;
     loop {
-        let status = partition.status.as_ref();
-        let renamed = status.and_then(|status| context.fleet.renamed(status));
-        let step = match renamed.or(shown.take()) {
+        let step = match shown.take() {
             Some(status) => Step::Write(Box::new(status)),
-            None => steps.next(&partition, &context.settings, clock::now())?,
+            None => {
+                let renamed = context.fleet.renamed();
+                steps.next(&partition, &context.settings, &renamed, clock::now())?
+            }
         };
         tracing::trace!(partition = %partition.name_any(), ?step);
         match execute::execute(context, &partition, step).await? {

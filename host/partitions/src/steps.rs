@@ -1,9 +1,12 @@
 //! Pure: the steps of one reconcile, one after the other, and what it has learned on the way.
 
-use ipu_api::ipupartition::IPUPartition;
+use std::collections::BTreeMap;
+
+use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use jiff::Timestamp;
 
 use super::knowledge::{Fact, Knowledge};
+use super::record;
 use super::step::{self, Settings, Step};
 
 /// Steps of one reconcile. No way through the state machine is longer; this bounds a mistake in it.
@@ -23,17 +26,23 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// The next step for the object as it is now.
+    /// The next step for the object as it is now. `renamed` are controllers that have another name now, which
+    /// is written down first: nobody answers at the old one.
     pub(super) fn next(
         &mut self,
         partition: &IPUPartition,
         settings: &Settings,
+        renamed: &BTreeMap<String, ControllerRef>,
         now: Timestamp,
     ) -> Result<Step, Circle> {
         if self.taken == STEPS_MAX {
             return Err(Circle);
         }
         self.taken += 1;
+        let status = partition.status.as_ref();
+        if let Some(moved) = status.and_then(|status| record::moved(status, renamed)) {
+            return Ok(Step::Write(Box::new(moved)));
+        }
         Ok(step::next(partition, &self.knowledge, settings, now))
     }
 

@@ -1,9 +1,9 @@
 //! Finds what has no owner: IPUPartitions of owners that are gone, and partitions of nobody.
 
+pub(crate) mod course;
 mod lists;
 mod ownerless;
 
-use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,6 @@ use futures::future::join_all;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_api::uid::Uid;
 use ipu_runtime::panics;
-use jiff::{SignedDuration, Timestamp};
 use kube::core::DeserializeGuard;
 use tokio::task::coop;
 use tokio_util::sync::CancellationToken;
@@ -21,10 +20,11 @@ use vipu_client::model::ReadyState;
 
 use super::context::Context;
 use super::execute::ExecuteError;
-use super::orphans::{self, Place};
+use super::orphans::{self, Suspects};
 use super::reconcile::chain;
 use super::users;
 use super::watched::Watched;
+use course::{Course, Task};
 
 /// Errors of one sweep that are told one by one.
 const ERRORS_TOLD: usize = 3;
@@ -82,11 +82,11 @@ pub enum SweepError {
 /// Sweeps on start and then regularly, until it is told to stop. After a find it comes back as soon
 /// as the grace is over, so that nothing without an owner stays for longer than a period.
 pub async fn run(context: Arc<Context>, times: Times, stop: CancellationToken) {
-    let mut suspects = BTreeMap::new();
+    let (began, mut suspects) = (Instant::now(), Suspects::new());
     loop {
         // After a panic nobody is a suspect: each of them has its whole grace again.
         let known = std::mem::take(&mut suspects);
-        match panics::caught(sweep(&context, known, times.grace)).await {
+        match panics::caught(sweep(&context, known, times.grace, began)).await {
             Ok(swept) => {
                 tell(&swept.errors);
                 suspects = swept.suspects;
@@ -107,7 +107,7 @@ pub async fn run(context: Arc<Context>, times: Times, stop: CancellationToken) {
 }
 
 /// Takes from the suspects what is seen to have an owner, as long as anything is seen.
-async fn spare(watched: &Watched, suspects: &mut BTreeMap<Place, Timestamp>) {
+async fn spare(watched: &Watched, suspects: &mut Suspects) {
     let mut seen = pin!(watched.names());
     while let Some(name) = seen.next().await {
         if suspects.is_empty() {
@@ -125,7 +125,7 @@ async fn spare(watched: &Watched, suspects: &mut BTreeMap<Place, Timestamp>) {
 /// What came of a sweep.
 struct Swept {
     /// What was found without an owner, and since when.
-    suspects: BTreeMap<Place, Timestamp>,
+    suspects: Suspects,
     errors: Vec<SweepError>,
 }
 
@@ -138,8 +138,8 @@ fn tell(errors: &[SweepError]) {
     }
 }
 
-/// One sweep. `suspects` is what the last one found.
-async fn sweep(context: &Context, suspects: BTreeMap<Place, Timestamp>, grace: Duration) -> Swept {
+/// One sweep. `suspects` is what the last one found, and since when, counted from `first` on.
+async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: Instant) -> Swept {
     let began = Instant::now();
     // Listed before the IPUPartitions are: `orphans::tell` says why.
     let found = partitions_on_controllers(context).await;
@@ -153,26 +153,33 @@ async fn sweep(context: &Context, suspects: BTreeMap<Place, Timestamp>, grace: D
         }
     };
     let judged = std::mem::take(&mut held.suspects);
-    let mut errors = ownerless::delete(&context.client, judged).await;
+    let ownerless = ownerless::gone(&context.client, judged).await;
     let told = orphans::tell(
         found.iter().map(Found::place),
         |id| held.ids.contains(&Uid::of(id)),
         &suspects,
         &context.settings.identity,
-        SignedDuration::try_from(grace).unwrap_or(SignedDuration::ZERO),
-        Timestamp::now(),
+        grace,
+        first.elapsed(),
     );
-    for (name, id) in &told.due {
-        let mut found = found.iter();
-        let it = found.find(|one| one.place() == (name.as_str(), id.as_str()));
-        if let Some(it) = it
-            && let Err(error) = remove(context, it).await
-        {
-            errors.push(error);
-        }
-    }
     let (objects, partitions) = (held.objects, found.len());
     let (suspects, due) = (told.suspects.len(), told.due.len());
+    let mut course = Course::new(ownerless, told.due);
+    while let Some(task) = course.next() {
+        let done = match &task {
+            Task::Delete(partition) => ownerless::delete(&context.client, partition).await,
+            Task::Remove((name, id)) => {
+                let mut found = found.iter();
+                match found.find(|one| one.place() == (name.as_str(), id.as_str())) {
+                    Some(found) => remove(context, found).await,
+                    None => Ok(()),
+                }
+            }
+        };
+        if let Err(error) = done {
+            course.failed(error);
+        }
+    }
     let seconds = began.elapsed().as_secs_f64();
     if suspects == 0 {
         tracing::debug!(objects, partitions, seconds, "swept");
@@ -181,7 +188,7 @@ async fn sweep(context: &Context, suspects: BTreeMap<Place, Timestamp>, grace: D
     }
     Swept {
         suspects: told.suspects,
-        errors,
+        errors: course.into_errors(),
     }
 }
 

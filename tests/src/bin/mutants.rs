@@ -1,9 +1,10 @@
-//! Shows that the simulation of the partition core and its model check find mistakes: makes each of a list of
-//! them in a copy of the sources, and demands that whatever is to find it ends with a broken invariant.
+//! Shows that mistakes are found: makes each of a list of them in a copy of the sources, and demands that the
+//! simulation of the partition core and its model check end with a broken invariant, or that tests fail.
 //!
 //! The copy and what is compiled of it stay in `target/mutants`, so that only what a mistake changes
 //! is compiled again. Words given as arguments select the mistakes whose names hold one of them.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io::Write;
@@ -12,44 +13,45 @@ use std::process::{Command, ExitCode, Output, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
-use tests::mutations::{FoundBy, MUTATIONS, Mutation};
+use tests::mutations::{self, MODEL, Mutation, SIMULATION, Tests};
 
 /// What is printed before the rule that does not hold.
 const BROKEN: &str = "broken invariant: ";
 
-/// The test of the simulation.
-const SIMULATION: &str = "a_simulation_of_many_lives_breaks_no_invariant";
+/// What stands before and after the name of a test that fails.
+const FAILED: (&str, &str) = ("test ", " ... FAILED");
 
-/// The test of the model check.
-const MODEL: &str = "no_order_of_events_breaks_a_rule";
+/// What was tried with a mistake.
+struct Verdict(Vec<Finding>);
 
-/// The rules by which a mistake was found; none where it was not.
-struct Verdict {
-    simulation: Option<String>,
-    model: Option<String>,
+/// What came of some tests.
+struct Finding {
+    tests: Tests,
+    /// The rule or the test by which they found the mistake; none where they did not.
+    found: Option<String>,
+    is_demanded: bool,
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let copy = Copy::new()?;
-    copy.build()
-        .context("failed to compile the sources as they are")?;
-    for test in [SIMULATION, MODEL] {
-        let plain = copy.cargo(&[test])?;
+    let is_wanted =
+        |one: &&Mutation| words.is_empty() || words.iter().any(|word| one.name.contains(word));
+    let wanted: Vec<&Mutation> = mutations::all().filter(is_wanted).collect();
+    let tried = wanted.iter().flat_map(|one| one.found_by.tried());
+    let tried: BTreeSet<Tests> = tried.map(|(tests, _)| tests).collect();
+    for tests in tried {
+        let plain = copy.cargo(tests.package, tests.named)?;
         let said = text(&plain);
-        ensure!(plain.status.success(), "{test} fails as it is:\n{said}");
+        ensure!(plain.status.success(), "{tests} fails as it is:\n{said}");
     }
     let mut survivors = 0;
-    for mutation in MUTATIONS {
-        let is_wanted = words.is_empty() || words.iter().any(|word| mutation.name.contains(word));
-        if !is_wanted {
-            continue;
-        }
+    for mutation in wanted {
         let began = Instant::now();
         let verdict = copy
             .try_mutation(mutation)
             .with_context(|| format!("failed to try the mutation `{}`", mutation.name))?;
-        survivors += u32::from(verdict.has_survived(mutation.found_by));
+        survivors += u32::from(verdict.has_survived());
         let seconds = began.elapsed().as_secs();
         let mut out = std::io::stdout();
         writeln!(out, "{seconds:>4} s | {} | {verdict}", mutation.name)?;
@@ -64,16 +66,22 @@ fn main() -> anyhow::Result<ExitCode> {
 
 impl Verdict {
     /// Whether something that is to find the mistake did not.
-    fn has_survived(&self, found_by: FoundBy) -> bool {
-        self.simulation.is_none() || found_by == FoundBy::Both && self.model.is_none()
+    fn has_survived(&self) -> bool {
+        let Verdict(findings) = self;
+        let mut missing = findings.iter().filter(|one| one.found.is_none());
+        missing.any(|one| one.is_demanded)
     }
 }
 
 impl Display for Verdict {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let rule = |rule: &Option<String>| rule.clone().unwrap_or("not found".to_owned());
-        let (simulation, model) = (rule(&self.simulation), rule(&self.model));
-        write!(f, "simulation: {simulation} | model: {model}")
+        let Verdict(findings) = self;
+        for (number, finding) in findings.iter().enumerate() {
+            let between = if number > 0 { " | " } else { "" };
+            let found = finding.found.as_deref().unwrap_or("not found");
+            write!(f, "{between}{}: {found}", finding.tests)?;
+        }
+        Ok(())
     }
 }
 
@@ -117,40 +125,44 @@ impl Copy {
             mutation.file
         );
         fs::write(&path, original.replace(mutation.text, mutation.instead))?;
-        let tried = self.build().and_then(|()| {
-            Ok(Verdict {
-                simulation: self.broken(SIMULATION)?,
-                model: self.broken(MODEL)?,
+        let tried = mutation.found_by.tried().into_iter();
+        let findings = tried.map(|(tests, is_demanded)| {
+            Ok(Finding {
+                found: self.found(tests)?,
+                tests,
+                is_demanded,
             })
         });
+        let findings: anyhow::Result<Vec<Finding>> = findings.collect();
         fs::write(&path, original)?;
-        tried
+        findings.map(Verdict)
     }
 
-    /// The rule that this test finds broken, if it does.
-    fn broken(&self, test: &str) -> anyhow::Result<Option<String>> {
-        let tried = self.cargo(&[test])?;
+    /// The rule or the test by which these tests find the mistake that is in the copy, if they do.
+    fn found(&self, tests: Tests) -> anyhow::Result<Option<String>> {
+        let built = self.cargo(tests.package, "--no-run")?;
+        let said = text(&built);
+        ensure!(built.status.success(), "it does not compile:\n{said}");
+        let tried = self.cargo(tests.package, tests.named)?;
         if tried.status.success() {
             return Ok(None);
         }
         let said = text(&tried);
-        let Some((_, rest)) = said.split_once(BROKEN) else {
-            bail!("{test} fails, and not by an invariant:\n{said}");
+        let found = if [SIMULATION, MODEL].contains(&tests) {
+            let broken = said.split_once(BROKEN);
+            broken.map(|(_, rest)| rest.split(':').next().unwrap_or(rest))
+        } else {
+            let (before, after) = FAILED;
+            let failed = |line: &'_ str| line.strip_prefix(before)?.strip_suffix(after);
+            said.lines().find_map(failed)
         };
-        Ok(Some(rest.split(':').next().unwrap_or(rest).to_owned()))
+        match found {
+            Some(found) => Ok(Some(found.to_owned())),
+            None => bail!("{tests} fails, and not by what it is to find:\n{said}"),
+        }
     }
 
-    fn build(&self) -> anyhow::Result<()> {
-        let built = self.cargo(&["--no-run"])?;
-        ensure!(
-            built.status.success(),
-            "it does not compile:\n{}",
-            text(&built)
-        );
-        Ok(())
-    }
-
-    fn cargo(&self, arguments: &[&str]) -> anyhow::Result<Output> {
+    fn cargo(&self, package: &str, argument: &str) -> anyhow::Result<Output> {
         Command::new(env!("CARGO"))
             .args([
                 "test",
@@ -158,9 +170,9 @@ impl Copy {
                 "--workspace",
                 "--lib",
                 "--package",
-                "ipu-partitions",
+                package,
+                argument,
             ])
-            .args(arguments)
             .current_dir(&self.sources)
             .env("CARGO_TARGET_DIR", &self.target)
             .env_remove("IPU_OPERATOR_MODEL")

@@ -1,5 +1,7 @@
 //! What becomes of a partition of Graphcore's operator that is to be taken over, and is not found.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -59,7 +61,7 @@ fn what_is_taken_over_and_missing_is_held_until_no_pod_uses_it() {
         for fact in facts {
             reconcile.learn(fact);
         }
-        reconcile.decide(&driver::settings(), now)
+        reconcile.decide(&driver::settings(), &BTreeMap::new(), now)
     };
     assert_eq!(next(vec![absent(&id)]), Step::CountUsers(id.clone()));
     let used = vec![absent(&id), used_by(&id, &["n/mnist-worker-0"])];

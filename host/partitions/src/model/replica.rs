@@ -3,6 +3,7 @@
 //! A step and the reply to it are one move: nobody but the reconcile itself, which waits, is touched by the
 //! time in between. So are a read that depends on nothing else and the decision after it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,7 +63,7 @@ impl Small {
     fn decide(&self, state: &mut State, (who, key): (usize, Key), mut task: Task) {
         let now = self.time(state.clock);
         let settings = &self.settings[state.release];
-        task.step = task.core.decide(settings, now);
+        task.step = task.core.decide(settings, &BTreeMap::new(), now);
         task.decided = state.clock;
         match task.step {
             Step::Rest(_) => state.ended(who, key),

@@ -10,12 +10,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use ipu_api::ipupartition::IPUPartition;
-use jiff::Timestamp;
 
 use super::faults::Faults;
 use super::sweeper::Stage;
 use crate::driver::{self, Reconcile};
-use crate::orphans::Place;
+use crate::orphans::Suspects;
 use crate::simulation::agenda::Ticket;
 use crate::simulation::api_server::Key;
 use crate::simulation::controllers::{Controller, Verb};
@@ -87,7 +86,7 @@ pub(super) struct Replica {
     pub tasks: BTreeMap<Key, Arc<Task>>,
     /// What each object was told to take and has not asked for, and when.
     pub taking: BTreeMap<Key, (String, u32, u16)>,
-    pub suspects: BTreeMap<Place, Timestamp>,
+    pub suspects: Suspects,
     pub sweep: Option<Stage>,
 }
 

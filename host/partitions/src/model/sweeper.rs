@@ -1,6 +1,8 @@
 //! The sweep of the small world, in the order of `sweep.rs`: list the controllers, then the API server, then
 //! act, with anything in between.
 
+use std::time::Duration;
+
 use vipu_client::model::ReadyState;
 
 use super::Small;
@@ -56,7 +58,8 @@ impl Small {
         let held = driver::held(state.api.values().map(|one| one.object.as_ref()));
         let suspects = &state.replicas[who].suspects;
         let identity = &self.settings[state.release].identity;
-        let told = driver::orphans(found, &held, suspects, identity, self.time(state.clock));
+        let now = Duration::from_millis(self.millis(state.clock));
+        let told = driver::orphans(found, &held, suspects, identity, now);
         state.replicas[who].suspects = told.suspects;
         told.due
     }

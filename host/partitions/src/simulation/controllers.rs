@@ -89,6 +89,8 @@ pub(crate) struct Made {
 pub(crate) struct Controller {
     pub reference: ControllerRef,
     pub total: u32,
+    /// Whether it is in the admin's list.
+    pub is_listed: bool,
     pub is_down: bool,
     /// Whether it has just started again, does not know its partitions yet, and does nothing.
     pub is_blank: bool,
@@ -113,6 +115,7 @@ impl Controller {
                 label_key: "vipu".to_owned(),
             },
             total,
+            is_listed: true,
             is_down: false,
             is_blank: false,
             denies: false,

@@ -12,7 +12,7 @@ use super::driver;
 use super::invariants::Written;
 use super::trace;
 use super::world::World;
-use crate::knowledge::{Fact, Intent, Truth};
+use crate::knowledge::{Fact, Intent};
 use crate::step::Step;
 
 /// What goes wrong with one call to a controller.
@@ -39,7 +39,7 @@ impl Mishap {
 
 /// What goes wrong with one request to the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+pub(super) enum Fault {
     Nothing,
     Before,
     After,
@@ -149,10 +149,14 @@ impl World {
         self.saw(Sight::TruthAsked);
         let controller = self.controller_index(&attempt.controller);
         let is_lost = self.chance.permille(self.weather.calls / 4);
-        let truth = if is_lost || self.controllers[controller].is_down {
-            Truth::Unreachable("connection refused".to_owned())
+        let is_listed = self.is_listed(controller, &attempt.controller);
+        let truth = if is_lost || !self.is_reached(controller, &attempt.controller) {
+            if !is_listed {
+                self.saw(Sight::NotListed);
+            }
+            driver::untold("connection refused", false, is_listed)
         } else if self.controllers[controller].denies {
-            Truth::Denied("permission denied".to_owned())
+            driver::untold("permission denied", true, is_listed)
         } else {
             let state = self.controllers[controller].state(&attempt.id);
             if state.is_none() {
@@ -202,6 +206,10 @@ impl World {
             is_refused: mishap == Mishap::Refused,
         };
         let (way, patience) = (self.latency(), self.patience());
+        if self.renamed.contains_key(&attempt.controller.name) {
+            self.answer_call(&call, Err("no such host".to_owned()), false);
+            return;
+        }
         let deaf = Call {
             caller: None,
             ..call.clone()
@@ -377,7 +385,7 @@ impl World {
         Ok(stored)
     }
 
-    fn fault(&mut self) -> Fault {
+    pub(super) fn fault(&mut self) -> Fault {
         if self.is_api_down() || self.chance.permille(self.weather.requests) {
             return Fault::Before;
         }

@@ -51,6 +51,8 @@ pub(crate) struct Ledger {
     forgotten: BTreeSet<String>,
     /// Ids of which calls were on their way when the API server was restored.
     overtaken: BTreeSet<String>,
+    /// The name that each controller has now, by each that it had.
+    renamed: BTreeMap<String, String>,
     /// Into which cluster the API server was brought.
     pub cluster: u64,
 }
@@ -148,8 +150,10 @@ impl Ledger {
     pub(crate) fn create_sent(&mut self, attempt: &Attempt, ticket: Ticket) {
         let id = &attempt.id;
         let recorded = self.recorded.get(id);
-        let is_recorded = recorded
-            .is_some_and(|one| one.key == ticket.key && one.controller == attempt.controller.name);
+        let is_recorded = recorded.is_some_and(|one| {
+            let named = [&one.controller, &attempt.controller.name].map(|name| self.name_now(name));
+            one.key == ticket.key && named[0] == named[1]
+        });
         demand(is_recorded, RECORDED_FIRST, || {
             format!("{id}: {recorded:?}")
         });
@@ -177,6 +181,18 @@ impl Ledger {
             one.by = one.by.filter(|by| *by != ticket);
         }
         self.resets.retain(|_, by| *by != ticket);
+    }
+
+    /// A controller has another name from now on.
+    pub(super) fn renamed(&mut self, old: &str, now: &str) {
+        for name in self.renamed.values_mut().filter(|name| *name == old) {
+            now.clone_into(name);
+        }
+        self.renamed.insert(old.to_owned(), now.to_owned());
+    }
+
+    fn name_now<'a>(&'a self, name: &'a str) -> &'a str {
+        self.renamed.get(name).map_or(name, String::as_str)
     }
 
     /// Whether some release has written this id down, before it asked for it.

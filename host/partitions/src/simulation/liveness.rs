@@ -21,8 +21,9 @@ const PATIENCE: u64 = 30 * 60_000;
 const SWEPT_WITHIN: u64 = 8 * 60_000;
 
 /// Within so many milliseconds a gang has given back what it holds in vain: calls as above, then its
-/// patience of two minutes, begun anew where the rest was lost once more.
-const GIVEN_BACK_WITHIN: u64 = 8 * 60_000;
+/// patience of two minutes, begun anew where the rest was lost once more, and as long as the clock was set
+/// back.
+const GIVEN_BACK_WITHIN: u64 = 11 * 60_000;
 
 /// Between two looks, in milliseconds.
 const LOOK: u64 = 15_000;

@@ -12,6 +12,7 @@ pub(super) enum Repair {
     Admits(usize),
     Removes(usize),
     LargeAgain(usize),
+    Listed(usize),
     Opened(usize),
     RoomGiven(usize, u64),
     Started(usize),
@@ -33,6 +34,10 @@ impl World {
             Repair::Opened(index) => {
                 let name = &self.controllers[index].reference.name;
                 self.cordons.remove(name);
+            }
+            Repair::Listed(index) => {
+                self.controllers[index].is_listed = true;
+                self.list_changed();
             }
             Repair::LargeAgain(index) => self.controllers[index].largest = u32::MAX,
             Repair::RoomGiven(index, number) => {

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_api::ipupartition::IPUPartition;
-use jiff::Timestamp;
 
 use super::agenda::{Event, Reply, Ticket};
 use super::api_server::{Key, Stored};
@@ -12,7 +11,7 @@ use super::driver::{self, Reconcile};
 use super::evidence::Evidence;
 use super::world::World;
 use crate::knowledge::Fact;
-use crate::orphans::Place;
+use crate::orphans::Suspects;
 use crate::step::{Pace, Step};
 
 /// One replica: a process with a cache, reconciles that are under way, and a sweep.
@@ -28,7 +27,7 @@ pub(super) struct Replica {
     pub lag: u64,
     /// Which life it is in; what was begun in an earlier one never comes back.
     pub life: u64,
-    pub suspects: BTreeMap<Place, Timestamp>,
+    pub suspects: Suspects,
     pub tasks: BTreeMap<Key, Task>,
     /// When each object was asked last where it fits, by its UID.
     pub asked: BTreeMap<String, u64>,
@@ -218,11 +217,11 @@ impl World {
     /// Asks the core for the next step, which is carried out a moment later.
     fn decide(&mut self, ticket: Ticket) {
         let now = self.timestamp();
-        let settings = self.settings.clone();
+        let (settings, renamed) = (self.settings.clone(), self.renamed.clone());
         let Some(task) = self.task(ticket) else {
             return;
         };
-        match task.core.decide(&settings, now) {
+        match task.core.decide(&settings, &renamed, now) {
             Step::Rest(pace) => {
                 self.saw(Sight::Rested);
                 self.rest(ticket, pace);

@@ -7,10 +7,12 @@ use super::coverage::Coverage;
 use super::crowd;
 use super::emptied;
 use super::owners::Job;
+use super::set_back;
 use super::stubborn;
 use super::torn;
 use super::trace::Trace;
 use super::trouble::Weather;
+use super::undeletable;
 use super::world::World;
 
 /// Jobs that come in one run, besides those that come again.
@@ -20,22 +22,20 @@ const JOBS: usize = 10;
 const COMING: u64 = 120_000;
 
 /// Of so many seeds one is a crowd in which nothing goes wrong, one a gang that loses a partition, one a
-/// controller that removes nothing, and one a controller that loses its state.
+/// controller that removes nothing, one a controller that loses its state, one a clock that is set back, and one
+/// an object that cannot be deleted.
 const CROWDS: u64 = 40;
 
 /// Runs the seed. A broken invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
-    if seed % CROWDS == CROWDS - 1 {
-        return crowd::run(seed, trace);
-    }
-    if seed % CROWDS == CROWDS / 2 {
-        return torn::run(seed, trace);
-    }
-    if seed % CROWDS == CROWDS / 4 {
-        return stubborn::run(seed, trace);
-    }
-    if seed % CROWDS == 3 * CROWDS / 4 {
-        return emptied::run(seed, trace);
+    match seed % CROWDS {
+        5 => return set_back::run(seed, trace),
+        10 => return stubborn::run(seed, trace),
+        15 => return undeletable::run(seed, trace),
+        20 => return torn::run(seed, trace),
+        30 => return emptied::run(seed, trace),
+        39 => return crowd::run(seed, trace),
+        _ => {}
     }
     let mut chance = Chance::new(seed);
     let sizes: Vec<u32> = (0..chance.between(2, 5))

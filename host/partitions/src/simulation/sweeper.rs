@@ -1,7 +1,8 @@
 //! The sweep, in the order of `sweep.rs`: list the controllers, then the API server, then act, with
 //! anything in between.
 
-use jiff::SignedDuration;
+use std::time::Duration;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use vipu_client::model::ReadyState;
 
@@ -10,12 +11,20 @@ use super::api_server::{Key, Stored, is_deleted, job_of};
 use super::controllers::{Call, Controller, Verb};
 use super::coverage::Sight;
 use super::driver;
+use super::executor::Fault;
 use super::invariants::{OWNERLESS_ONLY, demand};
 use super::world::World;
 use crate::orphans::Place;
+use crate::sweep::course::{Course, Task};
 
 /// Between two sweeps that find nothing, in milliseconds.
 pub(super) const PERIOD: u64 = 120_000;
+
+/// An object, and the version in which a sweep has found its owner to be gone.
+type Ownerless = (Key, u64);
+
+/// What a sweep is to do, where each failure is a word.
+type Tasks = Course<Ownerless, &'static str>;
 
 /// How far a sweep is.
 #[derive(Debug)]
@@ -24,10 +33,10 @@ pub(super) enum Stage {
     List,
     /// The controllers were listed.
     Judge(Vec<Place>),
-    /// These are to be removed, one after the other, once nobody uses them.
-    Count(Vec<Place>),
-    /// Nobody used the first of these a moment ago.
-    Remove(Vec<Place>),
+    /// These are to be done, one after the other.
+    Tasks(Tasks),
+    /// Nobody used this one a moment ago; the others come after it.
+    Remove(Place, Tasks),
 }
 
 impl World {
@@ -45,24 +54,28 @@ impl World {
         let next = match stage {
             // The next leader sweeps when it takes over.
             Stage::List if !self.replicas[who].acts => return,
-            Stage::List => Some(Stage::Judge(self.places())),
-            Stage::Judge(_) if self.is_api_down() => None,
-            Stage::Judge(found) => Some(Stage::Count(self.judge(who, &found))),
-            Stage::Count(mut due) => loop {
-                let Some((_, id)) = due.last() else {
-                    break None;
-                };
-                if self.users(id).is_empty() {
-                    break Some(Stage::Remove(due));
+            Stage::List => Some(Stage::Judge(self.places(who))),
+            Stage::Judge(found) => match self.fault() {
+                Fault::Nothing => Some(Stage::Tasks(self.judge(who, &found))),
+                // What is nobody's is not known without that list.
+                Fault::Before | Fault::After => {
+                    self.saw(Sight::SweepFailed);
+                    None
                 }
-                self.saw(Sight::SparedOrphan);
-                due.pop();
             },
-            Stage::Remove(mut due) => {
-                if let Some(place) = due.pop() {
-                    self.remove_orphan(place);
+            Stage::Tasks(mut tasks) => match tasks.next() {
+                None => None,
+                Some(Task::Delete(ownerless)) => {
+                    if let Err(error) = self.delete_ownerless(ownerless) {
+                        tasks.failed(error);
+                    }
+                    Some(Stage::Tasks(tasks))
                 }
-                Some(Stage::Count(due))
+                Some(Task::Remove(place)) => Some(self.count_orphan(place, tasks)),
+            },
+            Stage::Remove(place, tasks) => {
+                self.remove_orphan(place);
+                Some(Stage::Tasks(tasks))
             }
         };
         let Some(stage) = next else {
@@ -75,39 +88,86 @@ impl World {
         self.agenda.add(pause, Event::Sweep { who, life, stage });
     }
 
-    /// Every partition on every controller that answers.
-    fn places(&self) -> Vec<Place> {
+    /// Every partition on every controller that answers, in the list or not as long as an object holds
+    /// something there.
+    fn places(&mut self, who: usize) -> Vec<Place> {
+        let left = self.left_behind(who);
         let is_silent = |one: &&Controller| one.is_down || one.is_blank || one.denies;
-        let up = self.controllers.iter().filter(|one| !is_silent(one));
-        up.flat_map(|one| {
+        let is_swept = |one: &&Controller| one.is_listed || left.contains(&one.reference.name);
+        let controllers = self.controllers.iter();
+        let up = controllers.filter(|one| !is_silent(one) && is_swept(one));
+        let goes_beyond = up.clone().any(|one| !one.is_listed);
+        let places = up.flat_map(|one| {
             let name = &one.reference.name;
             one.made.keys().map(move |id| (name.clone(), id.clone()))
-        })
-        .collect()
+        });
+        let places = places.collect();
+        if goes_beyond {
+            self.saw(Sight::LeftBehind);
+        }
+        places
     }
 
-    /// Deletes objects whose owner is gone, and tells which partitions are nobody's.
-    fn judge(&mut self, who: usize, found: &[Place]) -> Vec<Place> {
-        let listed: Vec<(Key, Stored)> = self
+    /// Tells whose owners are gone, and which partitions are nobody's.
+    fn judge(&mut self, who: usize, found: &[Place]) -> Tasks {
+        let ownerless: Vec<Ownerless> = self
             .api
             .list()
-            .map(|(key, stored)| (key, stored.clone()))
+            .filter(|(key, stored)| {
+                let job = &self.jobs[job_of(*key)];
+                !job.is_stranger && !job.is_there() && !is_deleted(&stored.object)
+            })
+            .map(|(key, stored)| (key, stored.version))
             .collect();
-        for (key, stored) in &listed {
-            let job = &self.jobs[job_of(*key)];
-            if job.is_stranger || job.is_there() || is_deleted(&stored.object) {
-                continue;
-            }
-            self.saw(Sight::SweptObject);
-            let now = Time(self.timestamp());
-            self.api.delete(*key, now);
-        }
-        let held = driver::held(listed.iter().map(|(_, stored)| stored.object.as_ref()));
-        let now = self.timestamp();
+        let objects = self.api.list();
+        let held = driver::held(objects.map(|(_, stored)| stored.object.as_ref()));
+        let now = Duration::from_millis(self.agenda.now());
         let suspects = &self.replicas[who].suspects;
         let told = driver::orphans(found, &held, suspects, &self.settings.identity, now);
         self.replicas[who].suspects = told.suspects;
-        told.due
+        let ownerless = match self.fault() {
+            Fault::Nothing => Ok(ownerless),
+            Fault::Before | Fault::After => {
+                self.saw(Sight::SweepFailed);
+                Err("the jobs cannot be listed")
+            }
+        };
+        driver::course(ownerless, told.due)
+    }
+
+    /// Deletes an object whose owner is gone, unless somebody has changed it meanwhile.
+    fn delete_ownerless(&mut self, (key, version): Ownerless) -> Result<(), &'static str> {
+        if self.undeletable.contains(&key) {
+            self.saw(Sight::NotDeleted);
+            return Err("a webhook is against it");
+        }
+        let fault = self.fault();
+        let is_same = |stored: &Stored| stored.version == version;
+        let is_there = self.jobs[job_of(key)].is_there();
+        if fault != Fault::Before && !is_there && self.api.get(key).is_some_and(is_same) {
+            self.saw(Sight::SweptObject);
+            let now = Time(self.timestamp());
+            self.api.delete(key, now);
+        }
+        if fault == Fault::Nothing {
+            return Ok(());
+        }
+        self.saw(Sight::SweepFailed);
+        Err("the API server is down")
+    }
+
+    /// Counts who uses a partition of nobody, which is removed where nobody does.
+    fn count_orphan(&mut self, place: Place, mut tasks: Tasks) -> Stage {
+        if self.fault() != Fault::Nothing {
+            self.saw(Sight::SweepFailed);
+            tasks.failed("the Pods cannot be listed");
+            Stage::Tasks(tasks)
+        } else if self.users(&place.1).is_empty() {
+            Stage::Remove(place, tasks)
+        } else {
+            self.saw(Sight::SparedOrphan);
+            Stage::Tasks(tasks)
+        }
     }
 
     fn remove_orphan(&mut self, (name, id): Place) {
@@ -116,13 +176,14 @@ impl World {
         demand(!is_held, OWNERLESS_ONLY, || {
             format!("{id} on {name} is swept")
         });
+        let mut known = self.controllers.iter();
+        let Some(controller) = known.position(|one| one.reference.name == name) else {
+            // Nobody answers at the name that it had when it was listed.
+            return;
+        };
         self.saw(Sight::SweptOrphan);
         self.trace
             .say(self.agenda.now(), || format!("swept {id} on {name}"));
-        let mut known = self.controllers.iter();
-        let controller = known
-            .position(|one| one.reference.name == name)
-            .expect("it was listed");
         let way = if self.chance.permille(self.weather.calls) {
             self.chance.between(1, 60_000)
         } else {
@@ -143,6 +204,8 @@ impl World {
 }
 
 fn grace() -> u64 {
-    let grace: SignedDuration = driver::GRACE;
-    grace.as_millis().try_into().expect("a grace is short")
+    driver::GRACE
+        .as_millis()
+        .try_into()
+        .expect("a grace is short")
 }

@@ -69,7 +69,7 @@ impl World {
         }
         let next = self.chance.between(1, 2 * self.weather.troubles);
         self.agenda.add(next, Event::Trouble);
-        match self.chance.below(25) {
+        match self.chance.below(28) {
             0 => self.controller_goes_down(),
             1 | 2 => self.partition_is_harmed(),
             3 => self.room_is_taken(),
@@ -91,6 +91,9 @@ impl World {
             20 => self.controller_forgets(),
             21 => self.controller_removes_nothing(),
             22 => self.controller_denies(),
+            23 => self.controller_leaves(),
+            24 => self.controller_is_renamed(),
+            25 => self.clock_is_set_back(),
             _ => self.reset_is_asked(),
         }
     }

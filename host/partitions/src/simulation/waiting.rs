@@ -29,16 +29,13 @@ impl World {
         let held = driver::allocations(self.replicas[who].seen());
         let removed = self.replicas[who].removed.iter();
         let removed: Vec<Uid> = removed.map(|id| Uid::of(id)).collect();
-        let views = self.controllers.iter().map(|one| {
+        let listed = self.controllers.iter().filter(|one| one.is_listed);
+        let views = listed.clone().map(|one| {
             let (inventory, view) = one.view(is_old);
             let known = removed.iter().fold(inventory, |read, id| read.without(*id));
             driver::withheld((known, view), &held)
         });
-        let controllers: Vec<ControllerRef> = self
-            .controllers
-            .iter()
-            .map(|one| one.reference.clone())
-            .collect();
+        let controllers: Vec<ControllerRef> = listed.map(|one| one.reference.clone()).collect();
         let replica = &self.replicas[who];
         let line = driver::line(replica.seen(), |waiter| self.stand(who, waiter), now);
         let uid = object.metadata.uid.clone().unwrap_or_default();
@@ -91,7 +88,8 @@ impl World {
         let others = self.api.list().map(|(_, stored)| stored.object.as_ref());
         let others: Vec<&IPUPartition> = others.collect();
         let held = driver::allocations(others.iter().copied());
-        let views = self.controllers.iter().map(|one| one.view(false));
+        let listed = self.controllers.iter().filter(|one| one.is_listed);
+        let views = listed.map(|one| one.view(false));
         let views: Vec<_> = views.map(|said| driver::withheld(said, &held)).collect();
         let now = self.timestamp();
         driver::surroundings(object, others.into_iter(), views, &self.cordons, now)

@@ -43,6 +43,12 @@ pub(super) struct World {
     pub foreign: BTreeSet<(usize, String)>,
     /// Controllers that take nothing new, and those that are being emptied.
     pub cordons: CordonStates,
+    /// Controllers that have another name now, by each name that they had.
+    pub renamed: BTreeMap<String, ControllerRef>,
+    /// IPUPartitions that the API server does not delete for the sweep.
+    pub undeletable: BTreeSet<Key>,
+    /// By how much the clock was set back.
+    pub behind: SignedDuration,
     pub agenda: Agenda,
     pub chance: Chance,
     pub weather: Weather,
@@ -89,6 +95,9 @@ impl World {
             pods: BTreeMap::new(),
             foreign: BTreeSet::new(),
             cordons: CordonStates::new(),
+            renamed: BTreeMap::new(),
+            undeletable: BTreeSet::new(),
+            behind: SignedDuration::ZERO,
             agenda: Agenda::default(),
             chance: Chance::new(seed),
             weather: Weather::default(),
@@ -139,6 +148,7 @@ impl World {
         Timestamp::UNIX_EPOCH
             + SignedDuration::from_secs(1_700_000_000)
             + SignedDuration::from_millis(since)
+            - self.behind
     }
 
     /// An object as the trace names it.
@@ -317,8 +327,9 @@ impl World {
     }
 
     pub(super) fn controller_index(&self, reference: &ControllerRef) -> usize {
+        let now = self.renamed.get(&reference.name).unwrap_or(reference);
         let mut all = self.controllers.iter();
-        let index = all.position(|one| one.reference == *reference);
+        let index = all.position(|one| one.reference == *now);
         index.expect("attempts name controllers of this world")
     }
 

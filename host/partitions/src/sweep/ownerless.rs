@@ -1,7 +1,5 @@
 //! Deletes IPUPartitions of IPUJobs that are gone.
 
-use std::collections::HashSet;
-
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::object_names;
@@ -12,24 +10,17 @@ use kube::{Client, ResourceExt};
 
 use super::{SweepError, lists};
 
-/// Deletes those of `suspects` whose owner is not among the living, once it was looked for by name. Answers
-/// what went wrong on the way: one that cannot be deleted keeps nobody from deleting the others.
-pub(super) async fn delete(client: &Client, suspects: Vec<IPUPartition>) -> Vec<SweepError> {
-    if suspects.is_empty() {
-        return Vec::new();
+/// Those of `suspects` whose owner is not among the living.
+pub(super) async fn gone(
+    client: &Client,
+    mut suspects: Vec<IPUPartition>,
+) -> Result<Vec<IPUPartition>, SweepError> {
+    if !suspects.is_empty() {
+        // Read after the IPUPartitions were: an owner that has made one since is among them.
+        let living = lists::living_jobs(client).await?;
+        suspects.retain(|one| !living.contains(&Uid::of(&one.spec.owner.uid)));
     }
-    // Read after the IPUPartitions were: an owner that has made one since is among them.
-    let living = match lists::living_jobs(client).await {
-        Ok(living) => living,
-        Err(error) => return vec![error],
-    };
-    let mut errors = Vec::new();
-    for partition in suspects.iter().filter(|one| !is_among(one, &living)) {
-        if let Err(error) = delete_unless_owned(client, partition).await {
-            errors.push(error);
-        }
-    }
-    errors
+    Ok(suspects)
 }
 
 /// Whether it is this release's to judge whether the owner is gone. Owners of kinds other than IPUJob are
@@ -40,11 +31,8 @@ pub(super) fn is_to_judge(partition: &IPUPartition, scope: &Scope) -> bool {
     is_known && scope.contains(&owner.namespace) && partition.metadata.deletion_timestamp.is_none()
 }
 
-fn is_among(partition: &IPUPartition, living: &HashSet<Uid>) -> bool {
-    living.contains(&Uid::of(&partition.spec.owner.uid))
-}
-
-async fn delete_unless_owned(client: &Client, partition: &IPUPartition) -> Result<(), SweepError> {
+/// Deletes one, unless its owner is found when it is looked for by name.
+pub(super) async fn delete(client: &Client, partition: &IPUPartition) -> Result<(), SweepError> {
     let (name, owner) = (partition.name_any(), &partition.spec.owner);
     // What was written by hand may hold anything: an owner that cannot exist is not looked for.
     if object_names::can_exist(owner) {

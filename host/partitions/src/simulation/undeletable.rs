@@ -1,0 +1,103 @@
+//! A run in which the API server does not delete one IPUPartition whose owner is gone: the sweep deletes the
+//! others all the same, and removes what is nobody's.
+
+use ipu_api::names;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::agenda::{Event, Fate};
+use super::api_server::{self, key_of};
+use super::coverage::Coverage;
+use super::invariants::{LIVENESS, demand};
+use super::owners::Job;
+use super::trace::Trace;
+use super::world::World;
+
+/// Longest time that a Pod runs, in milliseconds.
+const RUNS: u64 = 60_000;
+
+/// Within so many milliseconds all jobs are served: forming takes a minute at most.
+const SERVED_WITHIN: u64 = 150_000;
+
+/// Within so many milliseconds the sweep has done what it can: Pods of a job that is gone outlive it by two
+/// minutes; then come a sweep, the grace, another sweep, and a removal.
+const SWEPT_WITHIN: u64 = 480_000;
+
+/// Between two looks, in milliseconds.
+const LOOK: u64 = 1_000;
+
+/// Runs the seed. A broken invariant is a panic.
+pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
+    let mut world = World::calm(seed, &[8, 8], trace);
+    world.longest_run = RUNS;
+    let jobs = ["first", "second", "third"].map(|name| {
+        let mut job = Job::new(name.to_owned(), String::new(), 2, 1);
+        job.runs = None;
+        world.add_job(job)
+    });
+    let [first, second, third] = jobs;
+    let all_served = |world: &World| jobs.into_iter().all(|job| offered(world, job).is_some());
+    wait(&mut world, SERVED_WITHIN, "a job is not served", all_served);
+    world.undeletable.insert(key_of(first, 0));
+    let orphan = abandon(&mut world, third);
+    for job in [first, second] {
+        world.agenda.add(0, Event::Fate(job, Fate::Vanish));
+    }
+    let is_swept =
+        |world: &World| world.api.get(key_of(second, 0)).is_none() && !world.exists(&orphan);
+    wait(&mut world, SWEPT_WITHIN, "the sweep has stopped", is_swept);
+    let is_left = world.api.get(key_of(first, 0)).is_some();
+    demand(is_left, LIVENESS, || {
+        "what cannot be deleted is gone".to_owned()
+    });
+    world.undeletable.clear();
+    world.settle();
+    world.end();
+    world.coverage
+}
+
+fn offered(world: &World, job: usize) -> Option<String> {
+    let object = &world.api.get(key_of(job, 0))?.object;
+    api_server::offered(object).map(str::to_owned)
+}
+
+/// Has the job's object deleted by force while no controller lets the operator see anything. What it had is
+/// nobody's from then on.
+fn abandon(world: &mut World, job: usize) -> String {
+    let (key, id) = (key_of(job, 0), offered(world, job).unwrap_or_default());
+    let uid = |world: &World| {
+        world
+            .api
+            .get(key)
+            .map(|one| one.object.metadata.uid.clone())
+    };
+    let before = uid(world);
+    for controller in &mut world.controllers {
+        controller.denies = true;
+    }
+    world.api.update(key, |object| {
+        let annotations = object.metadata.annotations.get_or_insert_default();
+        annotations.insert(names::FORCE_ANNOTATION.to_owned(), "true".to_owned());
+    });
+    let now = Time(world.timestamp());
+    world.api.delete(key, now);
+    wait(world, SERVED_WITHIN, "it does not go by force", |world| {
+        uid(world) != before
+    });
+    for controller in &mut world.controllers {
+        controller.denies = false;
+    }
+    id
+}
+
+fn wait(world: &mut World, within: u64, what: &str, is_so: impl Fn(&World) -> bool) {
+    let end = world.agenda.now() + within;
+    while !is_so(world) {
+        let now = world.agenda.now();
+        demand(now < end, LIVENESS, || {
+            let objects = world.api.list();
+            let statuses: Vec<_> = objects.map(|(_, one)| &one.object.status).collect();
+            format!("{what} by {now}: {statuses:?}")
+        });
+        world.run_until(now + LOOK);
+    }
+}
