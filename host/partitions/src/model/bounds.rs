@@ -121,7 +121,6 @@ pub(super) const LARGE: &[Bound] = &[
     Bound {
         name: "one owner, any two faults",
         most: 2,
-        ticks: 1,
         ..ONE
     },
     Bound {
