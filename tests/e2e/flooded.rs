@@ -24,7 +24,6 @@ use tests::operator_process::OperatorProcess;
 use hostile::Hostile;
 use load::Flood;
 use waits::{Sent, User, Waits};
-use witnesses::Witnesses;
 
 use crate::scene::Scene;
 
@@ -51,7 +50,7 @@ pub(crate) fn nobody_notices(scene: &Scene) -> Result<(), Failed> {
         let outcome = AssertUnwindSafe(loaded(scene)).catch_unwind().await;
         Flood::delete(scene).await?;
         Hostile::delete(scene).await?;
-        Witnesses::delete(scene).await?;
+        witnesses::delete(scene).await?;
         User::delete(scene).await?;
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
     })
@@ -60,7 +59,7 @@ pub(crate) fn nobody_notices(scene: &Scene) -> Result<(), Failed> {
 async fn loaded(scene: &Scene) -> Result<(), Failed> {
     let pods = Running::all(scene).await?;
     let user = User::create(scene).await?;
-    let witnesses = Witnesses::create(scene, &pods).await?;
+    let witnesses = witnesses::create(scene, &pods).await?;
     let mut hostile = Hostile::new(scene);
     hostile.apply_slow().await?;
     let job = scene.example("01-single-worker.yaml")?;

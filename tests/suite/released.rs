@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::Path;
 
 use flate2::read::GzDecoder;
 use serde_json::Value;
@@ -55,7 +54,7 @@ fn released() -> Vec<(String, String)> {
         let path = entry.path().unwrap().display().to_string();
         let parts: Vec<&str> = path.split('/').collect();
         if let [_, "crds", name] = parts.as_slice()
-            && Path::new(name).extension() == Some("yaml".as_ref())
+            && name.strip_suffix(".yaml").is_some()
         {
             let mut text = String::new();
             entry.read_to_string(&mut text).unwrap();

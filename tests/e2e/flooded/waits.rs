@@ -18,7 +18,6 @@ use tests::flood::delays::{Comparison, Measured};
 use tests::flood::{exchange, exchange_tls};
 use tests::lab::cluster::plan::{API_PORT, HOST_IP};
 
-use super::witnesses::Witnesses;
 use super::{PROBES, Running};
 use crate::scene::Scene;
 
@@ -56,7 +55,8 @@ pub(super) struct Sent<'a> {
     pub(super) pods: &'a [Running],
     pub(super) job: &'a IPUJob,
     pub(super) user: &'a User,
-    pub(super) witnesses: &'a Witnesses,
+    /// Addresses of the Pods that are witnesses.
+    pub(super) witnesses: &'a [SocketAddr],
 }
 
 /// A user who may list IPUPartitions and read metrics.
@@ -166,7 +166,7 @@ impl Waits {
     async fn add_witnesses(
         &mut self,
         scene: &Scene,
-        witnesses: &Witnesses,
+        witnesses: &[SocketAddr],
         token: &str,
     ) -> Result<(), Failed> {
         let [dry_run, list, beside] = &mut self.0.witnesses;
@@ -177,7 +177,7 @@ impl Waits {
         let path = "/apis/graphcore.ai/v1alpha1/ipupartitions";
         let request = get(path, &bearer(token));
         list.add(answered_tls(api_server, &request).await?);
-        for witness in &witnesses.0 {
+        for witness in witnesses {
             beside.add(answered(*witness, &get("/healthz", "")).await?);
         }
         Ok(())

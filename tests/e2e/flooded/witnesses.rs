@@ -24,40 +24,35 @@ const LABEL: (&str, &str) = ("app", "flood-witness");
 /// The port on which a simulated V-IPU controller answers plain HTTP.
 const PORT: u16 = 8091;
 
-/// The addresses of the witnesses.
-pub(super) struct Witnesses(pub(super) Vec<SocketAddr>);
-
-impl Witnesses {
-    /// Creates a witness for each Pod of the operator, and waits until it answers.
-    pub(super) async fn create(scene: &Scene, pods: &[Running]) -> Result<Self, Failed> {
-        let api: Api<Pod> = Api::namespaced(scene.operated.client.clone(), "default");
-        let mut addresses = Vec::new();
-        for (number, beside) in pods.iter().enumerate() {
-            let name = format!("flood-witness-{number}");
-            let parameters = PostParams::default();
-            api.create(&parameters, &pod(&name, beside)).await?;
-            let what = format!("the witness {name} to answer");
-            let address = until(what, PATIENCE, || async {
-                let status = api.get(&name).await?.status.unwrap_or_default();
-                let Some(ip) = status.pod_ip else {
-                    return Ok(Seen::NotYet(format!("{:?}", status.phase)));
-                };
-                let address = SocketAddr::new(ip.parse::<IpAddr>()?, PORT);
-                answered(address, &get("/healthz", "")).await?;
-                Ok::<_, Failed>(Seen::Yes(address))
-            });
-            addresses.push(address.await?);
-        }
-        Ok(Self(addresses))
+/// Creates a witness for each Pod of the operator, and waits until it answers. Returns the addresses.
+pub(super) async fn create(scene: &Scene, pods: &[Running]) -> Result<Vec<SocketAddr>, Failed> {
+    let api: Api<Pod> = Api::namespaced(scene.operated.client.clone(), "default");
+    let mut addresses = Vec::new();
+    for (number, beside) in pods.iter().enumerate() {
+        let name = format!("flood-witness-{number}");
+        let parameters = PostParams::default();
+        api.create(&parameters, &pod(&name, beside)).await?;
+        let what = format!("the witness {name} to answer");
+        let address = until(what, PATIENCE, || async {
+            let status = api.get(&name).await?.status.unwrap_or_default();
+            let Some(ip) = status.pod_ip else {
+                return Ok(Seen::NotYet(format!("{:?}", status.phase)));
+            };
+            let address = SocketAddr::new(ip.parse::<IpAddr>()?, PORT);
+            answered(address, &get("/healthz", "")).await?;
+            Ok::<_, Failed>(Seen::Yes(address))
+        });
+        addresses.push(address.await?);
     }
+    Ok(addresses)
+}
 
-    /// Deletes them.
-    pub(super) async fn delete(scene: &Scene) -> Result<(), Failed> {
-        let selector = format!("--selector={}={}", LABEL.0, LABEL.1);
-        let delete = ["delete", "pod", &selector, "--wait=false"];
-        scene.kubectl(&delete).await?;
-        Ok(())
-    }
+/// Deletes them.
+pub(super) async fn delete(scene: &Scene) -> Result<(), Failed> {
+    let selector = format!("--selector={}={}", LABEL.0, LABEL.1);
+    let delete = ["delete", "pod", &selector, "--wait=false"];
+    scene.kubectl(&delete).await?;
+    Ok(())
 }
 
 fn pod(name: &str, beside: &Running) -> Pod {
