@@ -311,14 +311,20 @@ pub(super) fn moved(
     status: &IPUPartitionStatus,
     renamed: &BTreeMap<String, ControllerRef>,
 ) -> Option<IPUPartitionStatus> {
+    let attempts = status.attempts.iter().map(|one| &one.controller);
+    let mut all = attempts.chain(&status.controller);
+    // Mostly none is, and this is asked before each step.
+    if !all.any(|one| renamed.contains_key(&one.name)) {
+        return None;
+    }
     let mut next = status.clone();
     let attempts = next.attempts.iter_mut().map(|one| &mut one.controller);
-    for controller in attempts.chain(next.controller.as_mut()) {
+    for controller in attempts.chain(&mut next.controller) {
         if let Some(new) = renamed.get(&controller.name) {
             controller.clone_from(new);
         }
     }
-    (next != *status).then_some(next)
+    Some(next)
 }
 
 /// The reset of this generation was carried out, or made needless by a fresh partition.
