@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
-use kube::ResourceExt;
 
 /// The kubelet's counter of probes, by kind and result.
 const COUNTER: &str = "prober_probe_total{";
@@ -83,7 +82,8 @@ impl Probes {
                 .or_else(|| event.last_timestamp.as_ref().map(|time| time.0))
                 .or_else(|| event.event_time.as_ref().map(|time| time.0)),
         };
-        self.events.insert(event.uid().unwrap_or_default(), report);
+        let uid = event.metadata.uid.clone();
+        self.events.insert(uid.unwrap_or_default(), report);
     }
 
     /// Number of probes of a Pod that were answered well since an earlier moment.
