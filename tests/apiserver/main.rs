@@ -37,6 +37,8 @@ mod no_room;
 mod odd_objects;
 mod partition;
 #[cfg(test)]
+mod pods;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod processes;

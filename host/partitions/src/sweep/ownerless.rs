@@ -1,61 +1,116 @@
-//! Deletes IPUPartitions of IPUJobs that are gone.
+//! Deletes IPUPartitions of IPUJobs and of native Pods that are gone.
 
 use std::collections::HashSet;
 
 use ipu_api::ipujob::IPUJob;
-use ipu_api::ipupartition::IPUPartition;
+use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
+use ipu_api::names::POD_UID_LABEL;
 use ipu_api::object_names;
 use ipu_api::uid::Uid;
 use ipu_runtime::scope::Scope;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, Preconditions};
 use kube::{Client, ResourceExt};
 
 use super::{SweepError, lists};
 
+/// An owner whose end the operator knows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    IPUJob,
+    NativePod,
+}
+
+impl Owner {
+    /// The owner of an IPUPartition. `None`: the client that created the IPUPartition knows when its owner ends. That
+    /// holds for Pods too, unless the operator created it: a client may want a partition before the Pod that uses it.
+    fn of(partition: &IPUPartition) -> Option<Self> {
+        let owner = &partition.spec.owner;
+        match (owner.api_version.as_str(), owner.kind.as_str()) {
+            (ipu_api::API_VERSION, "IPUJob") => Some(Self::IPUJob),
+            ("v1", "Pod") if partition.labels().contains_key(POD_UID_LABEL) => {
+                Some(Self::NativePod)
+            }
+            _ => None,
+        }
+    }
+
+    async fn living(self, client: &Client) -> Result<HashSet<Uid>, SweepError> {
+        match self {
+            Self::IPUJob => lists::living_jobs(client).await,
+            Self::NativePod => lists::living_pods(client).await,
+        }
+    }
+
+    /// The UID of the object of this name.
+    async fn uid(self, client: &Client, owner: &PartitionOwner) -> kube::Result<Option<String>> {
+        let (client, namespace, name) = (client.clone(), &owner.namespace, &owner.name);
+        Ok(match self {
+            Self::IPUJob => {
+                let jobs = Api::<IPUJob>::namespaced(client, namespace);
+                jobs.get_metadata_opt(name).await?.and_then(|job| job.uid())
+            }
+            Self::NativePod => {
+                let pods = Api::<Pod>::namespaced(client, namespace);
+                pods.get_metadata_opt(name).await?.and_then(|pod| pod.uid())
+            }
+        })
+    }
+}
+
 /// Deletes those of `suspects` whose owner is not among the living, once it was looked for by name. Answers
 /// what went wrong on the way: one that cannot be deleted keeps nobody from deleting the others.
 pub(super) async fn delete(client: &Client, suspects: Vec<IPUPartition>) -> Vec<SweepError> {
-    if suspects.is_empty() {
-        return Vec::new();
-    }
-    // Read after the IPUPartitions were: an owner that has made one since is among them.
-    let living = match lists::living_jobs(client).await {
-        Ok(living) => living,
-        Err(error) => return vec![error],
-    };
     let mut errors = Vec::new();
-    for partition in suspects.iter().filter(|one| !is_among(one, &living)) {
-        if let Err(error) = delete_unless_owned(client, partition).await {
-            errors.push(error);
+    for kind in [Owner::IPUJob, Owner::NativePod] {
+        let of_kind = suspects.iter().filter(|one| Owner::of(one) == Some(kind));
+        let of_kind: Vec<&IPUPartition> = of_kind.collect();
+        if of_kind.is_empty() {
+            continue;
+        }
+        // Read after the IPUPartitions were: an owner that has made one since is among them.
+        let living = match kind.living(client).await {
+            Ok(living) => living,
+            Err(error) => {
+                errors.push(error);
+                continue;
+            }
+        };
+        for partition in of_kind.into_iter().filter(|one| !is_among(one, &living)) {
+            if let Err(error) = delete_unless_owned(client, kind, partition).await {
+                errors.push(error);
+            }
         }
     }
     errors
 }
 
-/// Whether it is this release's to judge whether the owner is gone. Owners of kinds other than IPUJob are
-/// never judged: who made them knows when they end.
+/// Whether it is this release's to judge whether the owner is gone.
 pub(super) fn is_to_judge(partition: &IPUPartition, scope: &Scope) -> bool {
     let owner = &partition.spec.owner;
-    let is_known = owner.kind == "IPUJob" && owner.api_version == ipu_api::API_VERSION;
-    is_known && scope.contains(&owner.namespace) && partition.metadata.deletion_timestamp.is_none()
+    Owner::of(partition).is_some()
+        && scope.contains(&owner.namespace)
+        && partition.metadata.deletion_timestamp.is_none()
 }
 
 fn is_among(partition: &IPUPartition, living: &HashSet<Uid>) -> bool {
     living.contains(&Uid::of(&partition.spec.owner.uid))
 }
 
-async fn delete_unless_owned(client: &Client, partition: &IPUPartition) -> Result<(), SweepError> {
+async fn delete_unless_owned(
+    client: &Client,
+    kind: Owner,
+    partition: &IPUPartition,
+) -> Result<(), SweepError> {
     let (name, owner) = (partition.name_any(), &partition.spec.owner);
     // What was written by hand may hold anything: an owner that cannot exist is not looked for.
     if object_names::can_exist(owner) {
-        let found = Api::<IPUJob>::namespaced(client.clone(), &owner.namespace)
-            .get_metadata_opt(&owner.name)
-            .await
-            .map_err(|source| SweepError::GetOwner {
-                partition: name.clone(),
-                source,
-            })?;
-        if found.is_some_and(|job| job.metadata.uid.as_ref() == Some(&owner.uid)) {
+        let found = kind.uid(client, owner).await;
+        let found = found.map_err(|source| SweepError::GetOwner {
+            partition: name.clone(),
+            source,
+        })?;
+        if found.as_ref() == Some(&owner.uid) {
             return Ok(());
         }
     }
