@@ -87,6 +87,9 @@ pub struct ControllerArguments {
     /// Whether workers run on the host's network, privileged.
     #[arg(long, env = "IPU_OPERATOR_WORKER_HOST_NETWORK", action = ArgAction::Set, default_value_t = true)]
     pub worker_host_network: bool,
+    /// Whether Pods that request IPUs and belong to no IPUJob get partitions.
+    #[arg(long, env = "IPU_OPERATOR_NATIVE_PODS", action = ArgAction::Set, default_value_t = true)]
+    pub native_pods: bool,
     /// Image that holds /ipu-agent; the operator's own image does.
     #[arg(long, env = "IPU_OPERATOR_LAUNCHER_IMAGE")]
     pub launcher_image: String,
@@ -116,6 +119,7 @@ impl From<ControllerArguments> for ControllerOptions {
             probe_port: arguments.probe_port,
             metrics_port: arguments.metrics_port,
             webhook_port: arguments.webhook_port,
+            native_pods: arguments.native_pods,
             jobs: JobSettings {
                 pods: PodSettings {
                     worker_host_network: arguments.worker_host_network,
@@ -176,6 +180,7 @@ mod tests {
             "--probe-port=8081",
             "--webhook-port=9443",
             "--worker-host-network=false",
+            "--native-pods=false",
             "--launcher-image=ipu-operator:1",
             "--launcher-image-pull-policy=IfNotPresent",
             "--max-ipus-per-job=32",
@@ -189,6 +194,7 @@ mod tests {
         assert_eq!(options.webhook_secret, "my-ipus-admission");
         assert_eq!(options.release.configuration(), "my-ipus");
         assert!(!options.jobs.pods.worker_host_network);
+        assert!(!options.native_pods);
         assert_eq!(options.jobs.max_ipus_per_job, 32);
         assert_eq!(options.jobs.lost_node, Some(Duration::from_mins(1)));
     }

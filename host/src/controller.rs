@@ -1,4 +1,4 @@
-//! The controller process: the webhooks, the job reconciler and the probes, from start to shutdown.
+//! The controller process: the webhooks, the reconcilers of jobs and of native Pods, and the probes, from start to shutdown.
 
 pub mod jobs;
 pub mod probes;
@@ -11,6 +11,7 @@ use ipu_admission::server::router;
 use ipu_guest_host::model::Slot;
 use ipu_guest_host::{OpenError, Policies, PolicyOptions};
 use ipu_jobs::JobSettings;
+use ipu_pods::NativePodSettings;
 use ipu_policies::guests::Guests;
 use ipu_policies::namespaces::{NamespaceWatch, Namespaces, namespaces};
 use ipu_runtime::certificates::clients::{self, ClientCaError};
@@ -54,6 +55,8 @@ pub struct ControllerOptions {
     pub webhook_ca_bundle: bool,
     /// The CA (PEM) of the API server's client certificate; none: every client may call the webhooks.
     pub webhook_client_ca: Option<String>,
+    /// Whether native Pods are reconciled.
+    pub native_pods: bool,
     /// What an admin sets about jobs.
     pub jobs: JobSettings,
 }
@@ -94,6 +97,13 @@ impl ControllerOptions {
         match &self.webhook_client_ca {
             Some(pem) => clients::of_authority(pem).map_err(ControllerError::ClientCa),
             None => Ok(Arc::new(NoClientAuth)),
+        }
+    }
+
+    fn native_pods(&self) -> NativePodSettings {
+        NativePodSettings {
+            scope: self.release.scope.clone(),
+            instance: self.release.pod_name.clone(),
         }
     }
 
@@ -214,7 +224,8 @@ async fn serve(
         conflicts,
         callers,
     };
-    let jobs = (&options.jobs, &metrics);
+    let native_pods = options.native_pods.then(|| options.native_pods());
+    let jobs = (&options.jobs, native_pods.as_ref(), &metrics);
     let (served, measured, _, (), (), ()) = tokio::join!(
         ends_all(webhooks, stop),
         Box::pin(ends_all(measured, stop)),

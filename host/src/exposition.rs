@@ -26,7 +26,7 @@ use ipu_runtime::port::metrics::Refused;
 use ipu_runtime::release::{Process, ReleaseOptions};
 use ipu_runtime::scope::Conflicts;
 use ipu_runtime::scope::conflicts::{ConflictWatch, conflicts};
-use ipu_runtime::work_queue::metrics::Reconciles;
+use ipu_runtime::work_queue::metrics::{AllReconciles, Reconciles};
 
 /// The counters of one process. Cheap to clone; all clones count the same.
 #[derive(Clone, Debug, Default)]
@@ -41,8 +41,8 @@ pub struct Metrics {
     pub jobs: Jobs,
     /// Connections and requests that the ports refused.
     pub refused: Refused,
-    /// Reconciles of the one kind that the process reconciles.
-    pub reconciles: Reconciles,
+    /// Reconciles of the kinds that the process reconciles.
+    pub reconciles: AllReconciles,
     /// Whether this replica reconciles.
     pub leading: Leading,
     /// Whether this replica activates versions of policies.
@@ -77,8 +77,18 @@ impl Metrics {
     pub fn of_jobs(&self) -> JobMetrics {
         JobMetrics {
             jobs: self.jobs.clone(),
-            reconciles: self.reconciles.clone(),
+            reconciles: self.reconciles.of_kind("ipujob"),
         }
+    }
+
+    /// The counters of the reconciler of native Pods.
+    pub fn of_pods(&self) -> Reconciles {
+        self.reconciles.of_kind("pod")
+    }
+
+    /// The counters of the reconciler of IPUPartitions.
+    pub fn of_partitions(&self) -> Reconciles {
+        self.reconciles.of_kind("ipupartition")
     }
 
     /// The counters of the webhooks.
@@ -93,7 +103,7 @@ impl Metrics {
 
     /// The metrics of the controller process.
     pub fn of_controller(&self, guests: Guests) -> Exposed {
-        let mut registry = self.registry("ipujob");
+        let mut registry = self.registry();
         self.admission.register(&mut registry);
         self.jobs.register(&mut registry);
         let metrics = self.clone();
@@ -106,7 +116,7 @@ impl Metrics {
 
     /// The metrics of the vipu-proxy process.
     pub fn of_proxy(&self, guests: Guests, sources: ipu_partitions::metrics::Sources) -> Exposed {
-        let registry = self.registry("ipupartition");
+        let registry = self.registry();
         let metrics = self.clone();
         Exposed::new(registry, move || {
             let mut now = metrics.gauges(Process::VipuProxy, &guests);
@@ -118,15 +128,15 @@ impl Metrics {
         })
     }
 
-    /// The counters of both processes; `kind` is what the process reconciles.
-    fn registry(&self, kind: &'static str) -> Registry {
+    /// The counters of both processes.
+    fn registry(&self) -> Registry {
         let mut registry = Registry::with_prefix(PREFIX);
         process::register(&mut registry);
         panics::register(&mut registry);
         self.api.register(&mut registry);
         self.guests.register(&mut registry);
         self.refused.register(&mut registry);
-        self.reconciles.register(&mut registry, kind);
+        self.reconciles.register(&mut registry);
         registry
     }
 

@@ -15,7 +15,7 @@ use ipu_partitions::rest::{self, Sources};
 use ipu_partitions::step::Settings;
 use ipu_partitions::tracker::Tracker;
 use ipu_partitions::watched::watched;
-use ipu_partitions::{Context, Shared, sweep};
+use ipu_partitions::{Context, Shared, advertise, sweep};
 use ipu_policies::guests::Guests;
 use ipu_policies::namespaces::namespaces;
 use ipu_runtime::config_map_watch::watch_config_map;
@@ -122,7 +122,7 @@ pub async fn run_with(
         namespaces,
         scope,
         instance: options.release.pod_name.clone(),
-        reconciles: metrics.reconciles.clone(),
+        reconciles: metrics.of_partitions(),
     };
     tracing::info!(identity = shared.settings.identity.tag(), "starting");
 
@@ -300,7 +300,13 @@ async fn lead(context: Arc<Context>, options: &ProxyOptions, stop: CancellationT
         stop.clone(),
     );
     let sweep = sweep::run(context.clone(), options.times.sweep, stop.clone());
-    futures::join!(ipu_partitions::run(context, stop), sweep, summary);
+    let advertise = async {
+        if options.advertise {
+            advertise::run(context.clone(), stop.clone()).await;
+        }
+    };
+    let reconcile = ipu_partitions::run(context.clone(), stop.clone());
+    futures::join!(reconcile, sweep, summary, advertise);
 }
 
 /// What marks the ids of this cluster, on V-IPU controllers that several clusters may use: the UID of the

@@ -3,7 +3,7 @@
 #![cfg(test)]
 
 pub(crate) mod admin;
-mod arguments;
+pub(crate) mod arguments;
 mod definitions;
 mod documents;
 mod quota;
@@ -205,6 +205,20 @@ async fn rights_are_enough_and_no_more() {
         ("controller-manager", "create", "pods", "team", true),
         (
             "controller-manager",
+            "patch",
+            "pods --subresource=status",
+            "team",
+            true,
+        ),
+        (
+            "controller-manager",
+            "update",
+            "pods --subresource=status",
+            "team",
+            false,
+        ),
+        (
+            "controller-manager",
             "create",
             "pods --subresource=exec",
             "team",
@@ -258,6 +272,14 @@ async fn rights_are_enough_and_no_more() {
         ("vipu-proxy", "get", "nodes", "", false),
         ("vipu-proxy", "list", "pods", "team", true),
         ("vipu-proxy", "create", "pods", "team", false),
+        (
+            "vipu-proxy",
+            "patch",
+            "nodes --subresource=status",
+            "",
+            true,
+        ),
+        ("vipu-proxy", "patch", "nodes", "", false),
         ("vipu-proxy", "patch", "ipujobs", "team", false),
         ("vipu-proxy", "get", "secrets", admin.name, false),
         (

@@ -24,7 +24,7 @@ fn start(stage: &Stage, name: &str, stop: &CancellationToken) -> JoinHandle<()> 
     let stop = stop.clone();
     tokio::spawn(async move {
         let metrics = Metrics::default();
-        let turn = (&settings(), &metrics);
+        let turn = (&settings(), None, &metrics);
         jobs::lead_in_turn(&client, &release, turn, TTL, &stop).await;
     })
 }

@@ -43,6 +43,8 @@ mod odd_objects;
 mod outage;
 mod partition;
 #[cfg(test)]
+mod pods;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod processes;

@@ -6,7 +6,7 @@ use std::fs;
 use crate::sources::{host_packages, repository};
 
 /// The packages of the operator that each of them may name. A package that is missing here names none.
-const MAY_NAME: [(&str, &[&str]); 9] = [
+const MAY_NAME: [(&str, &[&str]); 10] = [
     ("agent", &["text"]),
     ("runtime", &["api", "text"]),
     ("vipu", &["api", "text"]),
@@ -17,6 +17,7 @@ const MAY_NAME: [(&str, &[&str]); 9] = [
         &["api", "guest-host", "policies", "runtime", "text"],
     ),
     ("jobs", &["api", "runtime"]),
+    ("pods", &["api", "runtime", "text"]),
     (
         "partitions",
         &["api", "guest-host", "policies", "runtime", "text", "vipu"],

@@ -20,10 +20,16 @@ first, and could never go otherwise.
   resources: [ipujobs/finalizers]
   verbs: [update]
 # What is made for a job. All but the Pods goes with the job by its owner reference. A patch ends
-# the sidecars of a Pod whose program has ended.
+# the sidecars of a Pod whose program has ended, and gives a native Pod its partition.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, create, patch, delete]
+{{- if .Values.nativePods.enabled }}
+# The condition graphcore.ai/PartitionReady of native Pods.
+- apiGroups: [""]
+  resources: [pods/status]
+  verbs: [patch]
+{{- end }}
 - apiGroups: [""]
   resources: [serviceaccounts]
   verbs: [get, list, watch, create, patch]

@@ -57,6 +57,11 @@ impl Answer {
         Self::of(Decision::Failed(message.into()))
     }
 
+    /// Not at all, without asking anybody.
+    pub fn refused(violations: Vec<Violation>) -> Self {
+        Self::of(Decision::Refused(violations))
+    }
+
     fn of(decision: Decision) -> Self {
         Self {
             decision,
@@ -145,8 +150,8 @@ fn refused(request: &AdmissionRequest, violations: &[Violation]) -> Value {
         "reason": "Invalid",
         "message": sentences.join("; "),
         "details": {
-            "group": ipu_api::GROUP,
-            "kind": "IPUJob",
+            "group": request.reviewed.group(),
+            "kind": request.reviewed.kind(),
             "name": request.name,
             "causes": causes,
         },

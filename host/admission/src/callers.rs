@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::request::AdmissionRequest;
+use super::request::{AdmissionRequest, Reviewed};
 
 /// How long an address is known, after which it may be another's.
 const KNOWN: Duration = Duration::from_hours(24);
@@ -148,7 +148,8 @@ impl Claim {
     fn of(request: &AdmissionRequest, since: Instant) -> Option<Self> {
         let text = |path| request.object.pointer(path).and_then(Value::as_str);
         let (uid, name) = (text("/metadata/uid")?, text("/metadata/name")?);
-        let can_be = !request.dry_run
+        let can_be = request.reviewed == Reviewed::IPUJob
+            && !request.dry_run
             && request.sub_resource.is_none()
             && !uid.is_empty()
             && uid.len() <= UID

@@ -24,7 +24,7 @@ use super::{failure, mutate, validate};
 
 /// Longest time that all guests of one request may take together: the API server waits for ten
 /// seconds, and an answer that says who was late is better than none.
-const ALL: Duration = Duration::from_secs(8);
+pub(super) const ALL: Duration = Duration::from_secs(8);
 
 /// The guests of one request.
 pub struct Chain<'a> {

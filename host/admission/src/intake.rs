@@ -19,7 +19,7 @@ use ipu_text::explain;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::request::{self, AdmissionRequest, RequestError};
+use super::request::{self, AdmissionRequest, RequestError, Reviewed};
 
 /// Largest body that is read, in bytes. The API server takes objects of up to 3 MiB, and an update
 /// brings two of them.
@@ -246,8 +246,13 @@ impl Intake {
         }
     }
 
-    /// Reads a request once there is room for it.
-    pub(super) async fn read(&self, parts: &Parts, body: Body) -> Result<Admitted, Refusal> {
+    /// Reads a request about an object of this kind once there is room for it.
+    pub(super) async fn read(
+        &self,
+        parts: &Parts,
+        body: Body,
+        reviewed: Reviewed,
+    ) -> Result<Admitted, Refusal> {
         let (address, end) = (
             address(&parts.extensions),
             Instant::now() + self.patience.room,
@@ -266,7 +271,7 @@ impl Intake {
             measured.unwrap_or_else(|| Err(self.busy(Full::Total(BODIES.total))))?;
         // The text counts as memory from here on.
         drop(place);
-        let request = unhurried(length, move || request::read(&measured)).await?;
+        let request = unhurried(length, move || request::read(&measured, reviewed)).await?;
         let request = request.map_err(|error| self.malformed(refusal(&error)))?;
         let place = caller.room(&self.requests, 1).await?;
         Ok(Admitted {

@@ -1,8 +1,9 @@
-//! The webhooks of IPUJobs: guests set defaults and check rules.
+//! The webhooks of IPUJobs and of Pods that request IPUs: guests set defaults and check rules.
 //!
-//! `server` serves both webhooks, and `intake` limits the requests. `request` reads an AdmissionReview, `hook_chain` calls the
+//! `server` serves the webhooks, and `intake` limits the requests. `request` reads an AdmissionReview, `hook_chain` calls the
 //! guests of a hook in their order, `mutate`, `patch` and `validate` turn their answers into a verdict, and `answer` formats
-//! it; all of these but `server`, `intake` and `hook_chain` are pure. `callers` knows which callers are certainly the API
+//! it; `pods` shows a Pod to the same guests. All but `server`, `intake`,
+//! `hook_chain` and `pods` itself are pure. `callers` knows which callers are certainly the API
 //! server.
 //!
 //! The package knows neither the job controller nor partitions.
@@ -16,12 +17,16 @@ pub mod intake;
 pub mod metrics;
 pub mod mutate;
 pub mod patch;
+mod pods;
 pub mod request;
 pub mod server;
 pub mod validate;
 
 /// Path of the mutating webhook.
 pub const MUTATE_PATH: &str = "/mutate-graphcore-ai-v1alpha1-ipujob";
+
+/// Path of the mutating webhook of Pods that request IPUs themselves.
+pub const MUTATE_POD_PATH: &str = "/mutate-v1-pod";
 
 /// Path of the validating webhook.
 pub const VALIDATE_PATH: &str = "/validate-graphcore-ai-v1alpha1-ipujob";

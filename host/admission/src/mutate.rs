@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer::Decision;
 use super::patch;
-use super::request::AdmissionRequest;
+use super::request::{AdmissionRequest, Reviewed};
 
 /// Longest path that an error tells, in bytes: its keys are the guest's.
 const PATH: usize = 512;
@@ -59,7 +59,9 @@ pub fn with_finalizer(
     defaulted: &Value,
     decision: Decision,
 ) -> Decision {
-    let is_new = request.operation == Some(Operation::Create) && request.sub_resource.is_none();
+    let is_new = request.reviewed == Reviewed::IPUJob
+        && request.operation == Some(Operation::Create)
+        && request.sub_resource.is_none();
     let Some(finalizer) = is_new.then(|| finalizer(defaulted)).flatten() else {
         return decision;
     };

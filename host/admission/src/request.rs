@@ -42,11 +42,48 @@ impl ReviewVersion {
     }
 }
 
-/// What the API server asks about one IPUJob.
+/// Kinds of objects that the webhooks review.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reviewed {
+    /// An IPUJob.
+    IPUJob,
+    /// A Pod that requests IPUs itself.
+    Pod,
+}
+
+impl Reviewed {
+    /// API group of the kind.
+    pub const fn group(self) -> &'static str {
+        match self {
+            Self::IPUJob => api::GROUP,
+            Self::Pod => "",
+        }
+    }
+
+    /// Name of the kind.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::IPUJob => "IPUJob",
+            Self::Pod => "Pod",
+        }
+    }
+
+    /// The resource in the rules of a webhook configuration.
+    pub const fn resource(self) -> &'static str {
+        match self {
+            Self::IPUJob => "ipujobs",
+            Self::Pod => "pods",
+        }
+    }
+}
+
+/// What the API server asks about one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdmissionRequest {
     /// Version of the question and of the answer.
     pub version: ReviewVersion,
+    /// Kind of the reviewed object.
+    pub reviewed: Reviewed,
     /// Goes back with the answer.
     pub uid: String,
     /// What is being done; `None` is something that there is nothing to say about (`DELETE`).
@@ -133,10 +170,13 @@ pub enum RequestError {
     OddUid(usize),
     /// It asks about something else.
     #[error(
-        "the field \"request.kind\" is {kind:?} of {group:?}; this webhook reviews \"IPUJob\" of \
-         \"graphcore.ai\", so its webhook configuration must name ipujobs and no subresource"
+        "the field \"request.kind\" is {kind:?} of {group:?}; this webhook reviews {:?} of {:?}, so its webhook \
+         configuration must name {} and no subresource",
+        .expected.kind(), .expected.group(), .expected.resource()
     )]
     OtherObject {
+        /// The kind that the webhook reviews.
+        expected: Reviewed,
         /// Kind of the object.
         kind: String,
         /// Its group.
@@ -213,9 +253,9 @@ struct Kind {
     kind: String,
 }
 
-/// Reads the body of a webhook call.
+/// Reads the body of a call about an IPUJob.
 pub fn parse(body: &[u8]) -> Result<AdmissionRequest, RequestError> {
-    read(&measured(body)?)
+    read(&measured(body)?, Reviewed::IPUJob)
 }
 
 /// Says what the body of a webhook call takes once it is read.
@@ -226,8 +266,11 @@ pub fn measured<T: AsRef<[u8]>>(body: T) -> Result<Measured<T>, RequestError> {
     bounded_json::measure(body, TREE).map_err(RequestError::Unreadable)
 }
 
-/// Reads a body that was measured.
-pub fn read<T: AsRef<[u8]>>(body: &Measured<T>) -> Result<AdmissionRequest, RequestError> {
+/// Reads a body that was measured, which asks about an object of this kind.
+pub fn read<T: AsRef<[u8]>>(
+    body: &Measured<T>,
+    reviewed: Reviewed,
+) -> Result<AdmissionRequest, RequestError> {
     // By way of a map: serde would read a struct from a list as well.
     let review = body.object().map_err(RequestError::Unreadable)?;
     let review: Review =
@@ -244,18 +287,23 @@ pub fn read<T: AsRef<[u8]>>(body: &Measured<T>) -> Result<AdmissionRequest, Requ
     };
     let request = review.request.ok_or(RequestError::NoRequest)?;
     let request: Request = serde_json::from_value(request).map_err(RequestError::WrongFields)?;
-    check(version, request)
+    check(version, reviewed, request)
 }
 
-fn check(version: ReviewVersion, request: Request) -> Result<AdmissionRequest, RequestError> {
+fn check(
+    version: ReviewVersion,
+    reviewed: Reviewed,
+    request: Request,
+) -> Result<AdmissionRequest, RequestError> {
     if request.uid.is_empty() {
         return Err(RequestError::NoUid);
     }
     if request.uid.len() > UID_MAX || !request.uid.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(RequestError::OddUid(request.uid.len()));
     }
-    if request.kind.kind != "IPUJob" || request.kind.group != api::GROUP {
+    if request.kind.kind != reviewed.kind() || request.kind.group != reviewed.group() {
         return Err(RequestError::OtherObject {
+            expected: reviewed,
             kind: cut(request.kind.kind),
             group: cut(request.kind.group),
         });
@@ -285,6 +333,7 @@ fn check(version: ReviewVersion, request: Request) -> Result<AdmissionRequest, R
     };
     Ok(AdmissionRequest {
         version,
+        reviewed,
         uid: request.uid,
         operation,
         name: sanitize(&request.name.unwrap_or_default(), NAME_MAX),

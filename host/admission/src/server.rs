@@ -1,4 +1,4 @@
-//! Serves both webhooks: HTTP in, a policy's answer, HTTP out.
+//! Serves the webhooks: HTTP in, a policy's answer, HTTP out.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use super::callers::Callers;
 use super::hook_chain::Chain;
 use super::intake::{Intake, Refusal, refuse};
 use super::metrics::Admission;
-use super::request::AdmissionRequest;
-use super::{MUTATE_PATH, VALIDATE_PATH};
+use super::request::{AdmissionRequest, Reviewed};
+use super::{MUTATE_PATH, MUTATE_POD_PATH, VALIDATE_PATH, pods};
 
 /// What the answers are made from.
 #[derive(Clone)]
@@ -50,31 +50,46 @@ struct Asked {
 impl Sources {
     /// What a release answers that rests: nothing where one of the others serves the namespace, and
     /// elsewhere that nobody does.
-    fn at_rest(&self, namespace: &str) -> Option<Answer> {
+    fn at_rest(&self, request: &AdmissionRequest) -> Option<Answer> {
+        let (namespace, reviewed) = (&request.namespace, request.reviewed);
         let conflicts = self.conflicts.current();
         let first = conflicts.first()?;
         if conflicts.iter().any(|one| one.theirs.contains(namespace)) {
             return Some(Answer::nothing_to_say());
         }
         Some(Answer::failed(format!(
-            "IPUJobs of namespace {namespace} are not served now, since their IPU operator is \
+            "{}s of namespace {namespace} are not served now, since their IPU operator is \
              inactive: {}",
+            reviewed.kind(),
             first.message()
         )))
     }
 
     async fn defaulted(&self, asked: Asked, request: &AdmissionRequest) -> Answer {
-        match self.at_rest(&request.namespace) {
+        match self.at_rest(request) {
             Some(answer) => answer,
             None => self.chain(asked, request).defaulted().await,
         }
     }
 
     async fn validated(&self, asked: Asked, request: &AdmissionRequest) -> Answer {
-        match self.at_rest(&request.namespace) {
+        match self.at_rest(request) {
             Some(answer) => answer,
             None => self.chain(asked, request).validated().await,
         }
+    }
+
+    async fn reviewed_pod(&self, asked: Asked, request: &mut AdmissionRequest) -> Answer {
+        if let Some(answer) = self.at_rest(request) {
+            return answer;
+        }
+        let hooks = pods::Hooks {
+            guests: &self.guests,
+            facts: self.namespaces.facts(&request.namespace, ""),
+            asker: Some(asked.address),
+            counts: self.callers.knows(asked.address, request),
+        };
+        pods::reviewed(request, &hooks).await
     }
 
     fn chain<'a>(&'a self, asked: Asked, request: &'a AdmissionRequest) -> Chain<'a> {
@@ -100,11 +115,12 @@ pub struct WebhookContext {
     pub conflicts: Conflicts,
 }
 
-/// The routes of both webhooks. Guests see what is known of the namespaces.
+/// The routes of the webhooks. Guests see what is known of the namespaces.
 pub fn router(guests: Guests, namespaces: Namespaces, context: WebhookContext) -> Router {
     Router::new()
         .route(MUTATE_PATH, post(mutating).fallback(wrong_method))
         .route(VALIDATE_PATH, post(validating).fallback(wrong_method))
+        .route(MUTATE_POD_PATH, post(mutating_pod).fallback(wrong_method))
         .fallback(wrong_path)
         .layer(middleware::from_fn(panics::answered))
         .with_state(Sources {
@@ -118,40 +134,48 @@ pub fn router(guests: Guests, namespaces: Namespaces, context: WebhookContext) -
 }
 
 async fn mutating(State(sources): State<Sources>, call: Request) -> Response {
-    let answer = async |asked, request: &AdmissionRequest| sources.defaulted(asked, request).await;
-    answered(&sources, "defaulting", call, answer).await
+    let answer =
+        async |asked, request: &mut AdmissionRequest| sources.defaulted(asked, request).await;
+    answered(&sources, ("defaulting", Reviewed::IPUJob), call, answer).await
 }
 
 async fn validating(State(sources): State<Sources>, call: Request) -> Response {
-    let answer = async |asked, request: &AdmissionRequest| sources.validated(asked, request).await;
-    answered(&sources, "validation", call, answer).await
+    let answer =
+        async |asked, request: &mut AdmissionRequest| sources.validated(asked, request).await;
+    answered(&sources, ("validation", Reviewed::IPUJob), call, answer).await
+}
+
+async fn mutating_pod(State(sources): State<Sources>, call: Request) -> Response {
+    let answer =
+        async |asked, request: &mut AdmissionRequest| sources.reviewed_pod(asked, request).await;
+    answered(&sources, ("pod", Reviewed::Pod), call, answer).await
 }
 
 /// Answers one call of a webhook.
 async fn answered(
     sources: &Sources,
-    webhook: &'static str,
+    (webhook, reviewed): (&'static str, Reviewed),
     call: Request,
-    answer: impl AsyncFnOnce(Asked, &AdmissionRequest) -> Answer,
+    answer: impl AsyncFnOnce(Asked, &mut AdmissionRequest) -> Answer,
 ) -> Response {
     let (began, counts) = (Instant::now(), &sources.counts);
     let (parts, body) = call.into_parts();
-    let admitted = match sources.intake.read(&parts, body).await {
+    let mut admitted = match sources.intake.read(&parts, body, reviewed).await {
         Ok(admitted) => admitted,
         Err(refusal) => {
             counts.answered(webhook, refusal.verdict(), None, began.elapsed());
             return refusal.into_response();
         }
     };
-    let request = &admitted.request;
+    let request = &mut admitted.request;
     let answer = match request.operation {
         Some(operation) if request.concerns_policies() => {
             let asked = Asked {
                 operation,
                 address: address(&parts.extensions),
             };
-            let answer = answer(asked, request);
-            answer.instrument(span(webhook, request)).await
+            let span = span(webhook, request);
+            answer(asked, request).instrument(span).await
         }
         _ => Answer::nothing_to_say(),
     };
@@ -189,7 +213,7 @@ async fn wrong_method(State(sources): State<Sources>) -> Refusal {
 }
 
 async fn wrong_path(State(sources): State<Sources>) -> Refusal {
-    let text = format!("the webhooks are at {MUTATE_PATH} and {VALIDATE_PATH}");
+    let text = format!("the webhooks are at {MUTATE_PATH}, {VALIDATE_PATH} and {MUTATE_POD_PATH}");
     sources
         .intake
         .malformed(refuse(StatusCode::NOT_FOUND, text))

@@ -5,6 +5,7 @@
 //! - [`crd`] generates their CustomResourceDefinitions, and `crds/REFERENCE.md` from these.
 //! - [`names`] has the labels, annotations, finalizers and object names that the operator gives, and the ids of V-IPU
 //!   partitions. [`object_names`] tells which names Kubernetes accepts.
+//! - [`pod_request`] reads the IPUs that a Pod of any owner requests.
 //! - [`condition`] renews a condition of a status. [`uid`] keeps a UID in little memory.
 //!
 //! It does no I/O and decides nothing. It must not know the V-IPU, guests, registries, or any other package of this
@@ -21,6 +22,7 @@ pub mod names;
 pub mod object_names;
 pub mod owner_metadata;
 pub mod partition_conditions;
+pub mod pod_request;
 pub mod pod_template;
 pub mod uid;
 

@@ -49,6 +49,33 @@ pub const GCD_LABEL: &str = "graphcore.ai/gcd";
 /// a live Pod carries its id.
 pub const PARTITION_ID_LABEL: &str = "graphcore.ai/partition-id";
 
+/// Resource in the limits of a container, and annotation of a Pod: the number of IPUs that the Pod requests.
+pub const IPU_RESOURCE: &str = "graphcore.ai/ipu";
+
+/// Annotation of a Pod: the name of an existing IPUPartition that the Pod uses.
+pub const PARTITION_ANNOTATION: &str = "graphcore.ai/partition";
+
+/// Annotation of a Pod that uses an existing IPUPartition: its GCD, from 0.
+pub const GCD_ANNOTATION: &str = GCD_LABEL;
+
+/// Scheduling gate of a Pod that waits for its partition.
+pub const PARTITION_GATE: &str = "graphcore.ai/partition";
+
+/// Condition of a Pod that requests IPUs itself: whether its partition is ready.
+pub const PARTITION_READY_CONDITION: &str = "graphcore.ai/PartitionReady";
+
+/// Label of a native Pod, which requests IPUs itself and belongs to no IPUJob: `true`.
+pub const NATIVE_POD_LABEL: &str = "graphcore.ai/native-pod";
+
+/// Label of the IPUPartition of a native Pod: the Pod's UID.
+pub const POD_UID_LABEL: &str = "graphcore.ai/pod-uid";
+
+/// Annotation of a native Pod: the host of the V-IPU controller of its partition.
+pub const VIPU_HOST_ANNOTATION: &str = "graphcore.ai/vipu-host";
+
+/// Annotation of a native Pod: the port of the V-IPU controller of its partition.
+pub const VIPU_PORT_ANNOTATION: &str = "graphcore.ai/vipu-port";
+
 /// Annotation of a job's worker Pods: a hash of the template that they were made from.
 pub const TEMPLATE_HASH_ANNOTATION: &str = "graphcore.ai/template-hash";
 

@@ -4,7 +4,7 @@ use json_patch::Patch;
 use serde::Serialize;
 
 use ipu_admission::answer::Decision as Admitted;
-use ipu_admission::request::{AdmissionRequest, ReviewVersion};
+use ipu_admission::request::{AdmissionRequest, ReviewVersion, Reviewed};
 use ipu_admission::{failure, mutate, validate};
 use ipu_guest_host::model::{Decision, Defaulting, Violation};
 use ipu_guest_host::question::{Answer, Placing, Question, Review};
@@ -104,6 +104,7 @@ fn request(review: &Review) -> AdmissionRequest {
     let name = review.object["metadata"]["name"].as_str();
     AdmissionRequest {
         version: ReviewVersion::V1,
+        reviewed: Reviewed::IPUJob,
         uid: String::new(),
         operation: Some(admission.operation),
         name: name.unwrap_or_default().to_owned(),

@@ -190,7 +190,7 @@ pub(super) fn orphans(
 
 /// What a sweep does, where `ownerless` are objects whose owners are gone, and `due` is nobody's.
 pub(super) fn course<O, E>(ownerless: Result<Vec<O>, E>, due: Vec<Place>) -> Course<O, E> {
-    Course::new(ownerless, due)
+    Course::new([ownerless], due)
 }
 
 /// Takes from the suspects what this object, which a watch has shown, answers for.

@@ -9,6 +9,7 @@
 //! The package reads Pods only to find out whether one uses a partition. It knows no rule of IPUJobs.
 #![forbid(unsafe_code)]
 
+pub mod advertise;
 pub mod cache;
 pub mod capacity;
 mod context;

@@ -56,6 +56,9 @@ pub enum SweepError {
     /// The IPUJobs could not be listed.
     #[error("failed to list the IPUJobs")]
     ListJobs(#[source] kube::Error),
+    /// The native Pods could not be listed.
+    #[error("failed to list the Pods that request IPUs")]
+    ListNativePods(#[source] kube::Error),
     /// Whether an owner still lives could not be asked.
     #[error("failed to look for the owner of IPUPartition {partition}")]
     GetOwner {

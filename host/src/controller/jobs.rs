@@ -1,8 +1,9 @@
-//! Reconciles jobs in one replica of the controller at a time, by turns under a Lease.
+//! Reconciles jobs and native Pods in one replica of the controller at a time, by turns under a Lease.
 
 use std::time::Duration;
 
 use ipu_jobs::JobSettings;
+use ipu_pods::NativePodSettings;
 use ipu_runtime::lease::{Elector, fenced};
 use ipu_runtime::release::ReleaseOptions;
 use ipu_text::explain;
@@ -18,13 +19,13 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// How long reconciles under way may take once the process is told to stop; shorter than Kubernetes waits.
 const DRAIN: Duration = Duration::from_secs(15);
 
-/// Reconciles jobs whenever this replica leads, until `stop`; another takes over once it has not been
+/// Reconciles jobs, and native Pods where there are settings for them, whenever this replica leads, until `stop`; another takes over once it has not been
 /// heard of for `ttl`. Where this one no longer leads, nothing is written any more and what is under way
 /// is dropped as if the process was killed: every write names the UID or the version that it is for.
 pub async fn lead_in_turn(
     client: &Client,
     release: &ReleaseOptions,
-    (settings, metrics): (&JobSettings, &Metrics),
+    (settings, native_pods, metrics): (&JobSettings, Option<&NativePodSettings>, &Metrics),
     ttl: Duration,
     stop: &CancellationToken,
 ) {
@@ -38,7 +39,7 @@ pub async fn lead_in_turn(
         let client = fenced(client, held.clone());
         tokio::select! {
             () = elector.keep(&held) => {}
-            () = lead(&client, settings, metrics, stop) => {
+            () = lead(&client, (settings, native_pods), metrics, stop) => {
                 elector.release(&held).await;
                 return;
             }
@@ -56,8 +57,23 @@ async fn drained(stop: &CancellationToken) {
     tokio::time::sleep(DRAIN).await;
 }
 
-/// Runs the job reconciler. Where it cannot start (a CRD is missing, say), the webhooks go on.
+/// Runs both reconcilers. Where that of jobs cannot start (a CRD is missing, say), the webhooks go on.
 async fn lead(
+    client: &Client,
+    (settings, native_pods): (&JobSettings, Option<&NativePodSettings>),
+    metrics: &Metrics,
+    stop: &CancellationToken,
+) {
+    let pods = async {
+        if let Some(settings) = native_pods {
+            let (client, reconciles) = (client.clone(), metrics.of_pods());
+            ipu_pods::run(client, settings.clone(), &reconciles, stop.clone()).await;
+        }
+    };
+    tokio::join!(pods, lead_jobs(client, settings, metrics, stop));
+}
+
+async fn lead_jobs(
     client: &Client,
     settings: &JobSettings,
     metrics: &Metrics,

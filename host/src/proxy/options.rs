@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use ipu_partitions::sweep;
 use ipu_runtime::lease;
 use ipu_runtime::release::ReleaseOptions;
@@ -64,6 +64,9 @@ pub struct ProxyOptions {
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     pub backfill_limit_seconds: u64,
+    /// Whether nodes advertise the IPUs of their V-IPU controllers as a resource.
+    #[arg(long, env = "IPU_OPERATOR_ADVERTISE", action = ArgAction::Set, default_value_t = true)]
+    pub advertise: bool,
     /// TLS and credentials for the V-IPU controllers.
     #[command(flatten)]
     pub access: AuthOptions,

@@ -43,7 +43,7 @@ fn deployment(process: &str, values: Option<&str>) -> Value {
 }
 
 /// The objects of a template, as Helm renders it.
-fn rendered(template: &str, values: Option<&str>) -> Vec<Value> {
+pub(crate) fn rendered(template: &str, values: Option<&str>) -> Vec<Value> {
     let settings = Settings::from_env().unwrap();
     let tools = Tools::fetch_some(&settings, &Progress::start(), &["helm"]).unwrap();
     let chart = settings.checkout.join("charts/ipu-operator");

@@ -73,13 +73,14 @@ impl Scene {
     }
 
     pub(crate) async fn without_proxy(sizes: &[u32]) -> Self {
+        let plane = ControlPlane::shared().await.unwrap();
+        let client = plane.client().await.unwrap();
+        Self::on(client, sizes).await
+    }
+
+    /// The same on an API server of the test's own.
+    pub(crate) async fn on(client: Client, sizes: &[u32]) -> Self {
         let stage = STAGE.lock().await;
-        let client = ControlPlane::shared()
-            .await
-            .unwrap()
-            .client()
-            .await
-            .unwrap();
         install(&client).await;
         let mut pods = Vec::new();
         for (index, ipus) in sizes.iter().enumerate() {
@@ -186,6 +187,7 @@ impl Scene {
             tracker_configmap: "ipu-partitions-tracker".to_owned(),
             vipu_timeout_seconds: 60,
             backfill_limit_seconds: self.backfill_limit,
+            advertise: true,
             access: AuthOptions::default(),
             times: Times {
                 in_error: Duration::from_secs(1),

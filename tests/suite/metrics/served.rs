@@ -54,7 +54,7 @@ async fn happen(metrics: &Metrics) {
     metrics.guests.fell_back("mine");
     metrics.refused.connection("rest", "address");
     metrics.refused.request("rest", "rate");
-    metrics.reconciles.begin().end(Some("Write"));
+    metrics.of_jobs().reconciles.begin().end(Some("Write"));
     let status = |more: Value| {
         let mut status = json!({"desiredReplicas": 1, "lastMessage": ""});
         let fields = more.as_object().unwrap().clone();

@@ -37,7 +37,9 @@ fn parts(last: u8, length: usize) -> Parts {
 
 async fn read(intake: &Intake, last: u8, text: &str) -> Result<Admitted, Refusal> {
     let body = Body::from(text.to_owned());
-    intake.read(&parts(last, text.len()), body).await
+    intake
+        .read(&parts(last, text.len()), body, Reviewed::IPUJob)
+        .await
 }
 
 fn status(read: Result<Admitted, Refusal>) -> u16 {
@@ -77,7 +79,9 @@ async fn bodies_that_would_take_too_much_memory_are_refused_and_others_are_read_
 async fn a_body_that_comes_byte_by_byte_takes_no_more_than_its_bytes() {
     let good = review(|_| {}).to_string();
     let (body, most) = byte_by_byte(good.as_bytes());
-    let read = intake().read(&parts(1, good.len()), body).await;
+    let read = intake()
+        .read(&parts(1, good.len()), body, Reviewed::IPUJob)
+        .await;
     assert_eq!(status(read), 200);
     assert_eq!(most.load(Ordering::Relaxed), 1);
 }
@@ -94,7 +98,9 @@ async fn unfinished(
         std::future::pending().await
     });
     let body = Body::from_stream(first.chain(never));
-    intake.read(&parts(last, BODY_LIMIT), body).await
+    intake
+        .read(&parts(last, BODY_LIMIT), body, Reviewed::IPUJob)
+        .await
 }
 
 #[tokio::test]
@@ -192,7 +198,11 @@ async fn a_body_without_a_length_is_not_read() {
     let intake = intake();
     let mut parts = parts(1, 0);
     parts.headers.remove("content-length");
-    let refusal = intake.read(&parts, Body::from("{}")).await.err().unwrap();
+    let refusal = intake
+        .read(&parts, Body::from("{}"), Reviewed::IPUJob)
+        .await
+        .err()
+        .unwrap();
     let answer = refusal.into_response();
     assert_eq!(answer.status(), StatusCode::LENGTH_REQUIRED);
     assert_eq!(answer.headers()["connection"], "close");

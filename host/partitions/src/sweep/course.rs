@@ -21,14 +21,20 @@ pub(crate) struct Course<O, E> {
 }
 
 impl<O, E> Course<O, E> {
-    /// `ownerless` are the IPUPartitions of owners that are gone, or why that is not known; `due` are the
-    /// partitions of nobody.
-    pub(crate) fn new(ownerless: Result<Vec<O>, E>, due: Vec<Place>) -> Self {
-        let (ownerless, errors) = match ownerless {
-            Ok(ownerless) => (ownerless, Vec::new()),
-            Err(error) => (Vec::new(), vec![error]),
-        };
-        let ownerless = ownerless.into_iter().map(Task::Delete);
+    /// `ownerless` are, for each kind of owner, the IPUPartitions of owners that are gone, or why that is not known;
+    /// `due` are the partitions of nobody.
+    pub(crate) fn new(
+        ownerless: impl IntoIterator<Item = Result<Vec<O>, E>>,
+        due: Vec<Place>,
+    ) -> Self {
+        let (mut known, mut errors) = (Vec::new(), Vec::new());
+        for of_kind in ownerless {
+            match of_kind {
+                Ok(of_kind) => known.extend(of_kind),
+                Err(error) => errors.push(error),
+            }
+        }
+        let ownerless = known.into_iter().map(Task::Delete);
         let due = due.into_iter().map(Task::Remove);
         Course {
             tasks: ownerless.chain(due).collect(),

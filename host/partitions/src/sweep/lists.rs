@@ -1,4 +1,4 @@
-//! Reads whole lists from the API server, page by page: what IPUPartitions hold, and which IPUJobs live.
+//! Reads whole lists from the API server, page by page: what IPUPartitions hold, and which owners live.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
+use ipu_api::names::NATIVE_POD_LABEL;
 use ipu_api::uid::Uid;
+use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, ObjectList};
 use kube::core::ApiResource;
@@ -70,6 +72,21 @@ pub(super) async fn living_jobs(client: &Client) -> Result<HashSet<Uid>, SweepEr
     };
     let listed = each(list, take).await;
     listed.map_err(SweepError::ListJobs)
+}
+
+/// UIDs of all native Pods. The partition of one that has lost its label is looked for by name.
+pub(super) async fn living_pods(client: &Client) -> Result<HashSet<Uid>, SweepError> {
+    let api = Api::<Pod>::all(client.clone());
+    let api = &api;
+    let list = |params: ListParams| {
+        let params = params.labels(NATIVE_POD_LABEL);
+        async move { api.list_metadata(&params).await }.boxed()
+    };
+    let take = |living: &mut HashSet<Uid>, pod: kube::core::PartialObjectMeta<Pod>| {
+        living.extend(pod.metadata.uid.as_deref().map(Uid::of));
+    };
+    let listed = each(list, take).await;
+    listed.map_err(SweepError::ListNativePods)
 }
 
 /// Takes in every object of a list, page by page. Where the token to go on with has expired, all of it is

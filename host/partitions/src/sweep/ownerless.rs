@@ -1,34 +1,96 @@
-//! Deletes IPUPartitions of IPUJobs that are gone.
+//! Deletes IPUPartitions of IPUJobs and of native Pods that are gone.
+
+use std::collections::HashSet;
 
 use ipu_api::ipujob::IPUJob;
-use ipu_api::ipupartition::IPUPartition;
+use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
+use ipu_api::names::POD_UID_LABEL;
 use ipu_api::object_names;
 use ipu_api::uid::Uid;
 use ipu_runtime::scope::Scope;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, Preconditions};
 use kube::{Client, ResourceExt};
 
 use super::{SweepError, lists};
 
-/// Those of `suspects` whose owner is not among the living.
+/// An owner whose end the operator knows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    IPUJob,
+    NativePod,
+}
+
+impl Owner {
+    /// The owner of an IPUPartition. `None`: the client that created the IPUPartition knows when its owner ends. That
+    /// holds for Pods too, unless the operator created it: a client may want a partition before the Pod that uses it.
+    fn of(partition: &IPUPartition) -> Option<Self> {
+        let owner = &partition.spec.owner;
+        match (owner.api_version.as_str(), owner.kind.as_str()) {
+            (ipu_api::API_VERSION, "IPUJob") => Some(Self::IPUJob),
+            ("v1", "Pod") if partition.labels().contains_key(POD_UID_LABEL) => {
+                Some(Self::NativePod)
+            }
+            _ => None,
+        }
+    }
+
+    async fn living(self, client: &Client) -> Result<HashSet<Uid>, SweepError> {
+        match self {
+            Self::IPUJob => lists::living_jobs(client).await,
+            Self::NativePod => lists::living_pods(client).await,
+        }
+    }
+
+    /// The UID of the object of this name.
+    async fn uid(self, client: &Client, owner: &PartitionOwner) -> kube::Result<Option<String>> {
+        let (client, namespace, name) = (client.clone(), &owner.namespace, &owner.name);
+        Ok(match self {
+            Self::IPUJob => {
+                let jobs = Api::<IPUJob>::namespaced(client, namespace);
+                jobs.get_metadata_opt(name).await?.and_then(|job| job.uid())
+            }
+            Self::NativePod => {
+                let pods = Api::<Pod>::namespaced(client, namespace);
+                pods.get_metadata_opt(name).await?.and_then(|pod| pod.uid())
+            }
+        })
+    }
+}
+
+/// Those of `suspects` whose owner is not among the living: for each kind of owner, or why that is not known.
 pub(super) async fn gone(
     client: &Client,
+    suspects: Vec<IPUPartition>,
+) -> [Result<Vec<IPUPartition>, SweepError>; 2] {
+    let (of_jobs, of_pods) = suspects
+        .into_iter()
+        .partition(|one| Owner::of(one) == Some(Owner::IPUJob));
+    [
+        gone_of(client, Owner::IPUJob, of_jobs).await,
+        gone_of(client, Owner::NativePod, of_pods).await,
+    ]
+}
+
+async fn gone_of(
+    client: &Client,
+    kind: Owner,
     mut suspects: Vec<IPUPartition>,
 ) -> Result<Vec<IPUPartition>, SweepError> {
     if !suspects.is_empty() {
         // Read after the IPUPartitions were: an owner that has made one since is among them.
-        let living = lists::living_jobs(client).await?;
+        let living = kind.living(client).await?;
         suspects.retain(|one| !living.contains(&Uid::of(&one.spec.owner.uid)));
     }
     Ok(suspects)
 }
 
-/// Whether it is this release's to judge whether the owner is gone. Owners of kinds other than IPUJob are
-/// never judged: who made them knows when they end.
+/// Whether it is this release's to judge whether the owner is gone.
 pub(super) fn is_to_judge(partition: &IPUPartition, scope: &Scope) -> bool {
     let owner = &partition.spec.owner;
-    let is_known = owner.kind == "IPUJob" && owner.api_version == ipu_api::API_VERSION;
-    is_known && scope.contains(&owner.namespace) && partition.metadata.deletion_timestamp.is_none()
+    Owner::of(partition).is_some()
+        && scope.contains(&owner.namespace)
+        && partition.metadata.deletion_timestamp.is_none()
 }
 
 /// Deletes one, unless its owner is found when it is looked for by name.
@@ -36,14 +98,15 @@ pub(super) async fn delete(client: &Client, partition: &IPUPartition) -> Result<
     let (name, owner) = (partition.name_any(), &partition.spec.owner);
     // What was written by hand may hold anything: an owner that cannot exist is not looked for.
     if object_names::can_exist(owner) {
-        let found = Api::<IPUJob>::namespaced(client.clone(), &owner.namespace)
-            .get_metadata_opt(&owner.name)
-            .await
-            .map_err(|source| SweepError::GetOwner {
-                partition: name.clone(),
-                source,
-            })?;
-        if found.is_some_and(|job| job.metadata.uid.as_ref() == Some(&owner.uid)) {
+        let found = match Owner::of(partition) {
+            Some(kind) => kind.uid(client, owner).await,
+            None => return Ok(()),
+        };
+        let found = found.map_err(|source| SweepError::GetOwner {
+            partition: name.clone(),
+            source,
+        })?;
+        if found.as_ref() == Some(&owner.uid) {
             return Ok(());
         }
     }

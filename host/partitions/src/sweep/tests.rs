@@ -62,7 +62,7 @@ fn answer(world: &mut World, method: &str, path: &str, query: &str) -> (u16, Val
             let items: Vec<Value> = jobs.into_iter().map(partition).collect();
             (200, list(&json!({"continue": token}), &json!(items)))
         }
-        ("GET", "ipujobs") => {
+        ("GET", "ipujobs" | "pods") => {
             let items = json!([{"metadata": {"name": "alive", "uid": "alive-uid"}}]);
             (200, list(&json!({}), &items))
         }
@@ -117,20 +117,25 @@ async fn a_list_whose_token_has_expired_is_read_anew_and_not_for_ever() {
     assert!(matches!(expired, Err(SweepError::ListPartitions(_))));
 }
 
+/// Deletes the suspects without an owner, as a sweep does. Returns what failed.
+async fn delete_ownerless(client: &Client, suspects: Vec<IPUPartition>) -> Vec<SweepError> {
+    let gone = ownerless::gone(client, suspects).await;
+    let mut course = Course::new(gone, Vec::new());
+    while let Some(Task::Delete(partition)) = course.next() {
+        if let Err(error) = ownerless::delete(client, &partition).await {
+            course.failed(error);
+        }
+    }
+    course.into_errors()
+}
+
 #[tokio::test]
 async fn one_that_cannot_be_deleted_keeps_no_other_from_being_deleted() {
     let world = Arc::new(Mutex::new(World::default()));
     let client = client(&world);
     let held = lists::holdings(&client, judged).await.unwrap();
     world.lock().unwrap().asked.clear();
-    let gone = ownerless::gone(&client, held.suspects).await;
-    let mut course = Course::new(gone, Vec::new());
-    while let Some(Task::Delete(partition)) = course.next() {
-        if let Err(error) = ownerless::delete(&client, &partition).await {
-            course.failed(error);
-        }
-    }
-    let errors = course.into_errors();
+    let errors = delete_ownerless(&client, held.suspects).await;
     let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
     assert_eq!(
         told,
@@ -151,6 +156,55 @@ async fn one_that_cannot_be_deleted_keeps_no_other_from_being_deleted() {
             "DELETE default.stuck-0",
             "GET gone",
             "DELETE default.gone-0",
+        ]
+    );
+}
+
+#[test]
+fn only_owners_whose_end_the_operator_knows_are_judged() {
+    let of = |change: &dyn Fn(&mut Value)| {
+        let mut object = partition("web");
+        change(&mut object);
+        judged(&serde_json::from_value(object).unwrap())
+    };
+    let pod = |object: &mut Value| {
+        object["spec"]["owner"]["apiVersion"] = json!("v1");
+        object["spec"]["owner"]["kind"] = json!("Pod");
+    };
+    assert!(of(&|_| {}), "an IPUJob");
+    assert!(!of(&pod), "a client may want it before the Pod exists");
+    let of_operator = |object: &mut Value| {
+        pod(object);
+        object["metadata"]["labels"] = json!({"graphcore.ai/pod-uid": "web-uid"});
+    };
+    assert!(of(&of_operator));
+    assert!(!of(
+        &|object| object["spec"]["owner"]["kind"] = json!("Notebook")
+    ));
+}
+
+#[tokio::test]
+async fn the_partition_of_a_native_pod_goes_with_the_pod() {
+    let world = Arc::new(Mutex::new(World::default()));
+    let client = client(&world);
+    let of_pod = |name: &str| -> IPUPartition {
+        let mut object = partition(name);
+        object["spec"]["owner"]["apiVersion"] = json!("v1");
+        object["spec"]["owner"]["kind"] = json!("Pod");
+        object["metadata"]["labels"] = json!({"graphcore.ai/pod-uid": "u"});
+        serde_json::from_value(object).unwrap()
+    };
+    let suspects = ["alive", "young", "gone"].map(of_pod).to_vec();
+    let errors = delete_ownerless(&client, suspects).await;
+    assert!(errors.is_empty(), "{errors:?}");
+    let asked = world.lock().unwrap().asked.clone();
+    assert_eq!(
+        asked,
+        [
+            "GET /api/v1/pods",
+            "GET /api/v1/namespaces/default/pods/young",
+            "GET /api/v1/namespaces/default/pods/gone",
+            "DELETE /apis/graphcore.ai/v1alpha1/ipupartitions/default.gone-0",
         ]
     );
 }

@@ -17,9 +17,21 @@ const BUCKETS: [f64; 12] = [
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0,
 ];
 
+/// Reconciles of all kinds that a process reconciles. Cheap to clone; all clones count the same.
+#[derive(Clone, Debug)]
+pub struct AllReconciles {
+    ends: Family<End, Counter>,
+    errors: Family<Failed, Counter>,
+    took: Family<Kind, Histogram, fn() -> Histogram>,
+    running: Family<Kind, Gauge>,
+    waiting: Family<Kind, Gauge>,
+    events_lost: Family<Kind, Counter>,
+}
+
 /// Reconciles of one kind. Cheap to clone; all clones count the same.
 #[derive(Clone, Debug)]
 pub struct Reconciles {
+    kind: &'static str,
     ends: Family<End, Counter>,
     errors: Family<Failed, Counter>,
     took: Histogram,
@@ -30,12 +42,19 @@ pub struct Reconciles {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Kind {
+    controller: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct End {
+    controller: &'static str,
     result: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Failed {
+    controller: &'static str,
     category: &'static str,
 }
 
@@ -50,16 +69,23 @@ pub struct Running {
 #[derive(Debug)]
 pub struct Queue(Reconciles);
 
-impl Default for Reconciles {
+impl Default for AllReconciles {
     fn default() -> Self {
         Self {
             ends: Family::default(),
             errors: Family::default(),
-            took: Histogram::new(BUCKETS),
-            running: Gauge::default(),
-            waiting: Gauge::default(),
-            events_lost: Counter::default(),
+            took: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            running: Family::default(),
+            waiting: Family::default(),
+            events_lost: Family::default(),
         }
+    }
+}
+
+impl Default for Reconciles {
+    /// Of a kind without a name, for tests.
+    fn default() -> Self {
+        AllReconciles::default().of_kind("")
     }
 }
 
@@ -77,10 +103,25 @@ impl Reconciles {
             began: Instant::now(),
         }
     }
+}
 
-    /// Registers these metrics, with the label `controller` of this kind.
-    pub fn register(&self, registry: &mut Registry, kind: &'static str) {
-        let registry = registry.sub_registry_with_label(("controller".into(), kind.into()));
+impl AllReconciles {
+    /// Those of one kind, which have it as the label `controller`.
+    pub fn of_kind(&self, kind: &'static str) -> Reconciles {
+        let label = Kind { controller: kind };
+        Reconciles {
+            kind,
+            ends: self.ends.clone(),
+            errors: self.errors.clone(),
+            took: self.took.get_or_create(&label).clone(),
+            running: self.running.get_or_create(&label).clone(),
+            waiting: self.waiting.get_or_create(&label).clone(),
+            events_lost: self.events_lost.get_or_create(&label).clone(),
+        }
+    }
+
+    /// Registers these metrics.
+    pub fn register(&self, registry: &mut Registry) {
         registry.register("reconcile", "Reconciles that ended", self.ends.clone());
         registry.register(
             "reconcile_errors",
@@ -126,9 +167,14 @@ impl Running {
         } = &self.reconciles;
         took.observe(self.began.elapsed().as_secs_f64());
         let result = if error.is_some() { "error" } else { "success" };
-        ends.get_or_create(&End { result }).inc();
+        let controller = self.reconciles.kind;
+        ends.get_or_create(&End { controller, result }).inc();
         if let Some(category) = error {
-            errors.get_or_create(&Failed { category }).inc();
+            let failed = Failed {
+                controller,
+                category,
+            };
+            errors.get_or_create(&failed).inc();
         }
     }
 }
@@ -158,7 +204,10 @@ mod tests {
         assert_eq!((reconciles.waiting.get(), reconciles.running.get()), (2, 1));
         running.end(Some("Write"));
         assert_eq!(reconciles.running.get(), 0);
-        let category = Failed { category: "Write" };
+        let category = Failed {
+            controller: "",
+            category: "Write",
+        };
         assert_eq!(reconciles.errors.get_or_create(&category).get(), 1);
         drop(queue);
         assert_eq!(reconciles.waiting.get(), 0);

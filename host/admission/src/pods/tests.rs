@@ -1,0 +1,94 @@
+//! The webhook of Pods over HTTP, on a host without guests: every question to a guest fails.
+
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, StatusCode};
+use ipu_guest_host::{Policies, PolicyOptions};
+use ipu_policies::guests::Guests;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use crate::MUTATE_POD_PATH;
+use crate::server::{WebhookContext, router};
+
+/// The response to a review of a Pod.
+async fn ask(operation: &str, annotations: &Value) -> Value {
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "0c9a8d74", "namespace": "team", "operation": operation,
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "object": {
+                "metadata": {"generateName": "web-", "annotations": annotations},
+                "spec": {"containers": [{"name": "main", "image": "a:1"}]},
+            },
+            "oldObject": {"metadata": {}, "spec": {}},
+        },
+    });
+    let (status, text) = call(review.to_string()).await;
+    assert_eq!(status, StatusCode::OK, "{text}");
+    let mut answer: Value = serde_json::from_str(&text).unwrap();
+    answer["response"].take()
+}
+
+async fn call(body: String) -> (StatusCode, String) {
+    let policies = Policies::open(PolicyOptions::default()).await;
+    let guests = Guests::new(policies.unwrap());
+    let namespaces = ipu_policies::namespaces::namespaces().0;
+    let routes = router(guests, namespaces, WebhookContext::default());
+    let request = Request::post(MUTATE_POD_PATH)
+        .header("content-type", "application/json")
+        .header("content-length", body.len())
+        .body(Body::from(body));
+    let response = routes.oneshot(request.unwrap()).await.unwrap();
+    let status = response.status();
+    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn a_pod_without_a_request_or_not_new_passes_without_any_guest() {
+    let passed = json!({"uid": "0c9a8d74", "allowed": true});
+    assert_eq!(ask("CREATE", &json!({})).await, passed);
+    let requesting = json!({"graphcore.ai/ipu": "4"});
+    for operation in ["UPDATE", "DELETE"] {
+        assert_eq!(ask(operation, &requesting).await, passed);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_read_is_refused_in_the_fields_of_the_pod() {
+    let response = ask("CREATE", &json!({"graphcore.ai/ipu": "four"})).await;
+    assert_eq!(response["allowed"], json!(false));
+    let status = &response["status"];
+    assert_eq!(status["code"], json!(422));
+    assert_eq!(status["details"]["kind"], json!("Pod"));
+    assert_eq!(
+        status["details"]["causes"][0]["field"],
+        json!("metadata.annotations[graphcore.ai/ipu]")
+    );
+}
+
+#[tokio::test]
+async fn guests_are_asked_about_new_ipus_and_not_about_an_existing_partition() {
+    let response = ask("CREATE", &json!({"graphcore.ai/ipu": "4"})).await;
+    assert_eq!(response["allowed"], json!(false));
+    let message = response["status"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("no defaulting policy is loaded"),
+        "{message}"
+    );
+    let response = ask("CREATE", &json!({"graphcore.ai/partition": "shared"})).await;
+    assert_eq!(response["allowed"], json!(true));
+    assert_eq!(response["patchType"], json!("JSONPatch"));
+}
+
+#[tokio::test]
+async fn another_kind_is_no_question_for_this_webhook() {
+    let review = crate::request::tests::review(|_| {});
+    let (status, text) = call(review.to_string()).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(
+        text.contains("reviews \"Pod\"") && text.contains("pods"),
+        "{text}"
+    );
+}

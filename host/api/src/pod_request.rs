@@ -1,0 +1,251 @@
+//! Pure: the IPUs that a Pod of any owner requests, by a container's limit or by annotations.
+
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use crate::names::{GCD_ANNOTATION, IPU_RESOURCE, PARTITION_ANNOTATION};
+use crate::object_names::is_subdomain;
+
+/// Longest value that a message repeats, in characters.
+const SHOWN: usize = 40;
+
+/// What a Pod requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodRequest {
+    /// A partition that the operator creates for this Pod alone.
+    New(NewPartition),
+    /// A partition that exists already.
+    Existing(ExistingPartition),
+}
+
+/// A partition that the operator creates for one Pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewPartition {
+    /// Number of IPUs; at least 1.
+    pub ipus: u32,
+    /// Index of the container whose limit requests them.
+    pub container: Option<usize>,
+    /// Whether the annotation requests them.
+    pub is_annotated: bool,
+}
+
+/// An IPUPartition that a Pod names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExistingPartition {
+    /// Name of the IPUPartition.
+    pub name: String,
+    /// The GCD of the Pod.
+    pub gcd: u32,
+}
+
+/// A request that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{field}: {message}")]
+pub struct PodRequestError {
+    /// Path of the field.
+    pub field: String,
+    /// The value, the rule, and the remedy.
+    pub message: String,
+}
+
+impl PodRequest {
+    /// Reads the request of a Pod. `None`: the Pod requests no IPUs.
+    pub fn of(pod: &Value) -> Result<Option<Self>, PodRequestError> {
+        let limit = limit(pod)?;
+        let annotated = annotated(pod)?;
+        let existing = existing(pod)?;
+        let size = match (limit, annotated) {
+            (None, None) => None,
+            (Some((index, ipus)), None) => Some((ipus, Some(index))),
+            (None, Some(ipus)) => Some((ipus, None)),
+            (Some((index, ipus)), Some(same)) if ipus == same => Some((ipus, Some(index))),
+            (Some((index, ipus)), Some(other)) => {
+                return Err(error(
+                    annotation_path(IPU_RESOURCE),
+                    format!(
+                        "\"{other}\" differs from {} {ipus}; give the same number, or remove the annotation",
+                        limit_path("containers", index)
+                    ),
+                ));
+            }
+        };
+        match (size, existing) {
+            (None, None) => Ok(None),
+            (None, Some(existing)) => Ok(Some(Self::Existing(existing))),
+            (Some((ipus, container)), None) => {
+                one_gcd(pod)?;
+                Ok(Some(Self::New(NewPartition {
+                    ipus,
+                    container,
+                    is_annotated: annotated.is_some(),
+                })))
+            }
+            (Some(_), Some(existing)) => Err(error(
+                annotation_path(PARTITION_ANNOTATION),
+                format!(
+                    "\"{}\" excludes {IPU_RESOURCE}: a Pod either uses an existing partition or requests IPUs for \
+                     itself; remove one of the two",
+                    existing.name
+                ),
+            )),
+        }
+    }
+
+    /// The GCD of the Pod in its partition.
+    pub fn gcd(&self) -> u32 {
+        match self {
+            Self::New(_) => 0,
+            Self::Existing(existing) => existing.gcd,
+        }
+    }
+}
+
+impl NewPartition {
+    /// Path of the field that requests the IPUs.
+    pub fn field(&self) -> String {
+        match self.container {
+            Some(index) => limit_path("containers", index),
+            None => annotation_path(IPU_RESOURCE),
+        }
+    }
+}
+
+/// Path of an annotation, as Kubernetes writes it in messages.
+pub fn annotation_path(key: &str) -> String {
+    format!("metadata.annotations[{key}]")
+}
+
+fn limit_path(list: &str, index: usize) -> String {
+    format!("spec.{list}[{index}].resources.limits[{IPU_RESOURCE}]")
+}
+
+/// The container with a limit, by its index, and the limit.
+fn limit(pod: &Value) -> Result<Option<(usize, u32)>, PodRequestError> {
+    let mut found = None;
+    for (index, value) in limits(pod, "containers") {
+        if let Some((first, _)) = found {
+            return Err(error(
+                limit_path("containers", index),
+                format!(
+                    "only one container of a Pod may request IPUs, and spec.containers[{first}] requests some already; \
+                     remove one limit: every container of the Pod gets the variables of its partition"
+                ),
+            ));
+        }
+        found = Some((index, number(value, || limit_path("containers", index))?));
+    }
+    if let Some((index, _)) = limits(pod, "initContainers").next() {
+        return Err(error(
+            limit_path("initContainers", index),
+            "an init container cannot request IPUs; move the limit to one of spec.containers: init containers get the \
+             variables of the Pod's partition too"
+                .to_owned(),
+        ));
+    }
+    Ok(found)
+}
+
+fn limits<'a>(pod: &'a Value, list: &str) -> impl Iterator<Item = (usize, &'a Value)> + use<'a> {
+    let containers = pod.pointer(&format!("/spec/{list}"));
+    let containers = containers.and_then(Value::as_array).into_iter().flatten();
+    containers.enumerate().filter_map(|(index, container)| {
+        let limits = container.pointer("/resources/limits")?;
+        Some((index, limits.get(IPU_RESOURCE)?))
+    })
+}
+
+fn annotations(pod: &Value) -> Option<&Map<String, Value>> {
+    pod.pointer("/metadata/annotations")?.as_object()
+}
+
+fn annotated(pod: &Value) -> Result<Option<u32>, PodRequestError> {
+    let value = annotations(pod).and_then(|all| all.get(IPU_RESOURCE));
+    let number = value.map(|value| number(value, || annotation_path(IPU_RESOURCE)));
+    number.transpose()
+}
+
+fn existing(pod: &Value) -> Result<Option<ExistingPartition>, PodRequestError> {
+    let named = annotations(pod).and_then(|all| all.get(PARTITION_ANNOTATION));
+    let Some(value) = named else {
+        return Ok(None);
+    };
+    let name = value.as_str().unwrap_or_default();
+    if !is_subdomain(name) {
+        return Err(error(
+            annotation_path(PARTITION_ANNOTATION),
+            format!(
+                "{} is not the name of an IPUPartition; kubectl get ipupartitions lists the names",
+                shown(value)
+            ),
+        ));
+    }
+    Ok(Some(ExistingPartition {
+        name: name.to_owned(),
+        gcd: gcd(pod)?.unwrap_or(0),
+    }))
+}
+
+fn gcd(pod: &Value) -> Result<Option<u32>, PodRequestError> {
+    let Some(value) = annotations(pod).and_then(|all| all.get(GCD_ANNOTATION)) else {
+        return Ok(None);
+    };
+    digits(value).map(Some).ok_or_else(|| {
+        error(
+            annotation_path(GCD_ANNOTATION),
+            format!(
+                "{} is not the index of a GCD; give a whole number from 0",
+                shown(value)
+            ),
+        )
+    })
+}
+
+/// The partition of one Pod has one GCD.
+fn one_gcd(pod: &Value) -> Result<(), PodRequestError> {
+    match gcd(pod)? {
+        None | Some(0) => Ok(()),
+        Some(gcd) => Err(error(
+            annotation_path(GCD_ANNOTATION),
+            format!(
+                "\"{gcd}\" does not exist: the partition of a single Pod has only GCD 0; remove the annotation, or name \
+                 a partition with several GCDs in the annotation {PARTITION_ANNOTATION}"
+            ),
+        )),
+    }
+}
+
+fn number(value: &Value, field: impl FnOnce() -> String) -> Result<u32, PodRequestError> {
+    digits(value).filter(|number| *number > 0).ok_or_else(|| {
+        error(
+            field(),
+            format!(
+                "{} is not a number of IPUs; give a whole number from 1, in digits",
+                shown(value)
+            ),
+        )
+    })
+}
+
+/// A whole number in digits. The API server stores quantities as strings.
+fn digits(value: &Value) -> Option<u32> {
+    match value {
+        Value::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
+        Value::Number(number) => number.as_u64()?.try_into().ok(),
+        _ => None,
+    }
+}
+
+fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+fn error(field: String, message: String) -> PodRequestError {
+    PodRequestError { field, message }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! Advertises the IPUs of V-IPU controllers on the nodes that reach them: Kubernetes then schedules Pods with the limit
+//! `graphcore.ai/ipu`, and counts it in quotas. The ledger alone decides which Pod gets which IPUs.
+
+pub mod decide;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipu_api::names::IPU_RESOURCE;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, ListParams, PartialObjectMeta, Patch, PatchParams};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use self::decide::{Change, Known, NODES_MANAGER};
+use super::context::Context;
+use super::reconcile::chain;
+
+/// Time between two rounds. A node that is created anew advertises nothing until the next one.
+const PERIOD: Duration = Duration::from_secs(30);
+
+/// Nodes that are read at once.
+const PAGE: u32 = 200;
+
+/// A round that was not complete. The next one does the rest.
+#[derive(Debug, thiserror::Error)]
+enum AdvertiseError {
+    #[error("failed to list the nodes")]
+    List(#[source] kube::Error),
+    #[error("failed to read node {node}")]
+    Read {
+        node: String,
+        #[source]
+        source: kube::Error,
+    },
+    #[error("failed to advertise IPUs on node {node}")]
+    Patch {
+        node: String,
+        #[source]
+        source: kube::Error,
+    },
+}
+
+/// Advertises until `stop`.
+pub async fn run(context: Arc<Context>, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        if let Err(error) = round(&context).await {
+            tracing::warn!("the IPUs of nodes are not up to date: {}", chain(&error));
+        }
+        let _ = stop.run_until_cancelled(tokio::time::sleep(PERIOD)).await;
+    }
+}
+
+/// Brings every node up to date.
+async fn round(context: &Context) -> Result<(), AdvertiseError> {
+    let views = context.fleet.views().await;
+    let known = Known::of(&views);
+    let nodes: Api<Node> = Api::all(context.client.clone());
+    let mut params = ListParams::default().limit(PAGE);
+    loop {
+        let page = nodes.list_metadata(&params).await;
+        let page = page.map_err(AdvertiseError::List)?;
+        for node in &page.items {
+            update(&context.client, node, &known).await?;
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Brings one node up to date. Of a node that never reached a V-IPU controller nothing is read.
+async fn update(
+    client: &Client,
+    node: &PartialObjectMeta<Node>,
+    known: &Known,
+) -> Result<(), AdvertiseError> {
+    let (name, nodes) = (node.name_any(), Api::<Node>::all(client.clone()));
+    let change = known.change(node.labels(), node.managed_fields());
+    let status = match change {
+        Change::Keep => return Ok(()),
+        // What a manager applies no more, the API server removes.
+        Change::Remove => json!(null),
+        Change::Set(total) => {
+            let found = nodes.get_opt(&name).await;
+            let found = found.map_err(|source| AdvertiseError::Read {
+                node: name.clone(),
+                source,
+            })?;
+            let status = found.and_then(|found| found.status);
+            let capacity = status
+                .and_then(|status| status.capacity)
+                .unwrap_or_default();
+            if capacity
+                .get(IPU_RESOURCE)
+                .is_some_and(|now| now.0 == total.to_string())
+            {
+                return Ok(());
+            }
+            json!({"capacity": {IPU_RESOURCE: total.to_string()}})
+        }
+    };
+    let patch = json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "uid": node.uid()},
+        "status": status,
+    });
+    let params = PatchParams::apply(NODES_MANAGER).force();
+    match nodes
+        .patch_status(&name, &params, &Patch::Apply(&patch))
+        .await
+    {
+        Ok(_) => {
+            tracing::info!(
+                node = name,
+                ?change,
+                "changed the IPUs that a node advertises"
+            );
+            Ok(())
+        }
+        // Gone, or created anew.
+        Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => Ok(()),
+        Err(source) => Err(AdvertiseError::Patch { node: name, source }),
+    }
+}

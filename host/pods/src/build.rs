@@ -1,0 +1,122 @@
+//! Pure: the IPUPartition of a native Pod, and the patches of the Pod.
+
+use std::collections::BTreeMap;
+
+use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions};
+use ipu_api::names;
+use k8s_openapi::api::core::v1::PodCondition;
+use kube::api::ObjectMeta;
+use serde_json::{Value, json};
+
+use crate::partition::Place;
+use crate::pod::{NativePod, PodRef};
+
+/// The IPUPartition that a Pod requests. It has no ownerReference, because it is cluster-scoped and must survive the Pod
+/// until nothing of it is left on any V-IPU controller.
+pub fn partition(pod: &NativePod, ipus: u32) -> IPUPartition {
+    let owner = pod.reference.owner();
+    IPUPartition {
+        metadata: ObjectMeta {
+            name: Some(names::partition_object(&owner, 0)),
+            labels: Some(BTreeMap::from([
+                (
+                    names::MANAGED_BY_LABEL.to_owned(),
+                    names::MANAGED_BY.to_owned(),
+                ),
+                (names::POD_UID_LABEL.to_owned(), owner.uid.clone()),
+            ])),
+            finalizers: Some(vec![names::PARTITION_FINALIZER.to_owned()]),
+            ..ObjectMeta::default()
+        },
+        spec: IPUPartitionSpec {
+            owner,
+            slot: 0,
+            ipus,
+            gcds: 1,
+            options: PartitionOptions {
+                // A Pod cannot move to another controller: its values of annotations are in its environment.
+                pinned: true,
+                node_selector: pod.node_selector.clone(),
+                ..PartitionOptions::default()
+            },
+            owner_metadata: OwnerMetadata {
+                labels: pod.labels.clone(),
+                annotations: pod.annotations.clone(),
+                priority_class_name: pod.priority_class_name.clone(),
+            },
+            reset_generation: 0,
+        },
+        status: None,
+    }
+}
+
+/// The merge patch that gives a Pod its partition and removes its last gate. The version makes it fail for a Pod that
+/// has changed, so that no gate is removed unseen.
+pub fn binding(pod: &NativePod, place: &Place) -> Value {
+    let controller = &place.controller;
+    json!({
+        "metadata": {
+            "uid": pod.reference.uid,
+            "resourceVersion": pod.resource_version,
+            "labels": {names::PARTITION_ID_LABEL: place.id},
+            "annotations": {
+                names::VIPU_HOST_ANNOTATION: controller.host,
+                names::VIPU_PORT_ANNOTATION: controller.port.to_string(),
+            },
+        },
+        "spec": {
+            "nodeSelector": {controller.label_key.as_str(): controller.label_value},
+            "schedulingGates": null,
+        },
+    })
+}
+
+/// The server-side apply of the condition. The UID makes it fail for another Pod of the name.
+pub fn status(pod: &PodRef, condition: &PodCondition) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+        "status": {"conditions": [condition]},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{native, place};
+
+    #[test]
+    fn the_partition_is_the_pods_alone_and_survives_it() {
+        let mut pod = native(|_| {});
+        pod.node_selector = BTreeMap::from([("zone".to_owned(), "a".to_owned())]);
+        let partition = partition(&pod, 4);
+        let spec = &partition.spec;
+        assert_eq!((spec.ipus, spec.gcds, spec.slot), (4, 1, 0));
+        assert_eq!((&*spec.owner.kind, &*spec.owner.uid), ("Pod", "web-uid"));
+        assert!(spec.options.pinned);
+        assert_eq!(spec.options.node_selector, pod.node_selector);
+        assert_eq!(partition.metadata.owner_references, None);
+        assert_eq!(
+            partition.metadata.finalizers.as_deref(),
+            Some([names::PARTITION_FINALIZER.to_owned()].as_slice())
+        );
+        let mut stored = partition;
+        stored.metadata.uid = Some("u".to_owned());
+        let read = crate::partition::Partition::of(stored).unwrap();
+        assert_eq!(read.pod().as_ref(), Some(&*pod.reference));
+    }
+
+    #[test]
+    fn one_patch_gives_everything_and_removes_the_gate() {
+        let expected = json!({
+            "metadata": {
+                "uid": "web-uid", "resourceVersion": "7",
+                "labels": {"graphcore.ai/partition-id": "p-web"},
+                "annotations": {"graphcore.ai/vipu-host": "pod1", "graphcore.ai/vipu-port": "8090"},
+            },
+            "spec": {"nodeSelector": {"ipunode": "pod1"}, "schedulingGates": null},
+        });
+        assert_eq!(binding(&native(|_| {}), &place("p-web")), expected);
+    }
+}

@@ -1,0 +1,218 @@
+//! Carries out the steps of native Pods on the API server.
+
+use std::time::Instant;
+
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::names;
+use ipu_api::object_names::can_exist;
+use ipu_text::explain;
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use thiserror::Error;
+
+use super::Context;
+use super::build;
+use super::observed::Seen;
+use super::partition::{Partition, Place, State};
+use super::plan::Step;
+use super::pod::{NativePod, PodRef};
+use super::report::{self, Report};
+
+/// Field manager of the condition: another one than that of the gate, so that neither apply removes fields of the other.
+const STATUS_MANAGER: &str = "ipu-operator-pods";
+
+/// A request that did not succeed.
+#[derive(Debug, Error)]
+#[error("failed to {action}")]
+pub(super) struct WriteError {
+    action: &'static str,
+    #[source]
+    source: kube::Error,
+}
+
+impl WriteError {
+    /// Whether another client has written the object since it was read.
+    pub(super) fn is_conflict(&self) -> bool {
+        matches!(&self.source, kube::Error::Api(status) if status.code == 409)
+    }
+
+    /// Whether the API server does not accept the object as it is.
+    fn is_refusal(&self) -> bool {
+        matches!(&self.source, kube::Error::Api(status) if [400, 403, 422].contains(&status.code))
+    }
+}
+
+/// Names what failed.
+fn failed_to(action: &'static str) -> impl Fn(kube::Error) -> WriteError {
+    move |source| WriteError { action, source }
+}
+
+/// Carries out a step. Returns what the condition says if the API server refuses it.
+pub(super) async fn step(
+    context: &Context,
+    seen: &Seen,
+    step: Step,
+) -> Result<Option<Report>, WriteError> {
+    let done = match step {
+        Step::Create(ipus) => create(context, &seen.pod, ipus).await,
+        Step::Bind(place) => bind(context, &seen.pod, &place).await,
+        Step::Release(partition) => release(context, &partition).await,
+        Step::DeletePod => delete_pod(context, &seen.pod.reference).await,
+    };
+    let Err(error) = done else {
+        return Ok(None);
+    };
+    if !error.is_refusal() {
+        return Err(error);
+    }
+    let why = explain(&error);
+    tracing::warn!(pod = %seen.pod.reference, "the API server refuses what a Pod needs: {why}");
+    Ok(Some(report::refused(&why)))
+}
+
+/// Creates the IPUPartition of a Pod. One that exists already was created a moment ago: its name contains a hash of the
+/// Pod's UID.
+async fn create(context: &Context, pod: &NativePod, ipus: u32) -> Result<(), WriteError> {
+    let partitions: Api<IPUPartition> = Api::all(context.client.clone());
+    let wanted = build::partition(pod, ipus);
+    let parameters = PostParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    match partitions.create(&parameters, &wanted).await {
+        Ok(created) => context.observed.wrote_partition(created, Instant::now()),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            let name = wanted.metadata.name.unwrap_or_default();
+            let found = partitions.get_opt(&name).await;
+            let found = found.map_err(failed_to("read the IPUPartition of the Pod"))?;
+            if let Some(found) = found {
+                context.observed.wrote_partition(found, Instant::now());
+            }
+        }
+        Err(source) => return Err(failed_to("create the IPUPartition of the Pod")(source)),
+    }
+    Ok(())
+}
+
+/// Gives a Pod its partition and removes its gate, in one patch.
+async fn bind(context: &Context, pod: &NativePod, place: &Place) -> Result<(), WriteError> {
+    let parameters = PatchParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let patch = Patch::Merge(build::binding(pod, place));
+    let name = &pod.reference.name;
+    let sent = pods(context, &pod.reference)
+        .patch(name, &parameters, &patch)
+        .await;
+    wrote(context, sent, "remove the scheduling gate of the Pod")
+}
+
+/// Writes the condition of a Pod.
+pub(super) async fn set_condition(
+    context: &Context,
+    pod: &PodRef,
+    condition: &PodCondition,
+) -> Result<(), WriteError> {
+    let parameters = PatchParams::apply(STATUS_MANAGER).force();
+    let patch = Patch::Apply(build::status(pod, condition));
+    let sent = pods(context, pod)
+        .patch_status(&pod.name, &parameters, &patch)
+        .await;
+    wrote(context, sent, "write the condition of the Pod")
+}
+
+/// Notes a written Pod. One that is gone needs the write no more.
+fn wrote(
+    context: &Context,
+    sent: Result<Pod, kube::Error>,
+    action: &'static str,
+) -> Result<(), WriteError> {
+    match sent {
+        Ok(pod) => context.observed.wrote_pod(&pod, Instant::now()),
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        Err(source) => return Err(failed_to(action)(source)),
+    }
+    Ok(())
+}
+
+/// Deletes an IPUPartition. The ledger keeps it until no live Pod uses it.
+async fn release(context: &Context, partition: &Partition) -> Result<(), WriteError> {
+    let partitions: Api<IPUPartition> = Api::all(context.client.clone());
+    let deleted = partitions
+        .delete(&partition.name, &of_uid(&partition.uid))
+        .await;
+    match deleted {
+        Ok(deleted) => {
+            if let Some(left) = deleted.left() {
+                context.observed.wrote_partition(left, Instant::now());
+            }
+            Ok(())
+        }
+        Err(error) => unless_gone(error, "delete the IPUPartition of the Pod"),
+    }
+}
+
+/// Deletes a Pod whose partition is lost.
+async fn delete_pod(context: &Context, pod: &PodRef) -> Result<(), WriteError> {
+    match pods(context, pod)
+        .delete(&pod.name, &of_uid(&pod.uid))
+        .await
+    {
+        Ok(deleted) => {
+            if let Some(left) = deleted.left() {
+                context.observed.wrote_pod(&left, Instant::now());
+            }
+            Ok(())
+        }
+        Err(error) => unless_gone(error, "delete the Pod"),
+    }
+}
+
+/// Releases the IPUPartition of a Pod that the watch does not show. It shows no Pod from which a client took the label,
+/// so that the API server has the last word. Returns whether nothing is left to do.
+pub(super) async fn release_of_gone(
+    context: &Context,
+    pod: &PodRef,
+    partition: &Partition,
+) -> Result<bool, WriteError> {
+    if matches!(partition.state, State::Releasing(_)) {
+        return Ok(true);
+    }
+    if can_exist(&partition.owner) {
+        let found = pods(context, pod).get_opt(&pod.name).await;
+        let found = found.map_err(failed_to("read the Pod"))?;
+        let is_there = found.is_some_and(|found| {
+            let status = found.status.unwrap_or_default();
+            let has_ended = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+            found.metadata.uid.as_deref() == Some(&*pod.uid) && !has_ended
+        });
+        if is_there {
+            return Ok(false);
+        }
+    }
+    release(context, partition).await?;
+    Ok(true)
+}
+
+fn unless_gone(error: kube::Error, action: &'static str) -> Result<(), WriteError> {
+    match error {
+        // Another object of the same name is another's.
+        kube::Error::Api(status) if [404, 409].contains(&status.code) => Ok(()),
+        source => Err(failed_to(action)(source)),
+    }
+}
+
+fn of_uid(uid: &str) -> DeleteParams {
+    DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        }),
+        ..DeleteParams::background()
+    }
+}
+
+fn pods(context: &Context, pod: &PodRef) -> Api<Pod> {
+    Api::namespaced(context.client.clone(), &pod.namespace)
+}

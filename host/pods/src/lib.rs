@@ -1,0 +1,214 @@
+//! Reconciles native Pods: Pods of any owner that request IPUs and belong to no IPUJob.
+//!
+//! [`run`] reconciles until it is stopped. The webhook (`ipu-admission`) has put a scheduling gate on each of these Pods.
+//! `pod` and `partition` keep what decisions read of a Pod and of an IPUPartition, `plan` decides the next step of a Pod,
+//! and `report` what its condition says; these are pure, as are `build` and `observed`. `watches` and `execute` do the I/O.
+//!
+//! The package creates and deletes IPUPartitions and reads their status. It knows no V-IPU controller, no guest, and no
+//! IPUJob.
+#![forbid(unsafe_code)]
+
+pub mod build;
+mod execute;
+pub mod observed;
+pub mod partition;
+pub mod plan;
+pub mod pod;
+pub mod report;
+#[cfg(test)]
+mod samples;
+mod watches;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::channel::mpsc;
+use ipu_api::names;
+use ipu_runtime::clock;
+use ipu_runtime::events::EventQueue;
+use ipu_runtime::panics::{self, Panicked};
+use ipu_runtime::scope::Scope;
+use ipu_runtime::work_queue::metrics::Reconciles;
+use ipu_runtime::work_queue::{self, Limits, Requeue};
+use ipu_text::explain;
+use kube::Client;
+use thiserror::Error;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use self::execute::WriteError;
+use self::observed::{Look, Observed};
+use self::plan::Plan;
+use self::pod::PodRef;
+use self::report::Due;
+use self::watches::Lists;
+
+/// Longest time of one reconcile.
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// Reconciles that may run at the same time.
+const CONCURRENCY: usize = 16;
+
+/// Requeue delays of a failed reconcile.
+const BACK_OFF: Requeue = Requeue::BackOff {
+    first: Duration::from_millis(250),
+    most: Duration::from_mins(1),
+};
+
+/// Requeue delay of a Pod whose watch is behind. The watch mostly triggers before.
+const BEHIND: Duration = Duration::from_secs(1);
+
+/// Requeue delay of a Pod that lives without its label, and of one whose object the API server refuses.
+const REFUSED: Duration = Duration::from_secs(30);
+
+/// Settings of the reconciler.
+#[derive(Clone, Debug, Default)]
+pub struct NativePodSettings {
+    /// Namespaces whose Pods are reconciled.
+    pub scope: Scope,
+    /// Name of this process in events, such as the name of its Pod.
+    pub instance: Option<String>,
+}
+
+/// A reconcile that did not come to its end.
+#[derive(Debug, Error)]
+enum ReconcileError {
+    #[error("failed to carry out the plan")]
+    Write(#[from] WriteError),
+    #[error("failed to reconcile within {DEADLINE:?}")]
+    Deadline,
+    #[error("failed to reconcile the Pod")]
+    Panicked(#[source] Panicked),
+}
+
+impl ReconcileError {
+    /// Label of metrics.
+    fn category(&self) -> &'static str {
+        match self {
+            Self::Write(error) if error.is_conflict() => "Conflict",
+            Self::Write(_) => "Write",
+            Self::Deadline => "Deadline",
+            Self::Panicked(_) => "Panic",
+        }
+    }
+}
+
+/// State that all reconciles share. A restart loses nothing of it.
+struct Context {
+    client: Client,
+    settings: NativePodSettings,
+    events: EventQueue,
+    observed: Observed,
+    lists: Lists,
+    reconciles: Reconciles,
+}
+
+/// Reconciles native Pods until `stop`, then finishes the reconciles in progress.
+pub async fn run(
+    client: Client,
+    settings: NativePodSettings,
+    reconciles: &Reconciles,
+    stop: CancellationToken,
+) {
+    let context = Arc::new(Context {
+        events: EventQueue::new(
+            &client,
+            names::FIELD_MANAGER,
+            settings.instance.as_deref(),
+            reconciles.events_lost.clone(),
+        ),
+        client,
+        settings,
+        observed: Observed::default(),
+        lists: Lists::default(),
+        reconciles: reconciles.clone(),
+    });
+    let (trigger, triggers) = mpsc::unbounded();
+    // It ends with this function, also where that is dropped.
+    let mut following = JoinSet::new();
+    following.spawn(watches::follow(Arc::clone(&context), trigger));
+    let limits = Limits {
+        concurrency: CONCURRENCY,
+        reconciles,
+        stop,
+    };
+    let reconcile = |pod| reconcile(pod, Arc::clone(&context));
+    work_queue::run(triggers, context.lists.complete(), reconcile, limits).await;
+    context.events.close().await;
+}
+
+/// Carries out the next step of one Pod.
+async fn reconcile(pod: Arc<PodRef>, context: Arc<Context>) -> Requeue {
+    let running = context.reconciles.begin();
+    let step = tokio::time::timeout(DEADLINE, step(&context, &pod));
+    let outcome = match panics::caught(step).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_)) => Err(ReconcileError::Deadline),
+        Err(panicked) => Err(ReconcileError::Panicked(panicked)),
+    };
+    running.end(outcome.as_ref().err().map(ReconcileError::category));
+    match outcome {
+        Ok(requeue) => requeue.into(),
+        Err(ReconcileError::Write(error)) if error.is_conflict() => {
+            tracing::debug!(%pod, "read too early; trying again");
+            BACK_OFF
+        }
+        Err(error) => {
+            tracing::warn!(%pod, "failed to reconcile: {}", explain(&error));
+            BACK_OFF
+        }
+    }
+}
+
+/// Observes, plans, executes and reports. Returns the requeue delay; `None` waits for the next event.
+async fn step(context: &Context, pod: &PodRef) -> Result<Option<Duration>, ReconcileError> {
+    let seen = match context.observed.look(pod, Instant::now()) {
+        Look::Behind => return Ok(Some(BEHIND)),
+        Look::Gone(None) => return Ok(None),
+        Look::Gone(Some(partition)) => {
+            let is_released = execute::release_of_gone(context, pod, &partition).await?;
+            return Ok((!is_released).then_some(REFUSED));
+        }
+        Look::Seen(seen) => seen,
+    };
+    let Plan { step, mut report } = plan::plan(&seen);
+    let mut delay = None;
+    // The condition is written first: a later step may delete the Pod.
+    if step.as_ref().is_some_and(plan::Step::is_last) {
+        delay = tell(context, &seen.pod, report.take()).await?;
+    }
+    if let Some(step) = step
+        && let Some(refusal) = execute::step(context, &seen, step).await?
+    {
+        tell(context, &seen.pod, Some(refusal)).await?;
+        return Ok(Some(REFUSED));
+    }
+    if report.is_some() {
+        delay = tell(context, &seen.pod, report).await?;
+    }
+    Ok(delay)
+}
+
+/// Writes the condition of a Pod if it is due, and publishes its event.
+async fn tell(
+    context: &Context,
+    pod: &pod::NativePod,
+    report: Option<report::Report>,
+) -> Result<Option<Duration>, ReconcileError> {
+    let Some(report) = report else {
+        return Ok(None);
+    };
+    match report::due(pod, &report, clock::now()) {
+        Due::Never => Ok(None),
+        Due::Later(delay) => Ok(Some(delay)),
+        Due::Now(written) => {
+            let (condition, event) = *written;
+            execute::set_condition(context, &pod.reference, &condition).await?;
+            let event = event.into_iter().collect();
+            context
+                .events
+                .publish(pod.reference.object_reference(), event);
+            Ok(None)
+        }
+    }
+}

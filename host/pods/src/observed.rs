@@ -1,0 +1,319 @@
+//! Pure: the native Pods and their IPUPartitions as the watches last told, with the writes of this process.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::names::partition_object;
+use ipu_api::pod_request::PodRequest;
+use ipu_api::uid::Uid;
+use ipu_runtime::watch_store::{Change, Expectations, Store};
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::watcher::Event;
+use parking_lot::Mutex;
+
+use crate::partition::Partition;
+use crate::pod::{NativePod, PodRef, version};
+
+/// How long a watch is waited for after a write.
+const LATE: Duration = Duration::from_mins(2);
+
+/// What is known of all native Pods and their IPUPartitions.
+#[derive(Default)]
+pub struct Observed {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    pods: Kind<Uid, NativePod>,
+    partitions: Kind<Box<str>, Partition>,
+}
+
+/// Objects of one kind, and what was written to them.
+struct Kind<K, V> {
+    store: Store<K, V>,
+    expectations: Expectations,
+}
+
+/// A Pod with the IPUPartitions that concern it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    /// The Pod.
+    pub pod: NativePod,
+    /// The IPUPartition that was created for it.
+    pub own: Option<Partition>,
+    /// The existing IPUPartition that it names.
+    pub named: Option<Partition>,
+}
+
+/// What the watches say of a Pod.
+#[derive(Debug, PartialEq)]
+pub enum Look {
+    /// They have yet to tell of a write.
+    Behind,
+    /// No such native Pod is known; a partition may be left of it.
+    Gone(Option<Box<Partition>>),
+    /// The Pod.
+    Seen(Box<Seen>),
+}
+
+impl<K: Clone + Ord, V> Default for Kind<K, V> {
+    fn default() -> Self {
+        Self {
+            store: Store::default(),
+            expectations: Expectations::new(LATE),
+        }
+    }
+}
+
+impl Observed {
+    /// Takes in what the watch of Pods tells. Returns the Pods to reconcile.
+    pub fn hear_pod(&self, event: Event<Pod>) -> Vec<Arc<PodRef>> {
+        let mut inner = self.inner.lock();
+        let kind = &mut inner.pods;
+        let is_end = matches!(event, Event::Delete(_));
+        let is_complete = matches!(event, Event::InitDone);
+        let expectations = &mut kind.expectations;
+        let key = |pod: &Pod| pod.metadata.uid.as_deref().map(Uid::of);
+        let changes = kind.store.hear(event, key, |uid, pod, _| {
+            expectations.told(*uid, *uid, version(&pod.metadata));
+            NativePod::of(&pod)
+        });
+        for Change { key, .. } in &changes {
+            if is_end {
+                kind.expectations.ended(*key, *key);
+            } else if is_complete {
+                kind.expectations.told(*key, *key, u64::MAX);
+            }
+        }
+        if is_complete {
+            let objects = kind.store.objects();
+            let lists = kind.store.lists();
+            kind.expectations
+                .listed(lists, |_, object| objects.contains_key(&object));
+        }
+        let known = kind.store.objects();
+        let pods = changes.into_iter().filter_map(|change| {
+            let pod = known.get(&change.key).or(change.before.as_ref())?;
+            Some(Arc::clone(&pod.reference))
+        });
+        pods.collect()
+    }
+
+    /// Takes in what the watch of IPUPartitions tells. Returns the Pods to reconcile.
+    pub fn hear_partition(&self, event: Event<IPUPartition>) -> Vec<Arc<PodRef>> {
+        let mut inner = self.inner.lock();
+        let Inner { pods, partitions } = &mut *inner;
+        let is_end = matches!(event, Event::Delete(_));
+        let is_complete = matches!(event, Event::InitDone);
+        let expectations = &mut partitions.expectations;
+        let key = |object: &IPUPartition| object.metadata.name.as_deref().map(Into::into);
+        let changes = partitions.store.hear(event, key, |_, object, _| {
+            let partition = Partition::of(object)?;
+            if let Some((pod, uid)) = keys(&partition) {
+                expectations.told(pod, uid, partition.version);
+            }
+            Some(partition)
+        });
+        let known = partitions.store.objects();
+        if is_end || is_complete {
+            let gone = changes.iter().filter_map(|one| one.before.as_ref());
+            for (pod, uid) in gone.filter_map(keys) {
+                partitions.expectations.ended(pod, uid);
+            }
+        }
+        if is_complete {
+            let uids: std::collections::BTreeSet<Uid> =
+                known.values().map(|one| Uid::of(&one.uid)).collect();
+            let lists = partitions.store.lists();
+            partitions
+                .expectations
+                .listed(lists, |_, object| uids.contains(&object));
+        }
+        let concerned = changes.into_iter().flat_map(|change| {
+            let partition = known.get(&change.key).or(change.before.as_ref());
+            partition.map_or_else(Vec::new, |one| users(one, pods.store.objects()))
+        });
+        concerned.collect()
+    }
+
+    /// Notes that a Pod was written.
+    pub fn wrote_pod(&self, pod: &Pod, now: Instant) {
+        let mut inner = self.inner.lock();
+        if let Some(uid) = pod.metadata.uid.as_deref().map(Uid::of) {
+            let version = version(&pod.metadata);
+            let known = inner.pods.store.objects().get(&uid);
+            let is_known = known.is_some_and(|known| known.version >= version);
+            inner.pods.expect(uid, (uid, version), is_known, now);
+        }
+    }
+
+    /// Notes that an IPUPartition was written.
+    pub fn wrote_partition(&self, object: IPUPartition, now: Instant) {
+        let mut inner = self.inner.lock();
+        let Some(partition) = Partition::of(object) else {
+            return;
+        };
+        let version = partition.version;
+        if let Some((pod, uid)) = keys(&partition) {
+            let known = inner.partitions.store.objects().get(&*partition.name);
+            let is_known = known.is_some_and(|known| known.version >= version);
+            inner.partitions.expect(pod, (uid, version), is_known, now);
+        }
+    }
+
+    /// What is known of a Pod.
+    pub fn look(&self, pod: &PodRef, now: Instant) -> Look {
+        let inner = self.inner.lock();
+        let Inner { pods, partitions } = &*inner;
+        let is_late = |expectations: &Expectations| expectations.left(pod.key(), now).is_some();
+        if is_late(&pods.expectations) || is_late(&partitions.expectations) {
+            return Look::Behind;
+        }
+        let partition = |name: &str| partitions.store.objects().get(name).cloned();
+        let own = partition(&partition_object(&pod.owner(), 0)).filter(|own| own.is_of_pod);
+        let Some(pod) = pods.store.objects().get(&pod.key()) else {
+            return Look::Gone(own.map(Box::new));
+        };
+        let named = match &pod.request {
+            Ok(PodRequest::Existing(existing)) => partition(&existing.name),
+            _ => None,
+        };
+        Look::Seen(Box::new(Seen {
+            pod: pod.clone(),
+            own,
+            named,
+        }))
+    }
+}
+
+impl<K: Clone + Ord, V> Kind<K, V> {
+    fn expect(&mut self, pod: Uid, written: (Uid, u64), is_known: bool, now: Instant) {
+        if !is_known {
+            let lists = self.store.lists();
+            self.expectations.expect(pod, written, lists, now);
+        }
+    }
+}
+
+/// The keys of the Pod and of its IPUPartition.
+fn keys(partition: &Partition) -> Option<(Uid, Uid)> {
+    Some((partition.pod()?.key(), Uid::of(&partition.uid)))
+}
+
+/// The Pods that an IPUPartition concerns: the one that it was created for, or those that name it.
+fn users(partition: &Partition, pods: &BTreeMap<Uid, NativePod>) -> Vec<Arc<PodRef>> {
+    if let Some(pod) = partition.pod() {
+        return vec![Arc::new(pod)];
+    }
+    let names = |pod: &&NativePod| match &pod.request {
+        Ok(PodRequest::Existing(existing)) => existing.name == partition.name,
+        _ => false,
+    };
+    let users = pods.values().filter(names);
+    users.map(|pod| Arc::clone(&pod.reference)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::samples::{partition, pod};
+
+    fn listed() -> Observed {
+        let observed = Observed::default();
+        for event in [Event::Init, Event::InitApply(pod(|_| {})), Event::InitDone] {
+            observed.hear_pod(event);
+        }
+        for event in [Event::Init, Event::InitDone] {
+            observed.hear_partition(event);
+        }
+        observed
+    }
+
+    fn reference() -> PodRef {
+        (*NativePod::of(&pod(|_| {})).unwrap().reference).clone()
+    }
+
+    fn names(pods: &[Arc<PodRef>]) -> Vec<String> {
+        pods.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_pod_is_seen_with_its_partition_and_the_partition_without_the_pod() {
+        let (observed, now) = (listed(), Instant::now());
+        let Look::Seen(seen) = observed.look(&reference(), now) else {
+            panic!("it was listed");
+        };
+        assert_eq!((seen.own, seen.named), (None, None));
+        let made = observed.hear_partition(Event::Apply(partition(|_| {})));
+        assert_eq!(names(&made), ["team/web"]);
+        let Look::Seen(seen) = observed.look(&reference(), now) else {
+            panic!("it was listed");
+        };
+        assert!(seen.own.is_some());
+        let gone = observed.hear_pod(Event::Delete(pod(|_| {})));
+        assert_eq!(names(&gone), ["team/web"]);
+        assert!(matches!(
+            observed.look(&reference(), now),
+            Look::Gone(Some(_))
+        ));
+        let gone = observed.hear_partition(Event::Delete(partition(|_| {})));
+        assert_eq!(names(&gone), ["team/web"]);
+        assert_eq!(observed.look(&reference(), now), Look::Gone(None));
+    }
+
+    #[test]
+    fn nothing_is_decided_before_the_watches_tell_of_a_write() {
+        let (observed, now) = (listed(), Instant::now());
+        let later = |object: &mut serde_json::Value| {
+            object["metadata"]["resourceVersion"] = json!("8");
+        };
+        observed.wrote_pod(&pod(later), now);
+        assert_eq!(observed.look(&reference(), now), Look::Behind);
+        observed.hear_pod(Event::Apply(pod(later)));
+        assert!(matches!(observed.look(&reference(), now), Look::Seen(_)));
+        observed.wrote_partition(partition(later), now);
+        assert_eq!(observed.look(&reference(), now), Look::Behind);
+        observed.hear_partition(Event::Apply(partition(later)));
+        assert!(matches!(observed.look(&reference(), now), Look::Seen(_)));
+        observed.wrote_pod(&pod(later), now);
+        observed.wrote_partition(partition(later), now);
+        assert!(
+            matches!(observed.look(&reference(), now), Look::Seen(_)),
+            "the watch was faster than the reply"
+        );
+        observed.wrote_partition(
+            partition(|object| {
+                object["metadata"]["resourceVersion"] = json!("9");
+            }),
+            now,
+        );
+        assert!(matches!(
+            observed.look(&reference(), now + LATE),
+            Look::Seen(_)
+        ));
+    }
+
+    #[test]
+    fn an_existing_partition_concerns_the_pods_that_name_it() {
+        let observed = listed();
+        let using = pod(|pod| {
+            pod["metadata"]["annotations"] = json!({"graphcore.ai/partition": "shared"});
+        });
+        observed.hear_pod(Event::Apply(using));
+        let shared = partition(|object| {
+            object["metadata"] = json!({"name": "shared", "uid": "s"});
+            object["spec"]["owner"]["kind"] = json!("Notebook");
+        });
+        let concerned = observed.hear_partition(Event::Apply(shared));
+        assert_eq!(names(&concerned), ["team/web"]);
+        let Look::Seen(seen) = observed.look(&reference(), Instant::now()) else {
+            panic!("it was listed");
+        };
+        assert_eq!(seen.named.unwrap().name, "shared");
+    }
+}

@@ -1,0 +1,190 @@
+//! Pure: the next step of a native Pod, and what its condition says.
+
+use ipu_api::pod_request::PodRequest;
+
+use crate::observed::Seen;
+use crate::partition::{Partition, Place, State};
+use crate::pod::{NativePod, Stage};
+use crate::report::{self, Report};
+
+/// Reasons of V-IPU controllers that a condition lists.
+const LISTED: usize = 5;
+
+/// What is to be done for a Pod.
+#[derive(Debug, Default, PartialEq)]
+pub struct Plan {
+    /// The next step.
+    pub step: Option<Step>,
+    /// The condition.
+    pub report: Option<Report>,
+}
+
+/// A step that changes the cluster.
+#[derive(Debug, PartialEq)]
+pub enum Step {
+    /// Creates the IPUPartition of the Pod, with this number of IPUs.
+    Create(u32),
+    /// Deletes this IPUPartition, which was created for the Pod.
+    Release(Box<Partition>),
+    /// Gives the Pod this partition and removes its gate.
+    Bind(Place),
+    /// Deletes the Pod: its owner creates another one.
+    DeletePod,
+}
+
+impl Step {
+    /// Whether the Pod can be told nothing afterwards.
+    pub fn is_last(&self) -> bool {
+        *self == Self::DeletePod
+    }
+}
+
+impl Plan {
+    fn step(step: Option<Step>) -> Self {
+        Self { step, report: None }
+    }
+
+    fn report(report: Report) -> Self {
+        Self {
+            step: None,
+            report: Some(report),
+        }
+    }
+}
+
+/// Decides what is to be done for a Pod.
+pub fn plan(seen: &Seen) -> Plan {
+    let Seen { pod, own, named } = seen;
+    if pod.stage == Stage::Ended {
+        return Plan::step(release(own.as_ref()));
+    }
+    if pod.is_terminating {
+        // Its program may still run. The partition goes with the Pod.
+        return Plan::default();
+    }
+    let request = match &pod.request {
+        Ok(request) => request,
+        Err(error) => return Plan::report(report::invalid(&error.to_string())),
+    };
+    let partition = match request {
+        PodRequest::New(_) => own.as_ref(),
+        PodRequest::Existing(_) => named.as_ref().filter(|one| is_shared_with(one, pod)),
+    };
+    match (&pod.stage, &pod.partition_id) {
+        (Stage::Gated(others), _) if !others.is_empty() => {
+            Plan::report(report::waiting_for_gates(others))
+        }
+        (Stage::Gated(_), _) => gated(pod, request, partition),
+        (Stage::Ungated, Some(id)) => ungated(pod, id, partition),
+        (Stage::Ungated, None) => Plan {
+            step: release(own.as_ref()),
+            report: Some(report::gate_removed()),
+        },
+        (Stage::Ended, _) => Plan::default(),
+    }
+}
+
+/// Whether a Pod may use an existing partition: its owner is of the Pod's namespace, and neither an IPUJob, which
+/// resets and releases its partitions as it needs them, nor another native Pod.
+fn is_shared_with(partition: &Partition, pod: &NativePod) -> bool {
+    let owner = &partition.owner;
+    *owner.namespace == *pod.reference.namespace && owner.kind != "IPUJob" && !partition.is_of_pod
+}
+
+fn release(own: Option<&Partition>) -> Option<Step> {
+    let own = own.filter(|own| !matches!(own.state, State::Releasing(_)))?;
+    Some(Step::Release(Box::new(own.clone())))
+}
+
+/// A Pod on which only the gate of the operator is left.
+fn gated(pod: &NativePod, request: &PodRequest, partition: Option<&Partition>) -> Plan {
+    let (partition, existing) = match (partition, request) {
+        (Some(partition), PodRequest::New(_)) => (partition, None),
+        (Some(partition), PodRequest::Existing(existing)) => (partition, Some(existing)),
+        (None, PodRequest::New(new)) => {
+            return Plan {
+                step: Some(Step::Create(new.ipus)),
+                report: Some(report::forming()),
+            };
+        }
+        (None, PodRequest::Existing(existing)) => {
+            return Plan::report(report::not_found(&existing.name, &pod.reference.namespace));
+        }
+    };
+    if let Some(existing) = existing.filter(|existing| existing.gcd >= partition.gcds) {
+        return Plan::report(report::no_such_gcd(existing, partition.gcds));
+    }
+    match &partition.state {
+        State::Ready(place) => match contradiction(pod, place) {
+            Some(contradiction) => Plan::report(report::invalid(&contradiction)),
+            None => Plan::step(Some(Step::Bind(place.clone()))),
+        },
+        State::Waiting(reasons) if reasons.is_empty() => Plan::report(report::forming()),
+        State::Waiting(reasons) => Plan::report(report::waiting(&listed(reasons))),
+        State::Unusable(reason) | State::Releasing(reason) => Plan::report(report::waiting(reason)),
+        State::Rejected(reason) => Plan::report(report::rejected(reason)),
+        State::Broken(reason) => Plan {
+            // Another one is requested once it is gone.
+            step: existing
+                .is_none()
+                .then(|| Step::Release(Box::new(partition.clone()))),
+            report: Some(report::waiting(reason)),
+        },
+    }
+}
+
+/// A Pod that has a partition of this id.
+fn ungated(pod: &NativePod, id: &str, partition: Option<&Partition>) -> Plan {
+    let Some(partition) = partition else {
+        return lost(
+            pod,
+            &format!("the IPUPartition of partition {id} was deleted"),
+        );
+    };
+    match &partition.state {
+        State::Broken(reason) | State::Rejected(reason) => {
+            lost(pod, &format!("partition {id}: {reason}"))
+        }
+        State::Releasing(_) => Plan::report(report::deleted(&partition.name)),
+        _ if partition.id.as_deref() != Some(id) => {
+            lost(pod, &format!("partition {id} does not exist any more"))
+        }
+        State::Ready(place) => Plan::report(report::ready(place)),
+        State::Waiting(_) | State::Unusable(_) => Plan::default(),
+    }
+}
+
+fn lost(pod: &NativePod, why: &str) -> Plan {
+    Plan {
+        step: pod.has_controller.then_some(Step::DeletePod),
+        report: Some(report::lost(why, pod.has_controller)),
+    }
+}
+
+/// The message for a node selector that no node of the partition's V-IPU controller fulfils. It cannot be changed by the
+/// operator, only added to.
+fn contradiction(pod: &NativePod, place: &Place) -> Option<String> {
+    let controller = &place.controller;
+    let (key, value) = (&controller.label_key, &controller.label_value);
+    let selected = pod
+        .node_selector
+        .get(key)
+        .filter(|selected| *selected != value)?;
+    Some(format!(
+        "spec.nodeSelector[{key}]: \"{selected}\" excludes the nodes that reach {}, which have \"{value}\"; remove the \
+         entry",
+        controller.name
+    ))
+}
+
+fn listed(reasons: &[String]) -> String {
+    let first = reasons.iter().take(LISTED).map(String::as_str);
+    let text = first.collect::<Vec<_>>().join("; ");
+    match reasons.len().checked_sub(LISTED) {
+        None | Some(0) => text,
+        Some(more) => format!("{text}; and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! Pure: what decisions read of a native Pod.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+
+use ipu_api::ipupartition::PartitionOwner;
+use ipu_api::names::{
+    JOB_UID_LABEL, PARTITION_GATE, PARTITION_ID_LABEL, PARTITION_READY_CONDITION,
+};
+use ipu_api::owner_metadata::{bounded_annotations, bounded_labels};
+use ipu_api::pod_request::{PodRequest, PodRequestError};
+use ipu_api::uid::Uid;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodCondition};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::json;
+
+/// A Pod by its names and its UID: another Pod of the same name is another Pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodRef {
+    /// Its namespace.
+    pub namespace: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its UID.
+    pub uid: Box<str>,
+}
+
+impl Display for PodRef {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl PodRef {
+    /// The Pod as the owner of an IPUPartition.
+    pub fn owner(&self) -> PartitionOwner {
+        PartitionOwner {
+            api_version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            namespace: self.namespace.to_string(),
+            name: self.name.to_string(),
+            uid: self.uid.to_string(),
+        }
+    }
+
+    /// The Pod as the object of an event.
+    pub fn object_reference(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(self.namespace.to_string()),
+            name: Some(self.name.to_string()),
+            uid: Some(self.uid.to_string()),
+            ..ObjectReference::default()
+        }
+    }
+
+    /// The key of the Pod in memory.
+    pub fn key(&self) -> Uid {
+        Uid::of(&self.uid)
+    }
+}
+
+/// The version of an object as a number. Versions of one object grow.
+pub fn version(metadata: &ObjectMeta) -> u64 {
+    let version = metadata.resource_version.as_deref();
+    version
+        .and_then(|version| version.parse().ok())
+        .unwrap_or(0)
+}
+
+/// Where a Pod is in its life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The gate of the operator is on it, beside these.
+    Gated(Vec<String>),
+    /// The gate is gone: it can be scheduled, or runs.
+    Ungated,
+    /// All of its containers have ended for good.
+    Ended,
+}
+
+/// What decisions read of a native Pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NativePod {
+    /// Its names.
+    pub reference: Arc<PodRef>,
+    /// The version of the object, for preconditions.
+    pub resource_version: String,
+    /// The same as a number.
+    pub version: u64,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// What it requests.
+    pub request: Result<PodRequest, PodRequestError>,
+    /// Where it is in its life.
+    pub stage: Stage,
+    /// Whether it is being deleted.
+    pub is_terminating: bool,
+    /// Id of the partition that it uses.
+    pub partition_id: Option<String>,
+    /// Whether a controller owns it, which creates another Pod in its place.
+    pub has_controller: bool,
+    /// Labels that its node must have.
+    pub node_selector: BTreeMap<String, String>,
+    /// Name of its PriorityClass.
+    pub priority_class_name: Option<String>,
+    /// Its labels, bounded.
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations, bounded.
+    pub annotations: BTreeMap<String, String>,
+    /// The condition of the operator on it.
+    pub condition: Option<PodCondition>,
+}
+
+impl NativePod {
+    /// Reads a Pod. `None`: it requests no IPUs, or belongs to an IPUJob.
+    pub fn of(pod: &Pod) -> Option<Self> {
+        let metadata = &pod.metadata;
+        let labels = metadata.labels.clone().unwrap_or_default();
+        let annotations = metadata.annotations.clone().unwrap_or_default();
+        if labels.contains_key(JOB_UID_LABEL) {
+            return None;
+        }
+        let request = PodRequest::of(&json!(pod)).transpose()?;
+        let spec = pod.spec.clone().unwrap_or_default();
+        let status = pod.status.clone().unwrap_or_default();
+        let gates = spec.scheduling_gates.unwrap_or_default();
+        let (ours, others): (Vec<_>, Vec<_>) = gates
+            .into_iter()
+            .map(|gate| gate.name)
+            .partition(|gate| gate == PARTITION_GATE);
+        let stage = match status.phase.as_deref() {
+            Some("Succeeded" | "Failed") => Stage::Ended,
+            _ if ours.is_empty() => Stage::Ungated,
+            _ => Stage::Gated(others),
+        };
+        let mut owners = metadata.owner_references.iter().flatten();
+        let conditions = status.conditions.unwrap_or_default();
+        let ours = |condition: &PodCondition| condition.type_ == PARTITION_READY_CONDITION;
+        Some(Self {
+            reference: Arc::new(PodRef {
+                namespace: metadata.namespace.as_deref()?.into(),
+                name: metadata.name.as_deref()?.into(),
+                uid: metadata.uid.as_deref()?.into(),
+            }),
+            resource_version: metadata.resource_version.clone().unwrap_or_default(),
+            version: version(metadata),
+            created: metadata.creation_timestamp.as_ref().map(|time| time.0),
+            request,
+            stage,
+            is_terminating: metadata.deletion_timestamp.is_some(),
+            partition_id: labels.get(PARTITION_ID_LABEL).cloned(),
+            has_controller: owners.any(|owner| owner.controller == Some(true)),
+            node_selector: spec.node_selector.unwrap_or_default(),
+            priority_class_name: spec.priority_class_name,
+            labels: bounded_labels(&labels),
+            annotations: bounded_annotations(&annotations),
+            condition: conditions.into_iter().find(ours),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::pod;
+
+    #[test]
+    fn only_pods_that_request_ipus_and_belong_to_no_job_are_read() {
+        assert!(NativePod::of(&pod(|_| {})).is_some());
+        let without = pod(|pod| pod["metadata"]["annotations"] = json!({}));
+        assert_eq!(NativePod::of(&without), None);
+        let of_job = pod(|pod| pod["metadata"]["labels"]["graphcore.ai/job-uid"] = json!("u"));
+        assert_eq!(NativePod::of(&of_job), None);
+        let unreadable = pod(|pod| {
+            pod["metadata"]["annotations"]["graphcore.ai/ipu"] = json!("four");
+        });
+        assert!(NativePod::of(&unreadable).unwrap().request.is_err());
+    }
+
+    #[test]
+    fn the_stage_follows_gates_and_phase() {
+        let ours = json!({"name": "graphcore.ai/partition"});
+        let kueue = json!({"name": "kueue.x-k8s.io/admission"});
+        let cases = [
+            (json!([ours]), "Pending", Stage::Gated(vec![])),
+            (
+                json!([kueue, ours]),
+                "Pending",
+                Stage::Gated(vec!["kueue.x-k8s.io/admission".to_owned()]),
+            ),
+            (json!([kueue]), "Pending", Stage::Ungated),
+            (json!(null), "Running", Stage::Ungated),
+            (json!(null), "Succeeded", Stage::Ended),
+            (json!([ours]), "Failed", Stage::Ended),
+        ];
+        for (gates, phase, expected) in cases {
+            let pod = pod(|pod| {
+                pod["spec"]["schedulingGates"] = gates.clone();
+                pod["status"]["phase"] = json!(phase);
+            });
+            assert_eq!(
+                NativePod::of(&pod).unwrap().stage,
+                expected,
+                "{gates} {phase}"
+            );
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Pure: what the condition of a native Pod says, when it is written, and its events.
+
+use std::time::Duration;
+
+use ipu_api::names::{IPU_RESOURCE, PARTITION_GATE, PARTITION_READY_CONDITION};
+use ipu_api::pod_request::{ExistingPartition, annotation_path};
+use ipu_runtime::clock;
+use ipu_runtime::events::{Event, normal, warning};
+use ipu_text::sanitize;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::PodCondition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::partition::Place;
+use crate::pod::NativePod;
+
+/// Longest message of a condition, in bytes.
+const MESSAGE: usize = 2_048;
+
+/// Time between two writes of which only the message differs: with many Pods in the queue, the free capacity in it
+/// changes all the time.
+const REWRITE: SignedDuration = SignedDuration::from_secs(10);
+
+/// Time in which most partitions are formed: a Pod is not told before that its partition is on its way.
+const PROGRESS: SignedDuration = SignedDuration::from_secs(2);
+
+const FORMING: &str = "PartitionForming";
+
+/// What the condition says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    is_ready: bool,
+    reason: &'static str,
+    message: String,
+    told: Told,
+}
+
+/// The event that goes with a new reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    Normal,
+    Warning,
+}
+
+/// When a condition is written.
+#[derive(Debug, PartialEq)]
+pub enum Due {
+    /// It says the same already.
+    Never,
+    /// After this delay, if it still says the same then.
+    Later(Duration),
+    /// Now, with an event if the reason is new.
+    Now(Box<(PodCondition, Option<Event>)>),
+}
+
+/// The partition is ready, and the Pod has it.
+pub fn ready(place: &Place) -> Report {
+    let message = format!("partition {} on {}", place.id, place.controller.name);
+    Report {
+        is_ready: true,
+        reason: "PartitionReady",
+        message,
+        told: Told::Normal,
+    }
+}
+
+/// Other controllers have to admit the Pod first: IPUs do not wait for a queue.
+pub fn waiting_for_gates(others: &[String]) -> Report {
+    let message = format!(
+        "the partition is requested once {PARTITION_GATE} is the only scheduling gate; still there: {}",
+        others.join(", ")
+    );
+    not_ready("WaitingForSchedulingGates", &message, Told::Nothing)
+}
+
+/// The partition is on its way.
+pub fn forming() -> Report {
+    let message = "the partition is being created; kubectl get ipupartitions shows the progress";
+    not_ready(FORMING, message, Told::Nothing)
+}
+
+/// Something keeps the partition from being created.
+pub fn waiting(why: &str) -> Report {
+    not_ready("WaitingForPartition", why, Told::Normal)
+}
+
+/// No V-IPU controller can ever create the partition.
+pub fn rejected(why: &str) -> Report {
+    let message = format!("the Pod can never start: {why}");
+    not_ready("PartitionRejected", &message, Told::Warning)
+}
+
+/// The API server refuses an object or a change that the Pod needs.
+pub fn refused(why: &str) -> Report {
+    not_ready("PartitionRefused", why, Told::Warning)
+}
+
+/// What the Pod requests makes no sense.
+pub fn invalid(why: &str) -> Report {
+    not_ready("InvalidRequest", why, Told::Warning)
+}
+
+/// The named partition does not have the GCD.
+pub fn no_such_gcd(existing: &ExistingPartition, gcds: u32) -> Report {
+    let ExistingPartition { name, gcd } = existing;
+    let why = format!(
+        "{}: \"{gcd}\" does not exist in IPUPartition {name}, whose GCDs are 0 to {}; give one of these",
+        annotation_path(ipu_api::names::GCD_ANNOTATION),
+        gcds.saturating_sub(1)
+    );
+    invalid(&why)
+}
+
+/// There is no partition of the name that the Pod may use. Whether one exists for others is not told.
+pub fn not_found(name: &str, namespace: &str) -> Report {
+    let message = format!(
+        "there is no IPUPartition {name} that Pods of namespace {namespace} can share: its owner must be of this \
+         namespace, and neither an IPUJob nor a Pod that requests {IPU_RESOURCE}"
+    );
+    not_ready("PartitionNotFound", &message, Told::Warning)
+}
+
+/// Another client removed the gate before the Pod had a partition.
+pub fn gate_removed() -> Report {
+    let message = format!(
+        "the scheduling gate {PARTITION_GATE} was removed before the partition was ready, so that the Pod has none; \
+         delete the Pod and create it again"
+    );
+    not_ready("GateRemoved", &message, Told::Warning)
+}
+
+/// Another client deleted the IPUPartition, which waits for the Pod.
+pub fn deleted(name: &str) -> Report {
+    let message = format!("IPUPartition {name} was deleted; it goes once no Pod uses it");
+    not_ready("PartitionReleasing", &message, Told::Warning)
+}
+
+/// The partition is gone or broken while the Pod runs.
+pub fn lost(why: &str, is_replaced: bool) -> Report {
+    let remedy = if is_replaced {
+        "the operator deletes the Pod, and its owner creates another one"
+    } else {
+        "delete the Pod and create it again"
+    };
+    not_ready("PartitionLost", &format!("{why}; {remedy}"), Told::Warning)
+}
+
+fn not_ready(reason: &'static str, message: &str, told: Told) -> Report {
+    Report {
+        is_ready: false,
+        reason,
+        message: sanitize(message, MESSAGE),
+        told,
+    }
+}
+
+/// Decides when the condition of a Pod is written.
+pub fn due(pod: &NativePod, report: &Report, now: Timestamp) -> Due {
+    let status = if report.is_ready { "True" } else { "False" };
+    let old = pod.condition.as_ref();
+    let reason = |condition: &PodCondition| condition.reason.as_deref() == Some(report.reason);
+    let same = old.filter(|old| old.status == status && reason(old));
+    if let Some(same) = same {
+        if same.message.as_deref() == Some(report.message.as_str()) {
+            return Due::Never;
+        }
+        if let Some(delay) = remaining(same.last_probe_time.as_ref(), REWRITE, now) {
+            return Due::Later(delay);
+        }
+    }
+    if report.reason == FORMING && old.is_none() {
+        let created = pod.created.map(Time);
+        if let Some(delay) = remaining(created.as_ref(), PROGRESS, now) {
+            return Due::Later(delay);
+        }
+    }
+    let since = old.filter(|old| old.status == status);
+    let since = since.and_then(|old| old.last_transition_time.clone());
+    let condition = PodCondition {
+        type_: PARTITION_READY_CONDITION.to_owned(),
+        status: status.to_owned(),
+        reason: Some(report.reason.to_owned()),
+        message: Some(report.message.clone()),
+        last_probe_time: Some(Time(now)),
+        last_transition_time: Some(since.unwrap_or(Time(now))),
+        ..PodCondition::default()
+    };
+    let event = if same.is_some() { None } else { event(report) };
+    Due::Now(Box::new((condition, event)))
+}
+
+fn event(report: &Report) -> Option<Event> {
+    let note = report.message.clone();
+    match report.told {
+        Told::Nothing => None,
+        Told::Normal => Some(normal(report.reason, "Partition", note)),
+        Told::Warning => Some(warning(report.reason, "Partition", note)),
+    }
+}
+
+/// The time that is left of this duration. A time in the future is of a clock that was set back since.
+fn remaining(since: Option<&Time>, duration: SignedDuration, now: Timestamp) -> Option<Duration> {
+    let since = since?.0;
+    let until = clock::later(since, duration);
+    (since <= now && now < until).then(|| until.duration_since(now).unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::native;
+
+    fn at(second: i64) -> Timestamp {
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        clock::later(start, SignedDuration::from_secs(second))
+    }
+
+    /// The Pod of the samples after a condition was written, and the reason of the event.
+    fn write(pod: &NativePod, report: &Report, now: i64) -> (NativePod, Option<&'static str>) {
+        let Due::Now(due) = due(pod, report, at(now)) else {
+            panic!("{report:?} is due");
+        };
+        let (condition, event) = *due;
+        let mut written = pod.clone();
+        written.condition = Some(condition);
+        (written, event.map(|event| event.reason))
+    }
+
+    #[test]
+    fn a_message_that_changes_all_the_time_is_written_now_and_then_and_told_once() {
+        let full = |free: u32| waiting(&format!("pod1:8090: {free} IPUs are free"));
+        let (pod, event) = write(&native(|_| {}), &full(1), 0);
+        assert_eq!(event, Some("WaitingForPartition"));
+        assert_eq!(due(&pod, &full(1), at(1)), Due::Never);
+        let later = Due::Later(Duration::from_secs(7));
+        assert_eq!(due(&pod, &full(2), at(3)), later);
+        let (pod, event) = write(&pod, &full(2), 10);
+        assert_eq!(event, None);
+        let (pod, event) = write(&pod, &rejected("too large"), 11);
+        assert_eq!(event, Some("PartitionRejected"));
+        assert_eq!(write(&pod, &full(2), 12).1, Some("WaitingForPartition"));
+    }
+
+    #[test]
+    fn the_transition_time_moves_with_the_status() {
+        let since = |pod: &NativePod| {
+            let condition = pod.condition.clone().unwrap();
+            condition.last_transition_time.unwrap().0
+        };
+        let (first, _) = write(&native(|_| {}), &waiting("full"), 5);
+        let (second, _) = write(&first, &rejected("too large"), 7);
+        assert_eq!((since(&first), since(&second)), (at(5), at(5)));
+        let (third, event) = write(&second, &ready(&crate::samples::place("p-web")), 9);
+        assert_eq!((since(&third), event), (at(9), Some("PartitionReady")));
+    }
+
+    #[test]
+    fn progress_is_told_only_of_a_partition_that_takes_its_time() {
+        let pod = native(|_| {});
+        let later = Due::Later(Duration::from_secs(1));
+        assert_eq!(due(&pod, &forming(), at(1)), later);
+        let (pod, event) = write(&pod, &forming(), 2);
+        assert_eq!(event, None);
+        assert_eq!(due(&pod, &forming(), at(3)), Due::Never);
+    }
+}

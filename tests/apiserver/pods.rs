@@ -1,0 +1,342 @@
+//! Native Pods on a real API server: from a request to a partition, and back.
+
+mod scene;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::StreamExt;
+use ipu_api::ipupartition::PartitionPhase;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+use tests::simulator::faults::Method;
+use tests::simulator::pod::Timings;
+use tests::wait::{Seen, eventually, until};
+
+use self::scene::{Native, condition, delete, is_bound, once_told, pod, request};
+use crate::partition::scene::{id, notebook};
+use crate::webhook::fixture::Webhooks;
+
+/// Longer than any test.
+const ENDLESS: u64 = 3_600_000;
+
+async fn native(sizes: &[u32]) -> Native {
+    Native::start(Webhooks::shared().await.client(), sizes).await
+}
+
+/// The values that the environment of the container refers to, as the kubelet resolves them.
+fn environment(pod: &Pod) -> Vec<(String, String)> {
+    let env = pod.spec.clone().unwrap().containers[0].env.clone().unwrap();
+    let value = |reference: String| {
+        let (map, key) = reference.split_once("['").unwrap();
+        let key = key.trim_end_matches("']");
+        match map {
+            "metadata.labels" => pod.labels()[key].clone(),
+            _ => pod.annotations()[key].clone(),
+        }
+    };
+    let resolved = env.into_iter().map(|variable| {
+        let source = variable.value_from.and_then(|from| from.field_ref);
+        let referred = source.map(|source| value(source.field_path));
+        (variable.name, referred.or(variable.value).unwrap())
+    });
+    resolved.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_gets_its_partition_and_releases_it_at_its_end() {
+    let native = native(&[16]).await;
+    let created = request(&native.pods(), "web", "4").await.unwrap();
+    let gates = created.spec.unwrap().scheduling_gates.unwrap();
+    assert_eq!(gates[0].name, "graphcore.ai/partition");
+    let bound = native.once_bound("web").await;
+    let ids = native.scene.ids().concat();
+    let address = native.scene.pods[0].address;
+    let expected = [
+        ("IPUOF_VIPU_API_HOST", address.ip().to_string()),
+        ("IPUOF_VIPU_API_PORT", address.port().to_string()),
+        ("IPUOF_VIPU_API_PARTITION_ID", ids[0].clone()),
+        ("IPUOF_VIPU_API_TIMEOUT", "120".to_owned()),
+        ("IPUOF_VIPU_API_GCD_ID", "0".to_owned()),
+    ];
+    let expected = expected.map(|(name, value)| (name.to_owned(), value));
+    assert_eq!(environment(&bound), expected);
+    let selector = bound.spec.unwrap().node_selector.unwrap();
+    assert_eq!(selector["ipunode"], "here");
+    once_told(&native.pods(), "web", "PartitionReady").await;
+
+    let ended = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
+    let params = PatchParams::default();
+    native
+        .pods()
+        .patch_status("web", &params, &ended)
+        .await
+        .unwrap();
+    native.once_nothing_is_left().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_breaks_a_rule_is_refused_and_one_that_was_checked_stays() {
+    let native = native(&[16]).await;
+    let refused = request(&native.pods(), "three", "3").await.unwrap_err();
+    let kube::Error::Api(status) = refused else {
+        panic!("{refused}");
+    };
+    assert_eq!(status.code, 422);
+    let cause = &status.details.as_ref().unwrap().causes[0];
+    assert_eq!(cause.field, "metadata.annotations[graphcore.ai/ipu]");
+    assert!(cause.message.contains("power of two"), "{cause:?}");
+
+    request(&native.pods(), "web", "4").await.unwrap();
+    native.once_bound("web").await;
+    let params = PatchParams::default();
+    for change in [
+        json!({"metadata": {"annotations": {"graphcore.ai/ipu": "16"}}}),
+        json!({"metadata": {"annotations": {"graphcore.ai/gcd": "1"}}}),
+        json!({"metadata": {"labels": {"graphcore.ai/native-pod": null}}}),
+    ] {
+        // The API server takes a moment to follow a new policy.
+        eventually("the policy keeps the request", async || {
+            let dry_run = params.clone().dry_run();
+            let changed = native
+                .pods()
+                .patch("web", &dry_run, &Patch::Merge(&change))
+                .await;
+            Seen::when(changed.err().map(|error| error.to_string()), |error| {
+                error
+                    .as_ref()
+                    .is_some_and(|error| error.contains("create it again"))
+            })
+        })
+        .await;
+    }
+    let other = json!({"metadata": {"annotations": {"a/b": "c"}, "labels": {"a": "b"}}});
+    native
+        .pods()
+        .patch("web", &params, &Patch::Merge(other))
+        .await
+        .unwrap();
+    delete(&native.pods(), "web").await;
+    native.once_nothing_is_left().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_without_free_ipus_says_why_and_gets_them_when_they_are_released() {
+    let native = native(&[4]).await;
+    request(&native.pods(), "first", "4").await.unwrap();
+    native.once_bound("first").await;
+    request(&native.pods(), "second", "4").await.unwrap();
+    let message = once_told(&native.pods(), "second", "WaitingForPartition").await;
+    let controller = native.scene.pods[0].address.to_string();
+    assert!(message.contains(&controller), "{message}");
+    let note = native
+        .scene
+        .once_event("second", "WaitingForPartition")
+        .await;
+    assert!(note.contains(&controller), "{note}");
+    delete(&native.pods(), "first").await;
+    let bound = native.once_bound("second").await;
+    assert_ne!(condition(&bound).unwrap().reason, None);
+    delete(&native.pods(), "second").await;
+    native.once_nothing_is_left().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_is_deleted_while_its_partition_forms_leaves_nothing() {
+    let native = native(&[16]).await;
+    let server = native.scene.pods[0].server.clone();
+    let quick = server.with(|world, _| world.pod.timings);
+    server.with(|world, _| {
+        world.pod.timings = Timings {
+            forming_ms: ENDLESS,
+            ..quick
+        }
+    });
+    request(&native.pods(), "web", "4").await.unwrap();
+    native
+        .scene
+        .once_ids("the partition forms", |ids| ids.concat().len() == 1)
+        .await;
+    delete(&native.pods(), "web").await;
+    server.with(|world, now| {
+        world.pod.timings = quick;
+        world.pod.finish(now);
+    });
+    native.once_nothing_is_left().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wherever_the_reconciler_is_killed_a_pod_gets_one_partition_and_in_the_end_none() {
+    let client = Webhooks::shared().await.client();
+    let mut native = Native::without_reconciler(client, &[16]).await;
+    request(&native.pods(), "web", "4").await.unwrap();
+    // Killed early and late within the reconciles that create the partition and remove the gate.
+    for delay in [0, 5, 10, 20, 40, 80, 160] {
+        native.start_reconciler();
+        tokio::time::sleep(Duration::from_millis(delay)).await;
+        native.kill_reconciler().await;
+    }
+    native.start_reconciler();
+    native.once_bound("web").await;
+    assert_eq!(native.scene.calls(0, Method::CreatePartition), 1);
+
+    native.kill_reconciler().await;
+    delete(&native.pods(), "web").await;
+    native.start_reconciler();
+    native.once_nothing_is_left().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sweep_releases_what_a_pod_left_while_no_reconciler_runs() {
+    let mut native = native(&[16]).await;
+    request(&native.pods(), "web", "4").await.unwrap();
+    native.once_bound("web").await;
+    native.kill_reconciler().await;
+    delete(&native.pods(), "web").await;
+    native.once_nothing_is_left().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_existing_partition_is_shared_in_its_namespace_and_in_no_other() {
+    let native = native(&[16]).await;
+    let partition = native.scene.want_for(notebook("shared"), 4).await;
+    let ready = native
+        .scene
+        .once_in(&partition, PartitionPhase::Ready)
+        .await;
+    let using = |name: &str, gcd: &str| {
+        let annotations = json!({
+            "graphcore.ai/partition": partition.name_any(), "graphcore.ai/gcd": gcd,
+        });
+        pod(name, &annotations)
+    };
+    let create = PostParams::default();
+    native
+        .pods()
+        .create(&create, &using("mine", "0"))
+        .await
+        .unwrap();
+    let bound = native.once_bound("mine").await;
+    assert_eq!(bound.labels()["graphcore.ai/partition-id"], id(&ready));
+    native
+        .pods()
+        .create(&create, &using("beyond", "1"))
+        .await
+        .unwrap();
+    let message = once_told(&native.pods(), "beyond", "InvalidRequest").await;
+    assert!(
+        message.contains("metadata.annotations[graphcore.ai/gcd]"),
+        "{message}"
+    );
+
+    let elsewhere: Api<Pod> = native.namespace("elsewhere").await;
+    elsewhere
+        .create(&create, &using("theirs", "0"))
+        .await
+        .unwrap();
+    once_told(&elsewhere, "theirs", "PartitionNotFound").await;
+    assert!(!is_bound(&elsewhere.get("theirs").await.unwrap()));
+    delete(&elsewhere, "theirs").await;
+    for name in ["mine", "beyond"] {
+        delete(&native.pods(), name).await;
+    }
+    native
+        .scene
+        .once_in(&partition, PartitionPhase::Ready)
+        .await;
+    native.scene.delete(&partition).await;
+    native.once_nothing_is_left().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_operator_is_down_every_pod_without_a_request_is_created() {
+    let mut webhooks = Webhooks::start().await;
+    let native = Native::without_reconciler(webhooks.client(), &[16]).await;
+    webhooks.stop();
+    let refused = request(&native.pods(), "web", "4").await.unwrap_err();
+    assert!(
+        refused.to_string().contains("mpod.graphcore.ai"),
+        "{refused}"
+    );
+    let plain = pod("plain", &json!({}));
+    native
+        .pods()
+        .create(&PostParams::default(), &plain)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_advertise_the_ipus_of_their_controller_while_they_have_its_label() {
+    let mut native = native(&[16, 64]).await;
+    let nodes: Api<Node> = Api::all(native.scene.client.clone());
+    let once = async |expected: Option<&str>| {
+        eventually("the node advertises what it reaches", async || {
+            let node = nodes.get("node").await.unwrap();
+            let capacity = node.status.unwrap_or_default().capacity.unwrap_or_default();
+            let ipus = capacity.get("graphcore.ai/ipu").map(|ipus| ipus.0.clone());
+            Seen::when(ipus, |ipus| ipus.as_deref() == expected)
+        })
+        .await;
+    };
+    once(Some("80")).await;
+    let listed = [
+        (&native.scene.pods[0], "here"),
+        (&native.scene.pods[1], "elsewhere"),
+    ];
+    native.scene.list_labelled(&listed).await;
+    // A proxy that starts to lead looks at once.
+    native.scene.kill_proxy().await;
+    native.scene.start_proxy().await;
+    once(Some("16")).await;
+    let listed = [(&native.scene.pods[0], "elsewhere")];
+    native.scene.list_labelled(&listed).await;
+    native.scene.kill_proxy().await;
+    native.scene.start_proxy().await;
+    once(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn five_hundred_pods_at_once_get_a_partition_each() {
+    const PODS: usize = 500;
+    const PATIENCE: Duration = Duration::from_mins(15);
+    let native = native(&[64; 16]).await;
+    let all = futures::stream::iter(0..PODS);
+    all.for_each_concurrent(16, async |number| {
+        request(&native.pods(), &format!("web-{number}"), "2")
+            .await
+            .unwrap();
+    })
+    .await;
+    let ids: BTreeSet<String> = until("every Pod to have a partition", PATIENCE, async || {
+        let pods = native.pods().list(&ListParams::default()).await?;
+        let bound = pods.iter().filter(|pod| is_bound(pod));
+        let ids = bound.map(|pod| pod.labels()["graphcore.ai/partition-id"].clone());
+        Ok::<_, kube::Error>(Seen::when(ids.collect(), |ids: &BTreeSet<_>| {
+            ids.len() == PODS
+        }))
+    })
+    .await
+    .unwrap();
+    let made: BTreeSet<String> = native.scene.ids().concat().into_iter().collect();
+    assert_eq!(made, ids, "each on a controller, and nothing else");
+    let at_once = DeleteParams::default().grace_period(0);
+    native
+        .pods()
+        .delete_collection(&at_once, &ListParams::default())
+        .await
+        .unwrap();
+    until("every IPUPartition to go", PATIENCE, async || {
+        let left = native
+            .scene
+            .partitions()
+            .list(&ListParams::default())
+            .await?;
+        Ok::<_, kube::Error>(Seen::when(left.items.len(), |left| *left == 0))
+    })
+    .await
+    .unwrap();
+    native.once_nothing_is_left().await;
+}
