@@ -90,12 +90,11 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
     let mut steps = Steps::default();
     let mut shown = None;
     loop {
-        let step = match shown.take() {
-            Some(status) => Step::Write(Box::new(status)),
-            None => {
-                let renamed = context.fleet.renamed();
-                steps.next(&partition, &context.settings, &renamed, clock::now())?
-            }
+        let step = if let Some(status) = shown.take() {
+            Step::Write(Box::new(status))
+        } else {
+            let renamed = context.fleet.renamed();
+            steps.next(&partition, &context.settings, &renamed, clock::now())?
         };
         tracing::trace!(partition = %partition.name_any(), ?step);
         match execute::execute(context, &partition, step).await? {

@@ -153,8 +153,8 @@ impl Copy {
             broken.map(|(_, rest)| rest.split(':').next().unwrap_or(rest))
         } else {
             let (before, after) = FAILED;
-            let failed = |line: &'_ str| line.strip_prefix(before)?.strip_suffix(after);
-            said.lines().find_map(failed)
+            let mut lines = said.lines();
+            lines.find_map(|line| line.strip_prefix(before)?.strip_suffix(after))
         };
         match found {
             Some(found) => Ok(Some(found.to_owned())),

@@ -211,13 +211,13 @@ fn sharing(gcd: &str) -> NativePod {
     })
 }
 
-fn shared(change: impl FnOnce(&mut Partition)) -> Option<Partition> {
+fn shared(change: impl FnOnce(&mut Partition)) -> Partition {
     let mut shared = offering(State::Ready(place("p-web")));
     shared.is_of_pod = false;
     shared.owner.kind = "Notebook".to_owned();
     shared.gcds = 2;
     change(&mut shared);
-    Some(shared)
+    shared
 }
 
 #[test]
@@ -228,9 +228,9 @@ fn an_existing_partition_is_used_only_in_the_namespace_of_its_owner_and_never_re
         named,
     };
     let missing = Some("PartitionNotFound");
-    let theirs = shared(|one| one.owner.namespace = "other".to_owned());
-    let of_job = shared(|one| one.owner.kind = "IPUJob".to_owned());
-    let of_pod = shared(|one| one.is_of_pod = true);
+    let theirs = Some(shared(|one| one.owner.namespace = "other".to_owned()));
+    let of_job = Some(shared(|one| one.owner.kind = "IPUJob".to_owned()));
+    let of_pod = Some(shared(|one| one.is_of_pod = true));
     let broken = |one: &mut Partition| one.state = State::Broken("a link".to_owned());
     let mut running = sharing("1");
     running.stage = Stage::Ungated;
@@ -240,13 +240,13 @@ fn an_existing_partition_is_used_only_in_the_namespace_of_its_owner_and_never_re
     check(vec![
         (
             "ready",
-            seen(sharing("1"), shared(|_| {})),
+            seen(sharing("1"), Some(shared(|_| {}))),
             Some(Step::Bind(place("p-web"))),
             None,
         ),
         (
             "no such GCD",
-            seen(sharing("2"), shared(|_| {})),
+            seen(sharing("2"), Some(shared(|_| {}))),
             None,
             Some("InvalidRequest"),
         ),
@@ -261,29 +261,29 @@ fn an_existing_partition_is_used_only_in_the_namespace_of_its_owner_and_never_re
         ("of another Pod", seen(sharing("0"), of_pod), None, missing),
         (
             "broken",
-            seen(sharing("0"), shared(broken)),
+            seen(sharing("0"), Some(shared(broken))),
             None,
             Some("WaitingForPartition"),
         ),
         (
             "lost",
-            seen(running.clone(), shared(broken)),
+            seen(running.clone(), Some(shared(broken))),
             None,
             Some("PartitionLost"),
         ),
         (
             "running",
-            seen(running, shared(|_| {})),
+            seen(running, Some(shared(|_| {}))),
             None,
             Some("PartitionReady"),
         ),
-        ("ended", seen(ended, shared(|_| {})), None, None),
+        ("ended", seen(ended, Some(shared(|_| {}))), None, None),
     ]);
 }
 
 #[test]
 fn what_exists_for_others_is_not_told() {
-    let theirs = shared(|one| one.owner.namespace = "other".to_owned());
+    let theirs = Some(shared(|one| one.owner.namespace = "other".to_owned()));
     let of = |named| {
         plan(&Seen {
             pod: sharing("0"),
