@@ -1,17 +1,16 @@
 //! The webhooks of IPUJobs: guests set defaults and check rules.
 //!
-//! `server` serves both webhooks, and `intake` limits the requests. `request` reads an AdmissionReview, `hook_chain` calls the
-//! guests of a hook in their order, `mutate`, `patch` and `validate` turn their answers into a verdict, and `answer` formats
-//! it; all of these but `server`, `intake` and `hook_chain` are pure. `callers` knows which callers are certainly the API
-//! server.
+//! `server` serves both webhooks, and `intake` limits the requests. `request` parses an AdmissionReview, `chain_run` calls the
+//! policies of a hook in their order, `mutate`, `patch` and `validate` turn their answers into a verdict, and `answer`
+//! formats it; all of these but `server`, `intake` and `chain_run` are pure. `callers` identifies the API server.
 //!
 //! The package knows neither the job controller nor partitions.
 #![forbid(unsafe_code)]
 
 pub mod answer;
 pub mod callers;
+pub mod chain_run;
 pub mod failure;
-pub mod hook_chain;
 pub mod intake;
 pub mod metrics;
 pub mod mutate;
