@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use ipu_admission::callers::Callers;
 use ipu_admission::server::router;
-use ipu_guest_host::model::Slot;
-use ipu_guest_host::{OpenError, Policies, PolicyOptions};
+use ipu_guest_host::model::Hook;
+use ipu_guest_host::{GuestHost, GuestHostOptions, OpenError};
 use ipu_jobs::JobSettings;
 use ipu_pods::NativePodSettings;
-use ipu_policies::guests::Guests;
-use ipu_policies::namespaces::{NamespaceWatch, Namespaces, namespaces};
+use ipu_policies::active_policies::ActivePolicies;
+use ipu_policies::namespace_usage::{NamespaceWatch, Namespaces, namespaces};
 use ipu_runtime::certificates::clients::{self, ClientCaError};
-use ipu_runtime::certificates::keep::Keeper;
-use ipu_runtime::certificates::register::Registration;
+use ipu_runtime::certificates::manager::CertificateManager;
+use ipu_runtime::certificates::registration::Registration;
 use ipu_runtime::certificates::{Source, service_names};
 use ipu_runtime::lease;
 use ipu_runtime::port::serve::{METRICS, PROBES, Port, ServeError, WEBHOOKS};
@@ -75,7 +75,7 @@ pub enum ControllerError {
     Client(#[source] Box<kube::Error>),
     /// The policies cannot be loaded.
     #[error("failed to load the policies")]
-    Policies(#[source] OpenError),
+    GuestHost(#[source] OpenError),
     /// A port is not served.
     #[error("failed to serve the {what}")]
     Serve {
@@ -95,7 +95,7 @@ fn serving(what: &'static str) -> impl Fn(ServeError) -> ControllerError {
 impl ControllerOptions {
     fn clients(&self) -> Result<Arc<dyn ClientCertVerifier>, ControllerError> {
         match &self.webhook_client_ca {
-            Some(pem) => clients::of_authority(pem).map_err(ControllerError::ClientCa),
+            Some(pem) => clients::verifier(pem).map_err(ControllerError::ClientCa),
             None => Ok(Arc::new(NoClientAuth)),
         }
     }
@@ -115,9 +115,9 @@ impl ControllerOptions {
         }
     }
 
-    fn keeper(&self, client: &Client) -> Keeper {
+    fn certificate_manager(&self, client: &Client) -> CertificateManager {
         let namespace = &self.release.namespace;
-        Keeper {
+        CertificateManager {
             client: client.clone(),
             namespace: namespace.clone(),
             secret: self.webhook_secret.clone(),
@@ -132,10 +132,12 @@ impl ControllerOptions {
     }
 
     /// A certificate that is given is for the webhooks' names, and there is no other.
-    fn keeper_for_metrics(&self, client: &Client) -> Keeper {
+    fn metrics_certificate_manager(&self, client: &Client) -> CertificateManager {
         match self.webhook_certificate {
-            Source::Made => exposition::endpoint::keeper(client.clone(), &self.release),
-            Source::Given => self.keeper(client),
+            Source::Made => {
+                exposition::endpoint::certificate_manager(client.clone(), &self.release)
+            }
+            Source::Given => self.certificate_manager(client),
         }
     }
 
@@ -144,7 +146,7 @@ impl ControllerOptions {
             client: client.clone(),
             namespace: self.release.namespace.clone(),
             configuration: self.release.configuration().to_owned(),
-            tells: self.webhook_ca_bundle,
+            manages_ca_bundles: self.webhook_ca_bundle,
         }
     }
 }
@@ -185,16 +187,16 @@ async fn serve(
     let clients = options.clients()?;
     let client = metrics.api.client().await;
     let client = client.map_err(|source| ControllerError::Client(Box::new(source)))?;
-    let policies = Policies::open(policy_options(options))
+    let policies = GuestHost::open(policy_options(options))
         .await
         .map_err(ControllerError::Policies)?
-        .counted_by(metrics.guests.clone());
-    let guests = Guests::new(policies);
+        .with_metrics(metrics.guests.clone());
+    let guests = ActivePolicies::new(policies);
     let callers = options.callers();
     let loaded = {
         let guests = guests.clone();
         async move {
-            guests.loaded().await;
+            guests.wait_loaded().await;
             readiness.reached(Step::PoliciesLoaded);
         }
     };
@@ -202,14 +204,14 @@ async fn serve(
     let (namespaces, namespace_watch) = namespaces();
     let context = metrics.of_webhooks(callers.clone());
     let asked = router(guests.clone(), namespaces.clone(), context);
-    let kept = (options.keeper(&client), clients);
+    let kept = (options.certificate_manager(&client), clients);
     let registration = options.registration(&client);
     let webhooks = webhooks::run(webhook_port, kept, registration, asked, readiness, stop);
     let exposed = metrics.of_controller(guests.clone());
-    let keeper = options.keeper_for_metrics(&client);
+    let manager = options.metrics_certificate_manager(&client);
     let limits = (METRICS.port, metrics.refused.clone());
     let measured =
-        exposition::endpoint::of_controller(metrics_port, keeper, exposed, limits, stop.clone());
+        exposition::endpoint::of_controller(metrics_port, manager, exposed, limits, stop.clone());
     let told = (guests, metrics.policies.clone(), metrics.conflicts.clone());
     let followed = ipu_policies::follow(
         client.clone(),
@@ -268,10 +270,10 @@ impl Watches {
     }
 }
 
-fn policy_options(options: &ControllerOptions) -> PolicyOptions {
+fn policy_options(options: &ControllerOptions) -> GuestHostOptions {
     let settings = json!({ "maxIpusPerJob": options.jobs.max_ipus_per_job });
-    let slots = [Slot::Defaulting, Slot::Validation];
-    ipu_policies::host_options(&options.release, &slots, settings)
+    let hooks = [Hook::Defaulting, Hook::Validation];
+    ipu_policies::host_options(&options.release, &hooks, settings)
 }
 
 fn stop_on_signals(stop: &CancellationToken) -> Result<(), ControllerError> {

@@ -17,7 +17,7 @@ use ipu_admission::metrics::Admission;
 use ipu_admission::server::WebhookContext;
 use ipu_guest_host::metrics::GuestCalls;
 use ipu_jobs::metrics::{JobMetrics, Jobs};
-use ipu_policies::guests::Guests;
+use ipu_policies::active_policies::ActivePolicies;
 use ipu_runtime::api_client::ApiCalls;
 use ipu_runtime::lease::Leading;
 use ipu_runtime::metrics::PREFIX;
@@ -102,7 +102,7 @@ impl Metrics {
     }
 
     /// The metrics of the controller process.
-    pub fn of_controller(&self, guests: Guests) -> Exposed {
+    pub fn of_controller(&self, guests: ActivePolicies) -> Exposed {
         let mut registry = self.registry();
         self.admission.register(&mut registry);
         self.jobs.register(&mut registry);
@@ -115,7 +115,11 @@ impl Metrics {
     }
 
     /// The metrics of the vipu-proxy process.
-    pub fn of_proxy(&self, guests: Guests, sources: ipu_partitions::metrics::Sources) -> Exposed {
+    pub fn of_proxy(
+        &self,
+        guests: ActivePolicies,
+        sources: ipu_partitions::metrics::Sources,
+    ) -> Exposed {
         let registry = self.registry();
         let metrics = self.clone();
         Exposed::new(registry, move || {
@@ -141,7 +145,7 @@ impl Metrics {
     }
 
     /// The gauges of both processes.
-    fn gauges(&self, process: Process, guests: &Guests) -> Registry {
+    fn gauges(&self, process: Process, guests: &ActivePolicies) -> Registry {
         let mut now = Registry::with_prefix(PREFIX);
         process::leading(&mut now, process, &self.leading, &self.policies);
         process::conflict(&mut now, &self.conflicts);

@@ -7,9 +7,9 @@ use ipu_admission::intake::{BODIES, MEMORY};
 use ipu_admission::request;
 use ipu_guest_host::limits;
 use ipu_partitions::rest::limits::{CONCURRENCY, CREATE_MAX, QUESTION_MAX};
-use ipu_policies::guests::COMPARED_AT_ONCE;
-use ipu_policies::replica::FETCHED;
-use ipu_policies::{JUDGED_AT_ONCE, matching};
+use ipu_policies::active_policies::CONCURRENT_COMPARISONS;
+use ipu_policies::follower::PREFETCHED;
+use ipu_policies::{CONCURRENT_EVALUATIONS, matcher};
 use ipu_runtime::port::serve::{Limits, METRICS, PROBES, REST, SECURE_REST, WEBHOOKS};
 
 /// A process at rest with ten thousand objects, with the code of its guests: twice what BENCHMARKS.md tells.
@@ -23,7 +23,7 @@ const SOCKET: usize = 128 << 10;
 
 /// A condition that is evaluated: a copy of what it reads and what it makes of it, for each step of a policy's cost
 /// limit some ten bytes of text, or a value for some of them.
-const JUDGED: u64 = 25 * matching::POLICY_LIMIT;
+const JUDGED: u64 = 25 * matcher::POLICY_LIMIT;
 
 /// A comparison, which goes on after the request has gone: the request, and the answers of three guests (the one before
 /// it, the one that counts, and the one that is tried).
@@ -47,7 +47,7 @@ pub fn controller() -> Vec<Item> {
         ("guests", guests()),
         ("modules that wait to be loaded", waiting_modules()),
         ("conditions", conditions()),
-        ("comparisons", COMPARED_AT_ONCE * COMPARED),
+        ("comparisons", CONCURRENT_COMPARISONS * COMPARED),
     ]
 }
 
@@ -93,7 +93,7 @@ fn waiting_modules() -> usize {
 }
 
 fn conditions() -> usize {
-    JUDGED_AT_ONCE * usize::try_from(JUDGED).unwrap_or(usize::MAX)
+    CONCURRENT_EVALUATIONS * usize::try_from(JUDGED).unwrap_or(usize::MAX)
 }
 
 /// All calls of guests at the same time, and the one module that is loaded meanwhile, with the process that compiles it.

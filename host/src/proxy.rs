@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::names::Identity;
-use ipu_guest_host::model::Slot;
-use ipu_guest_host::{OpenError, Policies};
+use ipu_guest_host::model::Hook;
+use ipu_guest_host::{GuestHost, OpenError};
 use ipu_partitions::fleet::Fleet;
 use ipu_partitions::node_labels::node_labels;
 use ipu_partitions::rest::{self, Sources};
@@ -16,8 +16,8 @@ use ipu_partitions::step::Settings;
 use ipu_partitions::tracker::Tracker;
 use ipu_partitions::watched::watched;
 use ipu_partitions::{Context, Shared, advertise, sweep};
-use ipu_policies::guests::Guests;
-use ipu_policies::namespaces::namespaces;
+use ipu_policies::active_policies::ActivePolicies;
+use ipu_policies::namespace_usage::namespaces;
 use ipu_runtime::config_map_watch::watch_config_map;
 use ipu_runtime::lease::{Elector, Leading};
 use ipu_runtime::port::serve::{PROBES, Port, REST, SECURE_REST, ServeError};
@@ -54,7 +54,7 @@ pub enum ProxyError {
     Identity(#[source] kube::Error),
     /// The placement policy could not be loaded.
     #[error("failed to load the policies")]
-    Policies(#[from] OpenError),
+    GuestHost(#[from] OpenError),
     /// An option says how to speak to V-IPU controllers, and cannot be carried out.
     #[error("failed to read the certificates or credentials for V-IPU controllers")]
     Access(#[from] AuthError),
@@ -88,9 +88,9 @@ pub async fn run(options: ProxyOptions, log: LogLevel) -> Result<(), ProxyError>
         following.await;
     });
     tokio::spawn(conflict_watch.follow(client.clone(), stop.clone()));
-    let policies = Policies::open(ipu_policies::host_options(
+    let policies = GuestHost::open(ipu_policies::host_options(
         &options.release,
-        &[Slot::Placement],
+        &[Hook::Placement],
         json!({}),
     ))
     .await?;
@@ -101,11 +101,11 @@ pub async fn run(options: ProxyOptions, log: LogLevel) -> Result<(), ProxyError>
 pub async fn run_with(
     options: ProxyOptions,
     client: Client,
-    policies: Policies,
+    policies: GuestHost,
     metrics: Metrics,
     stop: CancellationToken,
 ) -> Result<(), ProxyError> {
-    let policies = policies.counted_by(metrics.guests.clone());
+    let policies = policies.with_metrics(metrics.guests.clone());
     let access = AuthFiles::open(options.access.clone()).await?;
     let registry = Registry::with_auth(deadlines(&options), access.subscribe());
     let registry = Arc::new(registry);
@@ -116,7 +116,7 @@ pub async fn run_with(
     let shared = Shared {
         client: client.clone(),
         fleet: Arc::new(Fleet::new(registry.clone(), nodes, watched.clone())),
-        guests: Guests::new(policies),
+        guests: ActivePolicies::new(policies),
         settings: settings(&options, &client).await?,
         watched,
         namespaces,
@@ -242,7 +242,7 @@ async fn lead_in_turn(
     (leading, conflicts): (Leading, Conflicts),
     stop: CancellationToken,
 ) {
-    let loaded = stop.run_until_cancelled(shared.guests.loaded());
+    let loaded = stop.run_until_cancelled(shared.guests.wait_loaded());
     if loaded.await.is_none() {
         return;
     }

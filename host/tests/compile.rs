@@ -7,10 +7,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ipu_guest_host::facts::Admission;
-use ipu_guest_host::model::{Operation, Slot};
+use ipu_guest_host::context::Admission;
+use ipu_guest_host::model::{Hook, Operation};
 use ipu_guest_host::{
-    BUILT_IN, Guest, Limits, LoadError, Policies, PolicyOptions, Terms, componentize, digest_of,
+    BUILT_IN, Guest, GuestHost, GuestHostOptions, Limits, LoadError, ModuleConfig, componentize,
+    digest_of,
 };
 use ipu_text::explain;
 use serde_json::json;
@@ -40,7 +41,7 @@ fn policy(more: &str) -> Vec<u8> {
           {more})"#
     );
     let core = wat::parse_str(text).unwrap();
-    componentize(&core, Some(Slot::Validation)).unwrap()
+    componentize(&core, Some(Hook::Validation)).unwrap()
 }
 
 /// Some kilobytes that are not compiled within minutes and gigabytes: loops within loops, each of
@@ -57,7 +58,7 @@ fn bomb() -> Vec<u8> {
 /// The folders of a process and the built-in policies that it has loaded.
 struct Scene {
     folders: TempDir,
-    policies: Policies,
+    policies: GuestHost,
 }
 
 impl Scene {
@@ -69,17 +70,17 @@ impl Scene {
         }
         std::fs::write(folders.path().join("guests").join(FILE), policy("")).unwrap();
         let options = options(folders.path(), limits, Path::new(OPERATOR));
-        let policies = Policies::open(options).await.unwrap();
+        let policies = GuestHost::open(options).await.unwrap();
         Self { folders, policies }
     }
 
     /// Makes a guest of a policy beside the built-in one.
     async fn prepare(&self, bytes: Vec<u8>) -> Result<Guest, LoadError> {
-        let terms = Terms {
+        let config = ModuleConfig {
             settings: "{}".to_owned(),
-            ..Terms::default()
+            ..ModuleConfig::default()
         };
-        self.policies.prepare(Slot::Validation, bytes, terms).await
+        self.policies.prepare(Hook::Validation, bytes, config).await
     }
 
     /// Why no guest is made of a policy. The built-in one must go on, and nothing be left behind.
@@ -105,13 +106,13 @@ impl Scene {
     }
 }
 
-fn options(folders: &Path, limits: Limits, compiler: &Path) -> PolicyOptions {
-    PolicyOptions {
+fn options(folders: &Path, limits: Limits, compiler: &Path) -> GuestHostOptions {
+    GuestHostOptions {
         guests_dir: folders.join("guests"),
         compile_cache_dir: Some(folders.join("cache")),
         compiler: Some(compiler.to_owned()),
         settings: json!({}),
-        slots: vec![Slot::Validation],
+        hooks: vec![Hook::Validation],
         limits,
     }
 }
@@ -197,8 +198,8 @@ async fn what_was_compiled_before_is_loaded_without_the_child() {
     let scene = Scene::open(Limits::default()).await;
     let missing = scene.folders.path().join("missing");
     let options = options(scene.folders.path(), Limits::default(), &missing);
-    let again = Policies::open(options).await.unwrap();
-    let digest = again.built_in(Slot::Validation);
+    let again = GuestHost::open(options).await.unwrap();
+    let digest = again.built_in(Hook::Validation);
     assert_eq!(digest, Some(&digest_of(&policy(""))));
 }
 
@@ -213,7 +214,7 @@ async fn what_lies_in_the_folder_and_is_no_code_is_compiled_anew() {
         std::fs::remove_file(&compiled[0]).unwrap();
         std::fs::write(&compiled[0], bad).unwrap();
         let options = options(scene.folders.path(), Limits::default(), Path::new(OPERATOR));
-        Policies::open(options).await.unwrap();
+        GuestHost::open(options).await.unwrap();
         assert!(std::fs::read(&compiled[0]).unwrap() == good, "it is mended");
     }
 }
@@ -224,8 +225,8 @@ async fn without_a_folder_the_child_compiles_all_the_same() {
     let mut options = options(scene.folders.path(), Limits::default(), Path::new(OPERATOR));
     for folder in [None, Some(PathBuf::from("/proc/no-folder"))] {
         options.compile_cache_dir = folder;
-        let policies = Policies::open(options.clone()).await.unwrap();
-        assert!(policies.built_in(Slot::Validation).is_some());
+        let policies = GuestHost::open(options.clone()).await.unwrap();
+        assert!(policies.built_in(Hook::Validation).is_some());
     }
 }
 
@@ -235,7 +236,7 @@ async fn without_the_child_nothing_is_compiled() {
     let missing = scene.folders.path().join("missing");
     let mut options = options(scene.folders.path(), Limits::default(), &missing);
     options.compile_cache_dir = None;
-    let error = Policies::open(options).await.map(drop).unwrap_err();
+    let error = GuestHost::open(options).await.map(drop).unwrap_err();
     let error = format!("{:?}", anyhow::Error::from(error));
     assert!(
         error.contains("failed to run the compiling process"),

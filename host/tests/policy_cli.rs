@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use ipu_guest_host::componentize;
-use ipu_guest_host::model::Slot;
+use ipu_guest_host::model::Hook;
 
 /// A validation policy that finds nothing wrong, of about the size that real ones have: threads that
 /// begin after it was compiled find the allocator with nothing at hand.
@@ -25,7 +25,7 @@ fn policy() -> Vec<u8> {
         (param i32) (result i32)
         (i32.const 16)))"#
         .replace("FUNCTIONS", &functions);
-    componentize(&wat::parse_str(text).unwrap(), Some(Slot::Validation)).unwrap()
+    componentize(&wat::parse_str(text).unwrap(), Some(Hook::Validation)).unwrap()
 }
 
 fn run(arguments: &[&str], file: &Path) -> Output {

@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex};
 
 use http::{Method, Request};
-use ipu_guest_host::{Policies, PolicyOptions};
-use ipu_policies::guests::Guests;
+use ipu_guest_host::{GuestHost, GuestHostOptions};
+use ipu_policies::active_policies::ActivePolicies;
 use kube::client::Body;
 use kube::{Client, ResourceExt};
 use tests::wait::{Seen, eventually};
@@ -101,8 +101,8 @@ async fn while_pods_cannot_be_listed_no_job_is_read_and_a_metric_names_the_kind(
     let (client, requests) = late(&stage.client, &told, false);
     stage.start_with(client);
     stage.submit(&single("web")).await;
-    let policies = Policies::open(PolicyOptions::default());
-    let guests = Guests::new(policies.await.unwrap());
+    let policies = GuestHost::open(GuestHostOptions::default());
+    let guests = ActivePolicies::new(policies.await.unwrap());
     let exposed = stage.metrics.of_controller(guests);
     let once = async |kinds: [(&str, u8); 6], what: &str| {
         eventually(what, async || {

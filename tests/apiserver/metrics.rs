@@ -7,9 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use ipu_guest_host::{Policies, PolicyOptions};
+use ipu_guest_host::{GuestHost, GuestHostOptions};
 use ipu_operator::exposition::endpoint;
-use ipu_policies::guests::Guests;
+use ipu_policies::active_policies::ActivePolicies;
 use ipu_runtime::port::serve::{METRICS, Port};
 use ipu_runtime::release::ReleaseOptions;
 use serde_json::{Value, json};
@@ -26,8 +26,8 @@ use crate::webhook::fixture::release;
 
 /// The controller's metrics behind the authority of its own Secret, on this port.
 async fn serve_metrics(stage: &Stage, port: u16) {
-    let policies = Policies::open(PolicyOptions::default());
-    let guests = Guests::new(policies.await.unwrap());
+    let policies = GuestHost::open(GuestHostOptions::default());
+    let guests = ActivePolicies::new(policies.await.unwrap());
     let exposed = stage.metrics.of_controller(guests);
     let client = stage.client.clone();
     let refused = stage.metrics.refused.clone();
@@ -37,9 +37,12 @@ async fn serve_metrics(stage: &Stage, port: u16) {
         ..release(PathBuf::new(), "ipu-operator-controller-manager-0")
     };
     tokio::spawn(async move {
-        let (keeper, stop) = (endpoint::keeper(client, &release), CancellationToken::new());
+        let (manager, stop) = (
+            endpoint::certificate_manager(client, &release),
+            CancellationToken::new(),
+        );
         let limits = (METRICS.port, refused);
-        let serving = endpoint::of_controller(port, keeper, exposed, limits, stop);
+        let serving = endpoint::of_controller(port, manager, exposed, limits, stop);
         serving.await.unwrap();
     });
 }

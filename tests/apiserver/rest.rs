@@ -7,7 +7,7 @@ use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use ipu_api::names::REQUESTED_BY_ANNOTATION;
 use ipu_runtime::certificates::Source;
-use ipu_runtime::certificates::keep::Keeper;
+use ipu_runtime::certificates::manager::CertificateManager;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::ResourceExt;
@@ -203,7 +203,7 @@ async fn a_new_certificate_is_served_without_a_restart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_replicas_that_start_together_have_one_certificate() {
     let scene = Scene::without_proxy(&[16]).await;
-    let keeper = || Keeper {
+    let manager = || CertificateManager {
         client: scene.client.clone(),
         namespace: NAMESPACE.to_owned(),
         secret: "two-replicas".to_owned(),
@@ -211,7 +211,7 @@ async fn two_replicas_that_start_together_have_one_certificate() {
         source: Source::Made,
     };
     let now: Timestamp = "2026-06-01T12:00:00Z".parse().unwrap();
-    let (first, second) = (keeper(), keeper());
-    let (first, second) = tokio::join!(first.keys(|| now), second.keys(|| now));
+    let (first, second) = (manager(), manager());
+    let (first, second) = tokio::join!(first.ensure(|| now), second.ensure(|| now));
     assert!(first.unwrap() == second.unwrap());
 }

@@ -5,8 +5,8 @@ mod witness;
 
 use std::path::Path;
 
-use ipu_runtime::certificates::keep::Keeper;
-use ipu_runtime::certificates::register::Registration;
+use ipu_runtime::certificates::manager::CertificateManager;
+use ipu_runtime::certificates::registration::Registration;
 use ipu_runtime::certificates::{Source, issue, secret};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::{
@@ -186,9 +186,12 @@ async fn both_configurations_belong_to_the_releases_namespace() {
 #[tokio::test]
 async fn replicas_that_start_together_serve_with_one_certificate() {
     let webhooks = Webhooks::shared().await;
-    let keepers: Vec<_> = (0..4).map(|_| webhooks.keeper("together")).collect();
+    let managers: Vec<_> = (0..4)
+        .map(|_| webhooks.certificate_manager("together"))
+        .collect();
     let now: Timestamp = "2026-06-01T12:00:00Z".parse().unwrap();
-    let keys = futures::future::join_all(keepers.iter().map(|keeper| keeper.keys(|| now))).await;
+    let keys =
+        futures::future::join_all(managers.iter().map(|manager| manager.ensure(|| now))).await;
     let keys: Vec<_> = keys.into_iter().map(Result::unwrap).collect();
     assert!(keys.iter().all(|each| *each == keys[0]));
     let secrets: Api<Secret> = Api::default_namespaced(webhooks.client());
@@ -212,8 +215,8 @@ async fn somebody_elses_secret_is_left_alone() {
         .unwrap();
     let now: Timestamp = "2026-06-01T12:00:00Z".parse().unwrap();
     let refused = webhooks
-        .keeper("foreign")
-        .keys(|| now)
+        .certificate_manager("foreign")
+        .ensure(|| now)
         .await
         .unwrap_err()
         .to_string();
@@ -228,26 +231,26 @@ async fn a_given_certificate_is_awaited_used_and_never_replaced() {
     let webhooks = Webhooks::shared().await;
     let secrets: Api<Secret> = Api::default_namespaced(webhooks.client());
     let now: Timestamp = "2026-06-01T12:00:00Z".parse().unwrap();
-    let keeper = Keeper {
+    let manager = CertificateManager {
         source: Source::Given,
-        ..webhooks.keeper("given")
+        ..webhooks.certificate_manager("given")
     };
-    let awaited = keeper.keys(|| now).await.unwrap_err().to_string();
+    let awaited = manager.ensure(|| now).await.unwrap_err().to_string();
     for part in ["given", "no such Secret", "certificates.source"] {
         assert!(awaited.contains(part), "{part}: {awaited}");
     }
     assert_eq!(secrets.get_opt("given").await.unwrap(), None);
 
     // What cert-manager writes, into a Secret that the operator made before.
-    let made = issue::start(&["127.0.0.1".to_owned()], now).unwrap();
+    let made = issue::issue(&["127.0.0.1".to_owned()], now).unwrap();
     let given = secret::build("given", "default", &made, None);
     let before = secrets.create(&PostParams::default(), &given).await;
     let before = before.unwrap();
-    assert!(keeper.keys(|| now).await.unwrap() == made);
+    assert!(manager.ensure(|| now).await.unwrap() == made);
     let late = now + SignedDuration::from_hours(24 * 364);
-    assert!(keeper.keys(|| late).await.unwrap() == made);
+    assert!(manager.ensure(|| late).await.unwrap() == made);
     let over = now + SignedDuration::from_hours(24 * 366);
-    let expired = keeper.keys(|| over).await.unwrap_err().to_string();
+    let expired = manager.ensure(|| over).await.unwrap_err().to_string();
     assert!(expired.contains("certificates.source"), "{expired}");
     assert_eq!(secrets.get("given").await.unwrap(), before);
 }
@@ -259,14 +262,14 @@ async fn who_does_not_tell_leaves_the_authority_alone() {
         client: webhooks.client(),
         namespace: "default".to_owned(),
         configuration: "there-is-none".to_owned(),
-        tells: false,
+        manages_ca_bundles: false,
     };
-    registration.tell("an authority").await.unwrap();
+    registration.set_ca_bundles("an authority").await.unwrap();
     let tells = Registration {
-        tells: true,
+        manages_ca_bundles: true,
         ..registration
     };
-    tells.tell("an authority").await.unwrap_err();
+    tells.set_ca_bundles("an authority").await.unwrap_err();
 }
 
 #[tokio::test]

@@ -8,9 +8,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ipu_guest_host::facts::{Admission, NamespaceFacts, PlaceFacts};
-use ipu_guest_host::model::{ControllerView, Decision, Operation, PlaceRequest, Slot};
-use ipu_guest_host::{BUILT_IN, Limits, Policies, PolicyOptions};
+use ipu_guest_host::context::{Admission, NamespaceContext, PlacementContext};
+use ipu_guest_host::model::{
+    ControllerView, Decision, Hook, Operation, PartitionRequest, built_in_file,
+};
+use ipu_guest_host::{BUILT_IN, GuestHost, GuestHostOptions, Limits};
 use serde_json::{Value, json};
 use tests::languages;
 
@@ -19,16 +21,16 @@ const CALLS: u32 = 50;
 
 /// The component in the place of the built-in guest. How long that took is printed: an interpreter is
 /// compiled with its language.
-async fn open(component: &Path, slot: Slot, settings: Value) -> Policies {
+async fn open(component: &Path, hook: Hook, settings: Value) -> GuestHost {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::copy(component, folder.path().join(slot.file_name())).unwrap();
+    std::fs::copy(component, folder.path().join(built_in_file(hook))).unwrap();
     let begin = Instant::now();
-    let policies = Policies::open(PolicyOptions {
+    let policies = GuestHost::open(GuestHostOptions {
         guests_dir: folder.path().to_owned(),
         compile_cache_dir: None,
         compiler: None,
         settings,
-        slots: vec![slot],
+        hooks: vec![hook],
         limits: Limits {
             // The tests' profile compiles slowly, and other tests run beside this one.
             deadline: Duration::from_secs(30),
@@ -60,7 +62,7 @@ async fn time<T>(what: &str, mut call: impl AsyncFnMut() -> T) -> T {
 async fn javascript_requires_labels() {
     let component = languages::javascript().unwrap();
     let settings = json!({"requireLabels": ["team", "cost-centre"]});
-    let policies = open(&component, Slot::Validation, settings).await;
+    let policies = open(&component, Hook::Validation, settings).await;
     let admission = Admission::of(Operation::Create);
     let job = json!({"metadata": {"labels": {"team": "vision"}}, "spec": {}});
     let served = time("JavaScript", async || {
@@ -79,7 +81,7 @@ async fn javascript_requires_labels() {
 async fn python_sets_an_image_pull_policy() {
     let component = languages::python().unwrap();
     let settings = json!({"imagePullPolicy": "Never"});
-    let policies = open(&component, Slot::Defaulting, settings).await;
+    let policies = open(&component, Hook::Defaulting, settings).await;
     let admission = Admission::of(Operation::Create);
     let containers = json!([{"name": "a"}, {"name": "b", "imagePullPolicy": "Always"}]);
     let job = json!({"spec": {"workers": {"template": {"spec": {"containers": containers}}}}});
@@ -103,7 +105,7 @@ async fn python_sets_an_image_pull_policy() {
 #[tokio::test]
 async fn c_steers_by_the_label_of_the_namespace() {
     let component = languages::c().unwrap();
-    let policies = open(&component, Slot::Placement, json!({})).await;
+    let policies = open(&component, Hook::Placement, json!({})).await;
     let view = |name: &str, used| ControllerView {
         name: name.to_owned(),
         label_key: "ipunode".to_owned(),
@@ -115,20 +117,20 @@ async fn c_steers_by_the_label_of_the_namespace() {
         ..ControllerView::default()
     };
     let controllers = [view("old", 0), view("new", 8)];
-    let request = |pool: Option<&str>, ipus| PlaceRequest {
+    let request = |pool: Option<&str>, ipus| PartitionRequest {
         namespace: "vision".to_owned(),
         ipus,
         gcds: 1,
-        facts: PlaceFacts {
-            namespace: NamespaceFacts {
+        context: PlacementContext {
+            namespace: NamespaceContext {
                 labels: pool.map(|pool| [("ipu-pool".to_owned(), pool.to_owned())].into()),
                 usage: None,
             },
-            ..PlaceFacts::default()
+            ..PlacementContext::default()
         },
-        ..PlaceRequest::default()
+        ..PartitionRequest::default()
     };
-    let place = async |request: &PlaceRequest| {
+    let place = async |request: &PartitionRequest| {
         let placed = policies.place(&BUILT_IN, request, &controllers, &[]).await;
         placed.unwrap().answer
     };

@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ipu_guest_host::model::Slot;
+use ipu_guest_host::model::Hook;
 use ipu_guest_host::{ComponentizeError, InspectError, componentize, inspect};
 use tempfile::Builder;
 
@@ -34,7 +34,7 @@ pub struct Guest {
     /// The name of its package.
     pub package: &'static str,
     /// Where it decides.
-    pub slot: Slot,
+    pub hook: Hook,
 }
 
 /// Every example policy that is written in Rust.
@@ -43,13 +43,13 @@ pub const EXAMPLES: [Guest; 2] = [
         name: "best-fit",
         folder: "examples/policies",
         package: "best-fit",
-        slot: Slot::Placement,
+        hook: Hook::Placement,
     },
     Guest {
         name: "namespace-quota",
         folder: "examples/policies",
         package: "namespace-quota",
-        slot: Slot::Placement,
+        hook: Hook::Placement,
     },
 ];
 
@@ -59,19 +59,19 @@ pub const GUESTS: [Guest; 3] = [
         name: "defaulting",
         folder: "guests",
         package: "guest-defaulting",
-        slot: Slot::Defaulting,
+        hook: Hook::Defaulting,
     },
     Guest {
         name: "validation",
         folder: "guests",
         package: "guest-validation",
-        slot: Slot::Validation,
+        hook: Hook::Validation,
     },
     Guest {
         name: "serial-walk",
         folder: "guests",
         package: "guest-serial-walk",
-        slot: Slot::Placement,
+        hook: Hook::Placement,
     },
 ];
 
@@ -177,7 +177,7 @@ fn put(guest: Guest, dist: &Path, component: &[u8]) -> Result<(), BuildError> {
     let partial = Builder::new().prefix(".").tempfile_in(dist);
     let partial = partial.at("write into", dist)?.into_temp_path();
     fs::write(&partial, component).at("write", &partial)?;
-    inspect(&partial, Some(guest.slot), "{}").map_err(|source| BuildError::Inspect {
+    inspect(&partial, Some(guest.hook), "{}").map_err(|source| BuildError::Inspect {
         guest: guest.name,
         source,
     })?;

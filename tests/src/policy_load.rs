@@ -12,10 +12,12 @@ use std::time::Duration;
 
 use ipu_admission::request::AdmissionRequest;
 use ipu_api::ipupolicy::Hook;
-use ipu_guest_host::facts::Admission;
-use ipu_guest_host::model::{Operation, Slot};
-use ipu_guest_host::{InspectError, Limits, LoadError, OpenError, Policies, PolicyOptions, Terms};
-use ipu_policies::guests::{Entry, Guests};
+use ipu_guest_host::context::Admission;
+use ipu_guest_host::model::Operation;
+use ipu_guest_host::{
+    GuestHost, GuestHostOptions, InspectError, Limits, LoadError, ModuleConfig, OpenError,
+};
+use ipu_policies::active_policies::{ActivePolicies, BoundPolicy};
 use serde_json::json;
 
 pub use memory::{Memory, memory};
@@ -61,37 +63,37 @@ pub enum PolicyLoadError {
 }
 
 /// The built-in guests of admission, as an operator has them, with this deadline.
-async fn open(deadline: Duration) -> Result<(Guests, PathBuf), PolicyLoadError> {
+async fn open(deadline: Duration) -> Result<(ActivePolicies, PathBuf), PolicyLoadError> {
     let built = tokio::task::spawn_blocking(crate::guests::build).await;
     let folder = built.map_err(|error| PolicyLoadError::Wrong(error.to_string()))??;
-    let options = PolicyOptions {
+    let options = GuestHostOptions {
         guests_dir: folder.clone(),
-        slots: vec![Slot::Defaulting, Slot::Validation],
+        hooks: vec![Hook::Defaulting, Hook::Validation],
         limits: Limits {
             deadline,
             ..Limits::default()
         },
-        ..PolicyOptions::default()
+        ..GuestHostOptions::default()
     };
-    Ok((Guests::new(Policies::open(options).await?), folder))
+    Ok((ActivePolicies::new(GuestHost::open(options).await?), folder))
 }
 
 /// A guest as the one of an IPUPolicy.
 async fn prepared(
-    guests: &Guests,
+    guests: &ActivePolicies,
     hook: Hook,
     name: &str,
     bytes: Vec<u8>,
-) -> Result<Entry, PolicyLoadError> {
-    let terms = Terms {
+) -> Result<BoundPolicy, PolicyLoadError> {
+    let config = ModuleConfig {
         settings: "{}".to_owned(),
-        ..Terms::default()
+        ..ModuleConfig::default()
     };
-    let guest = guests.policies().prepare(hook.into(), bytes, terms).await?;
-    Ok(Entry {
+    let guest = guests.host().prepare(hook.into(), bytes, config).await?;
+    Ok(BoundPolicy {
         name: name.into(),
         guest,
-        ..Entry::built_in(hook)
+        ..BoundPolicy::built_in(hook)
     })
 }
 

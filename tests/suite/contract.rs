@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use ipu_guest_host::model::Slot;
-use ipu_guest_host::{CONTRACT, Guest, LoadError, Terms};
+use ipu_guest_host::model::Hook;
+use ipu_guest_host::{CONTRACT, Guest, LoadError, ModuleConfig};
 use tests::guests::hostile::{MEMORY, component};
 use wit_component::{ComponentEncoder, StringEncoding, WitPrinter, embed_component_metadata};
 use wit_parser::{PackageId, Resolve, Stability, Type, TypeDefKind};
@@ -96,13 +96,13 @@ async fn loaded(version: &str) -> Result<Guest, LoadError> {
     embed_component_metadata(&mut core, &resolve, world.unwrap(), StringEncoding::UTF8).unwrap();
     let mut encoder = ComponentEncoder::default();
     let encoded = encoder.module(&core).and_then(ComponentEncoder::encode);
-    let policies = open(options(&[Slot::Validation])).await;
-    let terms = Terms {
+    let policies = open(options(&[Hook::Validation])).await;
+    let config = ModuleConfig {
         settings: "{}".to_owned(),
-        ..Terms::default()
+        ..ModuleConfig::default()
     };
     policies
-        .prepare(Slot::Validation, encoded.unwrap(), terms)
+        .prepare(Hook::Validation, encoded.unwrap(), config)
         .await
 }
 

@@ -163,7 +163,7 @@ async fn bodies_without_an_end_are_cut_off() {
 #[tokio::test]
 async fn who_is_silent_is_not_waited_for() {
     let hasty = Access {
-        patience: Duration::from_millis(200),
+        timeout: Duration::from_millis(200),
         ..Access::default()
     };
     let fake = Fake::start(at("manifests/1", stuck)).await;

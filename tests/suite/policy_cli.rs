@@ -8,6 +8,7 @@ mod record;
 mod replay;
 mod run;
 
+use ipu_guest_host::model::built_in_file;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
@@ -80,7 +81,7 @@ fn check_tells_what_a_policy_is() {
     for guest in GUESTS {
         let file = guests().join(format!("{}.wasm", guest.name));
         let size = std::fs::metadata(&file).unwrap().len();
-        let world = guest.slot.world();
+        let world = guest.hook.world();
         for arguments in [
             &["check", text(&file)][..],
             &["check", text(&file), "--world", world],
@@ -170,7 +171,7 @@ fn check_names_what_is_wrong() {
 fn componentize_makes_what_the_operator_takes() {
     let folder = tempfile::tempdir().unwrap();
     for guest in GUESTS {
-        let output = folder.path().join(guest.slot.file_name());
+        let output = folder.path().join(built_in_file(guest.hook));
         let built = guests().join(format!("{}.wasm", guest.name));
         let core = core_module(guest);
         let componentize = ["componentize", text(&core), "--output", text(&output)];

@@ -18,7 +18,7 @@ mod users;
 use std::time::Duration;
 
 use ipu_partitions::watched::{Watched, watched};
-use ipu_policies::namespaces::namespaces;
+use ipu_policies::namespace_usage::namespaces;
 use ipu_runtime::scope::Scope;
 use tests::simulator::{Options, Simulator};
 use vipu_client::model::CreateRequest;

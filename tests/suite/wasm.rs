@@ -16,9 +16,9 @@ mod what_if;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use ipu_guest_host::facts::Admission;
-use ipu_guest_host::model::{Operation, Slot};
-use ipu_guest_host::{Policies, PolicyOptions};
+use ipu_guest_host::context::Admission;
+use ipu_guest_host::model::{Hook, Operation};
+use ipu_guest_host::{GuestHost, GuestHostOptions};
 use serde_json::json;
 
 /// The folder of the built guests.
@@ -32,15 +32,15 @@ pub(crate) fn create() -> Admission {
     Admission::of(Operation::Create)
 }
 
-pub(crate) fn options(slots: &[Slot]) -> PolicyOptions {
-    PolicyOptions {
+pub(crate) fn options(hooks: &[Hook]) -> GuestHostOptions {
+    GuestHostOptions {
         guests_dir: guests().to_owned(),
         settings: json!({ "maxIpusPerJob": 64 }),
-        slots: slots.to_vec(),
-        ..PolicyOptions::default()
+        hooks: hooks.to_vec(),
+        ..GuestHostOptions::default()
     }
 }
 
-pub(crate) async fn open(options: PolicyOptions) -> Policies {
-    Policies::open(options).await.expect("the policies load")
+pub(crate) async fn open(options: GuestHostOptions) -> GuestHost {
+    GuestHost::open(options).await.expect("the policies load")
 }

@@ -1,4 +1,4 @@
-//! Pure: what goes back to the API server.
+//! Pure: the answer to the API server.
 
 use ipu_guest_host::model::{ModuleDigest, Violation};
 use ipu_guest_host::texts::{WARNING, WARNINGS};
@@ -13,29 +13,29 @@ use super::request::AdmissionRequest;
 pub struct Answer {
     /// Whether the object is admitted.
     pub decision: Decision,
-    /// Sentences for the user.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
-    /// Who was asked, by name and module, for the audit log.
-    pub asked: Vec<(String, ModuleDigest)>,
-    /// Who gave no answer, and was passed over because its policy says so; for the audit log.
+    /// The called policies, by name and module, for the audit log.
+    pub called: Vec<(String, ModuleDigest)>,
+    /// The policies that failed and have `onError: Ignore`, for the audit log.
     pub ignored: Vec<String>,
 }
 
 /// Whether an object is admitted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// As it is.
+    /// It is admitted.
     Allowed,
-    /// With these changes.
+    /// It is admitted with these changes.
     Patched(Patch),
-    /// Not at all: it breaks rules (422, and kubectl shows each on a line of its own).
+    /// It is refused for these violations (422; kubectl shows each on a line of its own).
     Refused(Vec<Violation>),
-    /// Not now, for a reason that is not the object's (500).
+    /// The operator failed, independent of the object (500).
     Failed(String),
 }
 
 impl Decision {
-    /// The decision in a word.
+    /// Returns the name of the decision.
     pub fn verdict(&self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
@@ -47,12 +47,12 @@ impl Decision {
 }
 
 impl Answer {
-    /// Admitted as it is, without asking anybody.
-    pub fn nothing_to_say() -> Self {
+    /// Admits the object without calling a policy.
+    pub fn allowed() -> Self {
         Self::of(Decision::Allowed)
     }
 
-    /// Not now, because no policy answered.
+    /// Fails with this message.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::of(Decision::Failed(message.into()))
     }
@@ -66,12 +66,12 @@ impl Answer {
         Self {
             decision,
             warnings: Vec::new(),
-            asked: Vec::new(),
+            called: Vec::new(),
             ignored: Vec::new(),
         }
     }
 
-    /// The AdmissionReview that answers `request`, in the version that it was asked in.
+    /// Renders the AdmissionReview in the version of `request`.
     pub fn render(&self, request: &AdmissionRequest) -> Value {
         let mut response = json!({ "uid": request.uid, "allowed": self.is_allowed() });
         match &self.decision {
@@ -96,9 +96,9 @@ impl Answer {
                 warnings.map(|warning| sanitize(warning, WARNING)).collect();
             response["warnings"] = json!(warnings);
         }
-        if !self.asked.is_empty() {
-            let asked: Vec<String> = self.asked.iter().map(told).collect();
-            response["auditAnnotations"]["policy"] = json!(asked.join(", "));
+        if !self.called.is_empty() {
+            let called: Vec<String> = self.called.iter().map(audit_text).collect();
+            response["auditAnnotations"]["policy"] = json!(called.join(", "));
         }
         if !self.ignored.is_empty() {
             response["auditAnnotations"]["policy-ignored"] = json!(self.ignored.join(", "));
@@ -118,8 +118,8 @@ impl Answer {
     }
 }
 
-/// A module by its digest, and by its policy where it is none of our own.
-fn told((name, digest): &(String, ModuleDigest)) -> String {
+/// Formats a called policy for the audit log: its digest, with its name unless it is built in.
+fn audit_text((name, digest): &(String, ModuleDigest)) -> String {
     if name == ipu_api::ipupolicy::BUILT_IN {
         digest.to_string()
     } else {
@@ -127,8 +127,7 @@ fn told((name, digest): &(String, ModuleDigest)) -> String {
     }
 }
 
-/// The status of a refusal: one sentence with all of it for programs that show only that, and each
-/// violation as a cause.
+/// Builds the status of a refusal: all violations in the message, and each as a cause.
 fn refused(request: &AdmissionRequest, violations: &[Violation]) -> Value {
     let sentences: Vec<String> = violations
         .iter()
@@ -187,7 +186,7 @@ mod tests {
                 violation("spec.launcher", "excludes spec.interactive"),
             ]),
             warnings: vec!["careful".to_owned()],
-            asked: vec![
+            called: vec![
                 ("built-in".to_owned(), ModuleDigest::new("sha256:77")),
                 ("quota".to_owned(), ModuleDigest::new("sha256:88")),
             ],
@@ -238,7 +237,7 @@ mod tests {
         let patch = json!([{ "op": "add", "path": "/spec/cleanPodPolicy", "value": "None" }]);
         let answer = Answer {
             decision: Decision::Patched(serde_json::from_value(patch.clone()).unwrap()),
-            ..Answer::nothing_to_say()
+            ..Answer::allowed()
         };
         let mut request = request(|_| {});
         request.version = ReviewVersion::V1Beta1;
@@ -268,7 +267,7 @@ mod tests {
     fn warnings_are_bounded_between_characters() {
         let answer = Answer {
             warnings: vec!["é".repeat(200); 40],
-            ..Answer::nothing_to_say()
+            ..Answer::allowed()
         };
         let rendered = answer.render(&request(|_| {}));
         let warnings = rendered["response"]["warnings"].as_array().unwrap();

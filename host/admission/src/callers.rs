@@ -1,8 +1,8 @@
-//! Which callers of the webhooks are certainly the API server: only their reviews roll policies back and promote them.
+//! Identifies the API server among the callers of the webhooks: only its reviews count for rollbacks and promotions.
 //!
-//! Where callers show a certificate, all of them are. Otherwise anybody who reaches the port may send a review, and an
-//! address is known for the API server's once it has sent the review of an IPUJob that is then found in the cluster:
-//! nobody else knows the UID of an IPUJob without the right to read it.
+//! If callers need a certificate, all of them are the API server. Otherwise anyone who reaches the port can send a review.
+//! Then an address belongs to the API server once it has sent the review of an IPUJob that exists afterwards: without read
+//! access nobody else knows the UID of an IPUJob.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -20,29 +20,29 @@ use tokio_util::sync::CancellationToken;
 
 use super::request::{AdmissionRequest, Reviewed};
 
-/// How long an address is known, after which it may be another's.
-const KNOWN: Duration = Duration::from_hours(24);
+/// Lifetime of a trusted address, which can move to another Pod.
+const TRUST_LIFETIME: Duration = Duration::from_hours(24);
 
-/// Time between two looks for the IPUJob of a review, and how long it has to be stored after the review.
-const LOOK: Duration = Duration::from_secs(1);
+/// Period of the checks, and time in which the API server stores an IPUJob after its review.
+const CHECK_PERIOD: Duration = Duration::from_secs(1);
 
-/// Most addresses whose reviews are waiting for a look.
+/// Most claims that wait for a check.
 const CLAIMS: usize = 256;
 
-/// Longest UID that is looked for, in bytes.
+/// Longest UID of a claim, in bytes.
 const UID: usize = 64;
 
-/// Which callers of the webhooks are certainly the API server. Cheap to clone; all clones know the same.
+/// The callers of the webhooks. Cheap to clone; all clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct Callers(Option<Arc<Mutex<State>>>);
 
 #[derive(Debug, Default)]
 struct State {
-    known: HashMap<IpAddr, Instant>,
+    trusted: HashMap<IpAddr, Instant>,
     claims: VecDeque<(IpAddr, Claim)>,
 }
 
-/// An IPUJob whose review an address has sent.
+/// The claim of an address to be the API server: the IPUJob of a review.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Claim {
     namespace: String,
@@ -52,24 +52,24 @@ struct Claim {
 }
 
 impl Callers {
-    /// All of them are.
+    /// Every caller is the API server, because the port requires its certificate.
     pub fn certified() -> Self {
         Self(None)
     }
 
-    /// None of them is until it is known.
+    /// No caller is the API server until a claim proves it.
     pub fn unknown() -> Self {
         Self(Some(Arc::default()))
     }
 
-    /// Whether this address is the API server's, for what comes of its review.
-    pub fn knows(&self, address: IpAddr, request: &AdmissionRequest) -> bool {
+    /// Whether this address belongs to the API server. If not, its review becomes a claim.
+    pub fn is_api_server(&self, address: IpAddr, request: &AdmissionRequest) -> bool {
         let Some(state) = &self.0 else {
             return true;
         };
         let now = Instant::now();
         let mut state = locked(state);
-        if state.knows(address, now) {
+        if state.trusts(address, now) {
             return true;
         }
         if let Some(claim) = Claim::of(request, now) {
@@ -78,13 +78,17 @@ impl Callers {
         false
     }
 
-    /// Looks for the IPUJobs of reviews until `stop`, one at a time.
+    /// Checks the claims until `stop`, one at a time.
     pub async fn follow(&self, client: Client, stop: CancellationToken) {
         let Some(state) = &self.0 else {
             return;
         };
-        while stop.run_until_cancelled(sleep(LOOK)).await.is_some() {
-            let due = locked(state).due(Instant::now());
+        while stop
+            .run_until_cancelled(sleep(CHECK_PERIOD))
+            .await
+            .is_some()
+        {
+            let due = locked(state).take_due(Instant::now());
             let Some((address, claim)) = due else {
                 continue;
             };
@@ -97,7 +101,7 @@ impl Callers {
             };
             match found {
                 Ok(Some(job)) if job.metadata.uid.as_ref() == Some(&claim.uid) => {
-                    locked(state).learn(address, Instant::now());
+                    locked(state).trust(address, Instant::now());
                     tracing::info!(%address, "reviews of this address count for policies, since it is the API server's");
                 }
                 Ok(_) => {}
@@ -111,17 +115,17 @@ impl Callers {
 }
 
 fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // Every change of it is whole before the next one begins.
+    // Every change of it is complete before the next one begins.
     state.lock()
 }
 
 impl State {
-    fn knows(&self, address: IpAddr, now: Instant) -> bool {
-        let since = self.known.get(&address);
-        since.is_some_and(|since| now.duration_since(*since) < KNOWN)
+    fn trusts(&self, address: IpAddr, now: Instant) -> bool {
+        let since = self.trusted.get(&address);
+        since.is_some_and(|since| now.duration_since(*since) < TRUST_LIFETIME)
     }
 
-    /// Takes in a claim. An address has one at a time, so that many claims of one hold up no other.
+    /// Adds a claim. Each address has one at a time, so that it does not delay other addresses.
     fn claim(&mut self, address: IpAddr, claim: Claim) {
         let has_one = self.claims.iter().any(|(other, _)| *other == address);
         if !has_one && self.claims.len() < CLAIMS {
@@ -129,33 +133,34 @@ impl State {
         }
     }
 
-    /// The oldest claim, once its IPUJob has had time to be stored.
-    fn due(&mut self, now: Instant) -> Option<(IpAddr, Claim)> {
+    /// Takes the oldest claim, once the API server has had time to store its IPUJob.
+    fn take_due(&mut self, now: Instant) -> Option<(IpAddr, Claim)> {
         let (_, claim) = self.claims.front()?;
-        let is_due = now.duration_since(claim.since) >= LOOK;
+        let is_due = now.duration_since(claim.since) >= CHECK_PERIOD;
         is_due.then(|| self.claims.pop_front())?
     }
 
-    fn learn(&mut self, address: IpAddr, now: Instant) {
-        let is_known = |_: &IpAddr, since: &mut Instant| now.duration_since(*since) < KNOWN;
-        self.known.retain(is_known);
-        self.known.insert(address, now);
+    fn trust(&mut self, address: IpAddr, now: Instant) {
+        let is_valid =
+            |_: &IpAddr, since: &mut Instant| now.duration_since(*since) < TRUST_LIFETIME;
+        self.trusted.retain(is_valid);
+        self.trusted.insert(address, now);
     }
 }
 
 impl Claim {
-    /// None where nothing will be stored by this review, or nothing by that name can be.
+    /// Returns `None` if the review stores nothing, or its names are invalid.
     fn of(request: &AdmissionRequest, since: Instant) -> Option<Self> {
         let text = |path| request.object.pointer(path).and_then(Value::as_str);
         let (uid, name) = (text("/metadata/uid")?, text("/metadata/name")?);
-        let can_be = request.reviewed == Reviewed::IPUJob
+        let is_storable = request.reviewed == Reviewed::IPUJob
             && !request.dry_run
             && request.sub_resource.is_none()
             && !uid.is_empty()
             && uid.len() <= UID
             && is_subdomain(name)
             && is_label(&request.namespace);
-        can_be.then(|| Self {
+        is_storable.then(|| Self {
             namespace: request.namespace.clone(),
             name: name.to_owned(),
             uid: uid.to_owned(),
@@ -201,32 +206,36 @@ mod tests {
     }
 
     #[test]
-    fn with_certificates_everybody_is_known_and_without_nobody_is_by_asking() {
-        assert!(Callers::certified().knows(address(1), &review("1")));
+    fn with_certificates_every_caller_is_the_api_server() {
+        assert!(Callers::certified().is_api_server(address(1), &review("1")));
         let callers = Callers::unknown();
         for _ in 0..100 {
-            assert!(!callers.knows(address(1), &review("1")));
+            assert!(!callers.is_api_server(address(1), &review("1")));
         }
         assert_eq!(state(&callers).claims.len(), 1);
     }
 
     #[test]
-    fn an_address_is_known_for_a_while_after_its_object_was_found_and_no_other_is() {
+    fn an_address_is_trusted_for_a_while_after_its_claim_is_proven() {
         let (callers, now) = (Callers::unknown(), Instant::now());
         for last in [1, 2] {
-            assert!(!callers.knows(address(last), &review("1")));
+            assert!(!callers.is_api_server(address(last), &review("1")));
         }
-        assert_eq!(state(&callers).due(now), None, "it may not be stored yet");
-        let (first, claim) = state(&callers).due(now + 2 * LOOK).unwrap();
+        assert_eq!(
+            state(&callers).take_due(now),
+            None,
+            "it may not be stored yet"
+        );
+        let (first, claim) = state(&callers).take_due(now + 2 * CHECK_PERIOD).unwrap();
         assert_eq!((first, &*claim.uid), (address(1), "1"));
-        state(&callers).learn(first, now);
-        assert!(callers.knows(address(1), &review("1")));
-        assert!(!callers.knows(address(2), &review("1")));
-        assert!(!state(&callers).knows(address(1), now + KNOWN));
+        state(&callers).trust(first, now);
+        assert!(callers.is_api_server(address(1), &review("1")));
+        assert!(!callers.is_api_server(address(2), &review("1")));
+        assert!(!state(&callers).trusts(address(1), now + TRUST_LIFETIME));
     }
 
     #[test]
-    fn what_cannot_be_looked_for_is_no_claim() {
+    fn a_review_that_stores_nothing_is_no_claim() {
         let callers = Callers::unknown();
         let dry_run = AdmissionRequest {
             dry_run: true,
@@ -235,23 +244,23 @@ mod tests {
         let elsewhere = of("../../api", &json!({"name": "mnist", "uid": "1"}));
         let nameless = of("default", &json!({"name": "a/../b", "uid": "1"}));
         for review in [dry_run, elsewhere, nameless, review("")] {
-            assert!(!callers.knows(address(1), &review));
+            assert!(!callers.is_api_server(address(1), &review));
         }
         assert!(state(&callers).claims.is_empty());
     }
 
     #[test]
-    fn no_more_addresses_are_remembered_than_may_be() {
+    fn the_number_of_claims_is_bounded() {
         let callers = Callers::unknown();
         for number in 0..1_000_u32 {
             let address = IpAddr::from(number.to_be_bytes());
-            assert!(!callers.knows(address, &review("1")));
+            assert!(!callers.is_api_server(address, &review("1")));
         }
         assert_eq!(state(&callers).claims.len(), CLAIMS);
     }
 
     #[tokio::test]
-    async fn the_address_whose_ipujob_is_found_becomes_known_and_one_that_made_a_uid_up_does_not() {
+    async fn the_address_of_an_existing_ipujob_is_trusted_and_one_with_an_invented_uid_is_not() {
         let api_server = service_fn(|_: Request<Body>| async {
             let found = json!({
                 "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
@@ -261,20 +270,20 @@ mod tests {
             Ok::<_, Infallible>(Response::new(Body::from(found)))
         });
         let (callers, stop) = (Callers::unknown(), CancellationToken::new());
-        assert!(!callers.knows(address(2), &review("made up")));
-        assert!(!callers.knows(address(1), &review("1")));
+        assert!(!callers.is_api_server(address(2), &review("made up")));
+        assert!(!callers.is_api_server(address(1), &review("1")));
         let client = Client::new(api_server, "default");
         let (followed, stopping) = (callers.clone(), stop.clone());
         let following = tokio::spawn(async move { followed.follow(client, stopping).await });
         // The other address came first, and was looked at before.
-        let known = async {
-            while !callers.knows(address(1), &review("1")) {
+        let trusted = async {
+            while !callers.is_api_server(address(1), &review("1")) {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        let known = tokio::time::timeout(Duration::from_mins(1), known).await;
-        known.expect("the address becomes known");
-        assert!(!callers.knows(address(2), &review("made up")));
+        let trusted = tokio::time::timeout(Duration::from_mins(1), trusted).await;
+        trusted.expect("the address becomes trusted");
+        assert!(!callers.is_api_server(address(2), &review("made up")));
         stop.cancel();
         following.await.unwrap();
     }

@@ -1,14 +1,13 @@
-//! Pure: what the user is told where a policy gave no answer.
+//! Pure: the message to the user about a policy that failed.
 
 use ipu_text::explain;
 
 use ipu_guest_host::GuestError;
 
-/// What the user is told of a request that a policy, called `who`, failed on. It is no fault of the object, and says
-/// so.
-pub fn message(who: &str, error: &GuestError) -> String {
+/// Formats the message about a failure of `subject`, a policy. It says that the object is not the cause.
+pub fn message(subject: &str, error: &GuestError) -> String {
     format!(
-        "{who} gave no answer that can be used: {}; nothing is known to be wrong with the object itself, \
+        "{subject} gave no answer that can be used: {}; nothing is known to be wrong with the object itself, \
          so try again, and if that does not help ask an admin to look at the operator's log",
         explain(error)
     )

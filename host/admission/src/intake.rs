@@ -1,5 +1,5 @@
-//! Reads the calls of the webhooks within limits: bytes that are sent, memory of what is made of them, and requests that
-//! guests are asked about, for all addresses together and for each.
+//! Reads webhook calls within limits: bytes of bodies, memory of parsed requests, and concurrent requests, in total and for
+//! each address.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -21,12 +21,11 @@ use tracing::{debug, warn};
 
 use super::request::{self, AdmissionRequest, RequestError, Reviewed};
 
-/// Largest body that is read, in bytes. The API server takes objects of up to 3 MiB, and an update
-/// brings two of them.
+/// Size limit of a body, in bytes. The API server accepts objects of up to 3 MiB, and an update has two.
 pub const BODY_LIMIT: usize = 8 << 20;
 
-/// Requests that wait for room of one kind. With those that guests are asked about they are fewer than the connections
-/// of the port, so that a newcomer always finds one whose client is waited for, and which gives way.
+/// Most requests that wait for one kind of capacity. Together with the running requests they are fewer than the connections
+/// of the port, so that a new connection always finds an idle one that it can preempt.
 const QUEUE: usize = 256;
 
 /// Bytes of all bodies that arrive or wait for memory.
@@ -36,27 +35,27 @@ pub const BODIES: Share = Share {
     queue: QUEUE,
 };
 
-/// Memory of all small requests once they are read, in bytes.
-const OF_SMALL: Share = Share {
+/// Memory of all small parsed requests, in bytes.
+const SMALL_REQUESTS: Share = Share {
     total: 64 << 20,
     each: 16 << 20,
     queue: QUEUE,
 };
 
-/// Memory of all others once they are read, in bytes: two addresses may have all of it.
-const OF_LARGE: Share = Share {
+/// Memory of all large parsed requests, in bytes. Two addresses can use all of it.
+const LARGE_REQUESTS: Share = Share {
     total: 160 << 20,
     each: 112 << 20,
     queue: QUEUE,
 };
 
-/// Memory of all requests once they are read, in bytes.
-pub const MEMORY: usize = OF_SMALL.total + OF_LARGE.total;
+/// Memory of all parsed requests, in bytes.
+pub const MEMORY: usize = SMALL_REQUESTS.total + LARGE_REQUESTS.total;
 
-/// Most memory of a small request, in bytes. An IPUJob as users write them takes a quarter of it.
+/// Most memory of a small request, in bytes. A typical IPUJob takes a quarter of it.
 const SMALL: usize = 2 << 20;
 
-/// Requests that guests are asked about.
+/// Concurrent requests that call guests.
 pub const REQUESTS: Share = Share {
     total: 64,
     each: 16,
@@ -65,87 +64,87 @@ pub const REQUESTS: Share = Share {
 
 const _: () = assert!(3 * QUEUE + REQUESTS.total < WEBHOOKS.connections.total);
 
-/// Trees of a request at the same time: as it was sent, as a guest is given it, as a guest answers, and the patch.
+/// Parsed copies of a request: the original, the input and the output of a guest, and the patch.
 const TREES: usize = 4;
 
-/// Texts of a request at the same time: as it was sent, and as a guest is given it.
+/// Serialized copies of a request: the original and the input of a guest.
 const TEXTS: usize = 2;
 
-/// What the smallest request takes, in bytes.
+/// Memory of the smallest request, in bytes.
 const LEAST: usize = 16 << 10;
 
-/// What a body has before any of it has arrived, in bytes. It gets more as it arrives.
+/// Memory reserved for a body before it arrives, in bytes. It grows as the body arrives.
 const FIRST: usize = 16 << 10;
 
-// One request must find room in the share of its address.
-const _: () = assert!(TREES * request::TREE.memory + TEXTS * BODY_LIMIT <= OF_LARGE.each);
+// The share of one address must fit the largest request.
+const _: () = assert!(TREES * request::TREE.memory + TEXTS * BODY_LIMIT <= LARGE_REQUESTS.each);
 
-/// How long is waited.
+/// The timeouts of a call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
-    /// For a body.
+pub(super) struct Timeouts {
+    /// For the arrival of the body.
     body: Duration,
-    /// For room. The API server waits for ten seconds, of which guests may take eight.
-    room: Duration,
+    /// For capacity. The API server waits for ten seconds, of which guests can take eight.
+    capacity: Duration,
 }
 
-const PATIENCE: Patience = Patience {
+const TIMEOUTS: Timeouts = Timeouts {
     body: Duration::from_secs(5),
-    room: Duration::from_secs(2),
+    capacity: Duration::from_secs(2),
 };
 
-/// Bodies that are longer are not read on the threads that serve all connections.
+/// Longest body that is parsed on the async threads.
 const SHORT: usize = 64 << 10;
 
-/// Most characters of what is said of a call that is none.
-const TEXT_MAX: usize = 400;
+/// Longest message about a malformed call, in characters.
+const MESSAGE_MAX: usize = 400;
 
-/// Lines of the log about calls that are none.
-const COMPLAINTS: Rate = Rate::new(number(1), number(20));
+/// Rate limit of log lines about malformed calls.
+const MALFORMED_LOG_RATE: Rate = Rate::new(number(1), number(20));
 
-/// What is under way.
+/// The limits, and the calls under way.
 pub(super) struct Intake {
     bodies: Places,
     small: Places,
     large: Places,
     requests: Places,
     refused: Refused,
-    complaints: Pace<()>,
-    patience: Patience,
+    malformed_log: Pace<()>,
+    timeouts: Timeouts,
 }
 
-/// Who waits for room, and until when.
+/// A caller that waits for capacity until a deadline.
 struct Caller<'a> {
     intake: &'a Intake,
     address: IpAddr,
-    end: Instant,
+    deadline: Instant,
 }
 
 impl Caller<'_> {
-    async fn room(&self, places: &Places, amount: usize) -> Result<Place, Refusal> {
-        let patience = self.end.saturating_duration_since(Instant::now());
-        let taken = places.take_within(self.address, amount, patience).await;
+    async fn acquire(&self, places: &Places, amount: usize) -> Result<Place, Refusal> {
+        let timeout = self.deadline.saturating_duration_since(Instant::now());
+        let taken = places.take_within(self.address, amount, timeout).await;
         taken.map_err(|full| self.intake.busy(full))
     }
 
-    /// The body once it is there and was measured, with the memory that reading it takes. While it arrives and while
-    /// it waits for memory, its place may be preempted.
+    /// Reads and measures the body, and acquires the memory for parsing it. While the body arrives and waits for memory,
+    /// its place can be preempted.
     async fn measured(
         &self,
         body: Body,
         length: usize,
         place: &mut Place,
     ) -> Result<(Measured<Vec<u8>>, Place), Refusal> {
-        let malformed = |refusal| self.intake.malformed(refusal);
+        let malformed = |refusal| self.intake.log_malformed(refusal);
         place.set_preemptible(Rank::Idle);
-        let patience = self.intake.patience.body;
-        let text = tokio::time::timeout(patience, self.text(body, length, place)).await;
+        let timeout = self.intake.timeouts.body;
+        let text = tokio::time::timeout(timeout, self.text(body, length, place)).await;
         let text = text.map_err(|_| {
-            let text = format!("the body did not arrive within {} s", patience.as_secs());
+            let text = format!("the body did not arrive within {} s", timeout.as_secs());
             malformed(refuse(StatusCode::REQUEST_TIMEOUT, text))
         })??;
         place.keep();
-        let measured = unhurried(length, move || request::measured(text)).await?;
+        let measured = run_off_thread_if_long(length, move || request::measure(text)).await?;
         let measured = measured.map_err(|error| malformed(refusal(&error)))?;
         place.set_preemptible(Rank::Idle);
         let memory = TREES * measured.memory() + TEXTS * length + LEAST;
@@ -153,11 +152,11 @@ impl Caller<'_> {
             ..=SMALL => &self.intake.small,
             _ => &self.intake.large,
         };
-        let memory = self.room(places, memory).await?;
+        let memory = self.acquire(places, memory).await?;
         Ok((measured, memory))
     }
 
-    /// The text of a body. Room is taken for what has arrived, and not for what is announced.
+    /// Reads the body. It acquires memory for the received bytes, not for the announced length.
     async fn text(
         &self,
         mut body: Body,
@@ -167,7 +166,7 @@ impl Caller<'_> {
         let unreadable = |error: &BodyError| {
             let text = format!("the body cannot be read: {}", explain(error));
             let refusal = refuse(StatusCode::BAD_REQUEST, text);
-            self.intake.malformed(refusal)
+            self.intake.log_malformed(refusal)
         };
         let mut text = Vec::with_capacity(length.min(FIRST));
         while let Some(piece) = body::next(&mut body).await.map_err(|e| unreadable(&e))? {
@@ -178,7 +177,7 @@ impl Caller<'_> {
             if needed > text.capacity() {
                 let grown = (2 * text.capacity()).max(needed).min(length);
                 let more = grown - text.capacity();
-                place.join(self.room(&self.intake.bodies, more).await?);
+                place.join(self.acquire(&self.intake.bodies, more).await?);
                 text.reserve_exact(grown - text.len());
             }
             text.extend_from_slice(&piece);
@@ -187,19 +186,19 @@ impl Caller<'_> {
     }
 }
 
-/// A request, and its places.
+/// A request with its capacity.
 pub(super) struct Admitted {
     /// The request.
     pub(super) request: AdmissionRequest,
     _places: [Place; 2],
 }
 
-/// A call that is not answered: its status, and what is wrong with it.
+/// A refused call: its HTTP status and message.
 #[derive(Debug)]
 pub(super) struct Refusal(StatusCode, String);
 
 impl Refusal {
-    /// As the metrics name it.
+    /// Returns its label in the metrics.
     pub(super) fn verdict(&self) -> &'static str {
         match self.0 {
             StatusCode::SERVICE_UNAVAILABLE => "busy",
@@ -214,7 +213,7 @@ impl IntoResponse for Refusal {
         let Self(status, mut text) = self;
         text.push('\n');
         let mut response = (status, text).into_response();
-        // Whoever calls wrongly must come anew; an API server that is refused for want of room goes on.
+        // A malformed call ends its connection; a call that is refused for capacity does not.
         let headers = response.headers_mut();
         if status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
@@ -229,51 +228,52 @@ impl IntoResponse for Refusal {
 }
 
 impl Intake {
-    /// Nothing is under way; what is refused is counted.
+    /// Creates an idle intake with the metrics of refused requests.
     pub(super) fn new(refused: Refused) -> Self {
-        Self::with(refused, PATIENCE)
+        Self::with(refused, TIMEOUTS)
     }
 
-    fn with(refused: Refused, patience: Patience) -> Self {
+    fn with(refused: Refused, timeouts: Timeouts) -> Self {
         Self {
             bodies: Places::new(BODIES),
-            small: Places::new(OF_SMALL),
-            large: Places::new(OF_LARGE),
+            small: Places::new(SMALL_REQUESTS),
+            large: Places::new(LARGE_REQUESTS),
             requests: Places::new(REQUESTS),
             refused,
-            complaints: Pace::new(COMPLAINTS),
-            patience,
+            malformed_log: Pace::new(MALFORMED_LOG_RATE),
+            timeouts,
         }
     }
 
-    /// Reads a request about an object of this kind once there is room for it.
+    /// Reads a request about an object of this kind once there is capacity for it.
     pub(super) async fn read(
         &self,
         parts: &Parts,
         body: Body,
         reviewed: Reviewed,
     ) -> Result<Admitted, Refusal> {
-        let (address, end) = (
+        let (address, deadline) = (
             address(&parts.extensions),
-            Instant::now() + self.patience.room,
+            Instant::now() + self.timeouts.capacity,
         );
-        let length = length(&parts.headers).map_err(|refusal| self.malformed(refusal))?;
+        let length = length(&parts.headers).map_err(|refusal| self.log_malformed(refusal))?;
         let caller = Caller {
             intake: self,
             address,
-            end,
+            deadline,
         };
-        let mut place = caller.room(&self.bodies, length.min(FIRST)).await?;
+        let mut place = caller.acquire(&self.bodies, length.min(FIRST)).await?;
         let preempted = place.preempted();
         let measured = caller.measured(body, length, &mut place);
         let measured = preempted.run_until_cancelled(measured).await;
         let (measured, memory) =
             measured.unwrap_or_else(|| Err(self.busy(Full::Total(BODIES.total))))?;
-        // The text counts as memory from here on.
+        // From here on the text is part of the memory of the request.
         drop(place);
-        let request = unhurried(length, move || request::read(&measured, reviewed)).await?;
-        let request = request.map_err(|error| self.malformed(refusal(&error)))?;
-        let place = caller.room(&self.requests, 1).await?;
+        let request =
+            run_off_thread_if_long(length, move || request::read(&measured, reviewed)).await?;
+        let request = request.map_err(|error| self.log_malformed(refusal(&error)))?;
+        let place = caller.acquire(&self.requests, 1).await?;
         Ok(Admitted {
             request,
             _places: [memory, place],
@@ -292,10 +292,10 @@ impl Intake {
         )
     }
 
-    /// Tells of a call that is none. Whoever sends many of them does not fill the log.
-    pub(super) fn malformed(&self, refusal: Refusal) -> Refusal {
+    /// Logs a malformed call, within the rate limit.
+    pub(super) fn log_malformed(&self, refusal: Refusal) -> Refusal {
         let Refusal(status, text) = &refusal;
-        if self.complaints.check(&()).is_ok() {
+        if self.malformed_log.check(&()).is_ok() {
             warn!(%status, text, "a call of the webhooks was no admission review");
         } else {
             debug!(%status, text, "a call of the webhooks was no admission review");
@@ -304,16 +304,16 @@ impl Intake {
     }
 }
 
-/// A call that is none, and why. What is wrong with a field may repeat the whole of it.
+/// Creates a refusal. Its message is cut, because it can contain a whole field.
 pub(super) fn refuse(status: StatusCode, text: String) -> Refusal {
-    let text = match text.char_indices().nth(TEXT_MAX) {
+    let text = match text.char_indices().nth(MESSAGE_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     };
     Refusal(status, text)
 }
 
-/// The length of the body that these headers announce.
+/// Returns the announced length of the body.
 fn length(headers: &HeaderMap) -> Result<usize, Refusal> {
     let text = |name| {
         let value = headers.get(name);
@@ -353,8 +353,8 @@ fn refusal(error: &RequestError) -> Refusal {
     refuse(status, error.to_string())
 }
 
-/// Does work on a body of this length where it keeps no other connection waiting.
-async fn unhurried<T: Send + 'static>(
+/// Runs work on a body, off the async threads if the body is long.
+async fn run_off_thread_if_long<T: Send + 'static>(
     length: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {

@@ -1,18 +1,17 @@
 //! The webhooks of IPUJobs and of Pods that request IPUs: guests set defaults and check rules.
 //!
-//! `server` serves the webhooks, and `intake` limits the requests. `request` reads an AdmissionReview, `hook_chain` calls the
-//! guests of a hook in their order, `mutate`, `patch` and `validate` turn their answers into a verdict, and `answer` formats
-//! it; `pods` shows a Pod to the same guests. All but `server`, `intake`,
-//! `hook_chain` and `pods` itself are pure. `callers` knows which callers are certainly the API
-//! server.
+//! `server` serves the webhooks, and `intake` limits the requests. `request` parses an AdmissionReview, `chain_run` calls the
+//! policies of a hook in their order, `mutate`, `patch` and `validate` turn their answers into a verdict, and `answer`
+//! formats it; `pods` shows a Pod to the same policies. All but `server`, `intake`, `chain_run` and `pods` itself are pure.
+//! `callers` identifies the API server.
 //!
 //! The package knows neither the job controller nor partitions.
 #![forbid(unsafe_code)]
 
 pub mod answer;
 pub mod callers;
+pub mod chain_run;
 pub mod failure;
-pub mod hook_chain;
 pub mod intake;
 pub mod metrics;
 pub mod mutate;

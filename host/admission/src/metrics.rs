@@ -1,4 +1,4 @@
-//! How long the webhooks take, and what they say.
+//! Metrics of the webhooks.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use prometheus_client::metrics::exemplar::HistogramWithExemplars;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::{Registry, Unit};
 
-/// Bounds of the buckets, in seconds: a request takes milliseconds, and ten seconds at most.
+/// Bounds of the buckets, in seconds. A request takes milliseconds, and at most ten seconds.
 const BUCKETS: [f64; 12] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0,
 ];
 
-/// Requests of the API server to the webhooks.
+/// Durations of the webhooks, by verdict.
 #[derive(Clone, Debug)]
 pub struct Admission {
-    took: Family<Labels, Took, fn() -> Took>,
+    durations: Family<Labels, Durations, fn() -> Durations>,
 }
 
-type Took = HistogramWithExemplars<[(&'static str, String); 1]>;
+type Durations = HistogramWithExemplars<[(&'static str, String); 1]>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
@@ -29,25 +29,25 @@ struct Labels {
 impl Default for Admission {
     fn default() -> Self {
         Self {
-            took: Family::new_with_constructor(|| Took::new(BUCKETS.into_iter())),
+            durations: Family::new_with_constructor(|| Durations::new(BUCKETS.into_iter())),
         }
     }
 }
 
 impl Admission {
-    /// A webhook gave this verdict on the request of this UID, which the exemplar names.
-    pub fn answered(
+    /// Records the verdict of a webhook. The exemplar has the UID of the request.
+    pub fn record(
         &self,
         webhook: &'static str,
         verdict: &'static str,
         request: Option<&str>,
-        took: Duration,
+        duration: Duration,
     ) {
         // A UID of the API server has 36 characters; an exemplar may have 128.
         let request = request.filter(|uid| uid.len() <= 64);
         let exemplar = request.map(|uid| [("request_uid", uid.to_owned())]);
-        let histogram = self.took.get_or_create(&Labels { webhook, verdict });
-        histogram.observe(took.as_secs_f64(), exemplar, None);
+        let histogram = self.durations.get_or_create(&Labels { webhook, verdict });
+        histogram.observe(duration.as_secs_f64(), exemplar, None);
     }
 
     /// Registers these metrics.
@@ -56,7 +56,7 @@ impl Admission {
             "admission_duration",
             "How long a webhook took to answer, by what it answered",
             Unit::Seconds,
-            self.took.clone(),
+            self.durations.clone(),
         );
     }
 }

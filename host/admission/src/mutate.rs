@@ -1,6 +1,6 @@
-//! Pure: the answer of the mutating webhook. The host trusts a defaulting policy with nothing but
-//! spec, labels and annotations, and on an update not with what the user left alone. The finalizer of a new job it
-//! adds itself, which saves the controller a write.
+//! Pure: the answer of the mutating webhook. A defaulting policy may change only spec, labels and annotations, and on an
+//! update only the fields that the user changes. The operator adds the finalizer to a new job, which saves a write of the
+//! controller.
 
 use ipu_api::ipujob::is_managed_by_another;
 use ipu_api::names::JOB_FINALIZER;
@@ -14,25 +14,25 @@ use super::answer::Decision;
 use super::patch;
 use super::request::{AdmissionRequest, Reviewed};
 
-/// Longest path that an error tells, in bytes: its keys are the guest's.
+/// Longest path in an error, in bytes. The guest sets its keys.
 const PATH: usize = 512;
 
-/// Where the Pod template stands in the spec: what is added to it makes Pods anew.
+/// Path of the Pod template in the spec. Any addition there recreates the Pods.
 const TEMPLATE: [&str; 2] = ["workers", "template"];
 
-/// Why the host does not pass on what a defaulting policy answered.
+/// Why the host refuses the answer of a defaulting policy.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OverreachError {
-    /// It changed something that is not its own.
+    /// It changed a forbidden path.
     #[error(
         "it changes {path}; a defaulting policy may change spec, metadata.labels and \
          metadata.annotations, and nothing else"
     )]
-    NotItsOwn {
+    ForbiddenPath {
         /// JSON pointer of the change.
         path: String,
     },
-    /// On an update, it changed what was there before.
+    /// On an update, it changed a field that the user left unchanged.
     #[error(
         "on an update it changes {path}, which was set before and which the update leaves alone; \
          a running training must not be rolled by a changed default"
@@ -43,9 +43,9 @@ pub enum OverreachError {
     },
 }
 
-/// The changes that turn the object that the user sent into the one with all defaults.
-pub fn decision(sent: &Value, defaulted: &Value) -> Decision {
-    let patch = patch::between(sent, defaulted);
+/// Returns the decision with the changes from the original to the defaulted object.
+pub fn decision(original: &Value, defaulted: &Value) -> Decision {
+    let patch = patch::between(original, defaulted);
     if patch.0.is_empty() {
         Decision::Allowed
     } else {
@@ -53,7 +53,7 @@ pub fn decision(sent: &Value, defaulted: &Value) -> Decision {
     }
 }
 
-/// The same with the finalizer, where the request makes a job that this operator carries out.
+/// Adds the finalizer, if the request creates a job of this operator.
 pub fn with_finalizer(
     request: &AdmissionRequest,
     defaulted: &Value,
@@ -75,7 +75,7 @@ pub fn with_finalizer(
     }
 }
 
-/// What adds the finalizer to a job. One that another controller carries out would keep it for ever.
+/// Returns the operation that adds the finalizer. A job of another controller would keep the finalizer for ever.
 fn finalizer(job: &Value) -> Option<PatchOperation> {
     if is_managed_by_another(job) {
         return None;
@@ -92,20 +92,20 @@ fn finalizer(job: &Value) -> Option<PatchOperation> {
     }))
 }
 
-/// Checks what one defaulting policy made of the object that it was given (`before`).
-pub fn checked(
+/// Checks the changes of one defaulting policy to its input `before`.
+pub fn check(
     request: &AdmissionRequest,
     before: &Value,
     defaulted: &Value,
 ) -> Result<(), OverreachError> {
-    if let Some(path) = not_its_own(before, defaulted) {
+    if let Some(path) = forbidden_change(before, defaulted) {
         let path = sanitize(&path, PATH);
-        return Err(OverreachError::NotItsOwn { path });
+        return Err(OverreachError::ForbiddenPath { path });
     }
     if let Some(old) = &request.old_object {
         let [old, object, new] = [old, before, defaulted].map(|object| &object["spec"]);
         let template = Some(TEMPLATE.as_slice());
-        if let Some(keys) = look(template, old, object, new).overwritten {
+        if let Some(keys) = compare(template, old, object, new).overwritten {
             let keys = keys.iter().rev().map(|key| format!("/{key}"));
             let path = sanitize(&format!("/spec{}", keys.collect::<String>()), PATH);
             return Err(OverreachError::SetBefore { path });
@@ -114,71 +114,73 @@ pub fn checked(
     Ok(())
 }
 
-/// The first place that differs and is neither the spec nor labels nor annotations.
-fn not_its_own(before: &Value, defaulted: &Value) -> Option<String> {
+/// Returns the first changed path outside of spec, labels and annotations.
+fn forbidden_change(before: &Value, defaulted: &Value) -> Option<String> {
     let (Value::Object(before), Value::Object(after)) = (before, defaulted) else {
         return (before != defaulted).then(|| "the whole object".to_owned());
     };
-    if let Some(key) = changed(before, after, &["spec", "metadata"]) {
+    if let Some(key) = changed_key(before, after, &["spec", "metadata"]) {
         return Some(format!("/{key}"));
     }
     match (before.get("metadata"), after.get("metadata")) {
         (Some(Value::Object(before)), Some(Value::Object(after))) => {
-            let key = changed(before, after, &["labels", "annotations"])?;
+            let key = changed_key(before, after, &["labels", "annotations"])?;
             Some(format!("/metadata/{key}"))
         }
         (before, after) => (before != after).then(|| "/metadata".to_owned()),
     }
 }
 
-/// The first key outside of `free` whose values differ.
-fn changed<'a>(
+/// Returns the first changed key that is not in `allowed`.
+fn changed_key<'a>(
     before: &'a Map<String, Value>,
     after: &'a Map<String, Value>,
-    free: &[&str],
+    allowed: &[&str],
 ) -> Option<&'a String> {
     let keys = after.keys().chain(before.keys());
-    let mut keys = keys.filter(|key| !free.contains(&key.as_str()));
+    let mut keys = keys.filter(|key| !allowed.contains(&key.as_str()));
     keys.find(|key| before.get(*key) != after.get(*key))
 }
 
-/// What one look at a place says, below which nothing is looked at twice.
-struct Look {
-    /// The object is there as it was in the old one.
+/// Result of comparing one path of three objects; every path is visited once.
+struct Difference {
+    /// The user left the path unchanged.
     is_untouched: bool,
-    /// The new object differs there.
+    /// The policy changed the path.
     is_changed: bool,
-    /// The first place from there on where the new object differs although the object is as it was, from its last key
-    /// to its first. Something added to a map that was there before is no such place, except in the Pod template.
+    /// The first path below that the policy changed and the user did not, from the last key to the first. An addition to an
+    /// existing map does not count, except in the Pod template.
     overwritten: Option<Vec<String>>,
 }
 
-/// Looks at a place from which `template` leads to the Pod template: no further keys mean that the place is in it, none
-/// that the template is elsewhere.
-fn look(template: Option<&[&str]>, old: &Value, object: &Value, new: &Value) -> Look {
+/// Compares one path. `template` has the keys from it to the Pod template: empty inside the template, `None` outside.
+fn compare(template: Option<&[&str]>, old: &Value, object: &Value, new: &Value) -> Difference {
     match (old, object, new) {
         (Value::Object(old), Value::Object(object), Value::Object(new)) => {
-            let mut look = look_into(template, old, object, new);
-            if look.is_untouched && look.is_changed && template.is_some_and(<[_]>::is_empty) {
-                look.overwritten = Some(Vec::new());
+            let mut difference = compare_maps(template, old, object, new);
+            if difference.is_untouched
+                && difference.is_changed
+                && template.is_some_and(<[_]>::is_empty)
+            {
+                difference.overwritten = Some(Vec::new());
             }
-            look
+            difference
         }
         (Value::Array(old), Value::Array(object), Value::Array(new)) => {
-            let mut look = Look::at_lengths(old.len(), object.len(), new.len());
+            let mut difference = Difference::of_lengths(old.len(), object.len(), new.len());
             for (at, value) in object.iter().enumerate() {
-                look.add(&at, template, old.get(at), value, new.get(at));
+                difference.add(&at, template, old.get(at), value, new.get(at));
             }
-            if look.is_untouched && look.is_changed {
-                look.overwritten = Some(Vec::new());
+            if difference.is_untouched && difference.is_changed {
+                difference.overwritten = Some(Vec::new());
             }
-            look
+            difference
         }
         _ => {
             let (is_untouched, is_changed) = (old == object, object != new);
-            // What was null was not set.
+            // A null value counts as unset.
             let is_overwritten = is_untouched && is_changed && !object.is_null();
-            Look {
+            Difference {
                 is_untouched,
                 is_changed,
                 overwritten: is_overwritten.then(Vec::new),
@@ -187,26 +189,26 @@ fn look(template: Option<&[&str]>, old: &Value, object: &Value, new: &Value) -> 
     }
 }
 
-fn look_into(
+fn compare_maps(
     template: Option<&[&str]>,
     old: &Map<String, Value>,
     object: &Map<String, Value>,
     new: &Map<String, Value>,
-) -> Look {
-    let mut look = Look::at_lengths(old.len(), object.len(), new.len());
+) -> Difference {
+    let mut difference = Difference::of_lengths(old.len(), object.len(), new.len());
     for (key, value) in object {
         let template = template.and_then(|keys| match keys.split_first() {
             None => Some(keys),
             Some((first, rest)) => (first == key).then_some(rest),
         });
-        look.add(key, template, old.get(key), value, new.get(key));
+        difference.add(key, template, old.get(key), value, new.get(key));
     }
-    look
+    difference
 }
 
-impl Look {
-    /// A look at maps or lists of so many members, none of which was looked at yet.
-    fn at_lengths(old: usize, object: usize, new: usize) -> Self {
+impl Difference {
+    /// Compares the lengths of maps or lists, before their members.
+    fn of_lengths(old: usize, object: usize, new: usize) -> Self {
         Self {
             is_untouched: old == object,
             is_changed: object != new,
@@ -214,7 +216,7 @@ impl Look {
         }
     }
 
-    /// Adds a member.
+    /// Adds the difference of a member.
     fn add(
         &mut self,
         key: &impl ToString,
@@ -228,7 +230,7 @@ impl Look {
             self.is_changed |= new != Some(object);
             return;
         };
-        let member = look(template, old, object, new.unwrap_or(&Value::Null));
+        let member = compare(template, old, object, new.unwrap_or(&Value::Null));
         self.is_untouched &= member.is_untouched;
         self.is_changed |= member.is_changed || new.is_none();
         if let (None, Some(mut keys)) = (&self.overwritten, member.overwritten) {

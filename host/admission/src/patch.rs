@@ -1,4 +1,4 @@
-//! Pure: the patch that makes the defaulted object of the one that was sent, no larger than it need be for the API server.
+//! Pure: the patch from the original to the defaulted object, within a size limit.
 
 use std::ops::ControlFlow;
 
@@ -8,39 +8,39 @@ use serde_json::Value;
 
 use ipu_runtime::json_difference;
 
-/// Most bytes that operations may take beside their values. Each repeats its whole path, and a guest may change many
-/// places below a long key.
-const OPERATIONS: usize = 1 << 20;
+/// Size limit of all operations without their values, in bytes. Each operation repeats its path, and a guest can change
+/// many places below a long key.
+const OPERATIONS_LIMIT: usize = 1 << 20;
 
-/// What an operation takes beside its path and its value, in bytes.
-const OPERATION: usize = 256;
+/// Size of an operation without its path and its value, in bytes.
+const OPERATION_SIZE: usize = 256;
 
-/// What a defaulting policy may change.
-const ITS_OWN: [&[&str]; 3] = [
+/// The paths that a defaulting policy may change.
+const ALLOWED_PATHS: [&[&str]; 3] = [
     &["spec"],
     &["metadata", "labels"],
     &["metadata", "annotations"],
 ];
 
-/// The changes from one object to the other, which differ in nothing but what a defaulting policy may change. Where they
-/// differ in too many places to name each, each of the maps is replaced as a whole.
-pub fn between(sent: &Value, defaulted: &Value) -> Patch {
-    if is_small(sent, defaulted) {
-        diff(sent, defaulted)
+/// Returns the changes between two objects that differ only in the allowed paths. If there are too many changes, each
+/// changed path is replaced as a whole.
+pub fn between(original: &Value, defaulted: &Value) -> Patch {
+    if is_small(original, defaulted) {
+        diff(original, defaulted)
     } else {
         Patch(
-            ITS_OWN
+            ALLOWED_PATHS
                 .iter()
-                .filter_map(|path| whole(path, sent, defaulted))
+                .filter_map(|path| replace_path(path, original, defaulted))
                 .collect(),
         )
     }
 }
 
-fn is_small(sent: &Value, defaulted: &Value) -> bool {
-    let mut left = OPERATIONS;
-    let named = json_difference::each(sent, defaulted, |path, _| {
-        match left.checked_sub(OPERATION + path.bytes()) {
+fn is_small(original: &Value, defaulted: &Value) -> bool {
+    let mut left = OPERATIONS_LIMIT;
+    let listed = json_difference::each(original, defaulted, |path, _| {
+        match left.checked_sub(OPERATION_SIZE + path.bytes()) {
             Some(rest) => {
                 left = rest;
                 ControlFlow::Continue(())
@@ -48,12 +48,12 @@ fn is_small(sent: &Value, defaulted: &Value) -> bool {
             None => ControlFlow::Break(()),
         }
     });
-    named.is_continue()
+    listed.is_continue()
 }
 
-fn whole(path: &[&str], sent: &Value, defaulted: &Value) -> Option<PatchOperation> {
+fn replace_path(path: &[&str], original: &Value, defaulted: &Value) -> Option<PatchOperation> {
     let path = PointerBuf::from_tokens(path.iter().copied());
-    let (before, after) = (path.resolve(sent).ok(), path.resolve(defaulted).ok());
+    let (before, after) = (path.resolve(original).ok(), path.resolve(defaulted).ok());
     if before == after {
         return None;
     }
@@ -75,8 +75,8 @@ mod tests {
         json!({"k".repeat(key): vec![number; many]})
     }
 
-    fn applied(sent: &Value, defaulted: &Value) -> Patch {
-        let (patch, mut object) = (between(sent, defaulted), sent.clone());
+    fn applied(original: &Value, defaulted: &Value) -> Patch {
+        let (patch, mut object) = (between(original, defaulted), original.clone());
         json_patch::patch(&mut object, &patch).unwrap();
         assert!(object == *defaulted);
         patch
@@ -84,10 +84,10 @@ mod tests {
 
     #[test]
     fn a_few_changes_are_named_one_by_one() {
-        let sent = json!({"metadata": {"name": "a"}, "spec": {"a": 1}});
+        let original = json!({"metadata": {"name": "a"}, "spec": {"a": 1}});
         let defaulted = json!({"metadata": {"name": "a", "labels": {"b": "c"}}, "spec": {"a": 2}});
         assert_eq!(
-            json!(applied(&sent, &defaulted)),
+            json!(applied(&original, &defaulted)),
             json!([
                 {"op": "add", "path": "/metadata/labels", "value": {"b": "c"}},
                 {"op": "replace", "path": "/spec/a", "value": 2},
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn many_changes_below_a_long_key_do_not_repeat_it() {
         let (key, many) = (64 << 10, 1_000);
-        let sent = json!({
+        let original = json!({
             "metadata": {"name": "a", "annotations": {"gone": "x"}},
             "spec": below(key, many, 1),
         });
@@ -106,7 +106,7 @@ mod tests {
             "metadata": {"name": "a", "labels": below(key, many, 3)},
             "spec": below(key, many, 2),
         });
-        let patch = applied(&sent, &defaulted);
+        let patch = applied(&original, &defaulted);
         assert_eq!(patch.len(), 3);
         let (text, object) = (json!(patch).to_string(), defaulted.to_string());
         assert!(text.len() < 2 * object.len(), "{}", text.len());

@@ -4,35 +4,35 @@ mod patch;
 mod shown;
 
 use ipu_api::pod_request::{NewPartition, PodRequest};
-use ipu_guest_host::facts::NamespaceFacts;
+use ipu_guest_host::context::NamespaceContext;
 use ipu_guest_host::model::{Operation, Violation};
-use ipu_policies::guests::Guests;
+use ipu_policies::active_policies::ActivePolicies;
 use ipu_runtime::fair_semaphore::Asker;
 use json_patch::{Patch, PatchOperation};
 use tokio::time::Instant;
 
 use super::answer::{Answer, Decision};
-use super::hook_chain::{ALL, Chain};
+use super::chain_run::{ChainRun, TIMEOUT};
 use super::request::AdmissionRequest;
 
 /// The guests that a Pod is shown to, and what they see of its namespace.
 pub(super) struct Hooks<'s> {
     /// All active guests.
-    pub(super) guests: &'s Guests,
-    /// What is known of the namespace.
-    pub(super) facts: NamespaceFacts,
+    pub(super) active: &'s ActivePolicies,
+    /// Labels and usage of the namespace.
+    pub(super) context: NamespaceContext,
     /// The address that sent the request.
-    pub(super) asker: Asker,
+    pub(super) caller: Asker,
     /// Whether policies are rolled back and promoted by the answers.
-    pub(super) counts: bool,
+    pub(super) is_trusted: bool,
 }
 
 impl Hooks<'_> {
-    fn chain<'a>(&'a self, request: &'a AdmissionRequest) -> Chain<'a> {
-        let told = request.admission(Operation::Create, self.facts.clone());
-        Chain::new(self.guests, request, told)
-            .asked_by(self.asker)
-            .counting(self.counts)
+    fn run<'a>(&'a self, request: &'a AdmissionRequest) -> ChainRun<'a> {
+        let admission = request.admission(Operation::Create, self.context.clone());
+        ChainRun::new(self.active, request, admission)
+            .for_caller(self.caller)
+            .trusted(self.is_trusted)
     }
 }
 
@@ -42,7 +42,7 @@ pub(super) async fn reviewed(request: &mut AdmissionRequest, hooks: &Hooks<'_>) 
     let is_new = request.operation == Some(Operation::Create) && request.sub_resource.is_none();
     let wanted = match PodRequest::of(&request.object) {
         Ok(Some(wanted)) if is_new => wanted,
-        Ok(_) => return Answer::nothing_to_say(),
+        Ok(_) => return Answer::allowed(),
         Err(error) => {
             return Answer::refused(vec![Violation {
                 field: error.field,
@@ -55,7 +55,7 @@ pub(super) async fn reviewed(request: &mut AdmissionRequest, hooks: &Hooks<'_>) 
         // It requests no IPUs, so that there is nothing that guests decide about.
         PodRequest::Existing(_) => Answer {
             decision: Decision::Patched(Patch(additions)),
-            ..Answer::nothing_to_say()
+            ..Answer::allowed()
         },
         PodRequest::New(new) => asked(request, &new, additions, hooks).await,
     }
@@ -70,7 +70,7 @@ async fn asked(
 ) -> Answer {
     let began = Instant::now();
     request.object = shown::as_job(request.object.take(), &request.namespace, new.ipus);
-    let defaulted = hooks.chain(request).defaulted().await;
+    let defaulted = hooks.run(request).run_defaulting().await;
     let changes = match &defaulted.decision {
         Decision::Allowed => Patch::default(),
         Decision::Patched(changes) => changes.clone(),
@@ -79,8 +79,8 @@ async fn asked(
     if let Err(error) = json_patch::patch(&mut request.object, &changes) {
         return Answer::failed(format!("the defaults do not fit the Pod: {error}"));
     }
-    let left = ALL.saturating_sub(began.elapsed());
-    let validated = hooks.chain(request).within(left).validated().await;
+    let left = TIMEOUT.saturating_sub(began.elapsed());
+    let validated = hooks.run(request).with_timeout(left).run_validation().await;
     let is_allowed = validated.decision == Decision::Allowed;
     let mut answer = joined(defaulted, validated);
     if is_allowed {
@@ -95,7 +95,7 @@ async fn asked(
 /// One answer of two hooks; the later one decides.
 fn joined(mut defaulted: Answer, validated: Answer) -> Answer {
     defaulted.warnings.extend(validated.warnings);
-    defaulted.asked.extend(validated.asked);
+    defaulted.called.extend(validated.called);
     defaulted.ignored.extend(validated.ignored);
     defaulted.decision = validated.decision;
     defaulted

@@ -1,29 +1,29 @@
-//! Pure: reads an AdmissionReview, and says what is wrong with a body that is none.
+//! Pure: parses an AdmissionReview.
 //!
-//! kube's types for it are not used: they read the object's metadata into fixed fields, and a patch
-//! must be made against the very JSON that the API server sent.
+//! It does not use the types of kube, which parse the metadata into fixed fields: a patch must apply to the exact JSON of the
+//! API server.
 
 use ipu_api as api;
 use ipu_text::sanitize;
 use serde::Deserialize;
 use serde_json::Value;
 
-use ipu_guest_host::facts::{Admission, GROUPS_MAX, NamespaceFacts, User};
+use ipu_guest_host::context::{Admission, GROUPS_MAX, NamespaceContext, User};
 use ipu_guest_host::model::Operation;
 use ipu_runtime::bounded_json::{self, BoundedJsonError, Budget, Measured};
 
-/// Most memory that a review may take once it is read. Objects as users write them take some ten times their bytes:
-/// one of 1.5 MiB, the most that etcd stores, can be created.
+/// Memory limit of a parsed review. Typical objects take some ten times their bytes, so one of 1.5 MiB, the limit of etcd,
+/// can be created.
 pub const TREE: Budget = Budget::of_memory(24 << 20);
 
 /// Longest `uid` of a review, in bytes. An API server's has 36.
 const UID_MAX: usize = 128;
 
-/// Longest name of an object, in bytes, as Kubernetes has it. A longer one is cut: what the API server itself says of it
-/// is more use to whoever gave it than a refusal of the call.
+/// Longest name of an object in Kubernetes, in bytes. A longer one is cut, because the error of the API server helps the
+/// user more than a refused call.
 const NAME_MAX: usize = 253;
 
-/// Versions of AdmissionReview; the answer has that of the question.
+/// Versions of AdmissionReview. The answer has the version of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReviewVersion {
     /// `admission.k8s.io/v1`.
@@ -33,7 +33,7 @@ pub enum ReviewVersion {
 }
 
 impl ReviewVersion {
-    /// The version as it is written.
+    /// Returns the `apiVersion`.
     pub const fn api_version(self) -> &'static str {
         match self {
             Self::V1 => "admission.k8s.io/v1",
@@ -77,50 +77,49 @@ impl Reviewed {
     }
 }
 
-/// What the API server asks about one object.
+/// An admission request for one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdmissionRequest {
-    /// Version of the question and of the answer.
+    /// Version of the request and of the answer.
     pub version: ReviewVersion,
     /// Kind of the reviewed object.
     pub reviewed: Reviewed,
-    /// Goes back with the answer.
+    /// UID of the request; the answer has it too.
     pub uid: String,
-    /// What is being done; `None` is something that there is nothing to say about (`DELETE`).
+    /// The operation. `None` for one that policies do not decide on (`DELETE`).
     pub operation: Option<Operation>,
-    /// Name of the object as it can be shown; empty where the API server is yet to make one (`generateName`).
+    /// Sanitized name of the object; empty if the API server has not generated it yet (`generateName`).
     pub name: String,
-    /// Namespace of the object as it can be shown.
+    /// Sanitized namespace of the object.
     pub namespace: String,
-    /// Who asks; the first groups.
+    /// The user, with the first groups.
     pub user: User,
-    /// Whether nothing will be stored.
+    /// Whether the API server will store nothing.
     pub dry_run: bool,
-    /// The part of the object that is written; none for the object itself.
+    /// The subresource. `None` for the object itself.
     pub sub_resource: Option<String>,
-    /// The object as it shall be; null where it goes.
+    /// The object; null on deletion.
     pub object: Value,
-    /// The object as it was.
+    /// The previous object.
     pub old_object: Option<Value>,
 }
 
 impl AdmissionRequest {
-    /// What a policy is told of the request, with what is known of its namespace.
-    pub fn admission(&self, operation: Operation, facts: NamespaceFacts) -> Admission {
+    /// Returns the admission request for policies, with the context of its namespace.
+    pub fn admission(&self, operation: Operation, context: NamespaceContext) -> Admission {
         Admission {
             operation,
             user: self.user.clone(),
             dry_run: self.dry_run,
             sub_resource: self.sub_resource.clone(),
             namespace: self.namespace.clone(),
-            facts,
+            context,
         }
     }
 
-    /// Whether a policy has anything to say: not of an object that is being deleted, nor of an
-    /// update that leaves the spec as it was. The webhook configurations leave these out as well;
-    /// it is checked here too, so that nobody is locked out by a configuration of their own.
-    pub fn concerns_policies(&self) -> bool {
+    /// Whether policies decide on the request: not on an object that is being deleted, nor on an update without a change of
+    /// the spec. The webhook configurations exclude these too; the check here protects users with other configurations.
+    pub fn needs_policies(&self) -> bool {
         let deleting = self
             .object
             .pointer("/metadata/deletionTimestamp")
@@ -133,19 +132,19 @@ impl AdmissionRequest {
     }
 }
 
-/// Why a body is not a question that the webhooks can answer.
+/// Why parsing a body failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// There is no body.
+    /// The body is empty.
     #[error("the body is empty; an AdmissionReview of admission.k8s.io/v1 is expected")]
     Empty,
-    /// It is not JSON, or it would take too much memory.
+    /// It is not JSON, or exceeds the memory limit.
     #[error("the body is not an AdmissionReview that can be read: the text {0}")]
     Unreadable(#[source] BoundedJsonError),
-    /// Its fields are not of the types that they should be.
+    /// A field has the wrong type.
     #[error("the body is not an AdmissionReview in JSON: {0}")]
     WrongFields(#[source] serde_json::Error),
-    /// It is JSON of something else.
+    /// It has another kind.
     #[error(
         "the body is a {kind:?} of {api_version:?}; an \"AdmissionReview\" of \
          \"admission.k8s.io/v1\" or \"admission.k8s.io/v1beta1\" is expected"
@@ -156,19 +155,19 @@ pub enum RequestError {
         /// `apiVersion` of the body.
         api_version: String,
     },
-    /// It is an answer, not a question.
+    /// It has no request.
     #[error("the AdmissionReview has no field \"request\"")]
     NoRequest,
-    /// Without it no answer can be told from another.
+    /// The UID, which identifies the answer, is empty.
     #[error("the field \"request.uid\" is empty")]
     NoUid,
-    /// It is in every line of the log that comes of the request.
+    /// The UID, which is in every log line of the request, is too long or not printable.
     #[error(
         "the field \"request.uid\" has {0} bytes; it must have at most {UID_MAX}, all of them ASCII characters that can \
          be printed"
     )]
-    OddUid(usize),
-    /// It asks about something else.
+    InvalidUid(usize),
+    /// The object has another kind.
     #[error(
         "the field \"request.kind\" is {kind:?} of {group:?}; this webhook reviews {:?} of {:?}, so its webhook \
          configuration must name {} and no subresource",
@@ -182,12 +181,12 @@ pub enum RequestError {
         /// Its group.
         group: String,
     },
-    /// A field of the request holds the wrong thing.
+    /// A field of the request is not an object.
     #[error("the field {field:?} of a {operation} must be an object")]
     NotAnObject {
         /// Path of the field.
         field: &'static str,
-        /// What is being done.
+        /// The operation.
         operation: String,
     },
 }
@@ -253,25 +252,25 @@ struct Kind {
     kind: String,
 }
 
-/// Reads the body of a call about an IPUJob.
+/// Parses the body of a call about an IPUJob.
 pub fn parse(body: &[u8]) -> Result<AdmissionRequest, RequestError> {
-    read(&measured(body)?, Reviewed::IPUJob)
+    read(&measure(body)?, Reviewed::IPUJob)
 }
 
-/// Says what the body of a webhook call takes once it is read.
-pub fn measured<T: AsRef<[u8]>>(body: T) -> Result<Measured<T>, RequestError> {
+/// Measures the memory that parsing the body takes.
+pub fn measure<T: AsRef<[u8]>>(body: T) -> Result<Measured<T>, RequestError> {
     if body.as_ref().iter().all(u8::is_ascii_whitespace) {
         return Err(RequestError::Empty);
     }
     bounded_json::measure(body, TREE).map_err(RequestError::Unreadable)
 }
 
-/// Reads a body that was measured, which asks about an object of this kind.
+/// Parses a measured body, which is about an object of this kind.
 pub fn read<T: AsRef<[u8]>>(
     body: &Measured<T>,
     reviewed: Reviewed,
 ) -> Result<AdmissionRequest, RequestError> {
-    // By way of a map: serde would read a struct from a list as well.
+    // Through a map, because serde also parses a struct from a list.
     let review = body.object().map_err(RequestError::Unreadable)?;
     let review: Review =
         serde_json::from_value(Value::Object(review)).map_err(RequestError::WrongFields)?;
@@ -299,7 +298,7 @@ fn check(
         return Err(RequestError::NoUid);
     }
     if request.uid.len() > UID_MAX || !request.uid.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(RequestError::OddUid(request.uid.len()));
+        return Err(RequestError::InvalidUid(request.uid.len()));
     }
     if request.kind.kind != reviewed.kind() || request.kind.group != reviewed.group() {
         return Err(RequestError::OtherObject {
@@ -346,7 +345,7 @@ fn check(
     })
 }
 
-/// A stranger's text is shown, but not all of it.
+/// Cuts a text of the caller for a message.
 fn cut(text: String) -> String {
     if text.chars().count() <= 80 {
         return text;

@@ -1,4 +1,4 @@
-//! Serves the webhooks: HTTP in, a policy's answer, HTTP out.
+//! The HTTP server of the webhooks.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use ipu_guest_host::model::Operation;
-use ipu_policies::guests::Guests;
-use ipu_policies::namespaces::Namespaces;
+use ipu_policies::active_policies::ActivePolicies;
+use ipu_policies::namespace_usage::Namespaces;
 use ipu_runtime::panics;
 use ipu_runtime::port::metrics::Refused;
 use ipu_runtime::port::serve::address;
@@ -23,39 +23,39 @@ use tracing::{Instrument, Span, info, warn};
 
 use super::answer::{Answer, Decision};
 use super::callers::Callers;
-use super::hook_chain::Chain;
+use super::chain_run::ChainRun;
 use super::intake::{Intake, Refusal, refuse};
 use super::metrics::Admission;
 use super::request::{AdmissionRequest, Reviewed};
 use super::{MUTATE_PATH, MUTATE_POD_PATH, VALIDATE_PATH, pods};
 
-/// What the answers are made from.
+/// The shared state of the webhooks.
 #[derive(Clone)]
-struct Sources {
-    guests: Guests,
+struct WebhookState {
+    active: ActivePolicies,
     namespaces: Namespaces,
     callers: Callers,
-    counts: Admission,
+    metrics: Admission,
     conflicts: Conflicts,
     intake: Arc<Intake>,
 }
 
-/// What is asked about an object, and from where.
+/// The operation of a review, and the address of its caller.
 #[derive(Clone, Copy)]
-struct Asked {
+struct ReviewOrigin {
     operation: Operation,
     address: IpAddr,
 }
 
-impl Sources {
-    /// What a release answers that rests: nothing where one of the others serves the namespace, and
-    /// elsewhere that nobody does.
-    fn at_rest(&self, request: &AdmissionRequest) -> Option<Answer> {
+impl WebhookState {
+    /// Returns the answer of an inactive release: it admits the object if another release serves the namespace, and fails
+    /// otherwise. `None` if the release is active.
+    fn standby_answer(&self, request: &AdmissionRequest) -> Option<Answer> {
         let (namespace, reviewed) = (&request.namespace, request.reviewed);
         let conflicts = self.conflicts.current();
         let first = conflicts.first()?;
         if conflicts.iter().any(|one| one.theirs.contains(namespace)) {
-            return Some(Answer::nothing_to_say());
+            return Some(Answer::allowed());
         }
         Some(Answer::failed(format!(
             "{}s of namespace {namespace} are not served now, since their IPU operator is \
@@ -65,129 +65,129 @@ impl Sources {
         )))
     }
 
-    async fn defaulted(&self, asked: Asked, request: &AdmissionRequest) -> Answer {
-        match self.at_rest(request) {
+    async fn defaulted(&self, origin: ReviewOrigin, request: &AdmissionRequest) -> Answer {
+        match self.standby_answer(request) {
             Some(answer) => answer,
-            None => self.chain(asked, request).defaulted().await,
+            None => self.run(origin, request).run_defaulting().await,
         }
     }
 
-    async fn validated(&self, asked: Asked, request: &AdmissionRequest) -> Answer {
-        match self.at_rest(request) {
+    async fn validated(&self, origin: ReviewOrigin, request: &AdmissionRequest) -> Answer {
+        match self.standby_answer(request) {
             Some(answer) => answer,
-            None => self.chain(asked, request).validated().await,
+            None => self.run(origin, request).run_validation().await,
         }
     }
 
-    async fn reviewed_pod(&self, asked: Asked, request: &mut AdmissionRequest) -> Answer {
-        if let Some(answer) = self.at_rest(request) {
+    async fn reviewed_pod(&self, origin: ReviewOrigin, request: &mut AdmissionRequest) -> Answer {
+        if let Some(answer) = self.standby_answer(request) {
             return answer;
         }
         let hooks = pods::Hooks {
-            guests: &self.guests,
-            facts: self.namespaces.facts(&request.namespace, ""),
-            asker: Some(asked.address),
-            counts: self.callers.knows(asked.address, request),
+            active: &self.active,
+            context: self.namespaces.context(&request.namespace, ""),
+            caller: Some(origin.address),
+            is_trusted: self.callers.is_api_server(origin.address, request),
         };
         pods::reviewed(request, &hooks).await
     }
 
-    fn chain<'a>(&'a self, asked: Asked, request: &'a AdmissionRequest) -> Chain<'a> {
-        let facts = self.namespaces.facts(&request.namespace, "");
-        let told = request.admission(asked.operation, facts);
-        let counts = self.callers.knows(asked.address, request);
-        Chain::new(&self.guests, request, told)
-            .asked_by(Some(asked.address))
-            .counting(counts)
+    fn run<'a>(&'a self, origin: ReviewOrigin, request: &'a AdmissionRequest) -> ChainRun<'a> {
+        let context = self.namespaces.context(&request.namespace, "");
+        let admission = request.admission(origin.operation, context);
+        let is_trusted = self.callers.is_api_server(origin.address, request);
+        ChainRun::new(&self.active, request, admission)
+            .for_caller(Some(origin.address))
+            .trusted(is_trusted)
     }
 }
 
-/// What the webhooks share with the rest of their process. The default counts nothing and trusts every caller.
+/// The state that the webhooks share with their process. The default trusts every caller.
 #[derive(Clone, Debug, Default)]
 pub struct WebhookContext {
     /// The callers that are certainly the API server.
     pub callers: Callers,
-    /// Requests of the API server.
+    /// Metrics of the webhooks.
     pub admission: Admission,
-    /// Connections and requests that were refused.
+    /// Metrics of refused connections and requests.
     pub refused: Refused,
     /// The older releases that make this one inactive.
     pub conflicts: Conflicts,
 }
 
-/// The routes of the webhooks. Guests see what is known of the namespaces.
-pub fn router(guests: Guests, namespaces: Namespaces, context: WebhookContext) -> Router {
+/// Returns the routes of the webhooks.
+pub fn router(active: ActivePolicies, namespaces: Namespaces, context: WebhookContext) -> Router {
     Router::new()
         .route(MUTATE_PATH, post(mutating).fallback(wrong_method))
         .route(VALIDATE_PATH, post(validating).fallback(wrong_method))
         .route(MUTATE_POD_PATH, post(mutating_pod).fallback(wrong_method))
         .fallback(wrong_path)
         .layer(middleware::from_fn(panics::answered))
-        .with_state(Sources {
-            guests,
+        .with_state(WebhookState {
+            active,
             namespaces,
-            counts: context.admission,
+            metrics: context.admission,
             callers: context.callers,
             conflicts: context.conflicts,
             intake: Arc::new(Intake::new(context.refused)),
         })
 }
 
-async fn mutating(State(sources): State<Sources>, call: Request) -> Response {
+async fn mutating(State(state): State<WebhookState>, call: Request) -> Response {
     let answer =
-        async |asked, request: &mut AdmissionRequest| sources.defaulted(asked, request).await;
-    answered(&sources, ("defaulting", Reviewed::IPUJob), call, answer).await
+        async |origin, request: &mut AdmissionRequest| state.defaulted(origin, request).await;
+    answered(&state, ("defaulting", Reviewed::IPUJob), call, answer).await
 }
 
-async fn validating(State(sources): State<Sources>, call: Request) -> Response {
+async fn validating(State(state): State<WebhookState>, call: Request) -> Response {
     let answer =
-        async |asked, request: &mut AdmissionRequest| sources.validated(asked, request).await;
-    answered(&sources, ("validation", Reviewed::IPUJob), call, answer).await
+        async |origin, request: &mut AdmissionRequest| state.validated(origin, request).await;
+    answered(&state, ("validation", Reviewed::IPUJob), call, answer).await
 }
 
-async fn mutating_pod(State(sources): State<Sources>, call: Request) -> Response {
+async fn mutating_pod(State(state): State<WebhookState>, call: Request) -> Response {
     let answer =
-        async |asked, request: &mut AdmissionRequest| sources.reviewed_pod(asked, request).await;
-    answered(&sources, ("pod", Reviewed::Pod), call, answer).await
+        async |origin, request: &mut AdmissionRequest| state.reviewed_pod(origin, request).await;
+    answered(&state, ("pod", Reviewed::Pod), call, answer).await
 }
 
-/// Answers one call of a webhook.
+/// Handles one call of a webhook.
 async fn answered(
-    sources: &Sources,
+    state: &WebhookState,
     (webhook, reviewed): (&'static str, Reviewed),
     call: Request,
-    answer: impl AsyncFnOnce(Asked, &mut AdmissionRequest) -> Answer,
+    answer: impl AsyncFnOnce(ReviewOrigin, &mut AdmissionRequest) -> Answer,
 ) -> Response {
-    let (began, counts) = (Instant::now(), &sources.counts);
+    let (began, metrics) = (Instant::now(), &state.metrics);
     let (parts, body) = call.into_parts();
-    let mut admitted = match sources.intake.read(&parts, body, reviewed).await {
+    let mut admitted = match state.intake.read(&parts, body, reviewed).await {
         Ok(admitted) => admitted,
         Err(refusal) => {
-            counts.answered(webhook, refusal.verdict(), None, began.elapsed());
+            metrics.record(webhook, refusal.verdict(), None, began.elapsed());
             return refusal.into_response();
         }
     };
     let request = &mut admitted.request;
     let answer = match request.operation {
-        Some(operation) if request.concerns_policies() => {
-            let asked = Asked {
+        Some(operation) if request.needs_policies() => {
+            let origin = ReviewOrigin {
                 operation,
                 address: address(&parts.extensions),
             };
             let span = span(webhook, request);
-            answer(asked, request).instrument(span).await
+            answer(origin, request).instrument(span).await
         }
-        _ => Answer::nothing_to_say(),
+        _ => Answer::allowed(),
     };
     let verdict = answer.decision.verdict();
-    counts.answered(webhook, verdict, Some(&request.uid), began.elapsed());
+    metrics.record(webhook, verdict, Some(&request.uid), began.elapsed());
     reply(webhook, request, &answer)
 }
 
-/// What every line of the log that comes of a request names. At an error's level, so that it always does.
+/// Creates the span of a request. Its level is error, so that every log line of the request has it.
 fn span(webhook: &str, request: &AdmissionRequest) -> Span {
     let job = format!("{}/{}", request.namespace, request.name);
-    // The API server gives a new object its UID between the two webhooks: defaulting has no part in the trace.
+    // The API server sets the UID of a new object between the two webhooks, so defaulting is not in the trace.
     let object = request.object.pointer("/metadata/uid");
     let object = object.and_then(Value::as_str).unwrap_or_default();
     let (uid, trace_id) = (&request.uid, trace::id(object));
@@ -206,17 +206,17 @@ fn reply(webhook: &str, request: &AdmissionRequest, answer: &Answer) -> Response
     axum::Json::<Value>(answer.render(request)).into_response()
 }
 
-async fn wrong_method(State(sources): State<Sources>) -> Refusal {
+async fn wrong_method(State(state): State<WebhookState>) -> Refusal {
     let text = "an AdmissionReview is sent by POST".to_owned();
     let refusal = refuse(StatusCode::METHOD_NOT_ALLOWED, text);
-    sources.intake.malformed(refusal)
+    state.intake.log_malformed(refusal)
 }
 
-async fn wrong_path(State(sources): State<Sources>) -> Refusal {
+async fn wrong_path(State(state): State<WebhookState>) -> Refusal {
     let text = format!("the webhooks are at {MUTATE_PATH}, {VALIDATE_PATH} and {MUTATE_POD_PATH}");
-    sources
+    state
         .intake
-        .malformed(refuse(StatusCode::NOT_FOUND, text))
+        .log_malformed(refuse(StatusCode::NOT_FOUND, text))
 }
 
 #[cfg(test)]
@@ -230,25 +230,25 @@ mod tests {
     use crate::intake::BODY_LIMIT;
     use crate::request::tests::{review, updating};
     use crate::{MUTATE_PATH, VALIDATE_PATH};
-    use ipu_guest_host::{Policies, PolicyOptions};
-    use ipu_policies::guests::Guests;
+    use ipu_guest_host::{GuestHost, GuestHostOptions};
+    use ipu_policies::active_policies::ActivePolicies;
     use ipu_runtime::scope::Conflicts;
     use ipu_runtime::scope::conflict::Claim;
 
-    /// A host without any module: every question to a policy fails.
+    /// A host without modules: every call of a policy fails.
     async fn call(request: Request<Body>) -> (StatusCode, String) {
         call_with(Conflicts::default(), request).await
     }
 
     async fn call_with(conflicts: Conflicts, request: Request<Body>) -> (StatusCode, String) {
-        let policies = Policies::open(PolicyOptions::default());
-        let guests = Guests::new(policies.await.unwrap());
-        let namespaces = ipu_policies::namespaces::namespaces().0;
-        let counts = WebhookContext {
+        let host = GuestHost::open(GuestHostOptions::default());
+        let active = ActivePolicies::new(host.await.unwrap());
+        let namespaces = ipu_policies::namespace_usage::namespaces().0;
+        let context = WebhookContext {
             conflicts,
             ..WebhookContext::default()
         };
-        let routes = router(guests, namespaces, counts);
+        let routes = router(active, namespaces, context);
         let response = routes.oneshot(request).await.unwrap();
         let status = response.status();
         let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
@@ -324,7 +324,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_release_that_rests_leaves_alone_what_another_one_serves() {
-        let at_rest = |theirs: &str| {
+        let standby_answer = |theirs: &str| {
             let older = ["else", theirs].map(|scope| Claim {
                 configuration: format!("for-{scope}"),
                 namespace: "ops".to_owned(),
@@ -336,13 +336,13 @@ mod tests {
         for path in [MUTATE_PATH, VALIDATE_PATH] {
             let body = review(|_| {}).to_string();
             let request = || post(path, "application/json", body.clone());
-            let (_, text) = call_with(at_rest("default"), request()).await;
+            let (_, text) = call_with(standby_answer("default"), request()).await;
             let answer: Value = serde_json::from_str(&text).unwrap();
             assert_eq!(
                 answer["response"],
                 json!({ "uid": "0c9a8d74", "allowed": true })
             );
-            let (_, text) = call_with(at_rest("other"), request()).await;
+            let (_, text) = call_with(standby_answer("other"), request()).await;
             let answer: Value = serde_json::from_str(&text).unwrap();
             assert_eq!(answer["response"]["allowed"], json!(false));
             for part in ["namespace default", "in namespace ops", "watchNamespaces"] {

@@ -1,12 +1,11 @@
-//! Pure: the answer of the validating webhook, from what the validation policies found.
+//! Pure: the answer of the validating webhook, from the verdicts of the validation policies.
 
 use ipu_guest_host::model::Verdict;
 use ipu_guest_host::texts;
 
 use super::answer::Decision;
 
-/// The decision on an object of which all policies together say this, and their sentences for the
-/// user.
+/// Returns the decision on the merged verdict of all policies, and the warnings.
 pub fn decision(verdict: Verdict) -> (Decision, Vec<String>) {
     let violations = texts::bounded(&verdict.violations);
     if violations.is_empty() {

@@ -1,5 +1,6 @@
 //! IPUPolicy: a WebAssembly guest that decides in the place of a built-in one, or beside it.
 
+mod hook;
 mod module;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use self::hook::Hook;
 pub use self::module::{
     ConfigMapModule, ImageModule, KeyOf, ModuleSource, OciModule, PemSource, RequiredSignature,
     SecretName,
@@ -85,19 +87,6 @@ pub struct IPUPolicySpec {
     /// When the version before takes over again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackOptions>,
-}
-
-/// Where a guest decides.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-pub enum Hook {
-    /// Sets what the user of an IPUJob left open.
-    Defaulting,
-    /// Says what is wrong with an IPUJob.
-    Validation,
-    /// Decides on which V-IPU controller a partition is made.
-    Placement,
 }
 
 /// Whether the answers of a guest count.
@@ -346,8 +335,8 @@ impl IPUPolicySpec {
         })
     }
 
-    /// In whose place it decides; none where it decides beside all others.
-    pub fn place_of(&self) -> Option<&str> {
+    /// Returns the guest that it replaces. `None`: it gets a stage of its own.
+    pub fn replaced_guest(&self) -> Option<&str> {
         let built_in = (self.hook == Hook::Placement).then_some(BUILT_IN);
         self.replaces.as_deref().or(built_in)
     }

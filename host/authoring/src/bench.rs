@@ -1,4 +1,4 @@
-//! `policy bench`: what a call takes, beside another component, by default the built-in one.
+//! `policy bench`: measures calls of a component and of another one, by default the built-in one.
 
 use std::fmt::Write as _;
 use std::io;
@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use ipu_guest_host::question::Question;
-use ipu_guest_host::{Asked, Limits, Meter, Trial};
+use ipu_guest_host::model::{Hook, built_in_file};
+use ipu_guest_host::policy_request::PolicyRequest;
+use ipu_guest_host::{Budget, CallResult, Limits, OfflineGuest};
 
-use super::request::question;
+use super::request::read_request;
 use super::settings::settings;
 use super::{PolicyCliError, no_answer, no_policy};
 
-/// Calls before those that count, until memory and caches are as in an operator that has run for a
-/// while.
-const WARMING: u32 = 32;
+/// Calls before the measured ones, to warm up memory and caches.
+const WARM_UP: u32 = 32;
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct BenchArgs {
@@ -38,8 +38,8 @@ pub(super) struct BenchArgs {
     calls: u32,
 }
 
-/// What the calls of one component took.
-struct Figures {
+/// Measurements of one component.
+struct Measurements {
     name: String,
     p50: Duration,
     p99: Duration,
@@ -50,19 +50,19 @@ struct Figures {
 
 pub(super) fn run(args: &BenchArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
     let first = open(&args.file, None)?;
-    let request = question(&first, args.request.as_deref())?;
-    let slot = first.slot();
-    let built_in = args.guests_dir.join(slot.file_name());
+    let request = read_request(&first, args.request.as_deref())?;
+    let hook = first.hook();
+    let built_in = args.guests_dir.join(built_in_file(hook));
     let other = match &args.against {
         Some(file) => Some(file),
         None => Some(&built_in).filter(|file| file.is_file()),
     };
     let mut subjects = vec![(&args.file, first)];
     if let Some(file) = other {
-        subjects.push((file, open(file, Some(slot))?));
+        subjects.push((file, open(file, Some(hook))?));
     }
-    let figures = measure(args, &subjects, &request)?;
-    out.write_all(table(&figures, args.calls).as_bytes())?;
+    let measurements = measure(args, &subjects, &request)?;
+    out.write_all(table(&measurements, args.calls).as_bytes())?;
     if other.is_none() {
         writeln!(
             out,
@@ -73,80 +73,83 @@ pub(super) fn run(args: &BenchArgs, out: &mut impl io::Write) -> Result<(), Poli
     Ok(())
 }
 
-fn open(file: &Path, slot: Option<ipu_guest_host::model::Slot>) -> Result<Trial, PolicyCliError> {
-    Trial::open(file, slot, Limits::of_authors(), Meter::Time).map_err(no_policy(file))
+fn open(file: &Path, hook: Option<Hook>) -> Result<OfflineGuest, PolicyCliError> {
+    OfflineGuest::open(file, hook, Limits::for_authoring(), Budget::Time).map_err(no_policy(file))
 }
 
-/// Asks the components by turns, so that whatever else the machine does meets all alike.
+/// Calls the components in turns, so that other load on the machine affects all alike.
 fn measure(
     args: &BenchArgs,
-    subjects: &[(&PathBuf, Trial)],
-    request: &Question,
-) -> Result<Vec<Figures>, PolicyCliError> {
-    let asking: Vec<_> = subjects
+    subjects: &[(&PathBuf, OfflineGuest)],
+    request: &PolicyRequest,
+) -> Result<Vec<Measurements>, PolicyCliError> {
+    let calls: Vec<_> = subjects
         .iter()
-        .map(|(file, trial)| trial.asking(&args.settings).map_err(no_answer(file)))
+        .map(|(file, guest)| guest.caller(&args.settings).map_err(no_answer(file)))
         .collect::<Result<_, _>>()?;
     let mut times = vec![Vec::new(); subjects.len()];
     let mut memory = vec![0; subjects.len()];
-    for call in 0..args.calls.saturating_add(WARMING) {
+    for call in 0..args.calls.saturating_add(WARM_UP) {
         for (at, (file, _)) in subjects.iter().enumerate() {
-            let asked = answered(asking[at](request), file)?;
-            memory[at] = asked.memory.max(memory[at]);
-            if call >= WARMING {
-                times[at].push(asked.time);
+            let result = require_answer(calls[at](request), file)?;
+            memory[at] = result.memory.max(memory[at]);
+            if call >= WARM_UP {
+                times[at].push(result.time);
             }
         }
     }
-    let mut figures = Vec::new();
-    for (at, (file, trial)) in subjects.iter().enumerate() {
+    let mut measurements = Vec::new();
+    for (at, (file, guest)) in subjects.iter().enumerate() {
         times[at].sort_unstable();
-        figures.push(Figures {
+        measurements.push(Measurements {
             name: file.display().to_string(),
             p50: percentile(&times[at], 50),
             p99: percentile(&times[at], 99),
             memory: memory[at],
-            fuel: fuel(file, trial, args, request)?,
+            fuel: fuel(file, guest, args, request)?,
         });
     }
-    Ok(figures)
+    Ok(measurements)
 }
 
-/// Fuel of one call, counted in an engine of its own: counting takes time.
+/// Returns the fuel of one call. A separate engine counts it, because counting is slow.
 fn fuel(
     file: &Path,
-    trial: &Trial,
+    guest: &OfflineGuest,
     args: &BenchArgs,
-    request: &Question,
+    request: &PolicyRequest,
 ) -> Result<u64, PolicyCliError> {
-    let metered = Trial::open(
+    let metered = OfflineGuest::open(
         file,
-        Some(trial.slot()),
-        Limits::of_authors(),
-        Meter::Fuel(u64::MAX),
+        Some(guest.hook()),
+        Limits::for_authoring(),
+        Budget::Fuel(u64::MAX),
     )
     .map_err(no_policy(file))?;
-    let asked = answered(metered.ask(&args.settings, request), file)?;
-    Ok(asked.fuel.unwrap_or_default())
+    let result = require_answer(metered.call(&args.settings, request), file)?;
+    Ok(result.fuel.unwrap_or_default())
 }
 
-/// A call without an answer ends the measuring: how fast something fails is no figure.
-fn answered(asked: Asked, file: &Path) -> Result<Asked, PolicyCliError> {
-    match asked.answer {
+/// Ends the benchmark if a call failed.
+fn require_answer(result: CallResult, file: &Path) -> Result<CallResult, PolicyCliError> {
+    match result.answer {
         Err(source) => Err(no_answer(file)(source)),
-        Ok(_) => Ok(asked),
+        Ok(_) => Ok(result),
     }
 }
 
-/// The value that so many of a hundred are not above, of sorted ones; zero where there is none.
+/// Returns a percentile of sorted values; zero if there are none.
 pub fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let rank = (sorted.len() * percent).div_ceil(100);
     let at = rank.saturating_sub(1);
     sorted.get(at).copied().unwrap_or_default()
 }
 
-fn table(figures: &[Figures], calls: u32) -> String {
-    let width = figures.iter().map(|one| one.name.chars().count()).max();
+fn table(measurements: &[Measurements], calls: u32) -> String {
+    let width = measurements
+        .iter()
+        .map(|one| one.name.chars().count())
+        .max();
     let width = width.unwrap_or_default().max("the first beside it".len());
     let mut text = format!(
         "{:width$}  {:>10}  {:>10}  {:>10}  {:>12}\n",
@@ -156,7 +159,7 @@ fn table(figures: &[Figures], calls: u32) -> String {
         "memory",
         "fuel",
     );
-    for one in figures {
+    for one in measurements {
         let _ = writeln!(
             text,
             "{:width$}  {:>7.1} µs  {:>7.1} µs  {:>6} KiB  {:>12}",
@@ -167,7 +170,7 @@ fn table(figures: &[Figures], calls: u32) -> String {
             one.fuel,
         );
     }
-    if let [first, other] = figures {
+    if let [first, other] = measurements {
         let times = |a: Duration, b: Duration| a.as_secs_f64() / b.as_secs_f64().max(1e-9);
         let _ = writeln!(
             text,
@@ -205,14 +208,17 @@ mod tests {
 
     #[test]
     fn the_table_stands_in_columns() {
-        let figures = |name: &str, times: u32| Figures {
+        let measurements = |name: &str, times: u32| Measurements {
             name: name.to_owned(),
             p50: Duration::from_nanos(21_400) * times,
             p99: Duration::from_micros(61) * times,
             memory: 1_179_648,
             fuel: 20_000 * u64::from(times),
         };
-        let both = [figures("a.wasm", 3), figures("/guests/serial-walk.wasm", 1)];
+        let both = [
+            measurements("a.wasm", 3),
+            measurements("/guests/serial-walk.wasm", 1),
+        ];
         insta::assert_snapshot!(table(&both, 1000));
     }
 }

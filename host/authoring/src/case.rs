@@ -1,52 +1,52 @@
-//! Pure: a case of `policy test`: a request, and what must come of it.
+//! Pure: a case of `policy test`: a request and the expected result.
 
 use ipu_guest_host::GuestError;
-use ipu_guest_host::model::{Decision, Defaulting, PassedOver, Slot, Violation};
-use ipu_guest_host::question::{Answer, Question, QuestionError};
+use ipu_guest_host::model::{Decision, Defaulting, Hook, PassedOver, Violation};
+use ipu_guest_host::policy_request::{Answer, PolicyRequest, PolicyRequestError};
 use ipu_text::explain;
 use json_patch::Patch;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::ruling::Ruling;
+use super::host_verdict::HostVerdict;
 
-/// One case, as it stands in its file.
+/// A case as in its file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct CaseDocument {
     #[serde(default)]
     settings: Map<String, Value>,
     request: Value,
     expect: Expectation,
 }
 
-/// What must come of a request; what is not given may be anything.
+/// The expected result of a request. A missing field matches anything.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Expectation {
     /// The whole answer, exactly.
     answer: Option<Value>,
-    /// The host's verdict: allowed, patched, refused, failed, followed, overruled, notAsked.
+    /// The verdict of the host: allowed, patched, refused, failed, followed, overruled, notAsked.
     verdict: Option<String>,
-    /// Violations that must be among those of the answer; a message is part of the one there.
-    violations: Option<Vec<Wanted>>,
-    /// Sentences that must be part of warnings.
+    /// Violations that the answer must have, with part of their messages.
+    violations: Option<Vec<ExpectedViolation>>,
+    /// Texts that warnings must contain.
     warnings: Option<Vec<String>>,
-    /// The controller that the policy itself chooses.
+    /// The controller that the policy must choose.
     chosen: Option<String>,
-    /// Controllers that it passes over, with part of the reason; it must wait.
-    waits: Option<Vec<Passed>>,
-    /// Part of the reason for which it rejects the request.
+    /// Controllers that a wait must skip, with part of their reasons.
+    waits: Option<Vec<ExpectedSkip>>,
+    /// Part of the reason of a rejection.
     rejects: Option<String>,
-    /// The JSON patch that the host makes of the answer, exactly.
+    /// The JSON patch of the host, exactly.
     patch: Option<Patch>,
-    /// Part of the error that the call must end with.
+    /// Part of the error of the call.
     error: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct ExpectedViolation {
     field: String,
     #[serde(default)]
     message: String,
@@ -54,23 +54,23 @@ struct Wanted {
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Passed {
+struct ExpectedSkip {
     controller: String,
     #[serde(default)]
     reason: String,
 }
 
-/// A case that was read.
+/// A parsed case.
 #[derive(Debug)]
 pub(super) struct Case {
     /// Settings, as JSON.
     pub(super) settings: String,
-    /// What is asked.
-    pub(super) question: Question,
+    /// The request.
+    pub(super) request: PolicyRequest,
     expect: Expectation,
 }
 
-/// Why a document is no case.
+/// Why a document is not a case.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CaseError {
     /// A field is missing, unknown, or of the wrong type.
@@ -81,64 +81,64 @@ pub(super) enum CaseError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// Its request is none.
+    /// Its request is invalid.
     #[error(transparent)]
-    Request(#[from] QuestionError),
-    /// It would pass whatever is answered.
+    Request(#[from] PolicyRequestError),
+    /// It expects nothing, so it would always pass.
     #[error(
         "its \"expect\" is empty, so that it could not fail; give one of answer, verdict, \
          violations, warnings, chosen, waits, rejects, patch and error"
     )]
     NothingExpected,
-    /// It expects what a policy of this world cannot answer.
-    #[error("a {slot} policy has no {field:?} that could be expected")]
+    /// It expects a field that answers of this world do not have.
+    #[error("a {hook} policy has no {field:?} that could be expected")]
     OtherWorld {
         /// The world.
-        slot: Slot,
+        hook: Hook,
         /// The field of `expect`.
         field: &'static str,
     },
 }
 
 impl Case {
-    /// Reads a case for a policy of `slot`.
-    pub(super) fn parse(slot: Slot, document: Value) -> Result<Self, CaseError> {
-        let written: Written =
-            serde_path_to_error::deserialize(document).map_err(|error| CaseError::Form {
+    /// Parses a case for a policy of `hook`.
+    pub(super) fn parse(hook: Hook, value: Value) -> Result<Self, CaseError> {
+        let document: CaseDocument =
+            serde_path_to_error::deserialize(value).map_err(|error| CaseError::Form {
                 path: error.path().to_string(),
                 source: error.into_inner(),
             })?;
-        written.expect.check(slot)?;
+        document.expect.check(hook)?;
         Ok(Self {
-            settings: Value::Object(written.settings).to_string(),
-            question: Question::parse(slot, written.request)?,
-            expect: written.expect,
+            settings: Value::Object(document.settings).to_string(),
+            request: PolicyRequest::parse(hook, document.request)?,
+            expect: document.expect,
         })
     }
 
-    /// Everything that is not as it should be; empty where the case passes.
+    /// Returns all failures; empty if the case passes.
     pub(super) fn failures(
         &self,
         answer: &Result<Answer, GuestError>,
-        ruling: &Ruling,
+        verdict: &HostVerdict,
     ) -> Vec<String> {
-        let mut failures = self.expect.of_ruling(ruling);
+        let mut failures = self.expect.verdict_failures(verdict);
         match (answer, &self.expect.error) {
-            (Ok(answer), None) => failures.extend(self.expect.of_answer(answer)),
-            (Ok(answer), Some(wanted)) => {
+            (Ok(answer), None) => failures.extend(self.expect.answer_failures(answer)),
+            (Ok(answer), Some(expected)) => {
                 failures.push(format!(
-                    "expected error with {wanted:?}, found {}",
+                    "expected error with {expected:?}, found {}",
                     json(answer)
                 ));
             }
-            (Err(error), Some(wanted)) if explain(error).contains(wanted.as_str()) => {}
-            (Err(error), Some(wanted)) => {
+            (Err(error), Some(expected)) if explain(error).contains(expected.as_str()) => {}
+            (Err(error), Some(expected)) => {
                 failures.push(format!(
-                    "expected error with {wanted:?}, found {:?}",
+                    "expected error with {expected:?}, found {:?}",
                     explain(error)
                 ));
             }
-            // A verdict alone may be about a policy that fails.
+            // An expected verdict alone can be about a policy that fails.
             (Err(_), None) if self.expect.only_verdict() && failures.is_empty() => {}
             (Err(error), None) => failures.push(format!("no answer: {}", explain(error))),
         }
@@ -147,23 +147,23 @@ impl Case {
 }
 
 impl Expectation {
-    fn check(&self, slot: Slot) -> Result<(), CaseError> {
+    fn check(&self, hook: Hook) -> Result<(), CaseError> {
         if *self == Self::default() {
             return Err(CaseError::NothingExpected);
         }
-        let only = |given: bool, field, slots: &[Slot]| {
-            if given && !slots.contains(&slot) {
-                return Err(CaseError::OtherWorld { slot, field });
+        let only = |given: bool, field, hooks: &[Hook]| {
+            if given && !hooks.contains(&hook) {
+                return Err(CaseError::OtherWorld { hook, field });
             }
             Ok(())
         };
-        let admission = [Slot::Defaulting, Slot::Validation];
+        let admission = [Hook::Defaulting, Hook::Validation];
         only(self.violations.is_some(), "violations", &admission)?;
         only(self.warnings.is_some(), "warnings", &admission)?;
-        only(self.patch.is_some(), "patch", &[Slot::Defaulting])?;
-        only(self.chosen.is_some(), "chosen", &[Slot::Placement])?;
-        only(self.waits.is_some(), "waits", &[Slot::Placement])?;
-        only(self.rejects.is_some(), "rejects", &[Slot::Placement])
+        only(self.patch.is_some(), "patch", &[Hook::Defaulting])?;
+        only(self.chosen.is_some(), "chosen", &[Hook::Placement])?;
+        only(self.waits.is_some(), "waits", &[Hook::Placement])?;
+        only(self.rejects.is_some(), "rejects", &[Hook::Placement])
     }
 
     fn only_verdict(&self) -> bool {
@@ -174,78 +174,78 @@ impl Expectation {
             }
     }
 
-    fn of_ruling(&self, ruling: &Ruling) -> Vec<String> {
-        let found = serde_json::json!(ruling);
+    fn verdict_failures(&self, verdict: &HostVerdict) -> Vec<String> {
+        let found = serde_json::json!(verdict);
         let mut failures = Vec::new();
-        if let Some(wanted) = &self.verdict
-            && found["verdict"] != wanted.as_str()
+        if let Some(expected) = &self.verdict
+            && found["verdict"] != expected.as_str()
         {
-            failures.push(format!("expected verdict {wanted:?}, found {found}"));
+            failures.push(format!("expected verdict {expected:?}, found {found}"));
         }
-        if let Some(wanted) = &self.patch {
+        if let Some(expected) = &self.patch {
             let none = Patch::default();
-            let patch = match ruling {
-                Ruling::Patched { patch } => Some(patch),
-                Ruling::Allowed => Some(&none),
+            let patch = match verdict {
+                HostVerdict::Patched { patch } => Some(patch),
+                HostVerdict::Allowed => Some(&none),
                 _ => None,
             };
-            if patch != Some(wanted) {
-                failures.push(format!("expected patch {}, found {found}", json(wanted)));
+            if patch != Some(expected) {
+                failures.push(format!("expected patch {}, found {found}", json(expected)));
             }
         }
         failures
     }
 
-    fn of_answer(&self, answer: &Answer) -> Vec<String> {
+    fn answer_failures(&self, answer: &Answer) -> Vec<String> {
         let mut failures = Vec::new();
         let found = serde_json::json!(answer);
-        if let Some(wanted) = &self.answer
-            && found != *wanted
+        if let Some(expected) = &self.answer
+            && found != *expected
         {
-            failures.push(format!("expected answer {wanted}, found {found}"));
+            failures.push(format!("expected answer {expected}, found {found}"));
         }
         let warnings = match answer {
             Answer::Defaulting(Defaulting::Defaulted(defaulted)) => {
-                failures.extend(self.of_violations(&[]));
+                failures.extend(self.violation_failures(&[]));
                 &defaulted.warnings[..]
             }
             Answer::Defaulting(Defaulting::Refused { violations }) => {
-                failures.extend(self.of_violations(violations));
+                failures.extend(self.violation_failures(violations));
                 &[]
             }
             Answer::Verdict(verdict) => {
-                failures.extend(self.of_violations(&verdict.violations));
+                failures.extend(self.violation_failures(&verdict.violations));
                 &verdict.warnings
             }
             Answer::Decision(decision) => {
-                failures.extend(self.of_decision(decision));
+                failures.extend(self.decision_failures(decision));
                 &[]
             }
         };
-        for wanted in self.warnings.iter().flatten() {
-            if !warnings.iter().any(|warning| warning.contains(wanted)) {
+        for expected in self.warnings.iter().flatten() {
+            if !warnings.iter().any(|warning| warning.contains(expected)) {
                 failures.push(format!(
-                    "expected warning with {wanted:?}, found {warnings:?}"
+                    "expected warning with {expected:?}, found {warnings:?}"
                 ));
             }
         }
         failures
     }
 
-    fn of_violations(&self, found: &[Violation]) -> Vec<String> {
-        let Some(wanted) = &self.violations else {
+    fn violation_failures(&self, found: &[Violation]) -> Vec<String> {
+        let Some(expected) = &self.violations else {
             return Vec::new();
         };
-        if wanted.is_empty() && !found.is_empty() {
+        if expected.is_empty() && !found.is_empty() {
             return vec![format!("expected no violation, found {}", json(&found))];
         }
-        let is = |wanted: &Wanted| {
+        let matches = |expected: &ExpectedViolation| {
             let mut found = found.iter();
-            found.any(|one| one.field == wanted.field && one.message.contains(&wanted.message))
+            found.any(|one| one.field == expected.field && one.message.contains(&expected.message))
         };
-        let missing = wanted.iter().filter(|wanted| !is(wanted));
+        let missing = expected.iter().filter(|expected| !matches(expected));
         missing
-            .map(|Wanted { field, message }| {
+            .map(|ExpectedViolation { field, message }| {
                 format!(
                     "expected violation of {field:?} with {message:?}, found {}",
                     json(&found)
@@ -254,28 +254,30 @@ impl Expectation {
             .collect()
     }
 
-    fn of_decision(&self, decision: &Decision) -> Vec<String> {
+    fn decision_failures(&self, decision: &Decision) -> Vec<String> {
         let found = json(decision);
         let mut failures = Vec::new();
-        if let Some(wanted) = &self.chosen
-            && *decision != Decision::Try(wanted.clone())
+        if let Some(expected) = &self.chosen
+            && *decision != Decision::Try(expected.clone())
         {
-            failures.push(format!("expected controller {wanted:?}, found {found}"));
+            failures.push(format!("expected controller {expected:?}, found {found}"));
         }
-        if let Some(wanted) = &self.rejects
-            && !matches!(decision, Decision::Reject(reason) if reason.contains(wanted))
+        if let Some(expected) = &self.rejects
+            && !matches!(decision, Decision::Reject(reason) if reason.contains(expected))
         {
-            failures.push(format!("expected rejection with {wanted:?}, found {found}"));
+            failures.push(format!(
+                "expected rejection with {expected:?}, found {found}"
+            ));
         }
-        if let Some(wanted) = &self.waits {
+        if let Some(expected) = &self.waits {
             let Decision::Wait(passed) = decision else {
                 failures.push(format!("expected to wait, found {found}"));
                 return failures;
             };
-            for Passed { controller, reason } in wanted {
-                let is =
+            for ExpectedSkip { controller, reason } in expected {
+                let matches =
                     |one: &PassedOver| one.controller == *controller && one.reason.contains(reason);
-                if !passed.iter().any(is) {
+                if !passed.iter().any(matches) {
                     failures.push(format!(
                         "expected {controller:?} to be skipped with {reason:?}, found {found}"
                     ));

@@ -1,13 +1,12 @@
-//! `policy check`: whether the operator would take a file, told by the same steps.
+//! `policy check`: loads a file like the operator, and prints the result.
 
 use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
-use ipu_guest_host::model::Slot;
+use ipu_guest_host::model::Hook;
 use ipu_guest_host::{Inspection, inspect};
 
-use super::push::hook;
 use super::settings::settings;
 use super::world::World;
 use super::{PolicyCliError, no_policy};
@@ -25,13 +24,13 @@ pub(super) struct CheckArgs {
 }
 
 pub(super) fn run(args: &CheckArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
-    let inspection = inspect(&args.file, args.world.map(Slot::from), &args.settings)
+    let inspection = inspect(&args.file, args.world.map(Hook::from), &args.settings)
         .map_err(no_policy(&args.file))?;
     out.write_all(report(&inspection).as_bytes())?;
     Ok(())
 }
 
-/// What is said of a file that is a policy.
+/// Formats the result of a valid policy.
 fn report(inspection: &Inspection) -> String {
     let imports = if inspection.imports.is_empty() {
         "nothing".to_owned()
@@ -45,10 +44,10 @@ fn report(inspection: &Inspection) -> String {
          digest   {digest}\n\
          loaded   in {load_time:.1?}, and answered a sample request\n\
          To use it, name this digest in an IPUPolicy with hook: {hook}.\n",
-        world = inspection.slot.world(),
+        world = inspection.hook.world(),
         size = inspection.size,
         digest = inspection.digest,
         load_time = inspection.load_time,
-        hook = hook(inspection.slot),
+        hook = inspection.hook.name(),
     )
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ipu_guest_host::componentize;
-use ipu_guest_host::model::Slot;
+use ipu_guest_host::model::Hook;
 
 use super::PolicyCliError;
 use super::world::World;
@@ -31,7 +31,7 @@ pub(super) fn run(args: ComponentizeArgs) -> Result<(), PolicyCliError> {
         Ok(core) => core,
         Err(source) => return Err(PolicyCliError::Read { file, source }),
     };
-    let component = componentize(&core, world.map(Slot::from))
+    let component = componentize(&core, world.map(Hook::from))
         .map_err(|source| PolicyCliError::Componentize { file, source })?;
     std::fs::write(&output, component).map_err(|source| PolicyCliError::Write {
         file: output,

@@ -1,4 +1,4 @@
-//! `policy diff`: what one component can do and needs that another does not.
+//! `policy diff`: prints the differences between the imports and exports of two components.
 
 use std::fmt::Write as _;
 use std::io;
@@ -40,7 +40,7 @@ pub(super) fn run(args: &DiffArgs, out: &mut impl io::Write) -> Result<(), Polic
     Ok(())
 }
 
-/// What is another in every build.
+/// Formats the differences that every build has.
 fn heading(a: &Described, b: &Described) -> String {
     let mut text = String::new();
     let growth =
@@ -54,10 +54,10 @@ fn heading(a: &Described, b: &Described) -> String {
     text
 }
 
-/// What differs in what both can do and need; empty where nothing does.
+/// Returns the differences of imports and exports; empty if there are none.
 fn changes(a: &Capabilities, b: &Capabilities) -> Vec<String> {
     let mut changes = Vec::new();
-    let world = |one: &Capabilities| one.world.map_or("none", |slot| slot.world());
+    let world = |one: &Capabilities| one.world.map_or("none", |hook| hook.world());
     if a.world != b.world {
         changes.push(format!("world    {} → {}", world(a), world(b)));
     }
@@ -76,7 +76,7 @@ fn import(import: &Import) -> String {
     format!("{} ({mark}: it {})", import.name, import.why)
 }
 
-/// Every function with its interface.
+/// Returns every function with its interface.
 fn exports(one: &Capabilities) -> Vec<String> {
     let mut functions = Vec::new();
     for export in &one.exports {
@@ -89,10 +89,10 @@ fn exports(one: &Capabilities) -> Vec<String> {
     functions
 }
 
-fn compared(what: &str, a: &[String], b: &[String]) -> Vec<String> {
+fn compared(kind: &str, a: &[String], b: &[String]) -> Vec<String> {
     let gone = a.iter().filter(|one| !b.contains(one));
     let new = b.iter().filter(|one| !a.contains(one));
-    gone.map(|one| format!("- {what} {one}"))
-        .chain(new.map(|one| format!("+ {what} {one}")))
+    gone.map(|one| format!("- {kind} {one}"))
+        .chain(new.map(|one| format!("+ {kind} {one}")))
         .collect()
 }

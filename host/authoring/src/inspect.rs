@@ -1,4 +1,4 @@
-//! `policy inspect`: what a file imports and exports, without running it.
+//! `policy inspect`: prints the imports and exports of a file, without running it.
 
 use std::fmt::Write as _;
 use std::io;
@@ -25,18 +25,18 @@ pub(super) fn run(args: &InspectArgs, out: &mut impl io::Write) -> Result<(), Po
         let mut value = json!(described.capabilities);
         value["digest"] = json!(described.digest);
         value["size"] = json!(described.size);
-        value["accepted"] = json!(described.capabilities.fits());
+        value["accepted"] = json!(described.capabilities.is_linkable());
         return Ok(write_json(&value, out)?);
     }
     Ok(out.write_all(report(&described).as_bytes())?)
 }
 
-/// What is said of a component to people.
+/// Formats the description of a component.
 fn report(described: &Described) -> String {
     let found = &described.capabilities;
     let mut text = format!(
         "world    {}\npackage  {}\nsize     {} bytes\ndigest   {}\n",
-        found.world.map_or("none", |slot| slot.world()),
+        found.world.map_or("none", |hook| hook.world()),
         found.package.as_deref().unwrap_or("none"),
         described.size,
         described.digest,
@@ -63,17 +63,17 @@ fn report(described: &Described) -> String {
     text
 }
 
-/// Whether the operator would take it, and what stands in the way.
+/// Formats whether the operator would link it, and why not.
 fn conclusion(found: &Capabilities) -> String {
-    if found.fits() {
+    if found.is_linkable() {
         return "The operator would link it; `policy check` tries it on a request.\n".to_owned();
     }
     let mut text = String::from("The operator would refuse it:\n");
     for import in found.imports.iter().filter(|import| !import.allowed) {
         let _ = writeln!(text, "  {} {}", import.name, import.why);
     }
-    for lack in &found.lacks {
-        let _ = writeln!(text, "  {lack}");
+    for missing in &found.missing_exports {
+        let _ = writeln!(text, "  {missing}");
     }
     if found.world.is_none() {
         text.push_str(

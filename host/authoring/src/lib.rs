@@ -1,6 +1,6 @@
 //! `ipu-operator policy`: commands for authors of guests, and the process that compiles modules.
 //!
-//! Each subcommand has a file. Findings are separate from their output, which goes to a writer.
+//! Each subcommand has a file. Its result is separate from the output, which goes to a writer.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -10,6 +10,7 @@ mod compile;
 mod componentize;
 mod diff;
 mod document;
+mod host_verdict;
 mod inspect;
 mod junit;
 mod new;
@@ -19,7 +20,6 @@ mod record;
 mod registry;
 mod replay;
 mod request;
-mod ruling;
 mod run;
 mod settings;
 mod test;
@@ -32,7 +32,7 @@ use clap::{Args, Subcommand};
 
 pub use bench::percentile;
 pub use document::DocumentError;
-use ipu_guest_host::question::QuestionError;
+use ipu_guest_host::policy_request::PolicyRequestError;
 use ipu_guest_host::record::RecordError;
 use ipu_guest_host::{CONTRACT, CompileError, ComponentizeError, GuestError, InspectError};
 use ipu_policies::oci::cosign::KeyError;
@@ -45,7 +45,7 @@ pub struct PolicyArgs {
     command: PolicyCommand,
 }
 
-/// What an author wants to do with a policy.
+/// The subcommands.
 #[derive(Subcommand, Clone, Debug)]
 enum PolicyCommand {
     /// Begin a policy: a folder with a contract, a decision, tests and cases.
@@ -83,7 +83,7 @@ enum PolicyCommand {
 /// Why a subcommand of `ipu-operator policy` failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyCliError {
-    /// The file is no policy.
+    /// The file is not a valid policy.
     #[error("{file} is no policy for this operator")]
     Check {
         /// The file.
@@ -110,7 +110,7 @@ pub enum PolicyCliError {
         #[source]
         source: io::Error,
     },
-    /// No component can be made of the module.
+    /// The module cannot become a component.
     #[error("failed to turn {file} into a component")]
     Componentize {
         /// The file.
@@ -122,16 +122,16 @@ pub enum PolicyCliError {
     /// A document cannot be read.
     #[error(transparent)]
     Document(#[from] DocumentError),
-    /// A document is no request.
+    /// A document is not a request.
     #[error("{file} is no request")]
     Request {
         /// The file.
         file: PathBuf,
         /// Why.
         #[source]
-        source: QuestionError,
+        source: PolicyRequestError,
     },
-    /// The policy gave no answer.
+    /// The policy failed.
     #[error("{file} gave no answer")]
     NoAnswer {
         /// The component.
@@ -140,18 +140,18 @@ pub enum PolicyCliError {
         #[source]
         source: GuestError,
     },
-    /// Cases did not pass.
+    /// Cases failed.
     #[error("{failed} of {cases} cases failed")]
     CasesFailed {
-        /// How many failed.
+        /// Number of failed cases.
         failed: usize,
-        /// How many there are.
+        /// Number of cases.
         cases: usize,
     },
-    /// There is nothing to test with.
+    /// The folder has no cases.
     #[error("there is no case in {0}: a case is a file whose name ends in .yaml, .yml or .json")]
     NoCases(PathBuf),
-    /// There is no operator.
+    /// No operator listens at the socket.
     #[error(
         "no operator reports its requests at {socket}; run this in the operator's container: kubectl exec \
          --namespace <namespace> deploy/<release>-controller-manager -- /ipu-operator policy record"
@@ -163,10 +163,10 @@ pub enum PolicyCliError {
         #[source]
         source: io::Error,
     },
-    /// Others record.
+    /// The limit of concurrent recordings is reached.
     #[error("there are {0} recordings already, and there may be no more; end one of them")]
     Busy(usize),
-    /// A line is no record.
+    /// A line is not a record.
     #[error("line {line} of {file} cannot be replayed")]
     Record {
         /// The file.
@@ -177,10 +177,10 @@ pub enum PolicyCliError {
         #[source]
         source: RecordError,
     },
-    /// Two components answer differently, and that was to be a failure.
+    /// Two components answer differently (`--exit-code`).
     #[error("{0} answers differ")]
     AnswersDiffer(usize),
-    /// Two components are for different things, and that was to be a failure.
+    /// Two components have different imports or exports (`--exit-code`).
     #[error("{a} and {b} do not import and export the same")]
     Differ {
         /// The first one.
@@ -188,13 +188,13 @@ pub enum PolicyCliError {
         /// The second one.
         b: PathBuf,
     },
-    /// There is something where a project is to be made.
+    /// The folder of a new project exists.
     #[error("{0} exists already, and nothing of it was changed; choose another name or folder")]
     Exists(PathBuf),
-    /// A component that the operator would refuse.
+    /// The operator would refuse the component.
     #[error("{0} would be refused by the operator; `ipu-operator policy inspect` says why")]
-    Unfit(PathBuf),
-    /// A file holds no keys.
+    NotLinkable(PathBuf),
+    /// A file has no valid keys.
     #[error("{file} cannot be used as a key")]
     Key {
         /// The file.
@@ -203,18 +203,18 @@ pub enum PolicyCliError {
         #[source]
         source: KeyError,
     },
-    /// A registry does not do what it should.
+    /// A registry failed.
     #[error(transparent)]
     Registry(#[from] RegistryCliError),
     /// The module cannot be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
-    /// What is to be shown cannot be shown.
+    /// The output cannot be written.
     #[error("failed to write to the standard output")]
     Output(#[from] io::Error),
 }
 
-/// Runs a subcommand; what is for the user goes to `out`.
+/// Runs a subcommand, with its output to `out`.
 pub fn run(args: PolicyArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
     match args.command {
         PolicyCommand::New(args) => new::run(&args, out),
@@ -234,19 +234,19 @@ pub fn run(args: PolicyArgs, out: &mut impl io::Write) -> Result<(), PolicyCliEr
     }
 }
 
-/// The error of a file that is no policy.
+/// Returns the error of an invalid policy.
 fn no_policy(file: &Path) -> impl FnOnce(InspectError) -> PolicyCliError {
     let file = file.to_owned();
     |source| PolicyCliError::Check { file, source }
 }
 
-/// The error of a policy that gave no answer.
+/// Returns the error of a policy that failed.
 fn no_answer(file: &Path) -> impl FnOnce(GuestError) -> PolicyCliError {
     let file = file.to_owned();
     |source| PolicyCliError::NoAnswer { file, source }
 }
 
-/// Writes a value as JSON that people can read.
+/// Writes a value as indented JSON.
 fn write_json(value: &impl serde::Serialize, out: &mut impl io::Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, value)?;
     writeln!(out)

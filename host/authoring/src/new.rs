@@ -9,10 +9,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use ipu_guest_host::CONTRACT;
-use ipu_guest_host::model::Slot;
+use ipu_guest_host::model::Hook;
 
 use super::PolicyCliError;
-use super::push::hook;
 use super::world::World;
 
 #[derive(Args, Clone, Debug)]
@@ -61,7 +60,7 @@ pub(super) fn run(args: &NewArgs, out: &mut impl io::Write) -> Result<(), Policy
         out,
         "{} is a policy of world {}. Its README.md says how it is built and tested.",
         folder.display(),
-        Slot::from(args.world).world(),
+        Hook::from(args.world).world(),
     )?;
     Ok(())
 }
@@ -89,9 +88,9 @@ struct Template {
     cases: [(&'static str, &'static str); 2],
 }
 
-fn template(slot: Slot) -> Template {
-    match slot {
-        Slot::Placement => Template {
+fn template(hook: Hook) -> Template {
+    match hook {
+        Hook::Placement => Template {
             shell: include_str!("new/placement/lib.rs"),
             policy: include_str!("new/placement/policy.rs"),
             cases: [
@@ -105,7 +104,7 @@ fn template(slot: Slot) -> Template {
                 ),
             ],
         },
-        Slot::Defaulting => Template {
+        Hook::Defaulting => Template {
             shell: include_str!("new/defaulting/lib.rs"),
             policy: include_str!("new/defaulting/policy.rs"),
             cases: [
@@ -119,7 +118,7 @@ fn template(slot: Slot) -> Template {
                 ),
             ],
         },
-        Slot::Validation => Template {
+        Hook::Validation => Template {
             shell: include_str!("new/validation/lib.rs"),
             policy: include_str!("new/validation/policy.rs"),
             cases: [
@@ -137,13 +136,13 @@ fn template(slot: Slot) -> Template {
 }
 
 /// The files of a project, by their path in it.
-fn files(name: &str, slot: Slot) -> Vec<(&'static str, String)> {
-    let template = template(slot);
+fn files(name: &str, hook: Hook) -> Vec<(&'static str, String)> {
+    let template = template(hook);
     let filled = |text: &str| {
         text.replace("{{name}}", name)
             .replace("{{module}}", &name.replace('-', "_"))
-            .replace("{{world}}", slot.world())
-            .replace("{{hook}}", hook(slot))
+            .replace("{{world}}", hook.world())
+            .replace("{{hook}}", hook.name())
             .replace("{{wit-bindgen}}", WIT_BINDGEN)
     };
     let mut files = vec![
@@ -168,9 +167,9 @@ mod tests {
 
     #[test]
     fn nothing_is_left_to_fill_in() {
-        for slot in Slot::ALL {
-            for (path, text) in files("my-policy", slot) {
-                assert!(!text.contains("{{"), "{slot}: {path}: {text}");
+        for hook in Hook::ALL {
+            for (path, text) in files("my-policy", hook) {
+                assert!(!text.contains("{{"), "{hook}: {path}: {text}");
             }
         }
     }

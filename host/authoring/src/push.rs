@@ -1,10 +1,10 @@
-//! `policy push`: puts a component into an OCI registry.
+//! `policy push`: pushes a component to an OCI registry.
 
 use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
-use ipu_guest_host::model::Slot;
+use ipu_guest_host::model::Hook;
 use ipu_guest_host::{Capabilities, Described, describe, digest_of};
 use ipu_policies::oci::manifest::artefact;
 use ipu_policies::oci::push::push;
@@ -26,8 +26,8 @@ pub(super) struct PushArgs {
 pub(super) fn run(args: &PushArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
     let described = describe(&args.file).map_err(no_policy(&args.file))?;
     let found = &described.capabilities;
-    if !found.fits() {
-        return Err(PolicyCliError::Unfit(args.file.clone()));
+    if !found.is_linkable() {
+        return Err(PolicyCliError::NotLinkable(args.file.clone()));
     }
     let component = read(&args.file)?;
     let (imports, exports) = names(found);
@@ -62,18 +62,9 @@ fn names(found: &Capabilities) -> (Vec<String>, Vec<String>) {
     (imports.collect(), exports.collect())
 }
 
-/// What `spec.hook` is called for a world.
-pub(super) fn hook(slot: Slot) -> &'static str {
-    match slot {
-        Slot::Defaulting => "Defaulting",
-        Slot::Validation => "Validation",
-        Slot::Placement => "Placement",
-    }
-}
-
-/// What was pushed, and the lines by which an IPUPolicy asks for it.
+/// Formats the pushed component, and the lines for an IPUPolicy.
 fn report(args: &PushArgs, described: &Described, component: &str, manifest: &str) -> String {
-    let hook = described.capabilities.world.map_or("", hook);
+    let hook = described.capabilities.world.map_or("", Hook::name);
     let (registry, repository) = (args.reference.registry(), args.reference.repository());
     format!(
         "pushed     {reference}\n\

@@ -1,4 +1,4 @@
-//! `policy record`: the requests that a live operator asks its guests, and what they answer.
+//! `policy record`: records the calls of guests in a running operator.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::net::UnixStream;
@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use ipu_guest_host::model::Slot;
+use ipu_guest_host::model::Hook;
 use ipu_guest_host::record::{LONGEST, Record};
-use ipu_policies::recording::Notice;
+use ipu_policies::call_recording::Notice;
 
 use super::PolicyCliError;
 use super::world::World;
@@ -36,19 +36,19 @@ pub(super) struct RecordArgs {
     socket: PathBuf,
 }
 
-/// Why nothing is recorded any more.
+/// Why the recording ended.
 enum End {
-    /// There are as many requests as `--count` says.
+    /// The limit `--count` is reached.
     Count,
-    /// The next one would be too much.
+    /// The next record would exceed `--bytes`.
     Bytes,
-    /// The time is over.
+    /// The limit `--seconds` is reached.
     Time,
-    /// The operator has ended.
+    /// The operator ended.
     Operator,
 }
 
-/// What was recorded so far.
+/// Counts of the recording.
 #[derive(Default)]
 struct Recorded {
     requests: u64,
@@ -77,13 +77,13 @@ pub(super) fn run(args: &RecordArgs, out: &mut impl io::Write) -> Result<(), Pol
         let line = match waits.and_then(|()| next(&mut lines)) {
             Ok(line) if line.is_empty() => break End::Operator,
             Ok(line) => line,
-            Err(error) if is_late(&error) => break End::Time,
+            Err(error) if is_timeout(&error) => break End::Time,
             Err(error) => return Err(failed(error)),
         };
         match serde_json::from_str(&line) {
             Ok(Notice::Missed(missed)) => recorded.missed += missed,
             Ok(Notice::Busy(most)) => return Err(PolicyCliError::Busy(most)),
-            Err(_) if !is_wanted(args, &line) => {}
+            Err(_) if !is_selected(args, &line) => {}
             Err(_) if recorded.bytes + line.len() as u64 > args.bytes => break End::Bytes,
             Err(_) => {
                 out.write_all(line.as_bytes())?;
@@ -97,30 +97,30 @@ pub(super) fn run(args: &RecordArgs, out: &mut impl io::Write) -> Result<(), Pol
     Ok(())
 }
 
-/// The next line with its end; nothing where there is none.
+/// Reads the next line with its newline; empty at the end.
 fn next(lines: &mut impl BufRead) -> io::Result<String> {
     let mut line = String::new();
     lines.by_ref().take(LONGEST).read_line(&mut line)?;
     Ok(line)
 }
 
-fn is_late(error: &io::Error) -> bool {
+fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
     )
 }
 
-fn is_wanted(args: &RecordArgs, line: &str) -> bool {
+fn is_selected(args: &RecordArgs, line: &str) -> bool {
     Record::parse(line).is_ok_and(|(record, _)| {
-        let hook = args.hook.map(Slot::from);
+        let hook = args.hook.map(Hook::from);
         let digest = args.digest.as_deref();
         hook.is_none_or(|hook| hook == record.hook)
             && digest.is_none_or(|digest| digest == record.digest.as_str())
     })
 }
 
-/// What is said at the end, beside the records.
+/// Formats the summary at the end.
 fn summary(recorded: &Recorded, end: &End) -> String {
     let why = match end {
         End::Count => "that is the number of --count",

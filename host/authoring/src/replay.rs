@@ -1,21 +1,20 @@
-//! `policy replay`: recorded requests through two components, and what would have differed.
+//! `policy replay`: calls two components with recorded requests, and prints the differences.
 //!
-//! Calls end by fuel and not by the clock, and nothing of time is printed: the same three files give
-//! the same text on every machine.
+//! The budget of a call is fuel, and the output has no times: the same three files give the same output on every machine.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ipu_guest_host::question::Question;
+use ipu_guest_host::policy_request::PolicyRequest;
 use ipu_guest_host::record::{LONGEST, Outcome, Record};
-use ipu_guest_host::{Asked, Limits, Meter, Trial};
+use ipu_guest_host::{Budget, CallResult, Limits, OfflineGuest};
 use ipu_text::explain;
 use json_patch::PatchOperation;
 use serde_json::{Value, json};
 
-use super::ruling::ruling;
+use super::host_verdict::host_verdict;
 use super::settings::settings;
 use super::{PolicyCliError, no_answer, no_policy};
 
@@ -41,65 +40,65 @@ pub(super) struct ReplayArgs {
     exit_code: bool,
 }
 
-/// What is counted over all records.
+/// Counts over all records.
 #[derive(Default)]
-struct Tally {
-    asked: usize,
+struct Summary {
+    replayed: usize,
     /// Records of other hooks.
-    passed_over: usize,
+    skipped: usize,
     differ: usize,
-    /// Of those that differ: how many the host would have decided otherwise.
-    decided: usize,
-    /// Recorded of `a`, which now answers something else.
-    unlike: usize,
+    /// Different answers with another verdict of the host.
+    verdicts_differ: usize,
+    /// Answers of `a` that differ from the recorded ones.
+    unreproduced: usize,
     fuel: [u64; 2],
 }
 
 pub(super) fn run(args: &ReplayArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
-    let open = |file: &Path, slot| {
-        Trial::open(file, slot, Limits::of_authors(), Meter::Fuel(args.fuel))
+    let open = |file: &Path, hook| {
+        OfflineGuest::open(file, hook, Limits::for_authoring(), Budget::Fuel(args.fuel))
             .map_err(no_policy(file))
     };
     let a = open(&args.a, None)?;
-    let b = open(&args.b, Some(a.slot()))?;
+    let b = open(&args.b, Some(a.hook()))?;
     writeln!(out, "a  {}\nb  {}", a.digest(), b.digest())?;
     let settings_b = args.settings_b.as_deref().unwrap_or(&args.settings);
-    let asking_a = a.asking(&args.settings).map_err(no_answer(&args.a))?;
-    let asking_b = b.asking(settings_b).map_err(no_answer(&args.b))?;
-    let mut tally = Tally::default();
-    for_each_record(&args.recorded, |line, record, question| {
-        if record.hook != a.slot() {
-            tally.passed_over += 1;
+    let call_a = a.caller(&args.settings).map_err(no_answer(&args.a))?;
+    let call_b = b.caller(settings_b).map_err(no_answer(&args.b))?;
+    let mut summary = Summary::default();
+    for_each_record(&args.recorded, |line, record, request| {
+        if record.hook != a.hook() {
+            summary.skipped += 1;
             return Ok(());
         }
         let replayed = [
-            replayed(&a, asking_a(question), question),
-            replayed(&b, asking_b(question), question),
+            replayed(&a, call_a(request), request),
+            replayed(&b, call_b(request), request),
         ];
-        compare(line, record, &replayed, a.digest(), &mut tally, out)
+        compare(line, record, &replayed, a.digest(), &mut summary, out)
     })?;
-    summarize(&tally, out)?;
-    if args.exit_code && tally.differ > 0 {
-        return Err(PolicyCliError::AnswersDiffer(tally.differ));
+    summarize(&summary, out)?;
+    if args.exit_code && summary.differ > 0 {
+        return Err(PolicyCliError::AnswersDiffer(summary.differ));
     }
     Ok(())
 }
 
-/// One request through one component.
+/// Result of one component for one request.
 struct Replayed {
     /// The answer or the error.
     found: Value,
-    /// As it would be recorded.
+    /// The outcome as in a record.
     recorded: Outcome,
-    /// What the host would make of it.
+    /// The verdict of the host.
     verdict: Value,
     fuel: u64,
 }
 
-fn replayed(trial: &Trial, asked: Asked, question: &Question) -> Replayed {
-    let verdict = json!(ruling(question, &asked.answer));
-    let answer = asked.answer.map_err(|error| explain(&error));
-    let record = Record::of(question, &answer, trial.digest().clone());
+fn replayed(guest: &OfflineGuest, result: CallResult, request: &PolicyRequest) -> Replayed {
+    let verdict = json!(host_verdict(request, &result.answer));
+    let answer = result.answer.map_err(|error| explain(&error));
+    let record = Record::of(request, &answer, guest.digest().clone());
     Replayed {
         found: match answer {
             Ok(answer) => json!({ "answer": answer }),
@@ -107,24 +106,24 @@ fn replayed(trial: &Trial, asked: Asked, question: &Question) -> Replayed {
         },
         recorded: record.outcome,
         verdict: verdict["verdict"].clone(),
-        fuel: asked.fuel.unwrap_or_default(),
+        fuel: result.fuel.unwrap_or_default(),
     }
 }
 
-/// Counts one record, and prints what differs.
+/// Compares the results of one record, counts them, and prints the differences.
 fn compare(
     line: usize,
     record: &Record,
     [a, b]: &[Replayed; 2],
     digest_a: &ipu_guest_host::model::ModuleDigest,
-    tally: &mut Tally,
+    summary: &mut Summary,
     out: &mut impl io::Write,
 ) -> Result<(), PolicyCliError> {
-    tally.asked += 1;
-    tally.fuel[0] = tally.fuel[0].saturating_add(a.fuel);
-    tally.fuel[1] = tally.fuel[1].saturating_add(b.fuel);
+    summary.replayed += 1;
+    summary.fuel[0] = summary.fuel[0].saturating_add(a.fuel);
+    summary.fuel[1] = summary.fuel[1].saturating_add(b.fuel);
     if record.digest == *digest_a && record.outcome != a.recorded {
-        tally.unlike += 1;
+        summary.unreproduced += 1;
         writeln!(
             out,
             "line {line}: the answer of a differs from the recorded one"
@@ -133,10 +132,10 @@ fn compare(
     if a.found == b.found && a.verdict == b.verdict {
         return Ok(());
     }
-    tally.differ += 1;
+    summary.differ += 1;
     write!(out, "line {line}: the answers differ")?;
     if a.verdict != b.verdict {
-        tally.decided += 1;
+        summary.verdicts_differ += 1;
         write!(
             out,
             "; the operator's verdict too: {} → {}",
@@ -150,7 +149,7 @@ fn compare(
     Ok(())
 }
 
-/// One difference, with what stands there in the answer of `a`.
+/// Formats a difference, with the value of `a`.
 fn shown(operation: &PatchOperation, a: &Value) -> String {
     let path = operation.path();
     let before = a.pointer(path.as_str()).unwrap_or(&Value::Null);
@@ -164,39 +163,39 @@ fn shown(operation: &PatchOperation, a: &Value) -> String {
     }
 }
 
-fn summarize(tally: &Tally, out: &mut impl io::Write) -> io::Result<()> {
-    let Tally {
-        asked,
-        passed_over,
+fn summarize(summary: &Summary, out: &mut impl io::Write) -> io::Result<()> {
+    let Summary {
+        replayed,
+        skipped,
         differ,
-        decided,
-        unlike,
+        verdicts_differ,
+        unreproduced,
         fuel: [a, b],
-    } = tally;
+    } = summary;
     writeln!(
         out,
-        "{asked} requests: {same} same answers, {differ} different answers, of which {decided} \
+        "{replayed} requests: {same} same answers, {differ} different answers, of which {verdicts_differ} \
          change the verdict of the operator",
-        same = asked - differ,
+        same = replayed - differ,
     )?;
     writeln!(out, "fuel: a {a}, b {b}")?;
-    if *passed_over > 0 {
-        writeln!(out, "{passed_over} records of other hooks were skipped")?;
+    if *skipped > 0 {
+        writeln!(out, "{skipped} records of other hooks were skipped")?;
     }
-    if *unlike > 0 {
+    if *unreproduced > 0 {
         writeln!(
             out,
-            "{unlike} answers of a differ from the recorded ones: other settings, or a decision by \
+            "{unreproduced} answers of a differ from the recorded ones: other settings, or a decision by \
              values that are not recorded"
         )?;
     }
     Ok(())
 }
 
-/// Reads the records one after the other; lines count from 1, and empty ones are passed over.
+/// Calls `each` for every record, with its line number from 1. Skips empty lines.
 fn for_each_record(
     file: &Path,
-    mut each: impl FnMut(usize, &Record, &Question) -> Result<(), PolicyCliError>,
+    mut each: impl FnMut(usize, &Record, &PolicyRequest) -> Result<(), PolicyCliError>,
 ) -> Result<(), PolicyCliError> {
     let failed = |source| PolicyCliError::Read {
         file: file.to_owned(),
@@ -218,12 +217,12 @@ fn for_each_record(
         if line.trim().is_empty() {
             continue;
         }
-        let (record, question) = Record::parse(&line).map_err(|source| PolicyCliError::Record {
+        let (record, request) = Record::parse(&line).map_err(|source| PolicyCliError::Record {
             file: file.to_owned(),
             line: number,
             source,
         })?;
-        each(number, &record, &question)?;
+        each(number, &record, &request)?;
     }
     Ok(())
 }

@@ -1,20 +1,23 @@
-//! Reads the request that a component is asked.
+//! Reads the request for a component.
 
 use std::path::Path;
 
-use ipu_guest_host::Trial;
-use ipu_guest_host::question::Question;
+use ipu_guest_host::OfflineGuest;
+use ipu_guest_host::policy_request::PolicyRequest;
 
 use super::PolicyCliError;
 use super::document::document;
 
-/// The request in the file, or without one the request that the operator tries policies on.
-pub(super) fn question(trial: &Trial, file: Option<&Path>) -> Result<Question, PolicyCliError> {
+/// Reads the request from a file. Without a file it is the sample request of the operator.
+pub(super) fn read_request(
+    guest: &OfflineGuest,
+    file: Option<&Path>,
+) -> Result<PolicyRequest, PolicyCliError> {
     let Some(file) = file else {
-        return Ok(trial.sample());
+        return Ok(guest.sample_request());
     };
     let value = document(file)?;
-    Question::parse(trial.slot(), value).map_err(|source| PolicyCliError::Request {
+    PolicyRequest::parse(guest.hook(), value).map_err(|source| PolicyCliError::Request {
         file: file.to_owned(),
         source,
     })

@@ -1,17 +1,17 @@
-//! `policy run`: one request, its answer, what the host makes of it, and what it took.
+//! `policy run`: calls a component with one request, and prints the answer, the verdict of the host, and the cost.
 
 use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
-use ipu_guest_host::model::Slot;
-use ipu_guest_host::question::Question;
-use ipu_guest_host::{Asked, Limits, Meter, Trial};
+use ipu_guest_host::model::Hook;
+use ipu_guest_host::policy_request::PolicyRequest;
+use ipu_guest_host::{Budget, CallResult, Limits, OfflineGuest};
 use ipu_text::explain;
 use serde_json::{Value, json};
 
-use super::request::question;
-use super::ruling::ruling;
+use super::host_verdict::host_verdict;
+use super::request::read_request;
 use super::settings::settings;
 use super::world::World;
 use super::{PolicyCliError, no_answer, no_policy, write_json};
@@ -34,40 +34,46 @@ pub(super) struct RunArgs {
 }
 
 pub(super) fn run(args: &RunArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
-    let slot = args.world.map(Slot::from);
-    let open = |meter| {
-        Trial::open(&args.file, slot, Limits::of_authors(), meter).map_err(no_policy(&args.file))
+    let hook = args.world.map(Hook::from);
+    let open = |budget| {
+        OfflineGuest::open(&args.file, hook, Limits::for_authoring(), budget)
+            .map_err(no_policy(&args.file))
     };
-    let trial = open(Meter::Time)?;
-    let question = question(&trial, args.request.as_deref())?;
-    let asked = trial.ask(&args.settings, &question);
-    let fuel = match asked.answer {
+    let guest = open(Budget::Time)?;
+    let request = read_request(&guest, args.request.as_deref())?;
+    let result = guest.call(&args.settings, &request);
+    let fuel = match result.answer {
         Ok(_) => {
-            open(Meter::Fuel(u64::MAX))?
-                .ask(&args.settings, &question)
+            open(Budget::Fuel(u64::MAX))?
+                .call(&args.settings, &request)
                 .fuel
         }
         Err(_) => None,
     };
-    write_json(&report(&trial, &question, &asked, fuel), out)?;
-    match asked.answer {
+    write_json(&report(&guest, &request, &result, fuel), out)?;
+    match result.answer {
         Ok(_) => Ok(()),
         Err(source) => Err(no_answer(&args.file)(source)),
     }
 }
 
-fn report(trial: &Trial, question: &Question, asked: &Asked, fuel: Option<u64>) -> Value {
+fn report(
+    guest: &OfflineGuest,
+    request: &PolicyRequest,
+    result: &CallResult,
+    fuel: Option<u64>,
+) -> Value {
     let mut report = json!({
-        "world": trial.slot(),
-        "digest": trial.digest(),
-        "host": ruling(question, &asked.answer),
+        "world": guest.hook().world(),
+        "digest": guest.digest(),
+        "host": host_verdict(request, &result.answer),
         "used": {
-            "microseconds": u64::try_from(asked.time.as_micros()).unwrap_or(u64::MAX),
-            "memoryBytes": asked.memory,
+            "microseconds": u64::try_from(result.time.as_micros()).unwrap_or(u64::MAX),
+            "memoryBytes": result.memory,
             "fuel": fuel,
         },
     });
-    match &asked.answer {
+    match &result.answer {
         Ok(answer) => report["answer"] = json!(answer),
         Err(error) => report["error"] = json!(explain(error)),
     }

@@ -1,4 +1,4 @@
-//! `policy test`: a folder of cases, told like any test run.
+//! `policy test`: runs a folder of cases.
 
 use std::fs;
 use std::io;
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use ipu_guest_host::model::Slot;
-use ipu_guest_host::{Limits, Meter, Trial};
+use ipu_guest_host::model::Hook;
+use ipu_guest_host::{Budget, Limits, OfflineGuest};
 use ipu_text::explain;
 
 use super::case::{Case, CaseError};
 use super::document::{DocumentError, document, is_yaml};
+use super::host_verdict::host_verdict;
 use super::junit;
-use super::ruling::ruling;
 use super::world::World;
 use super::{PolicyCliError, no_policy};
 
@@ -31,19 +31,19 @@ pub(super) struct TestArgs {
     junit: Option<PathBuf>,
 }
 
-/// What became of one case.
+/// Result of one case.
 pub(super) struct Outcome {
     /// Name of its file without the extension.
     pub(super) name: String,
-    /// Time from the beginning of the call to its answer.
+    /// Duration of the call.
     pub(super) time: Duration,
-    /// What was not as it should be; empty where it passed.
+    /// The failures; empty if the case passed.
     pub(super) failures: Vec<String>,
 }
 
 pub(super) fn run(args: &TestArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
-    let slot = args.world.map(Slot::from);
-    let trial = Trial::open(&args.file, slot, Limits::of_authors(), Meter::Time)
+    let hook = args.world.map(Hook::from);
+    let guest = OfflineGuest::open(&args.file, hook, Limits::for_authoring(), Budget::Time)
         .map_err(no_policy(&args.file))?;
     let files = cases(&args.folder)?;
     writeln!(
@@ -54,7 +54,7 @@ pub(super) fn run(args: &TestArgs, out: &mut impl io::Write) -> Result<(), Polic
     )?;
     let mut outcomes = Vec::new();
     for file in &files {
-        let outcome = outcome(&trial, file);
+        let outcome = outcome(&guest, file);
         let word = if outcome.failures.is_empty() {
             "ok"
         } else {
@@ -81,7 +81,7 @@ pub(super) fn run(args: &TestArgs, out: &mut impl io::Write) -> Result<(), Polic
     Ok(())
 }
 
-/// The files of a folder that are cases, in the order of their names.
+/// Returns the files of the cases in a folder, by name.
 fn cases(folder: &Path) -> Result<Vec<PathBuf>, PolicyCliError> {
     let failed = |source| PolicyCliError::Read {
         file: folder.to_owned(),
@@ -104,7 +104,7 @@ fn cases(folder: &Path) -> Result<Vec<PathBuf>, PolicyCliError> {
     Ok(files)
 }
 
-/// Why a file is no case.
+/// Why a file is not a case.
 #[derive(Debug, thiserror::Error)]
 enum ReadError {
     #[error(transparent)]
@@ -113,11 +113,11 @@ enum ReadError {
     Case(#[from] CaseError),
 }
 
-/// Runs one case. A file that is none is a case that fails, so that the others are run.
-fn outcome(trial: &Trial, file: &Path) -> Outcome {
+/// Runs one case. A file that is not a case fails, and the others run.
+fn outcome(guest: &OfflineGuest, file: &Path) -> Outcome {
     let name = file.file_stem().unwrap_or_default();
     let name = name.to_string_lossy().into_owned();
-    let read = || Ok::<_, ReadError>(Case::parse(trial.slot(), document(file)?)?);
+    let read = || Ok::<_, ReadError>(Case::parse(guest.hook(), document(file)?)?);
     let case = match read() {
         Ok(case) => case,
         Err(error) => {
@@ -128,12 +128,12 @@ fn outcome(trial: &Trial, file: &Path) -> Outcome {
             };
         }
     };
-    let asked = trial.ask(&case.settings, &case.question);
-    let ruling = ruling(&case.question, &asked.answer);
+    let result = guest.call(&case.settings, &case.request);
+    let verdict = host_verdict(&case.request, &result.answer);
     Outcome {
         name,
-        time: asked.time,
-        failures: case.failures(&asked.answer, &ruling),
+        time: result.time,
+        failures: case.failures(&result.answer, &verdict),
     }
 }
 

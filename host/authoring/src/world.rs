@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-use ipu_guest_host::model::Slot;
+use ipu_guest_host::model::Hook;
 
 /// The worlds of package `ipu:policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -15,7 +15,7 @@ pub(super) enum World {
     Placement,
 }
 
-impl From<World> for Slot {
+impl From<World> for Hook {
     fn from(world: World) -> Self {
         match world {
             World::Defaulting => Self::Defaulting,

@@ -1,4 +1,4 @@
-//! Where the wire types of the contract stop: what a component may import, and calls with plain values.
+//! The bindings of the contract: the allowed imports, and calls with plain values.
 
 mod wire;
 
@@ -6,9 +6,9 @@ use wasmtime::Store;
 use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
 
 use super::call::GuestError;
-use super::facts::Admission;
+use super::context::Admission;
 use super::model::{
-    ControllerView, Decision, PlaceAttempt, PlaceRequest, Slot, Verdict, Violation,
+    ControllerView, Decision, Hook, PartitionRequest, PlaceAttempt, Verdict, Violation,
 };
 use super::store::{CallState, LogLevel};
 use super::wasi;
@@ -46,36 +46,36 @@ mod placement {
     });
 }
 
-/// The package of the contract, with its version.
+/// Package and version of the contract.
 pub(super) const PACKAGE: &str = "ipu:policy@0.1.0";
 
 /// The interfaces of the contract that a policy may import.
 const IMPORTS: [&str; 2] = ["ipu:policy/logging@0.1.0", "ipu:policy/types@0.1.0"];
 
-/// The interface that a component exports for each slot.
-const INTERFACES: [(Slot, &str); 3] = [
-    (Slot::Defaulting, "ipu:policy/defaulter@0.1.0"),
-    (Slot::Validation, "ipu:policy/validator@0.1.0"),
-    (Slot::Placement, "ipu:policy/placer@0.1.0"),
+/// The interface that a component exports for each hook.
+const INTERFACES: [(Hook, &str); 3] = [
+    (Hook::Defaulting, "ipu:policy/defaulter@0.1.0"),
+    (Hook::Validation, "ipu:policy/validator@0.1.0"),
+    (Hook::Placement, "ipu:policy/placer@0.1.0"),
 ];
 
-/// What a call of a guest ends in: a trap or a broken answer; its own error; its answer.
+/// Result of a call: a trap or an invalid answer, an error of the guest, or its answer.
 pub(super) type Answered<T> = wasmtime::Result<Result<T, GuestError>>;
 
-/// What a defaulting policy answers, before its text is read.
+/// The answer of a defaulting policy, before its object is parsed.
 pub(super) enum DefaultingText {
-    /// The object as it should be.
+    /// The object with its defaults.
     Defaulted {
         /// The whole object as JSON.
         object: String,
-        /// Sentences for the user.
+        /// Warnings for the user.
         warnings: Vec<String>,
     },
     /// The object is refused.
     Refused(Vec<Violation>),
 }
 
-/// A component, linked and checked against the world of its slot. Cheap to clone.
+/// A component, linked and checked against the world of its hook. Cheap to clone.
 #[derive(Clone)]
 pub(super) enum Linked {
     /// A defaulting policy.
@@ -100,25 +100,25 @@ impl logging::Host for CallState {
 }
 
 impl Linked {
-    /// Checks the exports against the world of `slot`.
-    fn new(instance: InstancePre<CallState>, slot: Slot) -> wasmtime::Result<Self> {
-        Ok(match slot {
-            Slot::Defaulting => Self::Defaulting(defaulting::DefaultingPre::new(instance)?),
-            Slot::Validation => Self::Validation(validation::ValidationPre::new(instance)?),
-            Slot::Placement => Self::Placement(placement::PlacementPre::new(instance)?),
+    /// Checks the exports against the world of `hook`.
+    fn new(instance: InstancePre<CallState>, hook: Hook) -> wasmtime::Result<Self> {
+        Ok(match hook {
+            Hook::Defaulting => Self::Defaulting(defaulting::DefaultingPre::new(instance)?),
+            Hook::Validation => Self::Validation(validation::ValidationPre::new(instance)?),
+            Hook::Placement => Self::Placement(placement::PlacementPre::new(instance)?),
         })
     }
 
-    /// The slot whose world it was checked against.
-    pub(super) fn slot(&self) -> Slot {
+    /// Returns the hook of its world.
+    pub(super) fn hook(&self) -> Hook {
         match self {
-            Self::Defaulting(_) => Slot::Defaulting,
-            Self::Validation(_) => Slot::Validation,
-            Self::Placement(_) => Slot::Placement,
+            Self::Defaulting(_) => Hook::Defaulting,
+            Self::Validation(_) => Hook::Validation,
+            Self::Placement(_) => Hook::Placement,
         }
     }
 
-    /// Asks a policy in a fresh instance whether it accepts these settings.
+    /// Validates settings in a new instance.
     pub(super) fn validate_settings(
         &self,
         store: &mut Store<CallState>,
@@ -144,7 +144,7 @@ impl Linked {
         Ok(accepted.map_err(GuestError::Settings))
     }
 
-    /// Asks a defaulting policy in a fresh instance.
+    /// Calls a defaulting policy in a new instance.
     pub(super) fn default_object(
         &self,
         store: &mut Store<CallState>,
@@ -154,7 +154,7 @@ impl Linked {
         old_object: Option<String>,
     ) -> Answered<DefaultingText> {
         let Self::Defaulting(pre) = self else {
-            return Ok(Err(GuestError::Missing(Slot::Defaulting)));
+            return Ok(Err(GuestError::Missing(Hook::Defaulting)));
         };
         let request = defaulter::Request {
             admission: wire::admission(admission),
@@ -168,7 +168,7 @@ impl Linked {
         Ok(answer.map(wire::defaulting).map_err(GuestError::Failed))
     }
 
-    /// Asks a validation policy in a fresh instance.
+    /// Calls a validation policy in a new instance.
     pub(super) fn validate(
         &self,
         store: &mut Store<CallState>,
@@ -178,7 +178,7 @@ impl Linked {
         old_object: Option<String>,
     ) -> Answered<Verdict> {
         let Self::Validation(pre) = self else {
-            return Ok(Err(GuestError::Missing(Slot::Validation)));
+            return Ok(Err(GuestError::Missing(Hook::Validation)));
         };
         let request = validator::Request {
             admission: wire::admission(admission),
@@ -192,17 +192,17 @@ impl Linked {
         Ok(answer.map(wire::verdict).map_err(GuestError::Failed))
     }
 
-    /// Asks a placement policy in a fresh instance.
+    /// Calls a placement policy in a new instance.
     pub(super) fn place(
         &self,
         store: &mut Store<CallState>,
         settings: &str,
-        request: &PlaceRequest,
+        request: &PartitionRequest,
         controllers: &[ControllerView],
         attempts: &[PlaceAttempt],
     ) -> Answered<Decision> {
         let Self::Placement(pre) = self else {
-            return Ok(Err(GuestError::Missing(Slot::Placement)));
+            return Ok(Err(GuestError::Missing(Hook::Placement)));
         };
         let request = wire::place_request(request, settings);
         let controllers: Vec<_> = controllers.iter().map(wire::controller).collect();
@@ -214,7 +214,7 @@ impl Linked {
     }
 }
 
-/// Names of what a component imports.
+/// Returns the names of the imports of a component.
 pub(super) fn imports(component: &Component) -> Vec<String> {
     component
         .component_type()
@@ -223,19 +223,19 @@ pub(super) fn imports(component: &Component) -> Vec<String> {
         .collect()
 }
 
-/// Names of the imports of a component that no policy may have.
+/// Returns the names of the forbidden imports of a component.
 pub(super) fn forbidden_imports(component: &Component) -> Vec<String> {
     let mut names = imports(component);
     names.retain(|name| !is_allowed_import(name));
     names
 }
 
-/// Whether a policy may import what has this name.
+/// Whether a policy may have the import with this name.
 pub(super) fn is_allowed_import(name: &str) -> bool {
-    IMPORTS.contains(&name) || wasi::known(name).is_some()
+    IMPORTS.contains(&name) || wasi::supported_interface(name).is_some()
 }
 
-/// Names of what a component exports, in one line.
+/// Returns the names of the exports of a component, in one line.
 pub(super) fn exports(component: &Component) -> String {
     let names: Vec<_> = component
         .component_type()
@@ -248,21 +248,20 @@ pub(super) fn exports(component: &Component) -> String {
     names.join(", ")
 }
 
-/// The slot whose interface a component exports.
-pub(super) fn exported_slot(component: &Component) -> Option<Slot> {
+/// Returns the hook whose interface a component exports.
+pub(super) fn exported_hook(component: &Component) -> Option<Hook> {
     let exported = |interface| component.get_export_index(None, interface).is_some();
     INTERFACES
         .into_iter()
-        .find_map(|(slot, interface)| exported(interface).then_some(slot))
+        .find_map(|(hook, interface)| exported(interface).then_some(hook))
 }
 
-/// Links a component to what it may import, and checks that it exports what the world of `slot`
-/// asks for.
-pub(super) fn link(component: &Component, slot: Slot) -> wasmtime::Result<Linked> {
+/// Links a component to its allowed imports, and checks its exports against the world of `hook`.
+pub(super) fn link(component: &Component, hook: Hook) -> wasmtime::Result<Linked> {
     let mut linker = Linker::<CallState>::new(component.engine());
     logging::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
     wasi::add_to_linker(&mut linker, component)?;
-    Linked::new(linker.instantiate_pre(component)?, slot)
+    Linked::new(linker.instantiate_pre(component)?, hook)
 }
 
 #[cfg(test)]

@@ -1,73 +1,73 @@
-//! Calls of one loaded module: each in a fresh instance, within limits, with errors told by type.
+//! Calls of one loaded module: each has a new instance, limits and typed errors.
 
 use ipu_runtime::bounded_json::{self, Budget};
 use wasmtime::{Store, Trap};
 
 use super::bindings::{Answered, DefaultingText, Linked};
+use super::context::Admission;
 use super::engine::GuestEngine;
-use super::facts::Admission;
 use super::limits::Limits;
 use super::model::{
-    ControllerView, Decision, Defaulted, Defaulting, PlaceAttempt, PlaceRequest, Slot, Verdict,
+    ControllerView, Decision, Defaulted, Defaulting, Hook, PartitionRequest, PlaceAttempt, Verdict,
 };
 use super::store::{CallState, OverLimit, Starved};
 use super::texts::{self, FromGuest};
-use super::wasi::NotThere;
+use super::wasi::UnsupportedWasi;
 
-/// Why a policy gave no answer that can be used.
+/// Why a call of a policy gave no usable answer.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
-    /// No module is loaded in this slot.
+    /// No module is loaded for this hook.
     #[error("no {0} policy is loaded")]
-    Missing(Slot),
-    /// The guest is to be asked, and is not ready.
+    Missing(Hook),
+    /// The guest is not ready.
     #[error("the policy is not ready: {0}")]
     NotReady(String),
-    /// It cannot be said whether the guest is to be asked.
+    /// The evaluation of `spec.match` failed.
     #[error("it cannot be said whether the policy is to be asked: {0}")]
-    Unjudged(String),
-    /// Others took the time of the request.
+    MatchFailed(String),
+    /// All policies of the request together exceeded its time.
     #[error(
         "the {0:?} that all policies of a request have together were over before this one answered, \
          though it may not have been slow itself"
     )]
     OutOfTime(std::time::Duration),
-    /// As many calls were under way as may be, for too long.
+    /// No permit was free within the timeout.
     #[error(
-        "the {slot} policy is busy: as many of its calls as may run at once did not end within \
+        "the {hook} policy is busy: as many of its calls as may run at once did not end within \
          {waited:?}"
     )]
     Busy {
-        /// Which policy.
-        slot: Slot,
-        /// How long the call waited.
+        /// The hook.
+        hook: Hook,
+        /// Wait time of the call.
         waited: std::time::Duration,
     },
-    /// The call ran past its deadline.
+    /// The call exceeded its deadline.
     #[error("the policy did not answer within its deadline of {0:?}")]
     Deadline(std::time::Duration),
-    /// Others had the processor for so long that nobody waited any longer.
+    /// The call got too little CPU time.
     #[error(
         "the policy did not answer in time, and ran for much less than its deadline of {deadline:?}, since others had the \
          processor"
     )]
     Starved {
-        /// The deadline of its own time.
+        /// The deadline, in CPU time.
         deadline: std::time::Duration,
-        /// What it had.
+        /// Its CPU time.
         #[source]
         source: Starved,
     },
-    /// The call asked for more memory than it may have.
+    /// The call exceeded its memory limit.
     #[error("the policy asked for more than it may have")]
     Memory(#[source] OverLimit),
-    /// The guest's code trapped.
+    /// The guest trapped.
     #[error("the policy trapped: {0}")]
     Trap(Trap),
-    /// The guest called something of WASI that no policy has.
+    /// The guest called an unsupported function of WASI.
     #[error("the policy has no files, no network and no way out")]
-    NotThere(#[source] NotThere),
-    /// The answer is larger than allowed.
+    UnsupportedWasi(#[source] UnsupportedWasi),
+    /// The answer exceeded its limit.
     #[error("the policy's answer has {size} bytes, more than the {limit} allowed")]
     OutputTooLarge {
         /// Size of the answer, in bytes.
@@ -75,28 +75,28 @@ pub enum GuestError {
         /// Largest allowed size, in bytes.
         limit: usize,
     },
-    /// The guest does not accept the admin's settings.
+    /// The guest refuses its settings.
     #[error("the policy does not accept its settings: {0}")]
     Settings(String),
-    /// The guest says that it failed itself.
+    /// The guest reported an error.
     #[error("the policy failed: {0}")]
     Failed(String),
-    /// The answer is not what the contract says.
+    /// The answer violates the contract.
     #[error("the policy's answer breaks the contract: {0}")]
     BadAnswer(String),
-    /// The host could not make the call, or not read its answer.
+    /// The host could not make the call or read its answer.
     #[error("failed to call the policy")]
     Call(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl GuestError {
-    /// Whether the guest is to blame.
+    /// Whether the guest caused the failure.
     pub fn is_failure(&self) -> bool {
         match self {
             Self::Deadline(_)
             | Self::Memory(_)
             | Self::Trap(_)
-            | Self::NotThere(_)
+            | Self::UnsupportedWasi(_)
             | Self::OutputTooLarge { .. }
             | Self::Settings(_)
             | Self::Failed(_)
@@ -104,7 +104,7 @@ impl GuestError {
             | Self::Call(_) => true,
             Self::Missing(_)
             | Self::NotReady(_)
-            | Self::Unjudged(_)
+            | Self::MatchFailed(_)
             | Self::OutOfTime(_)
             | Self::Busy { .. }
             | Self::Starved { .. } => false,
@@ -112,7 +112,7 @@ impl GuestError {
     }
 }
 
-/// A module that was checked against its world and can be called.
+/// A module that was checked against its world.
 pub(super) struct Callable {
     engine: GuestEngine,
     linked: Linked,
@@ -128,29 +128,28 @@ impl Callable {
         }
     }
 
-    /// Begins one call, whose deadline begins now.
+    /// Starts a call and its deadline.
     pub(super) fn begin(&self) -> Call<'_> {
         Call {
             callable: self,
-            store: CallState::store(&self.engine, self.linked.slot()),
+            store: CallState::store(&self.engine, self.linked.hook()),
         }
     }
 }
 
-/// One call: a store that the instance lives in until this is dropped. To put its memory back takes
-/// about as long as to make it, which whoever waits for the answer need not wait for.
+/// One call, which owns the instance. Dropping it takes about as long as instantiation, so the answer is sent first.
 pub(super) struct Call<'a> {
     callable: &'a Callable,
     store: Store<CallState>,
 }
 
 impl Call<'_> {
-    /// Asks whether the policy accepts its settings.
+    /// Validates the settings.
     pub(super) fn validate_settings(&mut self) -> Result<(), GuestError> {
         self.run(Linked::validate_settings)
     }
 
-    /// Asks a defaulting policy; objects are JSON.
+    /// Calls a defaulting policy; objects are JSON.
     pub(super) fn default_object(
         &mut self,
         admission: &Admission,
@@ -175,7 +174,7 @@ impl Call<'_> {
         Ok(Defaulting::Defaulted(Defaulted { object, warnings }))
     }
 
-    /// Asks a validation policy; objects are JSON.
+    /// Calls a validation policy; objects are JSON.
     pub(super) fn validate(
         &mut self,
         admission: &Admission,
@@ -185,10 +184,10 @@ impl Call<'_> {
         self.run(|linked, store, settings| linked.validate(store, settings, admission, object, old))
     }
 
-    /// Asks a placement policy.
+    /// Calls a placement policy.
     pub(super) fn place(
         &mut self,
-        request: &PlaceRequest,
+        request: &PartitionRequest,
         controllers: &[ControllerView],
         attempts: &[PlaceAttempt],
     ) -> Result<Decision, GuestError> {
@@ -197,19 +196,18 @@ impl Call<'_> {
         })
     }
 
-    /// Most memory that the instance has had so far, in bytes.
+    /// Returns the peak memory of the instance, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.store.data().memory()
     }
 
-    /// Fuel that was spent so far, where the engine counts it.
+    /// Returns the consumed fuel, if the engine counts it.
     pub(super) fn fuel(&self) -> Option<u64> {
         let budget = self.callable.engine.fuel?;
         Some(budget.saturating_sub(self.store.get_fuel().ok()?))
     }
 
-    /// Runs the guest, and tells by type why it ended badly. Whatever text of the guest's is in the answer or
-    /// the error fits where it is shown.
+    /// Runs the guest. All texts of the guest in the answer or the error are sanitized.
     fn run<T: FromGuest>(
         &mut self,
         call: impl FnOnce(&Linked, &mut Store<CallState>, &str) -> Answered<T>,
@@ -241,8 +239,8 @@ fn classified(error: wasmtime::Error, limits: &Limits) -> GuestError {
             source: *starved,
         };
     }
-    if let Some(nothing) = error.downcast_ref::<NotThere>() {
-        return GuestError::NotThere(nothing.clone());
+    if let Some(function) = error.downcast_ref::<UnsupportedWasi>() {
+        return GuestError::UnsupportedWasi(function.clone());
     }
     match error.downcast_ref::<Trap>() {
         Some(Trap::Interrupt) => GuestError::Deadline(limits.deadline),

@@ -1,4 +1,4 @@
-//! Pure: what a component imports and exports, read from its bytes without compiling or running it.
+//! Pure: the imports and exports of a component, read from its bytes without compiling or running it.
 
 use serde::Serialize;
 use wit_component::{DecodedWasm, WitPrinter, decode};
@@ -6,72 +6,77 @@ use wit_parser::{Function, InterfaceId, Resolve, WorldItem, WorldKey};
 
 use super::bindings;
 use super::componentize::CONTRACT;
-use super::model::Slot;
+use super::model::Hook;
+use super::world_name;
 
-/// What a component can do and what it needs for it.
+/// The imports and exports of a component.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Capabilities {
-    /// The world that it is made for; none where it exports no interface of `ipu:policy`.
-    pub world: Option<Slot>,
-    /// The package with the version that it was built against, such as `ipu:policy@0.1.0`.
+    /// The hook of its world. `None` if it exports no interface of `ipu:policy`.
+    #[serde(serialize_with = "world_name::serialize_option")]
+    pub world: Option<Hook>,
+    /// The package and version of the contract, such as `ipu:policy@0.1.0`.
     pub package: Option<String>,
-    /// What it imports, by name.
+    /// Its imports, by name.
     pub imports: Vec<Import>,
-    /// What it exports, by name.
+    /// Its exports, by name.
     pub exports: Vec<Export>,
-    /// What its world asks for and it does not export.
-    pub lacks: Vec<Lack>,
+    /// The missing exports of its world.
+    #[serde(rename = "lacks")]
+    pub missing_exports: Vec<MissingExport>,
 }
 
-/// Something that a component imports.
+/// An import of a component.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Import {
     /// Its name, such as `ipu:policy/logging@0.1.0`.
     pub name: String,
     /// Whether the operator links it.
     pub allowed: bool,
-    /// What it is answered by, or why it is refused.
+    /// What the operator links to it, or why the operator refuses it.
     pub why: String,
 }
 
-/// Something that a component exports.
+/// An export of a component.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Export {
     /// Its name, such as `ipu:policy/placer@0.1.0`.
     pub name: String,
-    /// The functions in it, as WIT; of a lone function, that function.
+    /// Its functions, as WIT.
     pub functions: Vec<String>,
 }
 
-/// A function that a world asks for and a component does not export as it should.
+/// A function of a world that a component does not export, or exports with another signature.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Lack {
-    /// The world that asks for it.
+pub struct MissingExport {
+    /// The world.
     pub world: &'static str,
-    /// The interface that it belongs to.
+    /// The interface of the function.
     pub interface: String,
-    /// The function as it should be, as WIT.
-    pub wanted: String,
-    /// The function as it is; none where it is missing.
+    /// The function of the world, as WIT.
+    #[serde(rename = "wanted")]
+    pub expected: String,
+    /// The function of the component, as WIT. `None` if it is missing.
     pub found: Option<String>,
 }
 
 impl Capabilities {
-    /// Whether the operator would link it: every import is allowed, and nothing lacks.
-    pub fn fits(&self) -> bool {
-        self.world.is_some() && self.lacks.is_empty() && self.imports.iter().all(|i| i.allowed)
+    /// Whether the operator can link it: all imports are allowed, and no export is missing.
+    pub fn is_linkable(&self) -> bool {
+        self.world.is_some()
+            && self.missing_exports.is_empty()
+            && self.imports.iter().all(|i| i.allowed)
     }
 
-    /// What the world of `slot` asks for and the component does not export. A component that was
-    /// built against another version of the package is not compared: its functions may be others.
-    pub(super) fn lacks(&self, slot: Slot) -> Vec<Lack> {
-        let contract = contract(slot);
+    /// Returns the missing exports of the world of `hook`. A component for another version of the contract is not compared.
+    pub(super) fn missing_exports(&self, hook: Hook) -> Vec<MissingExport> {
+        let contract = contract(hook);
         contract
             .into_iter()
-            .filter(|wanted| !self.exports_other_version(&wanted.name))
-            .flat_map(|wanted| {
-                let present = self.exports.iter().find(|one| one.name == wanted.name);
-                lacking(slot, wanted, present)
+            .filter(|expected| !self.exports_other_version(&expected.name))
+            .flat_map(|expected| {
+                let present = self.exports.iter().find(|one| one.name == expected.name);
+                missing_functions(hook, expected, present)
             })
             .collect()
     }
@@ -83,43 +88,43 @@ impl Capabilities {
     }
 }
 
-/// Why the interfaces of a component cannot be read.
+/// Why reading the imports and exports of a component failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CapabilitiesError {
-    /// There are no bytes.
+    /// The file is empty.
     #[error("the file is empty; perhaps the compiler that should have written it failed")]
     Empty,
-    /// It is a text.
+    /// The file is text.
     #[error(
         "the file is text and not WebAssembly (it begins with {0:?}); name the .wasm file that the \
          compiler made"
     )]
     Text(String),
-    /// It is something else.
+    /// The file has another format.
     #[error("the file is not WebAssembly: it begins with {0:02x?} and not with 00 61 73 6d")]
     Other(Vec<u8>),
-    /// It is what compilers make, and no component yet.
+    /// The file is a core module, not a component.
     #[error("it is a core module; make a component of it with `ipu-operator policy componentize`")]
     CoreModule,
-    /// It is a contract and no program.
+    /// The file is a WIT package without code.
     #[error("it is a WIT package in binary form: a contract, with no code that could be called")]
     Contract,
-    /// It is a component that is broken or that WIT has no words for.
+    /// The component is invalid, or WIT cannot express it.
     #[error("the file is no valid component")]
     Invalid(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// How WebAssembly begins.
+/// Magic number of WebAssembly.
 const WASM: &[u8] = b"\0asm";
 
-/// How every core module begins; a component has another version there.
+/// Magic number and version of a core module. A component has another version.
 const CORE_MODULE: &[u8] = b"\0asm\x01\0\0\0";
 
-/// Bytes of a file that is something else that are shown.
+/// Bytes of an unknown format in an error.
 const SHOWN: usize = 16;
 
-/// Says what the bytes are, where they are no WebAssembly component at all.
-pub(super) fn recognize(bytes: &[u8]) -> Result<(), CapabilitiesError> {
+/// Checks that the bytes are a WebAssembly component, and finds out what else they are.
+pub(super) fn check_format(bytes: &[u8]) -> Result<(), CapabilitiesError> {
     if bytes.is_empty() {
         return Err(CapabilitiesError::Empty);
     }
@@ -138,9 +143,9 @@ pub(super) fn recognize(bytes: &[u8]) -> Result<(), CapabilitiesError> {
     Err(CapabilitiesError::Other(start.to_vec()))
 }
 
-/// Reads what a component imports and exports.
+/// Reads the imports and exports of a component.
 pub fn capabilities(bytes: &[u8]) -> Result<Capabilities, CapabilitiesError> {
-    recognize(bytes)?;
+    check_format(bytes)?;
     let decoded = decode(bytes).map_err(|error| CapabilitiesError::Invalid(error.into()))?;
     let DecodedWasm::Component(resolve, world) = decoded else {
         return Err(CapabilitiesError::Contract);
@@ -148,14 +153,14 @@ pub fn capabilities(bytes: &[u8]) -> Result<Capabilities, CapabilitiesError> {
     let world = &resolve.worlds[world];
     let exports = exported(&resolve, world.exports.iter());
     let known = exports.iter().find_map(|export| {
-        let slot = Slot::ALL
+        let hook = Hook::ALL
             .into_iter()
-            .find(|slot| implements(export, *slot))?;
+            .find(|hook| implements(export, *hook))?;
         let (_, version) = export.name.split_once('@').unwrap_or_default();
-        Some((slot, format!("ipu:policy@{version}")))
+        Some((hook, format!("ipu:policy@{version}")))
     });
     let mut found = Capabilities {
-        world: known.as_ref().map(|(slot, _)| *slot),
+        world: known.as_ref().map(|(hook, _)| *hook),
         package: known.map(|(_, package)| package),
         imports: world
             .imports
@@ -163,17 +168,18 @@ pub fn capabilities(bytes: &[u8]) -> Result<Capabilities, CapabilitiesError> {
             .map(|key| import(resolve.name_world_key(key)))
             .collect(),
         exports,
-        lacks: Vec::new(),
+        missing_exports: Vec::new(),
     };
-    found.lacks = found.world.map_or_else(Vec::new, |slot| found.lacks(slot));
+    let missing = found.world.map(|hook| found.missing_exports(hook));
+    found.missing_exports = missing.unwrap_or_default();
     Ok(found)
 }
 
-/// Whether the export is the interface of the slot, of whatever version.
-fn implements(export: &Export, slot: Slot) -> bool {
-    contract(slot)
+/// Whether the export is the interface of the hook, in any version.
+fn implements(export: &Export, hook: Hook) -> bool {
+    contract(hook)
         .iter()
-        .any(|wanted| unversioned(&wanted.name) == unversioned(&export.name))
+        .any(|expected| unversioned(&expected.name) == unversioned(&export.name))
 }
 
 fn unversioned(name: &str) -> &str {
@@ -201,15 +207,15 @@ fn import(name: String) -> Import {
     }
 }
 
-/// What the world of a slot asks a component to export.
-pub(super) fn contract(slot: Slot) -> Vec<Export> {
+/// Returns the exports of the world of a hook.
+pub(super) fn contract(hook: Hook) -> Vec<Export> {
     let mut resolve = Resolve::default();
     let package = resolve
         .push_source("policy.wit", CONTRACT)
         .expect("the contract in this repository is valid WIT");
     let world = resolve
-        .select_world(&[package], Some(slot.world()))
-        .expect("every slot has its world in the contract");
+        .select_world(&[package], Some(hook.world()))
+        .expect("every hook has its world in the contract");
     exported(&resolve, resolve.worlds[world].exports.iter())
 }
 
@@ -236,7 +242,7 @@ fn signatures(resolve: &Resolve, interface: InterfaceId) -> Vec<String> {
         .collect()
 }
 
-/// A function as it stands in WIT.
+/// Formats a function as WIT.
 fn signature(resolve: &Resolve, function: &Function) -> String {
     let named = |ty| {
         let mut printer = WitPrinter::default();
@@ -254,42 +260,42 @@ fn signature(resolve: &Resolve, function: &Function) -> String {
     format!("{}: func({}){result}", function.name, parameters.join(", "))
 }
 
-/// The functions of `wanted` that are not in `present` as they should be.
-fn lacking(slot: Slot, wanted: Export, present: Option<&Export>) -> Vec<Lack> {
+/// Returns the functions of `expected` that are missing in `present` or differ there.
+fn missing_functions(hook: Hook, expected: Export, present: Option<&Export>) -> Vec<MissingExport> {
     let name_of = |function: &str| function.split(':').next().unwrap_or_default().to_owned();
     let found = |function: &str| {
         let mut present = present?.functions.iter();
         present.find(|one| name_of(one) == name_of(function))
     };
-    let Export { name, functions } = wanted;
+    let Export { name, functions } = expected;
     functions
         .into_iter()
         .filter(|function| found(function) != Some(function))
-        .map(|function| Lack {
-            world: slot.world(),
+        .map(|function| MissingExport {
+            world: hook.world(),
             interface: name.clone(),
             found: found(&function).cloned(),
-            wanted: function,
+            expected: function,
         })
         .collect()
 }
 
-impl std::fmt::Display for Lack {
+impl std::fmt::Display for MissingExport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
             world,
             interface,
-            wanted,
+            expected,
             found,
         } = self;
         match found {
             None => write!(
                 f,
-                "world {world} asks for `{wanted}` in {interface}, which it does not export"
+                "world {world} asks for `{expected}` in {interface}, which it does not export"
             ),
             Some(found) => write!(
                 f,
-                "world {world} asks for `{wanted}` in {interface}, and it exports `{found}`"
+                "world {world} asks for `{expected}` in {interface}, and it exports `{found}`"
             ),
         }
     }
@@ -304,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_component_is_told_what_it_is() {
+    fn an_error_names_the_format_of_the_file() {
         let cases: [(&[u8], &str); 6] = [
             (b"", "the file is empty"),
             (b"<html>404</html>", "text and not WebAssembly"),
@@ -341,24 +347,24 @@ mod tests {
         {
             assert!(why.contains(part), "{why}");
         }
-        assert!(!found.fits());
+        assert!(!found.is_linkable());
     }
 
     #[test]
     fn every_world_of_the_contract_has_its_functions() {
-        for slot in Slot::ALL {
-            let wanted = contract(slot);
-            assert_eq!(wanted.len(), 1, "{slot}");
+        for hook in Hook::ALL {
+            let exports = contract(hook);
+            assert_eq!(exports.len(), 1, "{hook}");
             assert_eq!(
-                wanted[0].functions[0],
+                exports[0].functions[0],
                 "validate-settings: func(settings: string) -> result<_, string>"
             );
         }
     }
 
     #[test]
-    fn a_missing_function_and_one_of_another_shape_are_named() {
-        let interface = &contract(Slot::Defaulting)[0].name;
+    fn missing_and_different_functions_are_named() {
+        let interface = &contract(Hook::Defaulting)[0].name;
         let found = of(&format!(
             r#"(component
               (core module $m (func (export "f") (result i32) i32.const 0))
@@ -368,14 +374,19 @@ mod tests {
               (export "{interface}" (instance $d)))"#
         ))
         .unwrap();
-        assert_eq!(found.world, Some(Slot::Defaulting));
-        let lacks: Vec<_> = found.lacks.iter().map(ToString::to_string).collect();
-        assert_eq!(lacks.len(), 2);
-        assert!(lacks[0].contains("and it exports `validate-settings: func() -> bool`"));
+        assert_eq!(found.world, Some(Hook::Defaulting));
+        let missing: Vec<_> = found
+            .missing_exports
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(missing.len(), 2);
+        assert!(missing[0].contains("and it exports `validate-settings: func() -> bool`"));
         assert!(
-            lacks[1].contains("world defaulting asks for `apply-defaults: func(request: request)"),
+            missing[1]
+                .contains("world defaulting asks for `apply-defaults: func(request: request)"),
             "{}",
-            lacks[1]
+            missing[1]
         );
     }
 }

@@ -1,5 +1,5 @@
-//! Compiles modules, where possible in a process of its own: a deadline cannot stop a compiler, and
-//! its memory would stay with the operator.
+//! Compiles modules, if possible in a child process: a deadline cannot stop a compiler, and its memory would stay with the
+//! operator.
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -17,42 +17,42 @@ use super::engine::{self, EngineError, GuestEngine};
 use super::limits::Limits;
 use super::precompiled;
 
-/// How often the child is asked whether it has ended.
+/// Period at which the operator checks whether the child has ended.
 const POLL: Duration = Duration::from_millis(5);
 
-/// How many times its processor time the child may last, where others have the processor.
-const PATIENCE: u32 = 5;
+/// Largest ratio of the duration of the child to its CPU time.
+const WALL_TIME_FACTOR: u32 = 5;
 
-/// Most bytes of the child's complaint that are passed on.
-const COMPLAINT: usize = 4096;
+/// Longest error output of the child, in bytes.
+const ERROR_OUTPUT: usize = 4096;
 
-/// How a child complains that it gets no more memory, by Rust's words and by the system's.
+/// Error outputs of a child without memory, from Rust and from the system.
 const NO_MEMORY: [&str; 2] = ["memory allocation of ", "Cannot allocate memory"];
 
-/// Why a module was not compiled.
+/// Why compiling a module failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
-    /// The bytes are no component, or an invalid one.
+    /// The bytes are not a valid component.
     #[error("the bytes are no valid component")]
     Invalid(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The engine of the compiling process cannot be made.
+    /// The engine of the compiling process cannot be created.
     #[error("failed to prepare the compiler")]
     Engine(#[from] EngineError),
-    /// The compiling process cannot be run.
+    /// The compiling process cannot run.
     #[error("failed to run the compiling process")]
     Process(#[source] io::Error),
     /// The compiling process refused the module, or crashed.
-    #[error("the compiling process ended with {status}: {complaint}")]
+    #[error("the compiling process ended with {status}: {error_output}")]
     Refused {
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
-        /// What it said.
-        complaint: String,
+        /// Its error output.
+        error_output: String,
     },
-    /// The compiling process took too long.
+    /// The compiling process exceeded its time limit.
     #[error("compiling it took longer than {0:?}; make it smaller or simpler")]
-    Late(Duration),
-    /// Its code is too large.
+    Timeout(Duration),
+    /// The code is too large.
     #[error(
         "its compiled form has {size} bytes, more than the {limit} that it may have; make it smaller or simpler"
     )]
@@ -62,10 +62,10 @@ pub enum CompileError {
         /// Largest allowed size, in bytes.
         limit: u64,
     },
-    /// The code that was made cannot be loaded.
+    /// The code cannot be loaded.
     #[error("failed to load what the compiling process made of it")]
     Load(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The compiling process met its memory limit.
+    /// The compiling process exceeded its memory limit.
     #[error("compiling it took more than {limit} bytes of memory; make it smaller or simpler")]
     Memory {
         /// The limit, in bytes.
@@ -73,37 +73,37 @@ pub enum CompileError {
     },
 }
 
-/// Where modules are compiled.
+/// The process that compiles modules.
 #[derive(Clone, Debug)]
 pub(super) enum Compiler {
-    /// In this process, without limits: for the tools of authors and for tests.
-    Here,
-    /// In a child.
-    Child(Separate),
+    /// This process, without limits: for the tools of authors and for tests.
+    InProcess,
+    /// A child process.
+    Child(ChildCompiler),
 }
 
-/// A process of its own for each module, and where its code is kept.
+/// Compiles each module in a child process, and caches the code.
 #[derive(Clone, Debug)]
-pub(super) struct Separate {
+pub(super) struct ChildCompiler {
     program: PathBuf,
     folder: Option<PathBuf>,
 }
 
 impl Compiler {
-    /// A child where there is a program to run; otherwise here. What a child has compiled is kept in `folder`.
+    /// Selects a child process if there is a program for it. `folder` caches the code.
     pub(super) fn choose(program: Option<&Path>, folder: Option<&Path>) -> Self {
-        program.map_or(Self::Here, |program| {
-            Self::Child(Separate {
+        program.map_or(Self::InProcess, |program| {
+            Self::Child(ChildCompiler {
                 program: program.to_owned(),
                 folder: folder.map(Path::to_owned),
             })
         })
     }
 
-    /// An engine for the modules that are compiled there. Beside a child it cannot compile at all.
+    /// Creates an engine for the compiled modules. With a child process, it cannot compile by itself.
     pub(super) fn engine(&self, limits: Limits) -> Result<GuestEngine, EngineError> {
         match self {
-            Self::Here => GuestEngine::compiling(limits),
+            Self::InProcess => GuestEngine::compiling(limits),
             Self::Child(_) => GuestEngine::loading(limits),
         }
     }
@@ -115,30 +115,31 @@ impl Compiler {
         module: &[u8],
     ) -> Result<Component, CompileError> {
         match self {
-            Self::Here => Component::new(&engine.engine, module)
+            Self::InProcess => Component::new(&engine.engine, module)
                 .map_err(|error| CompileError::Invalid(error.into())),
             Self::Child(child) => child.component(engine, module),
         }
     }
 }
 
-impl Separate {
+impl ChildCompiler {
     fn component(&self, engine: &GuestEngine, module: &[u8]) -> Result<Component, CompileError> {
         let GuestEngine { engine, limits, .. } = engine;
         let folder = self.folder.as_deref();
         let path = folder.map(|folder| precompiled::path(folder, engine, module));
-        let kept = path.as_deref();
+        let cached = path.as_deref();
         if let Some(component) =
-            kept.and_then(|kept| precompiled::open(engine, kept, limits.compiled))
+            cached.and_then(|cached| precompiled::open(engine, cached, limits.compiled))
         {
             return Ok(component);
         }
         let code = self.run(module, limits)?;
-        precompiled::take(engine, &code, kept).map_err(|error| CompileError::Load(error.into()))
+        precompiled::load_and_store(engine, &code, cached)
+            .map_err(|error| CompileError::Load(error.into()))
     }
 
-    /// Has a child compile, and answers the code. It is told the module by its standard input and tells the code by
-    /// its standard output: a disk that is full keeps nobody from compiling.
+    /// Runs a child, with the module on its standard input and the code on its standard output, so that compiling needs no
+    /// disk space.
     fn run(&self, module: &[u8], limits: &Limits) -> Result<Vec<u8>, CompileError> {
         let mut child = Command::new(&self.program)
             .args(["policy", "compile"])
@@ -156,10 +157,10 @@ impl Separate {
             .map_err(CompileError::Process)?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let (ended, code) = thread::scope(|scope| {
-            // One that ends before it has heard everything says itself why.
+            // A child that ends before it has read everything reports the reason itself.
             scope.spawn(|| input.map(|mut input| input.write_all(module)));
             let reading = scope.spawn(|| output.map(|output| code(output, limits.compiled)));
-            let ended = wait(&mut child, limits.compile_time * PATIENCE);
+            let ended = wait(&mut child, limits.compile_time * WALL_TIME_FACTOR);
             (ended, reading.join().ok().flatten())
         });
         match (ended.map_err(CompileError::Process)?, code) {
@@ -169,15 +170,15 @@ impl Separate {
                 .and_then(Result::err)
                 .unwrap_or_else(|| CompileError::Process(io::ErrorKind::UnexpectedEof.into()))),
             (Some(status), _) => {
-                let complaint = complaint(&mut child).map_err(CompileError::Process)?;
-                Err(cause(status, complaint, limits))
+                let error_output = error_output(&mut child).map_err(CompileError::Process)?;
+                Err(cause(status, error_output, limits))
             }
-            (None, _) => Err(CompileError::Late(limits.compile_time)),
+            (None, _) => Err(CompileError::Timeout(limits.compile_time)),
         }
     }
 }
 
-/// Reads what the child answers: the number of bytes, and the bytes. More than `limit` are not read.
+/// Reads the output of the child: the number of bytes, then at most `limit` bytes.
 fn code(mut output: impl Read, limit: u64) -> Result<Vec<u8>, CompileError> {
     let mut size = [0; size_of::<u64>()];
     output
@@ -194,8 +195,7 @@ fn code(mut output: impl Read, limit: u64) -> Result<Vec<u8>, CompileError> {
     Ok(code)
 }
 
-/// The child's work: limits itself, compiles the module of `size` bytes that it reads, and writes the code with
-/// its length before it.
+/// Runs in the child: sets its limits, compiles the module of `size` bytes, and writes the length of the code and the code.
 pub fn compile_as_child(
     module: impl Read,
     size: usize,
@@ -212,7 +212,7 @@ pub fn compile_as_child(
         limits.compile_memory,
         limits.compile_memory,
     )?;
-    // The soft limit ends the process with a signal of its own, by which the parent knows the cause.
+    // The soft limit ends the process with a signal of its own, so that the parent knows the cause.
     limit(Resource::RLIMIT_CPU, seconds, seconds + 1)?;
     let mut bytes = Vec::with_capacity(size);
     module
@@ -231,9 +231,9 @@ pub fn compile_as_child(
         .map_err(CompileError::Process)
 }
 
-/// How the child ended; nothing where it had to be killed.
-fn wait(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>> {
-    let end = Instant::now() + patience;
+/// Waits for the child. Kills it after a timeout and returns `None`.
+fn wait(child: &mut Child, timeout: Duration) -> io::Result<Option<ExitStatus>> {
+    let end = Instant::now() + timeout;
     while Instant::now() < end {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
@@ -245,29 +245,35 @@ fn wait(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>>
     Ok(None)
 }
 
-/// What the child said at its end.
-fn complaint(child: &mut Child) -> io::Result<String> {
+/// Reads the error output of the child.
+fn error_output(child: &mut Child) -> io::Result<String> {
     let mut bytes = Vec::new();
     if let Some(stderr) = child.stderr.take() {
-        stderr.take(COMPLAINT as u64).read_to_end(&mut bytes)?;
+        stderr.take(ERROR_OUTPUT as u64).read_to_end(&mut bytes)?;
     }
-    Ok(sanitize(String::from_utf8_lossy(&bytes).trim(), COMPLAINT))
+    Ok(sanitize(
+        String::from_utf8_lossy(&bytes).trim(),
+        ERROR_OUTPUT,
+    ))
 }
 
-/// Why a child that ended by itself has compiled nothing.
-fn cause(status: ExitStatus, complaint: String, limits: &Limits) -> CompileError {
+/// Finds the cause of a failed child.
+fn cause(status: ExitStatus, error_output: String, limits: &Limits) -> CompileError {
     if status.signal() == Some(Signal::SIGXCPU as i32) {
-        CompileError::Late(limits.compile_time)
-    } else if NO_MEMORY.iter().any(|words| complaint.contains(words)) {
+        CompileError::Timeout(limits.compile_time)
+    } else if NO_MEMORY.iter().any(|words| error_output.contains(words)) {
         CompileError::Memory {
             limit: limits.compile_memory,
         }
     } else {
-        CompileError::Refused { status, complaint }
+        CompileError::Refused {
+            status,
+            error_output,
+        }
     }
 }
 
-/// Whole seconds, which is how processor time is limited; 0 would mean no time at all.
+/// Rounds up to seconds, the unit of the CPU limit.
 fn seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }

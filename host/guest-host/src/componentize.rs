@@ -1,19 +1,19 @@
-//! Turns a core module, as compilers make them, into a component.
+//! Turns a core module from a compiler into a component.
 
 use std::path::Path;
 
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-use super::model::Slot;
+use super::model::Hook;
 
-/// The plug-in contract, as it stands in the repository.
+/// The plug-in contract, from the repository.
 pub const CONTRACT: &str = include_str!("../../../wit/policy.wit");
 
-/// Why a module does not become a component.
+/// Why turning a module into a component failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ComponentizeError {
-    /// The world cannot be written into the module.
+    /// The world cannot be embedded in the module.
     #[error("failed to name world {world} in the module")]
     World {
         /// The world.
@@ -22,28 +22,28 @@ pub enum ComponentizeError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The module does not fit its world, or is no core module.
+    /// The module does not match its world, or is not a core module.
     #[error("failed to make a component of the module")]
     Encode(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Makes a component of a core module. Modules made with wit-bindgen know their world; for others
-/// the world of `slot` is written into them first.
-pub fn componentize(core: &[u8], slot: Option<Slot>) -> Result<Vec<u8>, ComponentizeError> {
+/// Turns a core module into a component. A module from wit-bindgen includes its world; for others the world of `hook` is
+/// embedded first.
+pub fn componentize(core: &[u8], hook: Option<Hook>) -> Result<Vec<u8>, ComponentizeError> {
     let mut core = core.to_vec();
-    if let Some(slot) = slot {
-        embed(&mut core, slot).map_err(|source| ComponentizeError::World {
-            world: slot.world(),
+    if let Some(hook) = hook {
+        embed(&mut core, hook).map_err(|source| ComponentizeError::World {
+            world: hook.world(),
             source: source.into(),
         })?;
     }
     encode(&core).map_err(|error| ComponentizeError::Encode(error.into()))
 }
 
-fn embed(core: &mut Vec<u8>, slot: Slot) -> anyhow::Result<()> {
+fn embed(core: &mut Vec<u8>, hook: Hook) -> anyhow::Result<()> {
     let mut resolve = Resolve::default();
     let package = resolve.push_str(Path::new("policy.wit"), CONTRACT)?;
-    let world = resolve.select_world(&[package], Some(slot.world()))?;
+    let world = resolve.select_world(&[package], Some(hook.world()))?;
     embed_component_metadata(core, &resolve, world, StringEncoding::UTF8)
 }
 

@@ -1,4 +1,4 @@
-//! A guest that can be asked, and on which terms one is prepared.
+//! A guest, and the configuration with which it is prepared.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,60 +10,59 @@ use super::limits::Limits;
 use super::load::Module;
 use super::model::ModuleDigest;
 
-/// A guest that can be asked. Cheap to clone.
+/// A guest that the host can call. Cheap to clone.
 #[derive(Clone)]
 pub struct Guest(pub(super) Kind);
 
-/// The built-in guest of whichever slot is asked.
+/// The built-in guest of every hook.
 pub static BUILT_IN: Guest = Guest(Kind::BuiltIn);
 
 #[derive(Clone)]
 pub(super) enum Kind {
-    /// The built-in module of the slot.
+    /// The built-in module of the hook.
     BuiltIn,
-    /// This module, no more of whose calls run at once than there are permits.
+    /// A module, with the permits for its concurrent calls.
     Module(Arc<Module>, FairSemaphore),
-    /// None: it is to be asked, and is not ready.
+    /// A module that is not ready, for this reason.
     Missing(Arc<str>),
 }
 
-/// On which terms a module is prepared.
+/// Configuration of a module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Terms {
-    /// Given to it with each request, as JSON.
+pub struct ModuleConfig {
+    /// Its settings, as JSON.
     pub settings: String,
-    /// Longest time of a call; missing: as for the built-in guests, which is also the most memory
-    /// and text that there may be.
+    /// Deadline of a call. By default that of the built-in guests.
     pub deadline: Option<Duration>,
-    /// Most memory of an instance, in bytes.
+    /// Memory limit of an instance, in bytes. At most that of the built-in guests.
     pub memory: Option<usize>,
-    /// Largest answer, in bytes of text.
+    /// Size limit of an answer, in bytes of text. At most that of the built-in guests.
     pub output: Option<usize>,
 }
 
-impl Terms {
-    /// What these leave of what there may be at most.
-    pub(super) fn limits(&self, most: Limits) -> Limits {
+impl ModuleConfig {
+    /// Applies the configuration to the limits of the host.
+    pub(super) fn limits(&self, maximum: Limits) -> Limits {
         Limits {
-            deadline: self.deadline.unwrap_or(most.deadline),
+            deadline: self.deadline.unwrap_or(maximum.deadline),
             memory: self
                 .memory
-                .map_or(most.memory, |memory| memory.min(most.memory)),
+                .map_or(maximum.memory, |memory| memory.min(maximum.memory)),
             output: self
                 .output
-                .map_or(most.output, |output| output.min(most.output)),
-            ..most
+                .map_or(maximum.output, |output| output.min(maximum.output)),
+            ..maximum
         }
     }
 }
 
 impl Guest {
-    /// A guest that is to be asked, and is not ready for this reason.
+    /// Creates a guest that is not ready, for this reason.
     pub fn missing(reason: &str) -> Self {
         Self(Kind::Missing(reason.into()))
     }
 
-    /// Which module it is; none for a built-in one, which depends on the slot.
+    /// Returns the digest of its module. `None` for a built-in guest, whose module depends on the hook.
     pub fn digest(&self) -> Option<&ModuleDigest> {
         match &self.0 {
             Kind::Module(module, _) => Some(&module.digest),

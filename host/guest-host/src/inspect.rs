@@ -1,4 +1,4 @@
-//! Tells the author of a policy what the operator would make of a file.
+//! Inspects a file for the author of a policy: whether and how the operator would load it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,76 +7,76 @@ use wasmtime::component::Component;
 
 use super::bindings;
 use super::capabilities::{
-    Capabilities, CapabilitiesError, Lack, capabilities, contract, recognize,
+    Capabilities, CapabilitiesError, MissingExport, capabilities, check_format, contract,
 };
 use super::compile::Compiler;
 use super::engine::{EngineError, GuestEngine};
 use super::limits::Limits;
 use super::load::{self, LoadError};
-use super::model::{ModuleDigest, Slot};
+use super::model::{Hook, ModuleDigest};
 
-/// What the operator makes of a file that is a policy.
+/// Result of inspecting a valid policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
-    /// The slot whose world it implements.
-    pub slot: Slot,
-    /// Digest of the file, by which logs, events and audit annotations name it.
+    /// The hook of its world.
+    pub hook: Hook,
+    /// Digest of the file, as in logs, events and audit annotations.
     pub digest: ModuleDigest,
     /// Size of the file, in bytes.
     pub size: usize,
-    /// Names of what it imports.
+    /// Names of its imports.
     pub imports: Vec<String>,
-    /// Time from the file's bytes to a policy that can be asked.
+    /// Time to load it.
     pub load_time: Duration,
 }
 
-/// Why a file is no policy.
+/// Why a file is not a valid policy.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
-    /// No engine.
+    /// The engine cannot be created.
     #[error("failed to start the WebAssembly host")]
     Engine(#[from] EngineError),
     /// The operator would refuse it.
     #[error("the operator would refuse this file")]
     Refused(#[from] LoadError),
-    /// It is no component.
+    /// It is not a component.
     #[error(transparent)]
     NoComponent(#[from] CapabilitiesError),
     /// It exports none of the three interfaces.
-    #[error("it exports none of {} (it exports {exports})", wanted.join(", "))]
+    #[error("it exports none of {} (it exports {exports})", expected.join(", "))]
     NoWorld {
         /// The interfaces, one for each world.
-        wanted: Vec<String>,
-        /// What it exports instead.
+        expected: Vec<String>,
+        /// Its exports.
         exports: String,
     },
-    /// It does not export what its world asks for.
+    /// Exports of its world are missing.
     #[error(
         "it does not implement world {world}: {}",
-        lacks.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        missing.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     )]
-    Lacks {
+    MissingExports {
         /// The world.
         world: &'static str,
-        /// What is missing or different.
-        lacks: Vec<Lack>,
+        /// The missing or different exports.
+        missing: Vec<MissingExport>,
     },
 }
 
-/// A file as it stands: not compiled, not run.
+/// Description of a file that is neither compiled nor run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
     /// Digest of the file.
     pub digest: ModuleDigest,
     /// Size of the file, in bytes.
     pub size: usize,
-    /// What it imports and exports.
+    /// Its imports and exports.
     pub capabilities: Capabilities,
 }
 
-/// Reads what a file imports and exports, also of one that the operator would refuse.
+/// Reads the imports and exports of a file, even of one that the operator would refuse.
 pub fn describe(file: &Path) -> Result<Described, InspectError> {
-    let bytes = load::read(file, Limits::of_authors().module)?;
+    let bytes = load::read(file, Limits::for_authoring().module)?;
     Ok(Described {
         capabilities: capabilities(&bytes)?,
         digest: load::digest(&bytes),
@@ -84,28 +84,27 @@ pub fn describe(file: &Path) -> Result<Described, InspectError> {
     })
 }
 
-/// Loads the file as the operator would and tries it on a sample request. Without a slot, the
-/// exports tell which one it is for.
+/// Loads a file as the operator does, and tests it with a sample request. Without a hook, its exports decide.
 pub fn inspect(
     file: &Path,
-    slot: Option<Slot>,
+    hook: Option<Hook>,
     settings: &str,
 ) -> Result<Inspection, InspectError> {
-    let limits = Limits::of_authors();
+    let limits = Limits::for_authoring();
     let engine = GuestEngine::compiling(limits)?;
     let bytes = load::read(file, limits.module)?;
-    recognize(&bytes)?;
-    let component = Compiler::Here
+    check_format(&bytes)?;
+    let component = Compiler::InProcess
         .compile(&engine, &bytes)
         .map_err(LoadError::from)?;
-    let Some(slot) = slot.or_else(|| bindings::exported_slot(&component)) else {
+    let Some(hook) = hook.or_else(|| bindings::exported_hook(&component)) else {
         return Err(no_world(&component));
     };
     let begin = Instant::now();
-    let module = load::load(&engine, &Compiler::Here, slot, &bytes, settings)
-        .map_err(|error| explained(error, slot, &bytes))?;
+    let module = load::load(&engine, &Compiler::InProcess, hook, &bytes, settings)
+        .map_err(|error| explained(error, hook, &bytes))?;
     Ok(Inspection {
-        slot,
+        hook,
         digest: module.digest,
         size: bytes.len(),
         imports: bindings::imports(&component),
@@ -113,26 +112,26 @@ pub fn inspect(
     })
 }
 
-/// The error of a component that is for no slot.
+/// Returns the error of a component without a hook.
 pub(super) fn no_world(component: &Component) -> InspectError {
-    let worlds = Slot::ALL.into_iter().flat_map(contract);
+    let worlds = Hook::ALL.into_iter().flat_map(contract);
     InspectError::NoWorld {
-        wanted: worlds.map(|interface| interface.name).collect(),
+        expected: worlds.map(|interface| interface.name).collect(),
         exports: bindings::exports(component),
     }
 }
 
-/// Where a file does not implement its world, says by which functions.
-pub(super) fn explained(error: LoadError, slot: Slot, bytes: &[u8]) -> InspectError {
-    let lacks = match (&error, capabilities(bytes)) {
-        (LoadError::World { .. }, Ok(found)) => found.lacks(slot),
+/// Adds the missing exports to the error of a file that does not implement its world.
+pub(super) fn explained(error: LoadError, hook: Hook, bytes: &[u8]) -> InspectError {
+    let missing = match (&error, capabilities(bytes)) {
+        (LoadError::World { .. }, Ok(found)) => found.missing_exports(hook),
         _ => Vec::new(),
     };
-    if lacks.is_empty() {
+    if missing.is_empty() {
         return InspectError::Refused(error);
     }
-    InspectError::Lacks {
-        world: slot.world(),
-        lacks,
+    InspectError::MissingExports {
+        world: hook.world(),
+        missing,
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! No other package names wasmtime. A guest sees no file, network, environment or clock. Every call gets a new instance, a
 //! deadline, a memory limit and a limit for its answer, and runs off the async threads. A failed call returns a typed error.
-//! [`Policies`] loads and calls guests; `limits` holds every limit and adds them up.
+//! [`GuestHost`] loads and calls guests, [`OfflineGuest`] calls one component for its author, and `limits` has every limit
+//! and their sum.
 //!
 //! The package knows neither IPUPolicies nor the objects that it passes on.
 #![deny(unsafe_code)]
@@ -12,40 +13,43 @@ mod call;
 mod capabilities;
 mod compile;
 mod componentize;
-mod dispose;
+pub mod context;
+mod decision_check;
 mod engine;
-pub mod facts;
 mod guest;
+mod host;
 mod inspect;
-mod library;
 pub mod limits;
 mod load;
 pub mod metrics;
 pub mod model;
 mod native;
+mod offline_guest;
+pub mod policy_request;
 mod precompiled;
-pub mod question;
 pub mod record;
+mod recorder;
 mod samples;
 mod store;
-mod tap;
 pub mod texts;
-mod trial;
 mod wasi;
+mod world_name;
 
 pub use call::GuestError;
-pub use capabilities::{Capabilities, CapabilitiesError, Export, Import, Lack, capabilities};
+pub use capabilities::{
+    Capabilities, CapabilitiesError, Export, Import, MissingExport, capabilities,
+};
 pub use compile::{CompileError, compile_as_child};
 pub use componentize::{CONTRACT, ComponentizeError, componentize};
-pub use dispose::checked as checked_decision;
+pub use decision_check::check_decision;
 pub use engine::EngineError;
-pub use guest::{BUILT_IN, Guest, Terms};
+pub use guest::{BUILT_IN, Guest, ModuleConfig};
+pub use host::{GuestHost, GuestHostOptions, OpenError};
 pub use inspect::{Described, InspectError, Inspection, describe, inspect};
-pub use library::{OpenError, Policies, PolicyOptions};
 pub use limits::Limits;
 pub use load::{LoadError, digest as digest_of};
 pub use native::serial_walk;
+pub use offline_guest::{Budget, CallResult, OfflineGuest};
+pub use recorder::RecordedCall;
 pub use store::OverLimit;
-pub use tap::Heard;
-pub use trial::{Asked, Meter, Trial};
-pub use wasi::NotThere;
+pub use wasi::UnsupportedWasi;

@@ -1,4 +1,4 @@
-//! Calls of guests, their exchange, and where the built-in walk decides in a guest's place.
+//! Metrics of the calls of guests, of the changes of active guests, and of placement fallbacks.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::GuestError;
-use super::model::Slot;
+use super::model::Hook;
 
-/// Bounds of the buckets, in seconds: a call takes a millisecond, and is ended after some.
+/// Bounds of the buckets, in seconds. A call takes about a millisecond.
 const BUCKETS: [f64; 12] = [
     0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0,
 ];
 
-/// Calls of guests. Cheap to clone; all clones count the same.
+/// Metrics of guests. Cheap to clone; all clones share the counts.
 #[derive(Clone, Debug)]
 pub struct GuestCalls {
-    took: Family<Call, Histogram, fn() -> Histogram>,
-    waited: Family<At, Histogram, fn() -> Histogram>,
-    given_up: Family<GivenUp, Counter>,
-    swaps: Family<At, Counter>,
-    fallbacks: Family<Passed, Counter>,
+    durations: Family<Call, Histogram, fn() -> Histogram>,
+    waits: Family<HookLabel, Histogram, fn() -> Histogram>,
+    skipped: Family<Skipped, Counter>,
+    swaps: Family<HookLabel, Counter>,
+    fallbacks: Family<PolicyLabel, Counter>,
     digests: Values,
     policies: Values,
 }
@@ -37,38 +37,38 @@ struct Call {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct At {
+struct HookLabel {
     hook: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct GivenUp {
+struct Skipped {
     hook: &'static str,
     reason: &'static str,
 }
 
-/// Why a guest that was to be asked gave no answer, through no fault of its own.
+/// Why the operator skipped a guest, without a fault of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unasked {
-    /// There was no permit for its call.
+pub enum SkipReason {
+    /// No permit was free.
     Busy,
-    /// Others took the time of the request.
+    /// All guests of the request together exceeded its time.
     OutOfTime,
-    /// It cannot be said whether the request concerns it.
-    Unjudged,
+    /// The evaluation of `spec.match` failed.
+    MatchFailed,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Passed {
+struct PolicyLabel {
     policy: String,
 }
 
 impl Default for GuestCalls {
     fn default() -> Self {
         Self {
-            took: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
-            waited: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
-            given_up: Family::default(),
+            durations: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            waits: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            skipped: Family::default(),
             swaps: Family::default(),
             fallbacks: Family::default(),
             digests: Values::default(),
@@ -78,50 +78,55 @@ impl Default for GuestCalls {
 }
 
 impl GuestCalls {
-    /// A call waited so long for its permit.
-    pub fn waited(&self, slot: Slot, waited: Duration) {
-        let at = At { hook: hook(slot) };
-        self.waited.get_or_create(&at).observe(waited.as_secs_f64());
+    /// Records the wait of a call for its permit.
+    pub fn record_wait(&self, hook: Hook, waited: Duration) {
+        let label = HookLabel { hook: hook.world() };
+        self.waits
+            .get_or_create(&label)
+            .observe(waited.as_secs_f64());
     }
 
-    /// A guest that was to be asked gave no answer, through no fault of its own.
-    pub fn given_up(&self, slot: Slot, why: Unasked) {
-        let given_up = GivenUp {
-            hook: hook(slot),
-            reason: match why {
-                Unasked::Busy => "busy",
-                Unasked::OutOfTime => "out_of_time",
-                Unasked::Unjudged => "unjudged",
+    /// Counts a skipped guest.
+    pub fn count_skipped(&self, hook: Hook, reason: SkipReason) {
+        let skipped = Skipped {
+            hook: hook.world(),
+            reason: match reason {
+                SkipReason::Busy => "busy",
+                SkipReason::OutOfTime => "out_of_time",
+                SkipReason::MatchFailed => "match_failed",
             },
         };
-        self.given_up.get_or_create(&given_up).inc();
+        self.skipped.get_or_create(&skipped).inc();
     }
 
-    /// The guest of this digest was called, where one was found.
-    pub fn called(
+    /// Records a call of the module with this digest, if one was loaded.
+    pub fn record_call(
         &self,
-        slot: Slot,
+        hook: Hook,
         digest: Option<&str>,
         error: Option<&GuestError>,
-        took: Duration,
+        duration: Duration,
     ) {
         let call = Call {
-            hook: hook(slot),
+            hook: hook.world(),
             digest: digest.map_or_else(|| "none".to_owned(), |digest| self.digests.bounded(digest)),
             outcome: error.map_or("answered", outcome),
         };
-        self.took.get_or_create(&call).observe(took.as_secs_f64());
+        self.durations
+            .get_or_create(&call)
+            .observe(duration.as_secs_f64());
     }
 
-    /// Another guest, or another version of one, is asked at this hook.
-    pub fn swapped(&self, slot: Slot) {
-        self.swaps.get_or_create(&At { hook: hook(slot) }).inc();
+    /// Counts a change of the active guests of a hook.
+    pub fn count_swap(&self, hook: Hook) {
+        let label = HookLabel { hook: hook.world() };
+        self.swaps.get_or_create(&label).inc();
     }
 
-    /// The built-in walk decided in the place of the guest of this policy.
-    pub fn fell_back(&self, policy: &str) {
+    /// Counts a decision of the built-in serial walk instead of this policy.
+    pub fn count_fallback(&self, policy: &str) {
         let policy = self.policies.bounded(policy);
-        self.fallbacks.get_or_create(&Passed { policy }).inc();
+        self.fallbacks.get_or_create(&PolicyLabel { policy }).inc();
     }
 
     /// Registers these metrics.
@@ -130,18 +135,18 @@ impl GuestCalls {
             "guest_call_duration",
             "How long a call of a guest took, from when it ran",
             Unit::Seconds,
-            self.took.clone(),
+            self.durations.clone(),
         );
         registry.register_with_unit(
             "guest_wait_duration",
             "How long a call of a guest waited for its permit to run",
             Unit::Seconds,
-            self.waited.clone(),
+            self.waits.clone(),
         );
         registry.register(
             "guest_calls_given_up",
             "Calls of guests that were given up without a fault of the guest",
-            self.given_up.clone(),
+            self.skipped.clone(),
         );
         registry.register(
             "guest_swaps",
@@ -156,27 +161,18 @@ impl GuestCalls {
     }
 }
 
-/// The value of the label `hook`.
-pub fn hook(slot: Slot) -> &'static str {
-    match slot {
-        Slot::Defaulting => "defaulting",
-        Slot::Validation => "validation",
-        Slot::Placement => "placement",
-    }
-}
-
 fn outcome(error: &GuestError) -> &'static str {
     match error {
         GuestError::Missing(_) => "missing",
         GuestError::NotReady(_) => "not_ready",
-        GuestError::Unjudged(_) => "unjudged",
+        GuestError::MatchFailed(_) => "match_failed",
         GuestError::OutOfTime(_) => "out_of_time",
         GuestError::Busy { .. } => "busy",
         GuestError::Deadline(_) => "deadline",
         GuestError::Starved { .. } => "starved",
         GuestError::Memory(_) => "memory",
         GuestError::Trap(_) => "trap",
-        GuestError::NotThere(_) => "not_there",
+        GuestError::UnsupportedWasi(_) => "unsupported_wasi",
         GuestError::OutputTooLarge { .. } => "output_too_large",
         GuestError::Settings(_) => "settings",
         GuestError::Failed(_) => "failed",

@@ -1,58 +1,21 @@
-//! Pure: what the operator asks of its policies and what they answer, as plain values.
+//! Pure: the requests and answers of policies, as plain values.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use ipu_api::ipupolicy::Hook;
+pub use ipu_api::ipupolicy::Hook;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use super::facts::PlaceFacts;
+use super::context::PlacementContext;
 
-/// One of the three places where a policy decides. Each holds exactly one module at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Slot {
-    /// Sets what the user of an IPUJob left open.
-    Defaulting,
-    /// Says what is wrong with an IPUJob.
-    Validation,
-    /// Decides on which V-IPU controller a partition is made.
-    Placement,
-}
-
-impl Slot {
-    /// Every slot.
-    pub const ALL: [Self; 3] = [Self::Defaulting, Self::Validation, Self::Placement];
-
-    /// Name of the slot's file in the guests' folder and in the policies' folder.
-    pub const fn file_name(self) -> &'static str {
-        match self {
-            Self::Defaulting => "defaulting.wasm",
-            Self::Validation => "validation.wasm",
-            Self::Placement => "serial-walk.wasm",
-        }
-    }
-
-    /// Name of the world in package `ipu:policy` that a module of this slot implements.
-    pub const fn world(self) -> &'static str {
-        match self {
-            Self::Defaulting => "defaulting",
-            Self::Validation => "validation",
-            Self::Placement => "placement",
-        }
-    }
-
-    /// The slot whose world has this name.
-    pub fn of_world(world: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|slot| slot.world() == world)
-    }
-}
-
-impl fmt::Display for Slot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.world())
+/// Returns the file name of the built-in guest of a hook.
+pub const fn built_in_file(hook: Hook) -> &'static str {
+    match hook {
+        Hook::Defaulting => "defaulting.wasm",
+        Hook::Validation => "validation.wasm",
+        Hook::Placement => "serial-walk.wasm",
     }
 }
 
@@ -73,12 +36,12 @@ impl<'de> Deserialize<'de> for ModuleDigest {
 }
 
 impl ModuleDigest {
-    /// The digest that is written like this.
+    /// Creates a digest from its text.
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
 
-    /// `sha256:` and 64 hexadecimal digits.
+    /// Returns `sha256:` and 64 hexadecimal digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -90,51 +53,51 @@ impl fmt::Display for ModuleDigest {
     }
 }
 
-/// An answer, and the module that gave it: one request is served wholly by one module.
+/// An answer, and the module that gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Served<T> {
-    /// What was answered.
+    /// The answer.
     pub answer: T,
-    /// Which module answered.
+    /// Digest of the module.
     pub digest: ModuleDigest,
 }
 
-/// What is being done to an object in an admission request.
+/// The operation of an admission request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
-    /// It is being made.
+    /// The object is being created.
     #[serde(alias = "CREATE")]
     Create,
-    /// It is being changed.
+    /// The object is being updated.
     #[serde(alias = "UPDATE")]
     Update,
 }
 
-/// An object with what its user left open.
+/// An object with its defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Defaulted {
-    /// The whole object as it should be; not yet compared with what came in.
+    /// The whole object, before the host compares it with the original.
     pub object: Value,
-    /// Sentences for the user.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
-/// What a defaulting policy makes of an object.
+/// The answer of a defaulting policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Defaulting {
-    /// The object as it should be.
+    /// The object with its defaults.
     Defaulted(Defaulted),
     /// The object is refused.
     Refused {
-        /// Every rule that it breaks; at least one.
+        /// Every violation; at least one.
         violations: Vec<Violation>,
     },
 }
 
 impl Defaulting {
-    /// The object as it should be; none where it is refused.
+    /// Returns the object with its defaults. `None` if it is refused.
     pub fn defaulted(self) -> Option<Defaulted> {
         match self {
             Self::Defaulted(defaulted) => Some(defaulted),
@@ -143,13 +106,13 @@ impl Defaulting {
     }
 }
 
-/// One rule that an object breaks.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Violation {
     /// Path of the field, such as `spec.ipusPerJobInstance`.
     pub field: String,
-    /// The value that was found, the rule, and what to do.
+    /// The value, the rule and the remedy.
     pub message: String,
 }
 
@@ -157,36 +120,36 @@ pub struct Violation {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Verdict {
-    /// Every rule that is broken; none means that the object is admitted.
+    /// Every violation. If empty, the object is admitted.
     pub violations: Vec<Violation>,
-    /// Sentences for the user.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
-/// The partition that is wanted.
+/// A requested partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct PlaceRequest {
+pub struct PartitionRequest {
     /// Namespace of the owner.
     pub namespace: String,
-    /// Name of the owner, an IPUJob for example.
+    /// Name of the owner, such as an IPUJob.
     pub owner: String,
-    /// Which of the owner's partitions this is, from 0.
+    /// Index of the partition among those of the owner, from 0.
     #[serde(default)]
     pub slot: u32,
-    /// IPUs wanted: a power of two.
+    /// Number of IPUs: a power of two.
     pub ipus: u32,
-    /// GCDs wanted: how many Pods share the partition.
+    /// Number of GCDs: the Pods that share the partition.
     pub gcds: u32,
-    /// Node labels that the owner's Pods ask for.
+    /// Node selector of the owner's Pods.
     #[serde(default)]
     pub node_selector: BTreeMap<String, String>,
-    /// What else a policy may know.
-    #[serde(default)]
-    pub facts: PlaceFacts,
+    /// Context of the request.
+    #[serde(default, rename = "facts")]
+    pub context: PlacementContext,
 }
 
-/// A V-IPU controller as the host last saw it.
+/// A V-IPU controller, as last observed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ControllerView {
@@ -198,99 +161,88 @@ pub struct ControllerView {
     /// Value of that label.
     #[serde(default)]
     pub label_value: String,
-    /// Whether a node carries that label now; true where that is not known.
-    #[serde(default = "not_known")]
+    /// Whether a node has that label. If unknown, `true`.
+    #[serde(default = "assume_nodes")]
     pub has_nodes: bool,
-    /// Why the controller does not answer; none where it answers.
+    /// Why the controller is unreachable. `None` if it is reachable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreachable: Option<String>,
-    /// IPUs that it has, used or not. 0 where it has never answered.
+    /// All IPUs. 0 if it has never been reachable.
     pub total_ipus: u32,
-    /// IPUs in partitions, whoever made them.
+    /// IPUs in partitions of all origins.
     pub used_ipus: u32,
-    /// The largest partition that could be made now: an estimate.
+    /// Estimated size of the largest partition that can be created.
     pub largest_free: u32,
-    /// How often a partition on it went to ERROR within the last day, as far as was seen.
+    /// Number of observed partition failures (ERROR) in the last day.
     #[serde(default)]
     pub failures: u32,
 }
 
 impl ControllerView {
-    /// IPUs in no partition, wherever they are.
+    /// Returns the number of IPUs in no partition.
     pub fn free_ipus(&self) -> u32 {
         self.total_ipus.saturating_sub(self.used_ipus)
     }
 }
 
-/// Whether a controller whose nodes are not known counts as one that has some.
-const fn not_known() -> bool {
+/// Default of [`ControllerView::has_nodes`].
+const fn assume_nodes() -> bool {
     true
 }
 
-/// How an earlier try of the same request ended.
+/// Result of an earlier attempt of the same request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PlaceOutcome {
-    /// The controller said no, and nothing of the try is left on it.
+    /// The controller refused it, and nothing of the attempt remains there.
     Refused,
-    /// The controller could not be reached, and nothing was asked of it.
+    /// The controller was unreachable, and received nothing.
     Unreachable,
 }
 
-/// One earlier try of the same request.
+/// An earlier attempt of the same request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlaceAttempt {
     /// Name of the controller.
     pub controller: String,
-    /// How it ended.
+    /// Its result.
     pub outcome: PlaceOutcome,
-    /// What the controller said.
+    /// The message of the controller.
     pub reason: String,
 }
 
-/// Why one controller was passed over.
+/// A controller that the policy skips.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PassedOver {
     /// Name of the controller.
     pub controller: String,
-    /// The reason, as a user should read it.
+    /// The reason, for the user.
     pub reason: String,
 }
 
-/// What is to be done next for a wanted partition.
+/// The next step of a partition request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
-    /// Make it on the controller of this name.
+    /// Create it on the controller with this name.
     Try(String),
-    /// No controller has room now.
+    /// No controller has free capacity.
     Wait(Vec<PassedOver>),
-    /// No controller could ever serve it; the text is for the user.
+    /// No controller can ever serve it. The text is for the user.
     Reject(String),
 }
 
-/// The decision on a wanted partition. There always is one: where the policy fails or answers
-/// nonsense, the built-in serial walk decides.
+/// The decision on a partition request. If the policy fails or its answer is invalid, the built-in serial walk decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Placed {
-    /// What is to be done next.
+    /// The next step.
     pub decision: Decision,
-    /// The module that was asked; none where no module is loaded.
+    /// Digest of the called module. `None` if no module is loaded.
     pub digest: Option<ModuleDigest>,
-    /// Name of the IPUPolicy whose guest was asked, or `built-in`.
+    /// Name of the called IPUPolicy, or `built-in`.
     pub policy: String,
-    /// Why the built-in walk decided instead of the module, for an event and the log.
+    /// Why the built-in serial walk decided instead, for an event and the log.
     pub overruled: Option<String>,
-}
-
-impl From<Hook> for Slot {
-    fn from(hook: Hook) -> Self {
-        match hook {
-            Hook::Defaulting => Self::Defaulting,
-            Hook::Validation => Self::Validation,
-            Hook::Placement => Self::Placement,
-        }
-    }
 }

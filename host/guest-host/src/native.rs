@@ -1,21 +1,21 @@
-//! Pure: the built-in serial walk as native code, for where no placement policy decides.
+//! Pure: the built-in serial walk as native code, if no placement policy decides.
 
 use guest_serial_walk::walk;
 
-use super::model::{ControllerView, Decision, PassedOver, PlaceAttempt, PlaceRequest};
+use super::model::{ControllerView, Decision, PartitionRequest, PassedOver, PlaceAttempt};
 
-/// What the built-in serial walk decides.
+/// Decides by the built-in serial walk.
 pub fn serial_walk(
-    request: &PlaceRequest,
+    request: &PartitionRequest,
     controllers: &[ControllerView],
     attempts: &[PlaceAttempt],
 ) -> Decision {
     let controllers: Vec<_> = controllers.iter().map(controller).collect();
     let attempts: Vec<_> = attempts.iter().map(attempt).collect();
-    decision(walk::place(&wanted(request), &controllers, &attempts))
+    decision(walk::place(&walk_request(request), &controllers, &attempts))
 }
 
-fn wanted(request: &PlaceRequest) -> walk::Request {
+fn walk_request(request: &PartitionRequest) -> walk::Request {
     walk::Request {
         ipus: request.ipus,
         node_selector: request.node_selector.clone().into_iter().collect(),
@@ -61,7 +61,7 @@ mod tests {
     use crate::samples;
 
     #[test]
-    fn the_native_walk_finds_the_one_with_room() {
+    fn the_native_walk_finds_the_controller_with_free_capacity() {
         let decision = serial_walk(&samples::place_request(), &samples::controllers(), &[]);
         assert_eq!(decision, Decision::Try("empty:8090".to_owned()));
     }

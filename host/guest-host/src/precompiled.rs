@@ -1,7 +1,7 @@
-//! Machine code of modules that the compiling process has made: keeps it in a folder, and loads it.
+//! The cache of compiled modules.
 //!
-//! Loading code is the one thing in this package that the compiler cannot hold to be safe. The code is our own
-//! compiler's, from a pipe or from a folder that nobody else may write to.
+//! Loading code is the only unsafe operation of this package. The code comes from the operator's own compiler, through a
+//! pipe or from a directory that only the operator may write to.
 #![expect(
     unsafe_code,
     reason = "wasmtime has no safe way to load code that another process has compiled"
@@ -17,10 +17,10 @@ use wasmtime::component::Component;
 
 use super::load;
 
-/// Where compiled modules lie, below the folder for them.
+/// Subdirectory of the compiled modules.
 const COMPILED: &str = "compiled";
 
-/// The file of a module's code for engines such as this one.
+/// Returns the path of the code of a module for this engine.
 pub(super) fn path(folder: &Path, engine: &Engine, module: &[u8]) -> PathBuf {
     let mut kind = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut kind);
@@ -30,7 +30,7 @@ pub(super) fn path(folder: &Path, engine: &Engine, module: &[u8]) -> PathBuf {
     folder.join(COMPILED).join(name)
 }
 
-/// The module whose code was kept there. None where there is none that can be used.
+/// Loads a module from the cache. Returns `None` if it is missing or unusable.
 pub(super) fn open(engine: &Engine, path: &Path, limit: u64) -> Option<Component> {
     let size = fs::metadata(path).ok()?.len();
     if !(1..=limit).contains(&size) {
@@ -45,15 +45,15 @@ pub(super) fn open(engine: &Engine, path: &Path, limit: u64) -> Option<Component
         .ok()
 }
 
-/// The module of this code, which is kept there where that is possible: without it the next start compiles again.
-pub(super) fn take(
+/// Loads a module from its code and stores the code. Without a stored copy the next start compiles it again.
+pub(super) fn load_and_store(
     engine: &Engine,
     code: &[u8],
     path: Option<&Path>,
 ) -> wasmtime::Result<Component> {
     if let Some(path) = path {
-        match keep(path, code) {
-            // The file's pages can be given back where memory is short, and read again.
+        match store(path, code) {
+            // The kernel can drop the pages of a file if memory is short.
             Ok(()) => return of_file(engine, path),
             Err(error) => {
                 let path = path.display();
@@ -64,8 +64,8 @@ pub(super) fn take(
     of_bytes(engine, code)
 }
 
-/// Writes a file so that it is there whole or not at all, also after a loss of power.
-fn keep(path: &Path, code: &[u8]) -> io::Result<()> {
+/// Writes a file atomically, also in case of a power loss.
+fn store(path: &Path, code: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
@@ -74,22 +74,22 @@ fn keep(path: &Path, code: &[u8]) -> io::Result<()> {
         file.write_all(code)?;
         file.sync_all()
     });
-    let kept = written.and_then(|()| fs::rename(&part, path));
-    kept.inspect_err(|_| {
-        // It takes room and is of no use; the error says what is wrong.
+    let stored = written.and_then(|()| fs::rename(&part, path));
+    stored.inspect_err(|_| {
+        // The partial file is useless; the first error has the cause.
         let _ = fs::remove_file(&part);
     })
 }
 
-/// A folder from which nothing may be run is read from instead.
+/// Maps the file. If the file system does not allow execution, reads it instead.
 fn of_file(engine: &Engine, path: &Path) -> wasmtime::Result<Component> {
-    // SAFETY: the file was written whole by `keep`, is never changed, and nobody else may write to its folder.
-    // What another version of wasmtime has made is refused.
+    // SAFETY: `store` wrote the file atomically, it never changes, and only the operator may write to its directory.
+    // wasmtime refuses the code of another version.
     let loaded = unsafe { Component::deserialize_file(engine, path) };
     loaded.or_else(|_| of_bytes(engine, &fs::read(path)?))
 }
 
 fn of_bytes(engine: &Engine, code: &[u8]) -> wasmtime::Result<Component> {
-    // SAFETY: the bytes are what the compiling process, which is this program, has made.
+    // SAFETY: the bytes come from the compiling process, which is this program.
     unsafe { Component::deserialize(engine, code) }
 }

@@ -1,20 +1,20 @@
-//! Pure: the record of a request and its answer, one JSON object for each line, without the values
-//! of environment variables.
+//! Pure: the record of a request and its answer, one JSON object a line, without the values of environment variables.
 //!
-//! Labels and annotations stay, since policies decide by them; so do command lines.
+//! Labels, annotations and command lines stay, because policies decide by them.
 
 use ipu_runtime::bounded_json::{self, BoundedJsonError, Budget};
 use ipu_text::redaction::Values;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::model::{Defaulting, ModuleDigest, Slot, Violation};
-use super::question::{Answer, Question, QuestionError};
+use super::model::{Defaulting, Hook, ModuleDigest, Violation};
+use super::policy_request::{Answer, PolicyRequest, PolicyRequestError};
+use super::world_name;
 
-/// Longest line that is read, in bytes: an update of two objects, and an answer with a third.
+/// Longest line, in bytes: an update with two objects, and an answer with a third.
 pub const LONGEST: u64 = 16 << 20;
 
-/// What such a line may be as a tree: two objects and a third, some levels deeper than they are.
+/// Limits of a parsed line: three objects, and some more levels.
 const BUDGET: Budget = Budget {
     memory: 96 << 20,
     depth: 110,
@@ -24,67 +24,72 @@ const BUDGET: Budget = Budget {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// Where the policy decides.
-    pub hook: Slot,
-    /// The request, redacted; of the form that the hook's requests have.
+    /// The hook of the policy.
+    #[serde(with = "world_name")]
+    pub hook: Hook,
+    /// The redacted request.
     pub request: Value,
-    /// What came of it.
+    /// The answer or the error.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// The component that was asked.
+    /// Digest of the component.
     pub digest: ModuleDigest,
 }
 
-/// What a policy made of a request.
+/// The answer of a policy, or its error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// Its answer, redacted.
+    /// The redacted answer.
     Answer(Value),
-    /// Why it gave none, redacted.
+    /// The redacted error.
     Error(String),
 }
 
-/// Why a line is no record.
+/// Why a line is not a record.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// It would take too much memory.
+    /// It exceeds the limits.
     #[error("it {0}")]
     Large(#[source] BoundedJsonError),
-    /// It is no record.
+    /// It is not a record.
     #[error("it is no record, which has hook, request, answer or error, and digest")]
     Form(#[source] serde_json::Error),
-    /// Its request is none.
+    /// Its request is invalid.
     #[error(transparent)]
-    Request(#[from] QuestionError),
+    Request(#[from] PolicyRequestError),
 }
 
 impl Record {
-    /// The record of a request and its answer; the error is told with its causes.
-    pub fn of(question: &Question, answer: &Result<Answer, String>, digest: ModuleDigest) -> Self {
-        let mut request = json!(question);
+    /// Records a request and its answer, or the error with its causes.
+    pub fn of(
+        request: &PolicyRequest,
+        answer: &Result<Answer, String>,
+        digest: ModuleDigest,
+    ) -> Self {
+        let mut redacted = json!(request);
         let mut values = Values::default();
-        values.take_from(&mut request);
+        values.redact_object(&mut redacted);
         Self {
-            hook: question.slot(),
-            request,
+            hook: request.hook(),
+            request: redacted,
             outcome: outcome(answer, &mut values),
             digest,
         }
     }
 
-    /// Reads a line.
-    pub fn parse(line: &str) -> Result<(Self, Question), RecordError> {
+    /// Parses a line.
+    pub fn parse(line: &str) -> Result<(Self, PolicyRequest), RecordError> {
         match bounded_json::measure(line.as_bytes(), BUDGET) {
             Ok(_) | Err(BoundedJsonError::NotJson(_)) => {}
             Err(why) => return Err(RecordError::Large(why)),
         }
         let record: Self = serde_json::from_str(line).map_err(RecordError::Form)?;
-        let question = Question::parse(record.hook, record.request.clone())?;
-        Ok((record, question))
+        let request = PolicyRequest::parse(record.hook, record.request.clone())?;
+        Ok((record, request))
     }
 
-    /// The record as a line, with its end.
+    /// Returns the record as a line, with a newline.
     pub fn line(&self) -> String {
         let mut line = json!(self).to_string();
         line.push('\n');
@@ -92,14 +97,14 @@ impl Record {
     }
 }
 
-/// What is recorded of an answer; `values` are those that were redacted in its request.
+/// Redacts an answer. `values` are the redacted values of its request.
 fn outcome(answer: &Result<Answer, String>, values: &mut Values) -> Outcome {
     match answer {
         Ok(Answer::Defaulting(Defaulting::Defaulted(defaulted))) => {
             let mut object = defaulted.object.clone();
-            values.take_from(&mut object);
+            values.redact_object(&mut object);
             let warnings = defaulted.warnings.iter();
-            let warnings: Vec<_> = warnings.map(|text| values.told(text)).collect();
+            let warnings: Vec<_> = warnings.map(|text| values.redact(text)).collect();
             Outcome::Answer(json!({ "object": object, "warnings": warnings }))
         }
         Ok(Answer::Defaulting(Defaulting::Refused { violations })) => {
@@ -110,19 +115,19 @@ fn outcome(answer: &Result<Answer, String>, values: &mut Values) -> Outcome {
             let mut verdict = verdict.clone();
             verdict.violations = redacted(&verdict.violations, values);
             for warning in &mut verdict.warnings {
-                *warning = values.told(warning);
+                *warning = values.redact(warning);
             }
             Outcome::Answer(json!(verdict))
         }
         Ok(Answer::Decision(decision)) => Outcome::Answer(json!(decision)),
-        Err(error) => Outcome::Error(values.told(error)),
+        Err(error) => Outcome::Error(values.redact(error)),
     }
 }
 
 fn redacted(violations: &[Violation], values: &mut Values) -> Vec<Violation> {
     let redacted = violations.iter().map(|violation| Violation {
         field: violation.field.clone(),
-        message: values.told(&violation.message),
+        message: values.redact(&violation.message),
     });
     redacted.collect()
 }
@@ -154,9 +159,9 @@ mod tests {
         object
     }
 
-    fn question(slot: Slot) -> Question {
+    fn request(hook: Hook) -> PolicyRequest {
         let request = json!({"operation": "update", "object": object(), "oldObject": object()});
-        Question::parse(slot, request).unwrap()
+        PolicyRequest::parse(hook, request).unwrap()
     }
 
     fn digest() -> ModuleDigest {
@@ -184,7 +189,7 @@ mod tests {
             Err(format!("no {SECRET}")),
         ];
         for answer in answers {
-            let record = Record::of(&question(Slot::Validation), &answer, digest());
+            let record = Record::of(&request(Hook::Validation), &answer, digest());
             let line = record.line();
             assert!(!line.contains(SECRET), "{line}");
             assert!(
@@ -201,7 +206,7 @@ mod tests {
         changed["spec"]["workers"]["template"]["spec"]["containers"][0]["env"][1]["value"] =
             json!("4");
         let request = json!({"operation": "update", "object": changed, "oldObject": object()});
-        let asked = Question::parse(Slot::Validation, request).unwrap();
+        let asked = PolicyRequest::parse(Hook::Validation, request).unwrap();
         let record = Record::of(&asked, &Err(String::new()), digest());
         assert_ne!(
             record.request["object"]["spec"],
@@ -211,8 +216,8 @@ mod tests {
 
     #[test]
     fn a_broken_copy_of_the_object_is_left_out_whole() {
-        let mut broken = question(Slot::Defaulting);
-        let Question::Defaulting(admission) = &mut broken else {
+        let mut broken = request(Hook::Defaulting);
+        let PolicyRequest::Defaulting(admission) = &mut broken else {
             panic!("it is for defaulting");
         };
         admission.object["metadata"]["annotations"][LAST_APPLIED] = json!(format!("{{{SECRET}"));
@@ -222,21 +227,21 @@ mod tests {
     }
 
     #[test]
-    fn a_record_reads_back_and_changes_no_more() {
-        for slot in Slot::ALL {
-            let question = samples::question(slot);
-            let record = Record::of(&question, &Err("late".to_owned()), digest());
+    fn a_record_survives_a_round_trip() {
+        for hook in Hook::ALL {
+            let request = samples::request(hook);
+            let record = Record::of(&request, &Err("late".to_owned()), digest());
             let (read, asked) = Record::parse(&record.line()).unwrap();
-            assert_eq!((&read, &asked), (&record, &question));
+            assert_eq!((&read, &asked), (&record, &request));
         }
-        let once = Record::of(&question(Slot::Validation), &Err(String::new()), digest());
+        let once = Record::of(&request(Hook::Validation), &Err(String::new()), digest());
         let (_, redacted) = Record::parse(&once.line()).unwrap();
         let twice = Record::of(&redacted, &Err(String::new()), digest());
         assert_eq!(once, twice);
     }
 
     #[test]
-    fn what_is_no_record_is_told_why() {
+    fn an_invalid_line_is_refused_with_the_reason() {
         for (line, expected) in [
             ("", "it is no record"),
             ("{}", "it is no record"),

@@ -1,20 +1,20 @@
-//! Pure: the requests that a freshly loaded policy is tried on before it serves anybody.
+//! Pure: the sample requests that test a newly loaded policy before it serves.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::facts::{Admission, NamespaceFacts, Owner, PlaceFacts, Usage, User};
-use super::model::{ControllerView, Operation, PlaceRequest, Slot};
-use super::question::{Placing, Question, Review};
+use super::context::{Admission, NamespaceContext, Owner, PlacementContext, Usage, User};
+use super::model::{ControllerView, Hook, Operation, PartitionRequest};
+use super::policy_request::{PlacementRequest, PolicyRequest, Review};
 
-/// The request that a policy of this slot is tried on.
-pub(super) fn question(slot: Slot) -> Question {
+/// Returns the sample request of a hook.
+pub(super) fn request(hook: Hook) -> PolicyRequest {
     let review = || Review::of(admission(), job(), None);
-    match slot {
-        Slot::Defaulting => Question::Defaulting(review()),
-        Slot::Validation => Question::Validation(review()),
-        Slot::Placement => Question::Placement(Placing {
+    match hook {
+        Hook::Defaulting => PolicyRequest::Defaulting(review()),
+        Hook::Validation => PolicyRequest::Validation(review()),
+        Hook::Placement => PolicyRequest::Placement(PlacementRequest {
             request: place_request(),
             controllers: controllers(),
             attempts: Vec::new(),
@@ -22,7 +22,7 @@ pub(super) fn question(slot: Slot) -> Question {
     }
 }
 
-/// A parallel job as a user writes it, with nothing defaulted.
+/// A parallel job without defaults.
 pub(super) fn job() -> Value {
     json!({
         "apiVersion": "graphcore.ai/v1alpha1",
@@ -42,7 +42,7 @@ pub(super) fn job() -> Value {
     })
 }
 
-/// Somebody who makes a job in a namespace of which everything is known.
+/// A user who creates a job in a namespace with a known context.
 pub(super) fn admission() -> Admission {
     Admission {
         user: User {
@@ -50,44 +50,44 @@ pub(super) fn admission() -> Admission {
             groups: vec!["system:authenticated".to_owned()],
         },
         namespace: "default".to_owned(),
-        facts: namespace(),
+        context: namespace(),
         ..Admission::of(Operation::Create)
     }
 }
 
-fn namespace() -> NamespaceFacts {
+fn namespace() -> NamespaceContext {
     let name = (
         "kubernetes.io/metadata.name".to_owned(),
         "default".to_owned(),
     );
-    NamespaceFacts {
+    NamespaceContext {
         labels: Some(BTreeMap::from([name])),
         usage: Some(Usage::default()),
     }
 }
 
-/// A partition that one job waits for.
-pub(super) fn place_request() -> PlaceRequest {
-    PlaceRequest {
+/// A partition request of one job.
+pub(super) fn place_request() -> PartitionRequest {
+    PartitionRequest {
         namespace: "default".to_owned(),
         owner: "sample".to_owned(),
         slot: 0,
         ipus: 4,
         gcds: 1,
         node_selector: BTreeMap::new(),
-        facts: PlaceFacts {
+        context: PlacementContext {
             owner: Owner {
                 api_version: "graphcore.ai/v1alpha1".to_owned(),
                 kind: "IPUJob".to_owned(),
                 ..Owner::default()
             },
             namespace: namespace(),
-            ..PlaceFacts::default()
+            ..PlacementContext::default()
         },
     }
 }
 
-/// One controller that is full, one that does not answer, and one that has room.
+/// One full, one unreachable and one empty controller.
 pub(super) fn controllers() -> Vec<ControllerView> {
     let controller = |name: &str, used, unreachable| ControllerView {
         name: format!("{name}:8090"),

@@ -1,4 +1,4 @@
-//! What one call of a policy carries with it: its limits, and the log that it may write to.
+//! The state of one call: its limits and its log.
 
 use std::time::{Duration, Instant};
 
@@ -8,75 +8,75 @@ use wasmtime::{ResourceLimiter, Store, UpdateDeadline};
 
 use super::engine::GuestEngine;
 use super::limits::Limits;
-use super::model::Slot;
-use super::wasi::{Numbers, Printed};
+use super::model::Hook;
+use super::wasi::{FixedRandom, OutputLines};
 
-/// Lines of one call that reach the log.
+/// Most log lines of one call.
 const LOG_LINES: usize = 16;
 
-/// Bytes of one line that reach the log.
+/// Longest log line, in bytes.
 const LOG_LINE: usize = 1024;
 
-/// Bytes of what a line says of where in the policy it comes from.
+/// Longest context of a log line, in bytes.
 const LOG_CONTEXT: usize = 64;
 
-/// A policy asked for more than it may have. Ends the call, and is found again by its type.
+/// A policy exceeded a limit. It ends the call as a typed error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{wanted} {unit} requested, and at most {limit} are allowed")]
+#[error("{requested} {unit} requested, and at most {limit} are allowed")]
 pub struct OverLimit {
-    /// What was asked for.
-    pub wanted: usize,
-    /// What is allowed.
+    /// The requested amount.
+    pub requested: usize,
+    /// The limit.
     pub limit: usize,
-    /// What is counted: bytes of memory, or elements of a table.
+    /// The unit: bytes of memory, or elements of a table.
     pub unit: &'static str,
 }
 
-/// The part of its deadline for which a call must have run by then to have missed it. A guest has a deadline of many
-/// times what it needs, while one that never ends runs for as much as this wherever there is some time left for it.
-const CHARGED: u32 = 4;
+/// Fraction of its deadline that a call must have run for a timeout to be its own fault. A deadline is many times what a
+/// guest needs, and a guest that never ends reaches the fraction on any busy machine.
+const MIN_RUN_FRACTION: u32 = 4;
 
-/// Others had the processor while the call should have run. Ends the call, and is found again by its type.
+/// The call got too little CPU time. It ends the call as a typed error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it had the processor for {ran:?} of {lasted:?}")]
 pub struct Starved {
-    /// How long the call ran.
+    /// CPU time of the call.
     pub ran: Duration,
-    /// How long it lasted.
+    /// Duration of the call.
     pub lasted: Duration,
 }
 
-/// Whether a call goes on.
+/// Status of a running call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Due {
+enum TimeStatus {
     /// It has time left.
-    Not,
-    /// It ran for as long as it may.
-    Deadline,
-    /// Others had the processor for so long that nobody waits any longer.
+    Running,
+    /// It exceeded its deadline.
+    DeadlineExceeded,
+    /// It got too little CPU time.
     Starved(Starved),
 }
 
-/// A deadline is of the time that the call itself runs, so that a neighbour makes nobody miss it.
-fn due(limits: &Limits, ran: Duration, lasted: Duration) -> Due {
+/// Checks the deadline. It counts CPU time, so that a neighbour does not make a call miss it.
+fn time_status(limits: &Limits, ran: Duration, lasted: Duration) -> TimeStatus {
     let deadline = limits.deadline;
-    let is_over = lasted >= deadline.saturating_mul(limits.patience);
-    if ran >= deadline || is_over && ran >= deadline / CHARGED {
-        Due::Deadline
-    } else if is_over {
-        Due::Starved(Starved { ran, lasted })
+    let is_timed_out = lasted >= deadline.saturating_mul(limits.wall_time_factor);
+    if ran >= deadline || is_timed_out && ran >= deadline / MIN_RUN_FRACTION {
+        TimeStatus::DeadlineExceeded
+    } else if is_timed_out {
+        TimeStatus::Starved(Starved { ran, lasted })
     } else {
-        Due::Not
+        TimeStatus::Running
     }
 }
 
-/// How long this thread has run; without such a clock, none.
+/// Returns the CPU time of this thread. `None` without such a clock.
 fn thread_time() -> Option<Duration> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
     time.ok().map(Duration::from)
 }
 
-/// How loud a line of a policy is.
+/// Level of a log line of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogLevel {
     Trace,
@@ -88,27 +88,27 @@ pub(super) enum LogLevel {
 
 /// The state of one call.
 pub(super) struct CallState {
-    slot: Slot,
+    hook: Hook,
     memory: usize,
     memory_limit: usize,
     table_limit: usize,
     lines: usize,
-    printed: Printed,
-    /// What looks random to the guest.
-    pub(super) numbers: Numbers,
+    output: OutputLines,
+    /// The random numbers of the guest.
+    pub(super) random: FixedRandom,
 }
 
 impl CallState {
-    /// A store for one call of a policy of `slot` by this thread, whose deadline begins now.
-    pub(super) fn store(engine: &GuestEngine, slot: Slot) -> Store<Self> {
+    /// Creates the store for one call on this thread, and starts its deadline.
+    pub(super) fn store(engine: &GuestEngine, hook: Hook) -> Store<Self> {
         let state = Self {
-            slot,
+            hook,
             memory: 0,
             memory_limit: engine.limits.memory,
             table_limit: engine.limits.table_elements,
             lines: 0,
-            printed: Printed::default(),
-            numbers: Numbers::default(),
+            output: OutputLines::default(),
+            random: FixedRandom::default(),
         };
         let mut store = Store::new(&engine.engine, state);
         store.limiter(|state| state);
@@ -119,14 +119,14 @@ impl CallState {
             let lasted = begun.elapsed();
             let ran = thread_time().zip(ran_before);
             let ran = ran.map_or(lasted, |(now, before)| now.saturating_sub(before));
-            match due(&limits, ran, lasted) {
-                Due::Not => {}
-                Due::Deadline => return Ok(UpdateDeadline::Interrupt),
-                Due::Starved(starved) => return Err(starved.into()),
+            match time_status(&limits, ran, lasted) {
+                TimeStatus::Running => {}
+                TimeStatus::DeadlineExceeded => return Ok(UpdateDeadline::Interrupt),
+                TimeStatus::Starved(starved) => return Err(starved.into()),
             }
-            clock.hurry();
-            // Others on the same core go first: theirs are mostly done in a moment. A call that they have held up
-            // already takes its share.
+            clock.fast_tick();
+            // Yields the core to other calls, most of which are short. A call that was delayed past its deadline does not
+            // yield any more.
             if lasted < limits.deadline {
                 std::thread::yield_now();
             }
@@ -141,27 +141,27 @@ impl CallState {
         store
     }
 
-    /// Most memory that the call's instance has had, in bytes.
+    /// Returns the peak memory of the instance, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.memory
     }
 
-    /// Takes in what the policy prints; every whole line goes to the log.
+    /// Logs every complete line of the output.
     pub(super) fn print(&mut self, stream: u32, bytes: &[u8]) {
-        let room = LOG_LINES.saturating_sub(self.lines);
-        for line in self.printed.print(stream, bytes, room) {
-            self.log(Printed::level(stream), "", &line);
+        let limit = LOG_LINES.saturating_sub(self.lines);
+        for line in self.output.write(stream, bytes, limit) {
+            self.log(OutputLines::level(stream), "", &line);
         }
     }
 
-    /// Writes one line of the policy to the operator's log, within the limits. The context is a word of the policy's own.
+    /// Writes one line of the policy to the log of the operator, within the limits. The policy sets the context.
     pub(super) fn log(&mut self, level: LogLevel, context: &str, message: &str) {
         self.lines += 1;
         if self.lines > LOG_LINES {
             return;
         }
         let line = sanitize(message, LOG_LINE);
-        let policy = self.slot.world();
+        let policy = self.hook.world();
         let context = (!context.is_empty()).then(|| sanitize(context, LOG_CONTEXT));
         match level {
             LogLevel::Trace => tracing::trace!(policy, context, "{line}"),
@@ -173,11 +173,11 @@ impl CallState {
     }
 }
 
-/// A line that was begun is told when the call is over.
+/// Logs the incomplete lines at the end of the call.
 impl Drop for CallState {
     fn drop(&mut self) {
-        for (stream, line) in self.printed.rest() {
-            self.log(Printed::level(stream), "", &line);
+        for (stream, line) in self.output.take_incomplete() {
+            self.log(OutputLines::level(stream), "", &line);
         }
     }
 }
@@ -189,16 +189,16 @@ impl ResourceLimiter for CallState {
         desired: usize,
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let wanted = self.memory.saturating_add(desired.saturating_sub(current));
-        if wanted > self.memory_limit {
+        let requested = self.memory.saturating_add(desired.saturating_sub(current));
+        if requested > self.memory_limit {
             return Err(OverLimit {
-                wanted,
+                requested,
                 limit: self.memory_limit,
                 unit: "bytes of memory",
             }
             .into());
         }
-        self.memory = wanted;
+        self.memory = requested;
         Ok(true)
     }
 
@@ -210,7 +210,7 @@ impl ResourceLimiter for CallState {
     ) -> wasmtime::Result<bool> {
         if desired > self.table_limit {
             return Err(OverLimit {
-                wanted: desired,
+                requested: desired,
                 limit: self.table_limit,
                 unit: "elements of a table",
             }
@@ -225,41 +225,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_late_by_the_time_that_it_runs_itself() {
+    fn a_deadline_counts_the_cpu_time_of_the_call() {
         let second = Duration::from_secs(1);
-        let starved = |ran, lasted| Due::Starved(Starved { ran, lasted });
+        let starved = |ran, lasted| TimeStatus::Starved(Starved { ran, lasted });
         for (ran, lasted, expected) in [
-            (second / 2, second / 2, Due::Not),
-            (second, second, Due::Deadline),
+            (second / 2, second / 2, TimeStatus::Running),
+            (second, second, TimeStatus::DeadlineExceeded),
             // A neighbour has the processor for half the time.
-            (second * 3 / 5, second * 6 / 5, Due::Not),
-            (second, second * 2, Due::Deadline),
+            (second * 3 / 5, second * 6 / 5, TimeStatus::Running),
+            (second, second * 2, TimeStatus::DeadlineExceeded),
             // One that never ends, beside many neighbours.
-            (second / 2, second * 2, Due::Deadline),
-            (second / 10, second * 19 / 10, Due::Not),
+            (second / 2, second * 2, TimeStatus::DeadlineExceeded),
+            (second / 10, second * 19 / 10, TimeStatus::Running),
             (second / 10, second * 2, starved(second / 10, second * 2)),
         ] {
             let limits = Limits {
                 deadline: second,
-                patience: 2,
+                wall_time_factor: 2,
                 ..Limits::default()
             };
-            assert_eq!(due(&limits, ran, lasted), expected, "{ran:?} of {lasted:?}");
+            assert_eq!(
+                time_status(&limits, ran, lasted),
+                expected,
+                "{ran:?} of {lasted:?}"
+            );
             let endless = Limits {
-                patience: u32::MAX,
+                wall_time_factor: u32::MAX,
                 ..limits
             };
             let of_its_own = if ran >= second {
-                Due::Deadline
+                TimeStatus::DeadlineExceeded
             } else {
-                Due::Not
+                TimeStatus::Running
             };
-            assert_eq!(due(&endless, ran, lasted), of_its_own);
+            assert_eq!(time_status(&endless, ran, lasted), of_its_own);
         }
     }
 
     #[test]
-    fn the_time_of_a_thread_goes_on_while_it_runs() {
+    fn the_cpu_time_of_a_thread_increases() {
         let before = thread_time().unwrap();
         while thread_time().unwrap() <= before {}
     }

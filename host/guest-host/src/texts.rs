@@ -1,4 +1,4 @@
-//! Pure: makes the texts of a guest's answer fit for the places that show them. No answer leaves a call without it.
+//! Pure: sanitizes the texts in the answers and errors of guests. Every answer passes through it.
 
 use ipu_text::{explain, sanitize};
 
@@ -6,33 +6,33 @@ use super::bindings::DefaultingText;
 use super::call::GuestError;
 use super::model::{Decision, PassedOver, Verdict, Violation};
 
-/// Longest sentence for the user, in bytes: a violation, a refusal, why settings are not accepted.
+/// Longest message for the user, in bytes: a violation, a rejection, an error about settings.
 pub const MESSAGE: usize = 1024;
 
 /// Longest path of a field, in bytes.
 pub const FIELD: usize = 253;
 
-/// Violations that are told of one answer.
+/// Most violations of one answer.
 pub const VIOLATIONS: usize = 32;
 
-/// Longest warning, in bytes: API servers pass on no more.
+/// Longest warning, in bytes. API servers cut longer ones.
 pub const WARNING: usize = 256;
 
-/// Warnings that are told of one answer: API servers pass on no more than 4,096 bytes of all together.
+/// Most warnings of one answer. API servers cut all warnings of a request at 4,096 bytes.
 pub const WARNINGS: usize = 16;
 
-/// Longest reason why a partition waits, in bytes.
+/// Longest reason of a wait, in bytes.
 pub const REASON: usize = 512;
 
 /// Longest name of a controller, in bytes: a DNS name and a port.
 pub const CONTROLLER: usize = 320;
 
-/// What a guest answers, as it came out of its memory.
+/// An answer of a guest, as copied from its memory.
 pub(super) trait FromGuest {
-    /// Bytes of all its texts.
+    /// Returns the size of all its texts, in bytes.
     fn size(&self) -> usize;
 
-    /// The same answer with texts that fit.
+    /// Returns the answer with sanitized texts.
     fn sanitized(self) -> Self;
 }
 
@@ -56,10 +56,10 @@ impl FromGuest for DefaultingText {
         match self {
             Self::Defaulted {
                 object,
-                warnings: told,
+                warnings: texts,
             } => Self::Defaulted {
                 object,
-                warnings: warnings(&told),
+                warnings: warnings(&texts),
             },
             Self::Refused(violations) => Self::Refused(bounded(&violations)),
         }
@@ -90,7 +90,7 @@ impl FromGuest for Decision {
         }
     }
 
-    /// A name that is not plain or too long is none of a controller, and none afterwards.
+    /// A name that sanitizing changes is not the name of a controller, and does not become one.
     fn sanitized(self) -> Self {
         match self {
             Self::Try(name) => Self::Try(sanitize(&name, CONTROLLER)),
@@ -108,10 +108,10 @@ impl FromGuest for Decision {
     }
 }
 
-/// At most [`VIOLATIONS`], of which the last says how many more there are.
+/// Returns at most [`VIOLATIONS`] violations, and one with the number of the others.
 pub fn bounded(violations: &[Violation]) -> Vec<Violation> {
     let more = violations.len().saturating_sub(VIOLATIONS);
-    let told = violations.iter().take(VIOLATIONS).map(|one| Violation {
+    let shown = violations.iter().take(VIOLATIONS).map(|one| Violation {
         field: sanitize(&one.field, FIELD),
         message: sanitize(&one.message, MESSAGE),
     });
@@ -119,46 +119,46 @@ pub fn bounded(violations: &[Violation]) -> Vec<Violation> {
         field: "spec".to_owned(),
         message: format!("{more} more rules are broken"),
     });
-    told.chain(rest).collect()
+    shown.chain(rest).collect()
 }
 
-/// An error with the guest's words in it, if any, made fit.
+/// Returns the error with sanitized texts.
 pub(super) fn sanitized(error: GuestError) -> GuestError {
     match error {
         GuestError::Settings(why) => GuestError::Settings(sanitize(&why, MESSAGE)),
         GuestError::Failed(why) => GuestError::Failed(sanitize(&why, MESSAGE)),
         GuestError::BadAnswer(why) => GuestError::BadAnswer(sanitize(&why, MESSAGE)),
-        // A backtrace holds the names that the guest gives its functions.
-        GuestError::Call(source) => GuestError::Call(Box::new(Words::of(&*source))),
+        // A backtrace has the names of the guest's functions.
+        GuestError::Call(source) => GuestError::Call(Box::new(SanitizedError::of(&*source))),
         error @ (GuestError::Missing(_)
         | GuestError::NotReady(_)
-        | GuestError::Unjudged(_)
+        | GuestError::MatchFailed(_)
         | GuestError::OutOfTime(_)
         | GuestError::Busy { .. }
         | GuestError::Deadline(_)
         | GuestError::Starved { .. }
         | GuestError::Memory(_)
         | GuestError::Trap(_)
-        | GuestError::NotThere(_)
+        | GuestError::UnsupportedWasi(_)
         | GuestError::OutputTooLarge { .. }) => error,
     }
 }
 
-/// What an error says that holds texts of a guest.
+/// An error with texts of a guest, sanitized.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Words(String);
+pub(super) struct SanitizedError(String);
 
-impl Words {
-    /// The error and all its causes in one line.
+impl SanitizedError {
+    /// Formats the error and all its causes in one line.
     pub(super) fn of(error: &(dyn std::error::Error + 'static)) -> Self {
         Self(sanitize(&explain(error), MESSAGE))
     }
 }
 
 fn warnings(warnings: &[String]) -> Vec<String> {
-    let told = warnings.iter().take(WARNINGS);
-    told.map(|warning| sanitize(warning, WARNING)).collect()
+    let shown = warnings.iter().take(WARNINGS);
+    shown.map(|warning| sanitize(warning, WARNING)).collect()
 }
 
 fn size_of_all(violations: &[Violation]) -> usize {
@@ -178,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    /// Controls the terminal, turns text round, and is far too long.
+    /// A text with control characters and a change of direction, far too long.
     fn hostile() -> String {
         format!("\u{1b}[31m\u{7}\n\r\0\u{202e}{}", "é".repeat(1 << 20))
     }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_keeps_a_text_that_does_not_fit() {
+    fn no_answer_keeps_a_hostile_text() {
         let violation = Violation {
             field: hostile(),
             message: hostile(),
@@ -202,12 +202,13 @@ mod tests {
             violations,
             warnings,
         } = verdict.sanitized();
-        let told = violations.iter();
+        let shown = violations.iter();
         assert!(
-            told.clone()
+            shown
+                .clone()
                 .all(|one| is_fit(&one.field, FIELD) && is_fit(&one.message, MESSAGE))
         );
-        assert_eq!(told.len(), VIOLATIONS + 1);
+        assert_eq!(shown.len(), VIOLATIONS + 1);
         assert_eq!(violations[VIOLATIONS].message, "68 more rules are broken");
         assert!(warnings.iter().all(|one| is_fit(one, WARNING)));
         assert_eq!(warnings.len(), WARNINGS);
@@ -218,8 +219,10 @@ mod tests {
         };
         for answer in [defaulted, refused] {
             match answer.sanitized() {
-                DefaultingText::Defaulted { warnings: told, .. } => assert_eq!(told, warnings),
-                DefaultingText::Refused(told) => assert_eq!(told, violations),
+                DefaultingText::Defaulted {
+                    warnings: shown, ..
+                } => assert_eq!(shown, warnings),
+                DefaultingText::Refused(shown) => assert_eq!(shown, violations),
             }
         }
 
@@ -243,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn no_error_keeps_a_text_that_does_not_fit() {
+    fn no_error_keeps_a_hostile_text() {
         let words = || Box::new(std::io::Error::other(hostile()));
         for error in [
             GuestError::Settings(hostile()),
@@ -251,8 +254,8 @@ mod tests {
             GuestError::BadAnswer(hostile()),
             GuestError::Call(words()),
         ] {
-            let told = explain(&sanitized(error));
-            assert!(is_fit(&told, 2 * MESSAGE), "{}", told.len());
+            let shown = explain(&sanitized(error));
+            assert!(is_fit(&shown, 2 * MESSAGE), "{}", shown.len());
         }
     }
 }

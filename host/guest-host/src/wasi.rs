@@ -1,13 +1,12 @@
-//! The empty WASI 0.2 that components of JavaScript, Python and C are linked to.
+//! The empty WASI 0.2 for components of JavaScript, Python and C.
 //!
-//! Such languages import WASI whether a program uses it or not. What they get holds nothing and never
-//! waits: no files, no network, no environment, no arguments; a clock that stands still, and
-//! random numbers from one fixed seed, so that the same request meets the same answer bit for bit.
-//! Lines that are printed go to the operator's log, with the same bounds as those of `log`.
-//! `wit/README.md` publishes the list, and a test compares it with this file.
+//! Such languages import WASI even if the program does not use it. This implementation never blocks. It has no files, no
+//! network, no environment and no arguments. Its clock stands still, and its random numbers have a fixed seed, so that the
+//! same request gets the same answer bit for bit. The standard output goes to the log of the operator, with the limits of
+//! `log`. `wit/README.md` has the list of interfaces, and a test compares it with this file.
 
 mod clocks;
-mod printed;
+mod output;
 mod random;
 mod streams;
 
@@ -16,11 +15,10 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker, LinkerInstance, Resource, ResourceType};
 
 use super::store::CallState;
-pub(super) use printed::Printed;
-pub(super) use random::Numbers;
+pub(super) use output::OutputLines;
+pub(super) use random::FixedRandom;
 
-/// Every interface of WASI that a policy may import, in any version that begins with 0.2, and what
-/// a policy finds there.
+/// The WASI interfaces that a policy may import, in any version 0.2.x, and their behavior.
 pub(super) const INTERFACES: [(&str, &str); 27] = [
     (
         "wasi:cli/environment",
@@ -75,22 +73,21 @@ pub(super) const INTERFACES: [(&str, &str); 27] = [
     ),
 ];
 
-/// A policy called something of WASI that no policy has. Ends the call, and is found again by its
-/// type.
+/// A call of an unsupported WASI function. It ends the call as a typed error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "it called {0}, of which policies have nothing; wit/README.md lists what they have of WASI"
 )]
-pub struct NotThere(String);
+pub struct UnsupportedWasi(String);
 
-/// Longest name of a function that an error tells, in bytes.
+/// Longest name of a function in an error, in bytes.
 const FUNCTION: usize = 256;
 
-/// What nobody has one of, such as a file.
-struct Nothing;
+/// A resource that does not exist, such as a file.
+struct Unavailable;
 
-/// The interface of the list that an import names, whatever its version within 0.2.
-pub(super) fn known(import: &str) -> Option<&'static str> {
+/// Returns the supported interface of an import, in any version 0.2.x.
+pub(super) fn supported_interface(import: &str) -> Option<&'static str> {
     let (interface, version) = import.split_once('@')?;
     let (known, _) = INTERFACES.iter().find(|(known, _)| *known == interface)?;
     let patch = version.strip_prefix("0.2.")?;
@@ -100,64 +97,68 @@ pub(super) fn known(import: &str) -> Option<&'static str> {
         .then_some(*known)
 }
 
-/// Gives a component what it imports of WASI: everything of the list ends the call, but for what has
-/// an empty answer.
+/// Links the WASI imports of a component. Functions without an empty answer end the call.
 pub(super) fn add_to_linker(
     linker: &mut Linker<CallState>,
     component: &Component,
 ) -> wasmtime::Result<()> {
     let engine = component.engine();
-    // What has an answer takes the place of what ends the call.
+    // A function with an answer shadows the one that ends the call.
     linker.allow_shadowing(true);
     for (import, item) in component.component_type().imports(engine) {
-        let (Some(interface), ComponentItem::ComponentInstance(items)) = (known(import), item.ty)
+        let (Some(interface), ComponentItem::ComponentInstance(items)) =
+            (supported_interface(import), item.ty)
         else {
             continue;
         };
         let mut instance = linker.instance(import)?;
         for (name, item) in items.exports(engine) {
             match item.ty {
-                ComponentItem::ComponentFunc(_) => end_the_call(&mut instance, interface, name)?,
+                ComponentItem::ComponentFunc(_) => {
+                    link_unsupported(&mut instance, interface, name)?;
+                }
                 ComponentItem::Resource(_) => {
                     instance.resource(name, resource(name), |_, _| Ok(()))?;
                 }
                 _ => {}
             }
         }
-        answer(&mut instance, interface)?;
+        link_answers(&mut instance, interface)?;
     }
     linker.allow_shadowing(false);
     Ok(())
 }
 
-fn end_the_call(
+fn link_unsupported(
     instance: &mut LinkerInstance<'_, CallState>,
     interface: &str,
     name: &str,
 ) -> wasmtime::Result<()> {
-    let what = NotThere(sanitize(&format!("{interface}#{name}"), FUNCTION));
-    instance.func_new(name, move |_, _, _, _| Err(what.clone().into()))
+    let error = UnsupportedWasi(sanitize(&format!("{interface}#{name}"), FUNCTION));
+    instance.func_new(name, move |_, _, _, _| Err(error.clone().into()))
 }
 
-/// The host's type of a resource. An interface that uses one of another exports it again under the
-/// same name.
+/// Returns the host type of a resource. An interface re-exports the resources of other interfaces under the same name.
 fn resource(name: &str) -> ResourceType {
     match name {
         "pollable" => ResourceType::host::<streams::Ready>(),
         "error" => ResourceType::host::<streams::Failure>(),
         "input-stream" => ResourceType::host::<streams::Input>(),
         "output-stream" => ResourceType::host::<streams::Output>(),
-        _ => ResourceType::host::<Nothing>(),
+        _ => ResourceType::host::<Unavailable>(),
     }
 }
 
-/// The functions of an interface that have an answer.
-fn answer(instance: &mut LinkerInstance<'_, CallState>, interface: &str) -> wasmtime::Result<()> {
+/// Links the functions of an interface that have an answer.
+fn link_answers(
+    instance: &mut LinkerInstance<'_, CallState>,
+    interface: &str,
+) -> wasmtime::Result<()> {
     match interface {
         "wasi:cli/environment" => environment(instance),
         "wasi:cli/stdin" => streams::stdin(instance),
-        "wasi:cli/stdout" => streams::printing(instance, "get-stdout", Printed::STDOUT),
-        "wasi:cli/stderr" => streams::printing(instance, "get-stderr", Printed::STDERR),
+        "wasi:cli/stdout" => streams::output_stream(instance, "get-stdout", OutputLines::STDOUT),
+        "wasi:cli/stderr" => streams::output_stream(instance, "get-stderr", OutputLines::STDERR),
         "wasi:cli/terminal-stdin" => no_terminal(instance, "get-terminal-stdin"),
         "wasi:cli/terminal-stdout" => no_terminal(instance, "get-terminal-stdout"),
         "wasi:cli/terminal-stderr" => no_terminal(instance, "get-terminal-stderr"),
@@ -185,11 +186,11 @@ fn environment(instance: &mut LinkerInstance<'_, CallState>) -> wasmtime::Result
 }
 
 fn no_terminal(instance: &mut LinkerInstance<'_, CallState>, name: &str) -> wasmtime::Result<()> {
-    instance.func_wrap(name, |_, ()| Ok((None::<Resource<Nothing>>,)))
+    instance.func_wrap(name, |_, ()| Ok((None::<Resource<Unavailable>>,)))
 }
 
 fn no_folder(instance: &mut LinkerInstance<'_, CallState>) -> wasmtime::Result<()> {
-    type Folders = Vec<(Resource<Nothing>, String)>;
+    type Folders = Vec<(Resource<Unavailable>, String)>;
     instance.func_wrap("get-directories", |_, ()| Ok((Folders::new(),)))
 }
 
@@ -207,7 +208,7 @@ mod tests {
             ("wasi:cli/stdout", None),
             ("wasi:http/outgoing-handler@0.2.0", None),
         ] {
-            assert_eq!(known(import), expected, "{import}");
+            assert_eq!(supported_interface(import), expected, "{import}");
         }
     }
 
@@ -218,7 +219,7 @@ mod tests {
             .lines()
             .filter(|line| line.starts_with("| `wasi:"));
         let rows: Vec<_> = rows.map(str::to_owned).collect();
-        let expected = INTERFACES.map(|(name, what)| format!("| `{name}` | {what} |"));
+        let expected = INTERFACES.map(|(name, behavior)| format!("| `{name}` | {behavior} |"));
         assert_eq!(rows, expected);
     }
 }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ipu_api::uid::Uid;
-use ipu_policies::guests::Guests;
-use ipu_policies::namespaces::Namespaces;
+use ipu_policies::active_policies::ActivePolicies;
+use ipu_policies::namespace_usage::Namespaces;
 use ipu_runtime::events::EventQueue;
 use ipu_runtime::lease::Held;
 use ipu_runtime::scope::Scope;
@@ -28,7 +28,7 @@ pub struct Shared {
     /// The V-IPU controllers.
     pub fleet: Arc<Fleet>,
     /// The placement policy.
-    pub guests: Guests,
+    pub guests: ActivePolicies,
     /// This installation and its times.
     pub settings: Settings,
     /// The IPUPartitions, as the watch last saw them.
@@ -50,7 +50,7 @@ pub struct Context {
     /// The V-IPU controllers.
     pub fleet: Arc<Fleet>,
     /// The placement policy.
-    pub guests: Guests,
+    pub guests: ActivePolicies,
     /// This installation and its times.
     pub settings: Settings,
     /// The IPUPartitions, as the watch last saw them.

@@ -6,7 +6,7 @@ pub mod summary;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_policies::namespaces::Namespaces;
+use ipu_policies::namespace_usage::Namespaces;
 use ipu_runtime::clock;
 use ipu_runtime::metrics;
 use prometheus_client::metrics::family::Family;

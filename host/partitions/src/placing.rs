@@ -12,9 +12,11 @@ use ipu_text::sanitize;
 use jiff::Timestamp;
 use vipu_client::cordon::{CordonState, CordonStates};
 
-use ipu_guest_host::facts::{Gang, NamespaceFacts, Options, Owner, PlaceFacts, Progress, Usage};
+use ipu_guest_host::context::{
+    Gang, NamespaceContext, Options, Owner, PlacementContext, Progress, Usage,
+};
 use ipu_guest_host::model::{
-    ControllerView, Decision, PlaceAttempt, PlaceOutcome, PlaceRequest, Placed,
+    ControllerView, Decision, PartitionRequest, PlaceAttempt, PlaceOutcome, Placed,
 };
 
 use super::knowledge::Answer;
@@ -26,19 +28,19 @@ const REASON_MAX: usize = 512;
 /// partition, and of the others; `held` partitions of the owner are there or being made.
 pub fn request(
     partition: &IPUPartition,
-    known: (NamespaceFacts, BTreeMap<String, Usage>),
+    known: (NamespaceContext, BTreeMap<String, Usage>),
     held: u32,
     now: Timestamp,
-) -> PlaceRequest {
+) -> PartitionRequest {
     let spec = &partition.spec;
-    PlaceRequest {
+    PartitionRequest {
         namespace: spec.owner.namespace.clone(),
         owner: spec.owner.name.clone(),
         slot: spec.slot,
         ipus: spec.ipus,
         gcds: spec.gcds,
         node_selector: spec.options.node_selector.clone(),
-        facts: PlaceFacts {
+        context: PlacementContext {
             owner: owner(spec),
             namespace: known.0,
             others: known.1,

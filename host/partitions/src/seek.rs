@@ -3,7 +3,7 @@
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::uid::Uid;
 use ipu_guest_host::model::{Decision, Placed};
-use ipu_policies::namespaces::usage::Promise;
+use ipu_policies::namespace_usage::counter::Reservation;
 use ipu_runtime::clock;
 use ipu_runtime::events;
 use kube::ResourceExt;
@@ -23,7 +23,7 @@ const ROUNDS: usize = 8;
 pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer {
     let uid = partition.uid().unwrap_or_default();
     // Whoever looks for a place has none, whatever it was promised before.
-    context.namespaces.withdraw(&uid);
+    context.namespaces.release(&uid);
     let answer = decide(context, partition).await;
     match &answer {
         Answer::Try(controller, _) => {
@@ -31,7 +31,7 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
             context.turns.takes(&uid, &controller.name, ipus);
         }
         Answer::Wait(_) | Answer::Later(_) | Answer::Reject(_) => {
-            context.namespaces.withdraw(&uid);
+            context.namespaces.release(&uid);
         }
     }
     // Only now: as long as the policy thinks, the younger let it go first.
@@ -77,16 +77,16 @@ async fn ask(
     let namespace = &partition.spec.owner.namespace;
     let namespaces = &context.namespaces;
     for _ in 0..ROUNDS {
-        let stamp = namespaces.stamp();
+        let version = namespaces.version();
         let known = (
-            namespaces.facts(namespace, &uid),
+            namespaces.context(namespace, &uid),
             namespaces.others(namespace),
         );
         let request = placing::request(partition, known, held, clock::now());
         let guests = &context.guests;
         let placed = guests.place(&request, asked.views(), &asked.tried).await;
         let is_given = matches!(placed.decision, Decision::Try(_));
-        if !is_given || namespaces.promise(Promise::to(partition), stamp) {
+        if !is_given || namespaces.reserve(Reservation::of(partition), version) {
             return Some(placed);
         }
     }

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::Guarded;
     use crate::watched::watched;
-    use ipu_policies::namespaces::namespaces;
+    use ipu_policies::namespace_usage::namespaces;
     use ipu_runtime::scope::Scope;
 
     /// An IPUPartition as the API server holds it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::{Stream, StreamExt, stream};
 use ipu_api::ipupartition::IPUPartition;
-use ipu_policies::namespaces::Namespaces;
+use ipu_policies::namespace_usage::Namespaces;
 use ipu_runtime::clock;
 use ipu_runtime::panics;
 use ipu_runtime::scope::Scope;
@@ -178,7 +178,7 @@ impl PartitionWatch {
 
     /// Takes in what the watch tells.
     pub fn hear(&self, event: watcher::Event<Guarded>) {
-        self.namespaces.hear(&event);
+        self.namespaces.apply_event(&event);
         let (change, given_back) = {
             let mut cache = lock(&self.cache);
             let change = match of_other(&event, &self.scope) {
@@ -226,7 +226,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use ipu_policies::namespaces::namespaces;
+    use ipu_policies::namespace_usage::namespaces;
 
     fn object(name: &str) -> Guarded {
         let object = json!({

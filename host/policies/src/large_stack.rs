@@ -1,14 +1,14 @@
-//! Threads for what nests deeply, which would overflow the stack of any other thread.
+//! Threads with a large stack, for code that recurses deeply.
 
 use std::io;
 use std::thread::{self, Builder};
 
 use ipu_runtime::panics::caught_now;
 
-/// Bytes of the stack; only what is used of it is ever there.
+/// Size of the stack, in bytes. The system allocates only the pages in use.
 const STACK: usize = 256 << 20;
 
-/// Does the work on such a thread and waits for it.
+/// Runs the work on such a thread and waits for it.
 pub(super) fn run<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
     thread::scope(|scope| {
         let working = builder().spawn_scoped(scope, || caught_now(work));
@@ -21,7 +21,7 @@ pub(super) fn run<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String>
     })
 }
 
-/// Begins the work on such a thread.
+/// Starts the work on such a thread.
 pub(super) fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let work = || drop(caught_now(work));
     builder().spawn(work).map(drop)

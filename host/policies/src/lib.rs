@@ -1,42 +1,41 @@
-//! IPUPolicies: guests of admins that replace the built-in ones, or run beside them, while the operator runs.
+//! IPUPolicies: guests of admins that replace the built-in guests, or run beside them.
 //!
-//! [`follow`] does it for one process. Every replica loads the desired modules (`source`, `oci`) and reports its readiness
-//! (`replica`, `shelf`, `board`). One replica waits for all of them and activates the new version in the status of the
-//! policy (`coordinator`, `commit`). Every replica follows that status (`lineup`, `guests`), so that all of them change at
-//! nearly the same moment. `matching` evaluates which requests a policy applies to, and `namespaces` counts what guests see
-//! of a namespace.
+//! [`follow`] runs them in one process. Every replica loads the desired modules (`source`, `oci`) and reports its readiness
+//! (`follower`, `module_store`, `replica_readiness`). The leader waits for all replicas, then activates the new version in
+//! the status of the policy (`rollout_leader`, `rollout`). Every replica follows that status (`active_set`,
+//! `active_policies`), so that all replicas change at nearly the same time. `matcher` and `match_evaluator` decide which
+//! requests a policy matches, and `namespace_usage` counts the IPUs of namespaces for placement policies.
 //!
 //! The package knows neither webhooks nor V-IPU controllers.
 #![forbid(unsafe_code)]
 
-pub mod board;
-pub mod commit;
-pub mod compare;
-pub mod coordinator;
-pub mod guests;
-pub mod judging;
+pub mod active_policies;
+pub mod active_set;
+pub mod call_recording;
+pub mod call_stats;
+pub mod comparison;
+pub mod follower;
 mod large_stack;
-pub mod lineup;
-pub mod matching;
-pub mod meter;
+pub mod match_evaluator;
+pub mod matcher;
 pub mod metrics;
-pub mod namespaces;
+pub mod module_store;
+pub mod namespace_usage;
 pub mod oci;
 mod placement;
-pub mod recording;
-pub mod replica;
+pub mod replica_readiness;
 pub mod report;
-pub mod shelf;
+pub mod rollout;
+pub mod rollout_leader;
 pub mod source;
 pub mod watch;
 
-pub use judging::AT_ONCE as JUDGED_AT_ONCE;
+pub use match_evaluator::CONCURRENT as CONCURRENT_EVALUATIONS;
 
 use std::sync::Arc;
 
 use ipu_api::ipupolicy::Hook;
-use ipu_guest_host::model::Slot;
-use ipu_guest_host::{Limits, PolicyOptions};
+use ipu_guest_host::{GuestHostOptions, Limits};
 use ipu_runtime::lease::{Elector, Leading, TTL};
 use ipu_runtime::release::{Process, ReleaseOptions};
 use ipu_runtime::scope::Conflicts;
@@ -45,21 +44,21 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use self::source::folder::{FOLDER_LIMIT, Folder};
+use self::source::cache_dir::{CACHE_LIMIT, CacheDir};
 
-/// The options of the guest host of a process: what its release says, its hooks, and the settings of built-in guests.
-pub fn host_options(release: &ReleaseOptions, slots: &[Slot], settings: Value) -> PolicyOptions {
-    PolicyOptions {
+/// Returns the options of the guest host of a process, with its hooks and the settings of the built-in guests.
+pub fn host_options(release: &ReleaseOptions, hooks: &[Hook], settings: Value) -> GuestHostOptions {
+    GuestHostOptions {
         guests_dir: release.guests_dir.clone(),
         compile_cache_dir: release.compile_cache_dir.clone(),
         compiler: std::env::current_exe().ok(),
         settings,
-        slots: slots.to_vec(),
+        hooks: hooks.to_vec(),
         limits: Limits::default(),
     }
 }
 
-/// The hooks at which a process calls guests.
+/// Returns the hooks at which a process calls guests.
 fn hooks(process: Process) -> &'static [Hook] {
     match process {
         Process::Controller => &[Hook::Defaulting, Hook::Validation],
@@ -67,61 +66,61 @@ fn hooks(process: Process) -> &'static [Hook] {
     }
 }
 
-/// Follows the IPUPolicies for one process until `stop`. Where their definition is missing the
-/// built-in guests go on. `leading` is told whether this replica activates versions.
+/// Runs the IPUPolicies in one process until `stop`. Without their CRD only the built-in guests run. `leading` receives
+/// whether this replica leads the rollout.
 pub async fn follow(
     client: Client,
     release: &ReleaseOptions,
     process: Process,
-    (guests, leading, conflicts): (guests::Guests, Leading, Conflicts),
+    (active, leading, conflicts): (active_policies::ActivePolicies, Leading, Conflicts),
     stop: CancellationToken,
 ) {
     let name = release.replica_name();
     let (store, watch) = watch::policies();
-    let replica = board::Replica {
+    let replica = replica_readiness::Replica {
         namespace: release.namespace.clone(),
         fullname: release.fullname.clone(),
         process: process.name(),
         name: name.clone(),
     };
-    let folder = release.compile_cache_dir.clone();
-    let folder = folder.map(|folder| Arc::new(Folder::new(folder, FOLDER_LIMIT)));
+    let cache = release.compile_cache_dir.clone();
+    let cache = cache.map(|root| Arc::new(CacheDir::new(root, CACHE_LIMIT)));
     let sources = source::Sources {
         client: client.clone(),
         namespace: release.namespace.clone(),
         guests_dir: release.guests_dir.clone(),
-        folder,
+        cache,
         registries: Arc::new(Semaphore::new(source::REGISTRIES)),
     };
-    let policies = guests.policies().clone();
+    let host = active.host().clone();
     let recording = async {
         if let Some(folder) = &release.compile_cache_dir {
-            recording::serve(&policies, folder, stop.clone()).await;
+            call_recording::serve(&host, folder, stop.clone()).await;
         }
     };
-    let following = replica::run(
+    let following = follower::run(
         client.clone(),
         replica,
         hooks(process),
-        guests,
+        active,
         sources,
         store.clone(),
         stop.clone(),
     );
-    let coordinating = async {
+    let leading_rollout = async {
         if process == Process::Controller {
             let lease = format!("{}-policies", release.fullname);
             let namespace = &release.namespace;
             let elector = Elector::new(client.clone(), namespace, &lease, &name, TTL);
             let elector = elector.telling(leading).unless(conflicts);
-            let run = coordinator::run(client.clone(), elector, namespace, store, stop.clone());
+            let run = rollout_leader::run(client.clone(), elector, namespace, store, stop.clone());
             Box::pin(run).await;
         }
     };
     futures::join!(
         watch.follow(client.clone(), release, stop.clone()),
         following,
-        coordinating,
+        leading_rollout,
         recording
     );
 }

@@ -1,7 +1,7 @@
-//! OCI registries: how a module is named there, fetched, signed and pushed.
+//! The client of OCI registries: references, fetches, signatures and pushes.
 //!
-//! Nothing here knows Kubernetes. `registry` speaks with a registry, within bounds of size and time;
-//! `fetch` and `push` say in which order; what the answers mean is decided by the pure files.
+//! It does not know Kubernetes. `registry` sends requests within limits of size and time, `fetch` and `push` order them, and
+//! the pure files evaluate the responses.
 
 mod address;
 mod challenge;
@@ -16,7 +16,7 @@ pub mod registry;
 mod tls;
 mod upload;
 
-/// The first letters of what others wrote, so many at most.
+/// Cuts a text of others for a message.
 fn excerpt(text: &str, most: usize) -> String {
     let letters = text.chars().filter(|letter| !letter.is_control());
     letters.take(most).collect()

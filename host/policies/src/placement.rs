@@ -1,52 +1,49 @@
-//! Asks the active placement guest, and has the built-in serial walk decide where it gives no answer
-//! that can be carried out.
+//! Calls the active placement policy. If its decision is invalid or missing, the built-in serial walk decides.
 
 use std::sync::Arc;
 
 use ipu_api::ipupolicy::{BUILT_IN, Hook};
 use ipu_guest_host::model::{
-    ControllerView, Decision, ModuleDigest, PlaceAttempt, PlaceRequest, Placed,
+    ControllerView, Decision, ModuleDigest, PartitionRequest, PlaceAttempt, Placed,
 };
-use ipu_guest_host::{GuestError, checked_decision, serial_walk};
+use ipu_guest_host::{GuestError, check_decision, serial_walk};
 use ipu_runtime::panics::caught;
 use ipu_text::explain;
 use serde_json::{Value, json};
 
-use super::compare;
-use super::guests::{Entry, Guests, Tried, is_in_share};
-use super::judging::Purpose;
-use super::matching::{Seen, Subject};
-use super::meter::Compared;
+use super::active_policies::{ActivePolicies, BoundPolicy, BoundShadow, is_sampled};
+use super::call_stats::Comparison;
+use super::comparison;
+use super::match_evaluator::Purpose;
+use super::matcher::{MatchInput, MatchSubject};
 
-impl Guests {
-    /// Decides what to do next for a wanted partition. There always is a decision.
+impl ActivePolicies {
+    /// Decides what to do next for a requested partition. There always is a decision.
     pub async fn place(
         &self,
-        request: &PlaceRequest,
+        request: &PartitionRequest,
         controllers: &[ControllerView],
         attempts: &[PlaceAttempt],
     ) -> Placed {
-        let roster = self.roster(Hook::Placement);
-        let seen = seen(request);
-        let subject = subject(request, &seen);
-        let seat = roster.seats.first().map(Vec::as_slice).unwrap_or_default();
-        let purpose = if request.facts.progress.dry_run {
-            Purpose::Question
+        let chain = self.chain(Hook::Placement);
+        let input = match_input(request);
+        let subject = subject(request, &input);
+        let stage = chain.stages.first().map(Vec::as_slice).unwrap_or_default();
+        let dry_run = request.context.progress.dry_run;
+        let purpose = if dry_run {
+            Purpose::DryRun
         } else {
             Purpose::Decision
         };
-        let concerned = self.judges().concerned(seat, &subject, purpose).await;
-        let (policy, digest, checked) = match concerned {
-            Some((entry, Ok(()))) => {
-                let (digest, checked) = self.ask(entry, request, controllers, attempts).await;
-                (entry.name.to_string(), digest, checked)
+        let evaluator = self.evaluator();
+        let matched = evaluator.first_match(stage, &subject, purpose).await;
+        let (policy, digest, checked) = match matched {
+            Some((policy, Ok(()))) => {
+                let (digest, checked) = self.call(policy, request, controllers, attempts).await;
+                (policy.name.to_string(), digest, checked)
             }
-            Some((entry, Err(error))) => (entry.name.to_string(), None, Err(explain(&error))),
-            None => (
-                BUILT_IN.to_owned(),
-                None,
-                Err("no guest sits there".to_owned()),
-            ),
+            Some((policy, Err(error))) => (policy.name.to_string(), None, Err(explain(&error))),
+            None => (BUILT_IN.to_owned(), None, Err("no guest is active".into())),
         };
         let placed = match checked {
             Ok(decision) => Placed {
@@ -56,14 +53,14 @@ impl Guests {
                 overruled: None,
             },
             Err(reason) => {
-                if !request.facts.progress.dry_run {
+                if !dry_run {
                     tracing::warn!(
                         policy,
                         owner = request.owner,
                         namespace = request.namespace,
                         "the built-in serial walk decides instead of the policy: {reason}"
                     );
-                    self.policies().calls().fell_back(&policy);
+                    self.host().metrics().count_fallback(&policy);
                 }
                 Placed {
                     decision: serial_walk(request, controllers, attempts),
@@ -73,108 +70,107 @@ impl Guests {
                 }
             }
         };
-        // Whoever only wants to know asks often, and changes nothing.
-        let trials = roster.trials.iter();
-        for tried in trials.filter(|_| !request.facts.progress.dry_run) {
+        // Dry runs are frequent and change nothing.
+        let shadows = chain.shadows.iter();
+        for shadow in shadows.filter(|_| !dry_run) {
             let name = format!("{}/{}/{}", request.namespace, request.owner, request.slot);
-            if is_in_share(tried.share, &name) && tried.entry.matching.selects(&subject) == Ok(true)
+            if is_sampled(shadow.share_percent, &name)
+                && shadow.policy.matcher.selects(&subject) == Ok(true)
             {
-                let asked = (request, controllers, attempts);
-                self.compare_decision(tried, &seen, asked, &placed.decision);
+                let call = (request, controllers, attempts);
+                self.compare_decision(shadow, &input, call, &placed.decision);
             }
         }
         placed
     }
 
-    /// Asks one guest, and checks that what it answers can be carried out.
-    async fn ask(
+    /// Calls one guest, and checks its decision.
+    async fn call(
         &self,
-        entry: &Entry,
-        request: &PlaceRequest,
+        policy: &BoundPolicy,
+        request: &PartitionRequest,
         controllers: &[ControllerView],
         attempts: &[PlaceAttempt],
     ) -> (Option<ModuleDigest>, Result<Decision, String>) {
-        let policies = self.policies();
-        let dry_run = request.facts.progress.dry_run;
-        let asked = async {
+        let host = self.host();
+        let dry_run = request.context.progress.dry_run;
+        let answered = async {
             loop {
-                let asked = policies.place(&entry.guest, request, controllers, attempts);
-                match asked.await {
-                    // A decision waits: nobody else decides because a queue is long.
+                let call = host.place(&policy.guest, request, controllers, attempts);
+                match call.await {
+                    // A decision waits: a long queue must not change which guest decides.
                     Err(GuestError::Busy { .. }) if !dry_run => {}
-                    answered => return answered,
+                    answer => return answer,
                 }
             }
         };
-        // Anybody may ask questions, and nobody's questions roll a policy back.
-        let count = |failed| {
+        // Anyone can request a dry run, so it must not cause a rollback.
+        let record = |failed| {
             if !dry_run {
-                entry.meter.called(failed, true);
+                policy.stats.record_call(failed, true);
             }
         };
-        match asked.await {
+        match answered.await {
             Ok(served) => {
-                let checked = checked_decision(served.answer, request, controllers, attempts);
-                count(checked.is_err());
+                let checked = check_decision(served.answer, request, controllers, attempts);
+                record(checked.is_err());
                 (Some(served.digest), checked)
             }
             Err(error) => {
                 if error.is_failure() {
-                    count(true);
+                    record(true);
                 }
-                (entry.guest.digest().cloned(), Err(explain(&error)))
+                (policy.guest.digest().cloned(), Err(explain(&error)))
             }
         }
     }
 
     fn compare_decision(
         &self,
-        tried: &Tried,
-        seen: &Seen,
-        (request, controllers, attempts): (&PlaceRequest, &[ControllerView], &[PlaceAttempt]),
-        counts: &Decision,
+        shadow: &BoundShadow,
+        input: &MatchInput,
+        (request, controllers, attempts): (&PartitionRequest, &[ControllerView], &[PlaceAttempt]),
+        enforced: &Decision,
     ) {
-        let meter = tried.entry.meter.clone();
-        let Ok(turn) = self.comparing().clone().try_acquire_owned() else {
-            meter.compared(Compared::Skipped);
+        let stats = shadow.policy.stats.clone();
+        let Ok(permit) = self.comparison_permits().clone().try_acquire_owned() else {
+            stats.record_comparison(Comparison::Skipped);
             return;
         };
-        let (guests, seen) = (self.clone(), seen.clone());
-        let (guest, matching) = (tried.entry.guest.clone(), tried.entry.matching.clone());
+        let (policies, input) = (self.clone(), input.clone());
+        let (guest, matcher) = (shadow.policy.guest.clone(), shadow.policy.matcher.clone());
         let (request, controllers) = (request.clone(), controllers.to_vec());
-        let (attempts, counts) = (attempts.to_vec(), counts.clone());
+        let (attempts, enforced) = (attempts.to_vec(), enforced.clone());
         tokio::spawn(caught(async move {
-            let subject = subject(&request, &seen);
-            if guests
-                .judges()
-                .concerns(&matching, &subject, Purpose::Decision)
+            let subject = subject(&request, &input);
+            if policies
+                .evaluator()
+                .matches(&matcher, &subject, Purpose::Decision)
                 .await
                 != Ok(true)
             {
                 return;
             }
-            let policies = guests.policies();
-            let answer = policies
-                .place(&guest, &request, &controllers, &attempts)
-                .await;
+            let host = policies.host();
+            let answer = host.place(&guest, &request, &controllers, &attempts).await;
             let checked = answer
                 .ok()
-                .map(|served| checked_decision(served.answer, &request, &controllers, &attempts));
-            meter.compared(match checked {
-                Some(Ok(decision)) => compare::decisions(&counts, &decision),
+                .map(|served| check_decision(served.answer, &request, &controllers, &attempts));
+            stats.record_comparison(match checked {
+                Some(Ok(decision)) => comparison::decisions(&enforced, &decision),
                 Some(Err(why)) => {
-                    Compared::Different(format!("it would have been overruled: {why}"))
+                    Comparison::Different(format!("it would have been overruled: {why}"))
                 }
-                None => Compared::Failed,
+                None => Comparison::Failed,
             });
-            drop(turn);
+            drop(permit);
         }));
     }
 }
 
-/// What the conditions of a placement policy see.
-fn seen(request: &PlaceRequest) -> Seen {
-    let about: Value = json!({
+/// Builds the variables of the match conditions of placement policies.
+fn match_input(request: &PartitionRequest) -> MatchInput {
+    let attributes: Value = json!({
         "namespace": request.namespace,
         "owner": request.owner,
         "slot": request.slot,
@@ -182,15 +178,15 @@ fn seen(request: &PlaceRequest) -> Seen {
         "gcds": request.gcds,
         "nodeSelector": request.node_selector,
     });
-    Seen {
-        request: Arc::new(about),
-        ..Seen::default()
+    MatchInput {
+        request: Arc::new(attributes),
+        ..MatchInput::default()
     }
 }
 
-fn subject<'a>(request: &'a PlaceRequest, seen: &'a Seen) -> Subject<'a> {
-    Subject {
-        namespace_labels: request.facts.namespace.labels.as_ref(),
-        seen,
+fn subject<'a>(request: &'a PartitionRequest, input: &'a MatchInput) -> MatchSubject<'a> {
+    MatchSubject {
+        namespace_labels: request.context.namespace.labels.as_ref(),
+        input,
     }
 }

@@ -1,4 +1,4 @@
-//! Pure: what a replica says of the policies, and which versions it is to have ready.
+//! Pure: the report of a replica on its policies, and the versions that it must prepare.
 
 use std::collections::BTreeMap;
 
@@ -9,33 +9,33 @@ use serde_json::Value;
 
 use ipu_api::ipupolicy::{CallCounts, Hook, IPUPolicy, IPUPolicySpec, Revision, ShadowCounts};
 
-/// What one replica says of all policies.
+/// The report of one replica on all policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// Name of its Pod.
     pub replica: String,
-    /// Where it asks guests.
+    /// The hooks at which it calls guests.
     pub hooks: Vec<Hook>,
-    /// What it says of each policy, by UID.
+    /// The readiness of each policy, by UID.
     #[serde(default)]
-    pub policies: BTreeMap<String, Said>,
+    pub policies: BTreeMap<String, Readiness>,
 }
 
-/// What one replica says of one policy.
+/// The readiness of one policy at one replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Said {
-    /// Generations that it could ask at once, and the digest of each.
+pub struct Readiness {
+    /// Generations that are ready to serve, and the digest of each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub prepared: BTreeMap<i64, String>,
-    /// What keeps it from having a generation ready.
+    /// Why a generation is not ready.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub problems: BTreeMap<i64, Problem>,
-    /// The version that it asks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asks: Option<Asked>,
-    /// How that version does.
+    /// The version that it serves with.
+    #[serde(default, rename = "asks", skip_serializing_if = "Option::is_none")]
+    pub serving: Option<Serving>,
+    /// Results of the calls of that version.
     #[serde(default)]
     pub counts: Counts,
 }
@@ -44,80 +44,90 @@ pub struct Said {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
-    /// In a sentence.
+    /// The reason, as a sentence.
     pub reason: String,
-    /// Whether the version is refused; otherwise it is waited for.
+    /// Whether the replica refuses the version; otherwise it tries again.
     pub is_final: bool,
 }
 
-/// A version that a replica asks.
+/// The version that a replica serves with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
-    /// The `metadata.generation` that it came from.
+pub struct Serving {
+    /// The `metadata.generation` of the version.
     pub generation: i64,
     /// Digest of its module.
     pub digest: String,
-    /// Since when.
+    /// Time of its first use.
     pub since: Timestamp,
 }
 
-/// How a version does at one replica.
+/// Results of the calls of one version at one replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// All of its calls that counted.
+    /// All enforced calls.
     pub calls: CallCounts,
-    /// The last hundred of them.
+    /// The last hundred of them, by which the operator decides on a rollback.
     pub recent: CallCounts,
-    /// All of its calls that were compared.
+    /// All calls in shadow mode.
     #[serde(default)]
     pub shadow: ShadowCounts,
 }
 
-/// A version that a replica is to have ready.
+/// A version that a replica must prepare.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wanted {
+pub struct DesiredVersion {
     /// UID of the IPUPolicy.
     pub uid: String,
-    /// The `metadata.generation` that it comes from.
+    /// The `metadata.generation` of the version.
     pub generation: i64,
-    /// What it asks for.
+    /// The `spec` of the version.
     pub spec: IPUPolicySpec,
 }
 
-/// The versions that a replica which asks guests at `hooks` is to have ready: what is active, what
-/// was before it, and what is to come.
-pub fn wanted<'a>(policies: impl Iterator<Item = &'a IPUPolicy>, hooks: &[Hook]) -> Vec<Wanted> {
+/// Returns the versions that a replica with these hooks must prepare: the active, the previous and the next version of
+/// each policy.
+pub fn desired_versions<'a>(
+    policies: impl Iterator<Item = &'a IPUPolicy>,
+    hooks: &[Hook],
+) -> Vec<DesiredVersion> {
     policies
         .filter(|policy| hooks.contains(&policy.spec.hook))
-        .flat_map(versions)
+        .flat_map(versions_of)
         .collect()
 }
 
-fn versions(policy: &IPUPolicy) -> Vec<Wanted> {
+fn versions_of(policy: &IPUPolicy) -> Vec<DesiredVersion> {
     if policy.metadata.deletion_timestamp.is_some() {
         return Vec::new();
     }
-    let wanted = |generation, spec| Wanted {
+    let version = |generation, spec| DesiredVersion {
         uid: policy.uid().unwrap_or_default(),
         generation,
         spec,
     };
     let status = policy.status.as_ref();
-    let kept = status.map(|status| [&status.active, &status.previous]);
-    let kept = kept.into_iter().flatten().flatten();
-    let mut versions: Vec<Wanted> = kept
-        .filter_map(|revision| Some(wanted(revision.generation, spec_of(revision)?)))
+    let stored = status.map(|status| [&status.active, &status.previous]);
+    let stored = stored.into_iter().flatten().flatten();
+    let mut versions: Vec<DesiredVersion> = stored
+        .filter_map(|revision| Some(version(revision.generation, spec_of(revision)?)))
         .collect();
     let desired = policy.metadata.generation.unwrap_or_default();
-    let taken_back = status.and_then(|status| status.rolled_back.as_ref());
-    let is_kept = versions.iter().any(|version| version.generation == desired);
-    if !is_kept && taken_back.is_none_or(|taken_back| taken_back.generation != desired) {
-        versions.push(wanted(desired, policy.spec.clone()));
+    let rolled_back = status.and_then(|status| status.rolled_back.as_ref());
+    let is_stored = versions.iter().any(|version| version.generation == desired);
+    if !is_stored && rolled_back.is_none_or(|rolled_back| rolled_back.generation != desired) {
+        versions.push(version(desired, policy.spec.clone()));
     }
     versions
 }
 
-/// What a version asks for. None where it was written by hand and is no spec.
+/// Parses the spec of a revision. Returns `None` if someone edited it by hand and it is invalid.
 pub fn spec_of(revision: &Revision) -> Option<IPUPolicySpec> {
     serde_json::from_value(Value::Object(revision.spec.clone())).ok()
+}
+
+impl Readiness {
+    /// Returns the generation that the replica serves with.
+    pub fn serving_generation(&self) -> Option<i64> {
+        self.serving.as_ref().map(|serving| serving.generation)
+    }
 }

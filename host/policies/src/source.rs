@@ -1,8 +1,8 @@
-//! Fetches the module that a policy asks for, and nothing else: its digest says which one it is.
+//! Fetches the modules of policies, and verifies their digests.
 
+mod cache;
+pub mod cache_dir;
 mod cluster;
-pub mod folder;
-mod kept;
 mod registry;
 
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use ipu_guest_host::digest_of;
 use kube::Client;
 use tokio::sync::Semaphore;
 
-use self::folder::Folder;
+use self::cache_dir::CacheDir;
 use crate::oci::cosign::KeyError;
 use crate::oci::cosign::PublicKey;
 use crate::oci::credentials::CredentialsError;
@@ -21,17 +21,17 @@ use crate::oci::fetch::FetchError;
 use crate::oci::reference::ReferenceError;
 use crate::oci::registry::RegistryError;
 
-/// Why a module cannot be had. The next look may find it, since sources change by themselves.
+/// Why fetching a module failed. A retry can succeed, because sources change.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// There is no such ConfigMap, or it cannot be read.
+    /// The ConfigMap does not exist or cannot be read.
     #[error("failed to read the ConfigMap {name} in namespace {namespace}")]
     ConfigMap {
         /// Its name.
         name: String,
         /// The namespace of the release.
         namespace: String,
-        /// What the API server said.
+        /// The error of the API server.
         #[source]
         source: Box<kube::Error>,
     },
@@ -46,7 +46,7 @@ pub enum SourceError {
         /// The key.
         key: String,
     },
-    /// There is no such Secret, or it cannot be read.
+    /// The Secret does not exist or cannot be read.
     #[error(
         "failed to read the Secret {name} in namespace {namespace}; the operator may read those that the \
          chart's value policies.secrets names"
@@ -56,11 +56,11 @@ pub enum SourceError {
         name: String,
         /// The namespace of the release.
         namespace: String,
-        /// What the API server said.
+        /// The error of the API server.
         #[source]
         source: Box<kube::Error>,
     },
-    /// The Secret is of another kind.
+    /// The Secret has another type.
     #[error(
         "the Secret {name} has the type {found:?}, and spec.module.oci.pullSecret needs \
          kubernetes.io/dockerconfigjson; `kubectl create secret docker-registry` makes one"
@@ -71,7 +71,7 @@ pub enum SourceError {
         /// Its type.
         found: String,
     },
-    /// The Secret has nothing for the registry.
+    /// The Secret has no credentials for the registry.
     #[error("the Secret {name} of spec.module.oci.pullSecret cannot be used")]
     Credentials {
         /// Its name.
@@ -80,38 +80,38 @@ pub enum SourceError {
         #[source]
         source: CredentialsError,
     },
-    /// A text in PEM is not where it should be.
+    /// The ConfigMap or Secret has no such key.
     #[error("{place} has no key {key:?}, which {field} names")]
     Pem {
         /// The ConfigMap or Secret.
         place: String,
         /// The key.
         key: String,
-        /// What names it.
+        /// The field that refers to it.
         field: String,
     },
-    /// A text in PEM has no place at all.
+    /// A PEM source has no field.
     #[error("{0} needs one of pem, configMap and secret")]
     NoPem(String),
-    /// A text holds no keys.
+    /// The text has no valid keys.
     #[error("{field} cannot be used")]
     Keys {
-        /// What names it.
+        /// The field that refers to it.
         field: String,
         /// Why.
         #[source]
         source: KeyError,
     },
-    /// The reference leads nowhere.
+    /// The reference is invalid.
     #[error("spec.module.oci.reference cannot be used")]
     Reference(#[source] ReferenceError),
-    /// The registry cannot be spoken to.
+    /// The client of the registry cannot be created.
     #[error("failed to speak with the registry of spec.module.oci")]
     Registry(#[source] Box<RegistryError>),
-    /// The registry does not give it.
+    /// The registry does not serve the module.
     #[error("failed to fetch {reference}")]
     Oci {
-        /// What names it.
+        /// The field that refers to it.
         reference: String,
         /// Why.
         #[source]
@@ -122,48 +122,46 @@ pub enum SourceError {
     Image {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// The source holds another module.
+    /// The source has another module.
     #[error(
         "the source holds {found}, and spec.module.digest is {wanted}; \
          set spec.module.digest to the digest of the intended module"
     )]
     Digest {
-        /// What is there.
+        /// Digest of the module in the source.
         found: String,
-        /// What is asked for.
+        /// Digest in the policy.
         wanted: String,
     },
-    /// The API server does not serve this, or the definition is older than the policy.
+    /// The policy has no source. The validation of the CRD normally prevents this.
     #[error("spec.module names no source; it needs one of configMap, image and oci")]
-    Nothing,
+    NoSource,
 }
 
-/// Modules that are fetched from registries at once.
+/// Most concurrent fetches from registries.
 pub const REGISTRIES: usize = 3;
 
-/// Where modules are fetched from.
+/// The sources of modules.
 #[derive(Clone)]
 pub struct Sources {
     /// A client of the API server.
     pub client: Client,
-    /// Namespace of the release: no ConfigMap or Secret of another one is read.
+    /// Namespace of the release. The operator reads ConfigMaps and Secrets only there.
     pub namespace: String,
-    /// Folder of guests of the image.
+    /// Directory of the guests in the image.
     pub guests_dir: PathBuf,
-    /// Folder where modules are kept that were fetched once, so that a process that is started again
-    /// need not wait for their source.
-    pub folder: Option<Arc<Folder>>,
-    /// Room for modules that are fetched from registries at once: a slow one holds up few others, and
-    /// nobody else.
+    /// Cache of fetched modules, so that a restarted process does not depend on their sources.
+    pub cache: Option<Arc<CacheDir>>,
+    /// Permits for concurrent fetches from registries. A slow registry delays few others.
     pub registries: Arc<Semaphore>,
 }
 
 impl SourceError {
-    /// Whether what is there must not be loaded; otherwise it is not there yet.
+    /// Whether the operator must not load the module. Otherwise the module is not available yet.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Reference(_) => true,
@@ -174,41 +172,41 @@ impl SourceError {
 }
 
 impl Sources {
-    /// The module that a policy asks for. One that must be signed is taken from the folder of kept
-    /// modules only where one of the keys that count now was seen to have signed it.
-    pub async fn fetch(&self, wanted: &ModuleSource) -> Result<Vec<u8>, SourceError> {
-        let keys = self.keys(wanted).await?;
+    /// Fetches the module of a policy. A module that must be signed comes from the cache only if one of the current keys
+    /// verified its signature before.
+    pub async fn fetch(&self, source: &ModuleSource) -> Result<Vec<u8>, SourceError> {
+        let keys = self.keys(source).await?;
         let fingerprints: Vec<&str> = keys.iter().map(PublicKey::fingerprint).collect();
-        if let Some(kept) = self.kept(wanted, &fingerprints).await {
-            return Ok(kept);
+        if let Some(bytes) = self.cached(source, &fingerprints).await {
+            return Ok(bytes);
         }
         let mut signer = None;
-        let bytes = if let Some(place) = &wanted.config_map {
-            self.of_config_map(place).await?
-        } else if let Some(place) = &wanted.image {
-            self.of_image(place).await?
-        } else if let Some(place) = &wanted.oci {
-            let fetched = self.of_registry(place, wanted, &keys).await?;
+        let bytes = if let Some(config_map) = &source.config_map {
+            self.fetch_config_map(config_map).await?
+        } else if let Some(image) = &source.image {
+            self.read_image(image).await?
+        } else if let Some(oci) = &source.oci {
+            let fetched = self.fetch_oci(oci, source, &keys).await?;
             signer = fetched.signer;
             fetched.component
         } else {
-            return Err(SourceError::Nothing);
+            return Err(SourceError::NoSource);
         };
-        is_wanted(wanted, digest_of(&bytes).as_str())?;
-        self.keep(wanted, &bytes, signer).await;
+        check_digest(source, digest_of(&bytes).as_str())?;
+        self.store(source, &bytes, signer).await;
         Ok(bytes)
     }
 
-    async fn of_image(&self, place: &ImageModule) -> Result<Vec<u8>, SourceError> {
-        let path = self.guests_dir.join(&place.file);
+    async fn read_image(&self, image: &ImageModule) -> Result<Vec<u8>, SourceError> {
+        let path = self.guests_dir.join(&image.file);
         let read = tokio::fs::read(&path).await;
         read.map_err(|source| SourceError::Image { path, source })
     }
 }
 
-/// Whether a source holds what the policy asks for.
-fn is_wanted(wanted: &ModuleSource, found: &str) -> Result<(), SourceError> {
-    match &wanted.digest {
+/// Checks the digest of a fetched module.
+fn check_digest(source: &ModuleSource, found: &str) -> Result<(), SourceError> {
+    match &source.digest {
         Some(wanted) if wanted != found => Err(SourceError::Digest {
             found: found.to_owned(),
             wanted: wanted.clone(),

@@ -1,4 +1,4 @@
-//! Follows the IPUPolicies, for the replica that asks them and the one that activates them.
+//! The watch of the IPUPolicies, for the replicas that call them and for the rollout leader.
 
 use futures::StreamExt;
 use ipu_api::ipupolicy::IPUPolicy;
@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::scope::Scope;
 
-/// One that cannot be read must not hide the others.
+/// An invalid object must not hide the others.
 type Guarded = DeserializeGuard<IPUPolicy>;
 
-/// The IPUPolicies, as the watch last saw them. Cheap to clone.
+/// The IPUPolicies in the cache of the watch. Cheap to clone.
 #[derive(Clone)]
 pub struct PolicyStore {
     store: Store<Guarded>,
@@ -26,14 +26,14 @@ pub struct PolicyStore {
     is_defined: watch::Receiver<bool>,
 }
 
-/// What keeps a [`PolicyStore`] up to date.
+/// The watch that updates a [`PolicyStore`].
 pub struct PolicyWatch {
     writer: Writer<Guarded>,
     version: watch::Sender<u64>,
     is_defined: watch::Sender<bool>,
 }
 
-/// IPUPolicies of which nothing is known until the watch is followed.
+/// Creates an empty store of IPUPolicies, and the watch that fills it.
 pub fn policies() -> (PolicyStore, PolicyWatch) {
     let (store, writer) = reflector::store();
     let (version, versions) = watch::channel(0);
@@ -52,24 +52,24 @@ pub fn policies() -> (PolicyStore, PolicyWatch) {
 }
 
 impl PolicyStore {
-    /// All that can be read.
+    /// Returns all valid IPUPolicies.
     pub fn all(&self) -> Vec<IPUPolicy> {
         let all = self.store.state();
         let readable = all.iter().filter_map(|object| object.0.as_ref().ok());
         readable.cloned().collect()
     }
 
-    /// Waits until all are known. Where their definition is missing there are none.
-    pub async fn known(&self) {
+    /// Waits until the IPUPolicies are listed, or their CRD is missing.
+    pub async fn wait_listed(&self) {
         let mut is_defined = self.is_defined.clone();
-        // Both fail where the watch has ended, with the process.
+        // Both fail when the watch ends, with the process.
         tokio::select! {
             _ = self.store.wait_until_ready() => {}
             _ = is_defined.wait_for(|is_defined| !is_defined) => {}
         }
     }
 
-    /// Changes whenever one of them does.
+    /// Returns a receiver that changes with every IPUPolicy.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.version.clone()
     }
@@ -79,8 +79,8 @@ impl PolicyWatch {
     /// Follows the IPUPolicies of a release until `stop`.
     pub async fn follow(self, client: Client, release: &ReleaseOptions, stop: CancellationToken) {
         let version = self.version;
-        let mut complained = false;
-        let events = watcher(Api::<Guarded>::all(client), of_release(release))
+        let mut has_warned = false;
+        let events = watcher(Api::<Guarded>::all(client), config(release))
             .default_backoff()
             .modify(|object| kube::ResourceExt::managed_fields_mut(object).clear());
         let mut events =
@@ -88,15 +88,15 @@ impl PolicyWatch {
         while let Some(event) = events.next().await {
             match event {
                 Ok(_) => {
-                    complained = false;
+                    has_warned = false;
                     version.send_modify(|version| *version += 1);
                 }
                 Err(error) => {
                     if is_undefined(&error) {
                         self.is_defined.send_replace(false);
                     }
-                    if !complained {
-                        complained = true;
+                    if !has_warned {
+                        has_warned = true;
                         tracing::warn!(%error, "failed to watch IPUPolicies; trying again; active policies stay active");
                     }
                 }
@@ -105,7 +105,7 @@ impl PolicyWatch {
     }
 }
 
-/// Whether the API server has no such resource.
+/// Whether the API server does not have the resource.
 fn is_undefined(error: &watcher::Error) -> bool {
     matches!(
         error,
@@ -113,9 +113,9 @@ fn is_undefined(error: &watcher::Error) -> bool {
     )
 }
 
-/// A release that serves the whole cluster follows every IPUPolicy; one that serves some namespaces may have
-/// others beside it, and follows those that name it.
-fn of_release(release: &ReleaseOptions) -> watcher::Config {
+/// A release that serves the whole cluster watches every IPUPolicy. A release that serves some namespaces watches those with
+/// its label, because other releases can have IPUPolicies too.
+fn config(release: &ReleaseOptions) -> watcher::Config {
     let config = watcher::Config::default();
     match release.scope {
         Scope::Cluster => config,

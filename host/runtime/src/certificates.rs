@@ -1,48 +1,47 @@
-//! The certificates of the webhooks and of the proxy's REST: made, kept in a Secret each, renewed,
-//! and those of the webhooks told to the API server.
+//! The certificates of the webhooks and of the proxy's REST API: issued, stored in a Secret each, and renewed. The CA of the
+//! webhooks is in the caBundles of their configurations.
 //!
-//! The operator is its own authority. Its key stays in the Secret beside the serving certificate, so
-//! that a renewal signs with the same authority and whom to trust does not change; whoever can read
-//! the Secret could pose as the server anyway.
+//! The operator is its own CA. Its key is in the Secret of the serving certificate, so that a renewal keeps the CA. Whoever
+//! can read the Secret can pose as the server anyway.
 
-pub mod bundle;
+pub mod ca_bundle;
 pub mod clients;
-pub mod decide;
 pub mod issue;
-pub mod keep;
+pub mod manager;
 pub mod names;
 pub mod owner;
-pub mod register;
+pub mod registration;
+pub mod renewal;
 pub mod secret;
 pub mod serving;
 
 pub use names::{ClusterDomain, service_names};
 
-/// Who makes a certificate.
+/// The issuer of a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Source {
-    /// The operator makes and renews it, unless somebody else's Secret of the name is there already.
+    /// The operator issues and renews it, unless the Secret exists and is not its own.
     #[default]
     Made,
-    /// Somebody else puts it into the Secret and renews it: an admin, or cert-manager.
+    /// An admin or cert-manager stores it in the Secret and renews it.
     Given,
 }
 
-/// A certificate that serves, and what is needed to trust and to renew it. All of it is PEM.
+/// A serving certificate with its key and its CA, as PEM.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Keys {
-    /// The serving certificate, followed by those between it and the authority, if any.
+pub struct CertificateBundle {
+    /// The serving certificate, followed by its intermediate certificates.
     pub certificate: String,
     /// Its private key.
     pub key: String,
-    /// The authorities to trust: what goes into the caBundles. More than one while they change.
+    /// The CA certificates for the caBundles. More than one during a change of the CA.
     pub authorities: String,
-    /// Private key of the authority, where it is ours.
+    /// Private key of the CA, if the operator issued it.
     pub authority_key: Option<String>,
 }
 
-impl std::fmt::Debug for Keys {
+impl std::fmt::Debug for CertificateBundle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Keys").finish_non_exhaustive()
+        f.debug_struct("CertificateBundle").finish_non_exhaustive()
     }
 }

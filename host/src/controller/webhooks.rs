@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use ipu_runtime::certificates::keep::Keeper;
-use ipu_runtime::certificates::register::{RegisterError, Registration};
-use ipu_runtime::certificates::serving::{AGAIN, LOOK, LOOKING, Serving, ServingError};
+use ipu_runtime::certificates::manager::CertificateManager;
+use ipu_runtime::certificates::registration::{Registration, RegistrationError};
+use ipu_runtime::certificates::serving::{
+    CHECK_PERIOD, CHECK_TIMEOUT, RETRY_DELAY, Serving, ServingError,
+};
 use ipu_runtime::port::serve::{Port, ServeError};
 use ipu_text::explain;
 use rustls::server::danger::ClientCertVerifier;
@@ -25,7 +27,7 @@ enum RoundError {
     #[error("failed to serve the webhooks")]
     Serving(#[source] ServingError),
     #[error("failed to keep the webhooks registered")]
-    Register(#[source] RegisterError),
+    Register(#[source] RegistrationError),
     #[error("failed to keep the webhooks registered: the API server did not answer in time")]
     Late,
 }
@@ -33,13 +35,13 @@ enum RoundError {
 /// Serves these routes on `port` to these clients until `stop`, then answers what is under way.
 pub async fn run(
     port: Port,
-    (keeper, clients): (Keeper, Arc<dyn ClientCertVerifier>),
+    (manager, clients): (CertificateManager, Arc<dyn ClientCertVerifier>),
     registration: Registration,
     routes: Router,
     readiness: &Readiness,
     stop: &CancellationToken,
 ) -> Result<(), ServeError> {
-    let begun = Serving::begin_for(keeper, clients);
+    let begun = Serving::start_with_clients(manager, clients);
     let Some(mut serving) = stop.run_until_cancelled(begun).await else {
         return Ok(());
     };
@@ -64,11 +66,11 @@ async fn keep(serving: &mut Serving, registration: &Registration, readiness: &Re
             Ok(()) => {
                 readiness.reached(Step::AuthorityKnown);
                 own(registration, &mut complaint).await;
-                LOOK
+                CHECK_PERIOD
             }
             Err(error) => {
                 warn!("{}", explain(&error));
-                AGAIN
+                RETRY_DELAY
             }
         };
         tokio::time::sleep(pause).await;
@@ -76,19 +78,22 @@ async fn keep(serving: &mut Serving, registration: &Registration, readiness: &Re
 }
 
 async fn round(serving: &mut Serving, registration: &Registration) -> Result<(), RoundError> {
-    let found = serving.look().await.map_err(RoundError::Serving)?;
+    let found = serving.check().await.map_err(RoundError::Serving)?;
     // Trust first: the API server must know the authority before the certificate is used.
-    tokio::time::timeout(LOOKING, registration.tell(&found.authorities))
-        .await
-        .map_err(|_| RoundError::Late)?
-        .map_err(RoundError::Register)?;
-    serving.switch(found).map_err(RoundError::Serving)
+    tokio::time::timeout(
+        CHECK_TIMEOUT,
+        registration.set_ca_bundles(&found.authorities),
+    )
+    .await
+    .map_err(|_| RoundError::Late)?
+    .map_err(RoundError::Register)?;
+    serving.reload(found).map_err(RoundError::Serving)
 }
 
 /// Gives the webhook configurations an owner. The webhooks work without one, so that where an admin
 /// left out the right to do so, it is said once and nothing waits for it.
 async fn own(registration: &Registration, said: &mut Option<String>) {
-    let owned = tokio::time::timeout(LOOKING, registration.own()).await;
+    let owned = tokio::time::timeout(CHECK_TIMEOUT, registration.set_owners()).await;
     let complaint = match owned {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(explain(&error)),

@@ -10,7 +10,7 @@ use axum::routing::get;
 use ipu_partitions::rest::gate::{Gate, Wish};
 use ipu_partitions::rest::problem::{Kind, Problem};
 use ipu_partitions::rest::{self, Caller};
-use ipu_runtime::certificates::keep::Keeper;
+use ipu_runtime::certificates::manager::CertificateManager;
 use ipu_runtime::certificates::{Source, service_names};
 use ipu_runtime::port::metrics::Refused;
 use ipu_runtime::port::serve::{Port, ServeError};
@@ -29,9 +29,9 @@ const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// Keeps the certificate that the operator makes for the controller's metrics: in the Secret
 /// `<service>-tls`, for the names of the Service that leads to them.
-pub fn keeper(client: Client, release: &ReleaseOptions) -> Keeper {
+pub fn certificate_manager(client: Client, release: &ReleaseOptions) -> CertificateManager {
     let service = format!("{}-controller-manager-metrics", release.fullname);
-    Keeper {
+    CertificateManager {
         client,
         namespace: release.namespace.clone(),
         secret: format!("{service}-tls"),
@@ -49,13 +49,13 @@ pub fn keeper(client: Client, release: &ReleaseOptions) -> Keeper {
 /// yet, it waits for one; nothing else waits for that.
 pub async fn of_controller(
     port: Port,
-    keeper: Keeper,
+    manager: CertificateManager,
     exposed: Exposed,
     limits: (&'static str, Refused),
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
-    let routes = router(exposed, keeper.client.clone(), limits);
-    port.serve_kept(routes, keeper, stop).await
+    let routes = router(exposed, manager.client.clone(), limits);
+    port.serve_managed(routes, manager, stop).await
 }
 
 /// The route of the metrics, within the limits of the REST.

@@ -3,8 +3,8 @@
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, Response};
-use ipu_guest_host::{Policies, PolicyOptions};
-use ipu_policies::guests::Guests;
+use ipu_guest_host::{GuestHost, GuestHostOptions};
+use ipu_policies::active_policies::ActivePolicies;
 use ipu_runtime::port::metrics::Refused;
 use kube::Client;
 use kube::client::Body as KubeBody;
@@ -53,8 +53,8 @@ fn api_server(asked: &Asked) -> Client {
 }
 
 async fn exposed(metrics: &Metrics) -> Exposed {
-    let policies = Policies::open(PolicyOptions::default());
-    metrics.of_controller(Guests::new(policies.await.unwrap()))
+    let policies = GuestHost::open(GuestHostOptions::default());
+    metrics.of_controller(ActivePolicies::new(policies.await.unwrap()))
 }
 
 async fn ask(router: &Router, token: Option<&str>, accept: &str) -> (u16, HeaderMap, String) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clap::Args;
 use ipu_partitions::rest::gate::Gate;
 use ipu_partitions::rest::{self, Door, Sources};
-use ipu_runtime::certificates::keep::Keeper;
+use ipu_runtime::certificates::manager::CertificateManager;
 use ipu_runtime::certificates::{Source, service_names};
 use ipu_runtime::port::serve::{Port, SECURE_REST, ServeError};
 use ipu_runtime::release::ReleaseOptions;
@@ -54,7 +54,7 @@ pub(super) async fn serve(
     // The Service and the proxy have one name.
     let name = format!("{}-vipu-proxy", release.fullname);
     let secret = options.certificate_secret.clone();
-    let keeper = Keeper {
+    let manager = CertificateManager {
         client: client.clone(),
         namespace: release.namespace.clone(),
         secret: secret.unwrap_or_else(|| format!("{name}-tls")),
@@ -77,5 +77,5 @@ pub(super) async fn serve(
     let limits = (SECURE_REST.port, refused.clone());
     let measured = exposition::endpoint::router(exposed, client, limits);
     let routes = rest::secure(door, refused.clone()).merge(measured);
-    port.serve_kept(routes, keeper, stop).await
+    port.serve_managed(routes, manager, stop).await
 }

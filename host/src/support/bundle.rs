@@ -52,7 +52,7 @@ impl Default for Bundle {
             objects: Vec::new(),
             texts: Vec::new(),
             errors: Vec::new(),
-            values: Values::but(OURS),
+            values: Values::with_exempt(OURS),
         }
     }
 }
@@ -91,19 +91,23 @@ impl Bundle {
 
     /// Everything as it stands in the archive. Values that were met anywhere are taken out everywhere.
     pub(super) fn finish(mut self, now: &str) -> Contents {
-        let tell = self.values.teller();
+        let redact = self.values.redactor();
         let mut files = Vec::new();
         for (file, mut object) in self.objects {
-            said(&mut object, &tell);
+            said(&mut object, &redact);
             files.push((file, yaml(&object)));
         }
         for (file, text) in self.texts {
-            files.push((file, scrubbed(&tell(&text))));
+            files.push((file, scrubbed(&redact(&text))));
         }
         let told = bounded(&mut files, self.limits);
         self.errors.extend(told);
         let missing = self.errors.len();
-        let errors: Vec<_> = self.errors.iter().map(|why| scrubbed(&tell(why))).collect();
+        let errors: Vec<_> = self
+            .errors
+            .iter()
+            .map(|why| scrubbed(&redact(why)))
+            .collect();
         let version = env!("CARGO_PKG_VERSION");
         let about = format!("{README}\nipu-operator {version}, {now}\n");
         files.insert(0, ("README.txt".to_owned(), about));

@@ -23,7 +23,7 @@ pub(super) fn shown(form: Form, answer: Value, values: &mut Values) -> Value {
         Form::Nodes => Value::Array(items(&answer).iter().map(node).collect()),
         Form::Objects | Form::Text => answer,
     };
-    values.take_from(&mut answer);
+    values.redact_object(&mut answer);
     hide(&mut answer, values);
     answer
 }
@@ -76,7 +76,7 @@ fn hide_annotations(annotations: &mut Map<String, Value>, values: &mut Values) {
 
 fn hide_texts(value: &mut Value, values: &mut Values) {
     match value {
-        Value::String(text) => *text = values.hidden(text),
+        Value::String(text) => *text = values.placeholder(text),
         Value::Array(items) => items.iter_mut().for_each(|item| hide_texts(item, values)),
         Value::Object(fields) => fields.values_mut().for_each(|one| hide_texts(one, values)),
         _ => {}
@@ -96,7 +96,7 @@ fn hide_options(words: &mut [Value], values: &mut Values) {
             continue;
         };
         if hides {
-            *text = values.hidden(text);
+            *text = values.placeholder(text);
             hides = false;
         } else {
             hides = text.starts_with('-') && !text.contains('=') && is_secret(text);
@@ -165,16 +165,16 @@ mod tests {
         });
         let applied = job.to_string();
         job["metadata"]["annotations"][LAST_APPLIED] = json!(applied);
-        let mut values = Values::but(OURS);
+        let mut values = Values::with_exempt(OURS);
         let mut job = shown(Form::Objects, job, &mut values);
-        said(&mut job, &|text| values.told(text));
+        said(&mut job, &|text| values.redact(text));
         assert!(!job.to_string().contains(SECRET), "{job}");
         insta::assert_yaml_snapshot!(job);
     }
 
     #[test]
     fn policies_webhooks_definitions_and_nodes_are_cut_to_what_says_something() {
-        let mut values = Values::but(OURS);
+        let mut values = Values::with_exempt(OURS);
         let mut show = |form, answer| shown(form, answer, &mut values);
         let shown = [
             show(

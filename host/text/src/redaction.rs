@@ -1,53 +1,52 @@
-//! Pure: takes the values of environment variables out of objects, and out of what is said of them.
+//! Pure: redacts the values of environment variables in objects and in texts.
 //!
-//! What kubectl keeps of the whole object in an annotation is gone through like the object itself. Values
-//! are numbered in the place where they stood, so that one still sees which of them were the same.
+//! The copy of the object that kubectl stores in an annotation is redacted too. Each distinct value has a number in its
+//! placeholder, so that equal values stay recognizable.
 
 use std::collections::HashMap;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use serde_json::{Value, json};
 
-/// What stands in the place of a text that cannot be gone through.
+/// Placeholder of a text that cannot be parsed.
 pub const REDACTED: &str = "(redacted)";
 
-/// Where kubectl keeps the object as it was applied.
+/// Annotation in which kubectl stores the applied object.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Shortest value, in bytes, that is looked for in sentences: `1` or `true` are no secrets, and a
-/// message without its numbers says nothing.
-const TOLD: usize = 6;
+/// Shortest value that is redacted in texts, in bytes. `1` and `true` are not secrets, and a message needs its numbers.
+const SHORTEST: usize = 6;
 
-/// The values that were redacted, each once, in the order in which they were met.
+/// The redacted values, each once, in the order of their first occurrence.
 #[derive(Debug, Default)]
 pub struct Values {
-    seen: Vec<String>,
-    places: HashMap<String, usize>,
-    /// How the names of variables begin that keep their values.
-    kept: &'static [&'static str],
+    hidden: Vec<String>,
+    indexes: HashMap<String, usize>,
+    /// Prefixes of the names of variables that keep their values.
+    exempt: &'static [&'static str],
 }
 
 impl Values {
-    /// None yet; variables whose names begin like one of these will keep their values.
-    pub fn but(kept: &'static [&'static str]) -> Self {
+    /// Starts without values. Variables whose names have one of these prefixes keep their values.
+    pub fn with_exempt(exempt: &'static [&'static str]) -> Self {
         Self {
-            kept,
+            exempt,
             ..Self::default()
         }
     }
 
-    /// Takes the values of environment variables out of an object, and notes them.
-    pub fn take_from(&mut self, value: &mut Value) {
+    /// Redacts the values of environment variables in an object, and stores them.
+    pub fn redact_object(&mut self, value: &mut Value) {
         match value {
-            Value::Array(items) => items.iter_mut().for_each(|item| self.take_from(item)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_object(item)),
             Value::Object(fields) => {
                 for (key, field) in fields {
                     match (key.as_str(), field) {
                         ("env", Value::Array(variables)) => variables
                             .iter_mut()
-                            .for_each(|variable| self.take_from_variable(variable)),
-                        (LAST_APPLIED, applied) => self.take_from_applied(applied),
-                        (_, field) => self.take_from(field),
+                            .for_each(|variable| self.redact_variable(variable)),
+                        (LAST_APPLIED, applied) => self.redact_applied(applied),
+                        (_, field) => self.redact_object(field),
                     }
                 }
             }
@@ -55,35 +54,35 @@ impl Values {
         }
     }
 
-    /// What stands in the place of a value.
-    pub fn hidden(&mut self, value: &str) -> String {
-        if let Some(at) = self.places.get(value) {
-            return placeholder(*at);
+    /// Stores a value and returns its placeholder.
+    pub fn placeholder(&mut self, value: &str) -> String {
+        if let Some(at) = self.indexes.get(value) {
+            return numbered(*at);
         }
-        let at = self.seen.len();
-        self.seen.push(value.to_owned());
-        self.places.insert(value.to_owned(), at);
-        placeholder(at)
+        let at = self.hidden.len();
+        self.hidden.push(value.to_owned());
+        self.indexes.insert(value.to_owned(), at);
+        numbered(at)
     }
 
-    /// A text without the values that were redacted.
-    pub fn told(&self, text: &str) -> String {
-        self.teller()(text)
+    /// Redacts the stored values in a text.
+    pub fn redact(&self, text: &str) -> String {
+        self.redactor()(text)
     }
 
-    /// What takes the values that were redacted out of many texts, the longest first: one may be part
-    /// of another. They are looked for as they are, and as they stand in JSON.
+    /// Returns a function that redacts the stored values in texts, plain and escaped as in JSON. The longest value comes
+    /// first, because one can be part of another.
     ///
     /// # Panics
     /// Never: there are far fewer values than a search can be made for.
-    pub fn teller(&self) -> impl Fn(&str) -> String + use<> {
-        let values = self.seen.iter().enumerate();
-        let values = values.filter(|(_, value)| value.len() >= TOLD);
+    pub fn redactor(&self) -> impl Fn(&str) -> String + use<> {
+        let values = self.hidden.iter().enumerate();
+        let values = values.filter(|(_, value)| value.len() >= SHORTEST);
         let (forms, placeholders): (Vec<_>, Vec<_>) = values
             .flat_map(|(at, value)| {
                 let json = json!(value).to_string();
                 let inner = json[1..json.len() - 1].to_owned();
-                [inner, value.clone()].map(|form| (form, placeholder(at)))
+                [inner, value.clone()].map(|form| (form, numbered(at)))
             })
             .unzip();
         let search = AhoCorasick::builder()
@@ -93,23 +92,23 @@ impl Values {
         move |text| search.replace_all(text, &placeholders)
     }
 
-    fn take_from_variable(&mut self, variable: &mut Value) {
+    fn redact_variable(&mut self, variable: &mut Value) {
         let name = variable["name"].as_str().unwrap_or_default();
-        if self.kept.iter().any(|start| name.starts_with(start)) {
+        if self.exempt.iter().any(|prefix| name.starts_with(prefix)) {
             return;
         }
         match variable.get_mut("value") {
-            Some(Value::String(text)) => *text = self.hidden(text),
-            Some(other) => *other = json!(self.hidden(&other.to_string())),
-            None => self.take_from(variable),
+            Some(Value::String(text)) => *text = self.placeholder(text),
+            Some(other) => *other = json!(self.placeholder(&other.to_string())),
+            None => self.redact_object(variable),
         }
     }
 
-    fn take_from_applied(&mut self, applied: &mut Value) {
+    fn redact_applied(&mut self, applied: &mut Value) {
         let text = applied.as_str().unwrap_or_default();
         *applied = match serde_json::from_str::<Value>(text) {
             Ok(mut object) => {
-                self.take_from(&mut object);
+                self.redact_object(&mut object);
                 json!(object.to_string())
             }
             Err(_) => json!(REDACTED),
@@ -117,7 +116,7 @@ impl Values {
     }
 }
 
-fn placeholder(at: usize) -> String {
+fn numbered(at: usize) -> String {
     format!("(redacted {})", at + 1)
 }
 
@@ -126,13 +125,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_value_is_taken_out_as_it_is_and_as_json() {
+    fn the_longest_value_is_redacted_plain_and_as_json() {
         let mut values = Values::default();
         for value in ["secret", "secret-of-all", "a\"quoted\" one", "short"] {
-            values.hidden(value);
+            values.placeholder(value);
         }
-        assert_eq!(values.hidden("secret"), "(redacted 1)");
-        for (text, told) in [
+        assert_eq!(values.placeholder("secret"), "(redacted 1)");
+        for (text, redacted) in [
             (
                 "the secret-of-all, secret",
                 "the (redacted 2), (redacted 1)",
@@ -140,20 +139,20 @@ mod tests {
             (r#"{"m": "a\"quoted\" one"}"#, r#"{"m": "(redacted 3)"}"#),
             ("a\"quoted\" one is short", "(redacted 3) is short"),
         ] {
-            assert_eq!(values.told(text), told);
+            assert_eq!(values.redact(text), redacted);
         }
     }
 
     #[test]
-    fn variables_that_are_kept_keep_their_values_and_are_not_looked_for() {
-        let mut values = Values::but(&["IPUOF_"]);
+    fn exempt_variables_keep_their_values() {
+        let mut values = Values::with_exempt(&["IPUOF_"]);
         let mut object = json!({"env": [
             {"name": "IPUOF_ID", "value": "p-partition"},
             {"name": "OTHER", "value": "p-partition-2"},
         ]});
-        values.take_from(&mut object);
+        values.redact_object(&mut object);
         assert_eq!(object["env"][0]["value"], "p-partition");
         assert_eq!(object["env"][1]["value"], "(redacted 1)");
-        assert_eq!(values.told("p-partition"), "p-partition");
+        assert_eq!(values.redact("p-partition"), "p-partition");
     }
 }

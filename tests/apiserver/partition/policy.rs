@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::{DecidedBy, IPUPartition, PartitionPhase};
 use ipu_api::ipupolicy::{IPUPolicy, PolicyPhase};
-use ipu_guest_host::{Policies, digest_of};
-use ipu_policies::guests::Guests;
+use ipu_guest_host::{GuestHost, digest_of};
+use ipu_policies::active_policies::ActivePolicies;
 use ipu_runtime::lease::Leading;
 use ipu_runtime::release::Process;
 use ipu_runtime::release::ReleaseOptions;
@@ -32,8 +32,8 @@ async fn coordinator(scene: &Scene) -> DropGuard {
         guests_dir: "/nonexistent".into(),
         ..ReleaseOptions::default()
     };
-    let policies = Policies::open(ipu_policies::host_options(&release, &[], json!({}))).await;
-    let guests = Guests::new(policies.unwrap());
+    let policies = GuestHost::open(ipu_policies::host_options(&release, &[], json!({}))).await;
+    let guests = ActivePolicies::new(policies.unwrap());
     let stop = CancellationToken::new();
     let (client, stopping) = (scene.client.clone(), stop.clone());
     tokio::spawn(async move {

@@ -1,7 +1,7 @@
 //! The example policy `namespace-quota` in a vipu-proxy: what many ask for at once stays within the quota.
 
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
-use ipu_guest_host::model::Slot;
+use ipu_guest_host::model::{Hook, built_in_file};
 use serde_json::json;
 use tests::guests;
 use tests::wait::{Seen, eventually};
@@ -27,7 +27,7 @@ async fn a_quota_is_not_passed_by_asking_for_much_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let built = tokio::task::spawn_blocking(|| guests::build_examples().unwrap());
     let file = built.await.unwrap().join("namespace-quota.wasm");
-    std::fs::copy(file, folder.path().join(Slot::Placement.file_name())).unwrap();
+    std::fs::copy(file, folder.path().join(built_in_file(Hook::Placement))).unwrap();
     let mut scene = Scene::without_proxy(&[64, 64]).await;
     let settings = json!({"quota": {"ipus": 16}});
     scene.policy = Some((folder.path().to_owned(), settings));

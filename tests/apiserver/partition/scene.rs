@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use ipu_api::ipupartition::PartitionOwner;
 use ipu_api::names::Identity;
-use ipu_guest_host::Policies;
-use ipu_guest_host::model::Slot;
+use ipu_guest_host::GuestHost;
+use ipu_guest_host::model::Hook;
 use ipu_operator::exposition::Metrics;
 use ipu_operator::proxy::{self, ProxyOptions, SecureOptions, Times};
 use ipu_partitions::sweep;
@@ -206,15 +206,15 @@ impl Scene {
         let options = self.options(name, ports);
         // Without a placement module the built-in walk decides, which is the same code.
         let settings = self.policy.as_ref().map(|(_, settings)| settings.clone());
-        let slots: &[_] = match settings {
-            Some(_) => &[Slot::Placement],
+        let hooks: &[_] = match settings {
+            Some(_) => &[Hook::Placement],
             None => &[],
         };
         let settings = settings.unwrap_or_default();
-        let mut asked = ipu_policies::host_options(&options.release, slots, settings);
+        let mut asked = ipu_policies::host_options(&options.release, hooks, settings);
         // The program of the tests compiles no policies.
         asked.compiler = None;
-        let policies = Policies::open(asked);
+        let policies = GuestHost::open(asked);
         let policies = policies.await.unwrap();
         let client = self.client.clone();
         let stop = CancellationToken::new();

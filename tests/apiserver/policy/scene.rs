@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ipu_api::ipupolicy::{IPUPolicy, IPUPolicyStatus, PolicyPhase};
-use ipu_guest_host::model::Slot;
-use ipu_guest_host::{Policies, digest_of};
-use ipu_policies::guests::Guests;
+use ipu_guest_host::model::Hook;
+use ipu_guest_host::{GuestHost, digest_of};
+use ipu_policies::active_policies::ActivePolicies;
 use ipu_runtime::lease::Leading;
 use ipu_runtime::release::Process;
 use ipu_runtime::scope::Conflicts;
@@ -190,12 +190,12 @@ impl Other {
         let dir = tokio::task::spawn_blocking(guests::build).await.unwrap();
         let mut release = release(dir.unwrap(), name);
         release.compile_cache_dir = kept.map(Path::to_owned);
-        let slots = [Slot::Defaulting, Slot::Validation];
-        let mut options = ipu_policies::host_options(&release, &slots, json!({}));
+        let hooks = [Hook::Defaulting, Hook::Validation];
+        let mut options = ipu_policies::host_options(&release, &hooks, json!({}));
         // This program compiles nothing for others, so it compiles by itself.
         (options.compile_cache_dir, options.compiler) = (None, None);
-        let policies = Policies::open(options).await;
-        let guests = Guests::new(policies.unwrap());
+        let policies = GuestHost::open(options).await;
+        let guests = ActivePolicies::new(policies.unwrap());
         let stop = CancellationToken::new();
         let stopping = stop.clone();
         let task = tokio::spawn(async move {

@@ -9,17 +9,17 @@ use ipu_admission::server::router;
 use ipu_admission::{MUTATE_PATH, VALIDATE_PATH};
 use ipu_api::crd;
 use ipu_api::ipujob::IPUJob;
-use ipu_guest_host::model::Slot;
-use ipu_guest_host::{Policies, PolicyOptions};
+use ipu_guest_host::model::Hook;
+use ipu_guest_host::{GuestHost, GuestHostOptions};
 use ipu_operator::controller::probes::Readiness;
 use ipu_operator::controller::probes::Step;
 use ipu_operator::controller::webhooks;
 use ipu_operator::exposition::Metrics;
-use ipu_policies::guests::Guests;
-use ipu_policies::namespaces::namespaces;
+use ipu_policies::active_policies::ActivePolicies;
+use ipu_policies::namespace_usage::namespaces;
 use ipu_runtime::certificates::Source;
-use ipu_runtime::certificates::keep::Keeper;
-use ipu_runtime::certificates::register::Registration;
+use ipu_runtime::certificates::manager::CertificateManager;
+use ipu_runtime::certificates::registration::Registration;
 use ipu_runtime::lease::Leading;
 use ipu_runtime::port::serve::{Port, WEBHOOKS};
 use ipu_runtime::release::Process;
@@ -222,9 +222,9 @@ impl View {
         self.jobs.clone()
     }
 
-    /// A keeper as that of the webhooks, of another Secret.
-    pub(crate) fn keeper(&self, secret: &str) -> Keeper {
-        keeper(self.client(), secret)
+    /// A manager as that of the webhooks, of another Secret.
+    pub(crate) fn certificate_manager(&self, secret: &str) -> CertificateManager {
+        manager(self.client(), secret)
     }
 
     /// Creates a job as kubectl does, and keeps the warnings, which kube's `Api` drops.
@@ -259,20 +259,20 @@ fn serve(
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
-            let policies = Policies::open(PolicyOptions {
+            let policies = GuestHost::open(GuestHostOptions {
                 guests_dir: guests_dir.clone(),
                 settings: json!({ "maxIpusPerJob": 64 }),
-                slots: vec![Slot::Defaulting, Slot::Validation],
-                ..PolicyOptions::default()
+                hooks: vec![Hook::Defaulting, Hook::Validation],
+                ..GuestHostOptions::default()
             });
-            let guests = Guests::new(policies.await.unwrap());
+            let guests = ActivePolicies::new(policies.await.unwrap());
             readiness.reached(Step::PoliciesLoaded);
             let client = tests::lab::kubeconfig::client(&kubeconfig).await.unwrap();
             let registration = Registration {
                 client: client.clone(),
                 namespace: "default".to_owned(),
                 configuration: CONFIGURATION.to_owned(),
-                tells: true,
+                manages_ca_bundles: true,
             };
             let (namespaces, watch) = namespaces();
             let routes = router(
@@ -281,9 +281,9 @@ fn serve(
                 metrics.of_webhooks(Callers::default()),
             );
             let release = release(guests_dir, "controller-0");
-            let keeper = keeper(client.clone(), "ipu-operator-admission");
+            let manager = certificate_manager(client.clone(), "ipu-operator-admission");
             let anybody: Arc<dyn ClientCertVerifier> = Arc::new(NoClientAuth);
-            let kept = (keeper, anybody);
+            let kept = (manager, anybody);
             let (served, (), (), ()) = tokio::join!(
                 webhooks::run(listener, kept, registration, routes, &readiness, &stop),
                 ipu_policies::follow(
@@ -312,8 +312,8 @@ pub(crate) fn release(guests_dir: PathBuf, name: &str) -> ReleaseOptions {
     }
 }
 
-fn keeper(client: Client, secret: &str) -> Keeper {
-    Keeper {
+fn certificate_manager(client: Client, secret: &str) -> CertificateManager {
+    CertificateManager {
         client,
         namespace: "default".to_owned(),
         secret: secret.to_owned(),

@@ -3,7 +3,7 @@
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::names;
 use ipu_guest_host::componentize;
-use ipu_guest_host::model::Slot;
+use ipu_guest_host::model::{Hook, built_in_file};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -41,17 +41,17 @@ fn witness() -> Vec<u8> {
             (i32.const 32)))"#,
         signs = "=".repeat(64),
     );
-    componentize(&component(&text), Some(Slot::Validation)).unwrap()
+    componentize(&component(&text), Some(Hook::Validation)).unwrap()
 }
 
 #[tokio::test]
 async fn a_policy_sees_the_labels_and_the_usage_of_its_namespace() {
     let folder = tempfile::tempdir().unwrap();
     let built = tokio::task::spawn_blocking(|| guests::build().unwrap());
-    let defaulting = Slot::Defaulting.file_name();
+    let defaulting = built_in_file(Hook::Defaulting);
     let built = built.await.unwrap().join(defaulting);
     std::fs::copy(built, folder.path().join(defaulting)).unwrap();
-    let file = folder.path().join(Slot::Validation.file_name());
+    let file = folder.path().join(built_in_file(Hook::Validation));
     std::fs::write(&file, witness()).unwrap();
     let webhooks = Webhooks::start_with(folder.path().to_owned()).await;
     let team: Namespace = serde_json::from_value(json!({

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use ipu_guest_host::facts::Admission;
-use ipu_guest_host::model::{Operation, Slot};
-use ipu_guest_host::{BUILT_IN, Policies, PolicyOptions, Terms};
+use ipu_guest_host::context::Admission;
+use ipu_guest_host::model::{Hook, Operation};
+use ipu_guest_host::{BUILT_IN, GuestHost, GuestHostOptions, ModuleConfig};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -41,11 +41,11 @@ fn job() -> Value {
     })
 }
 
-fn options(guests: &Path, slots: &[Slot]) -> PolicyOptions {
-    PolicyOptions {
+fn options(guests: &Path, hooks: &[Hook]) -> GuestHostOptions {
+    GuestHostOptions {
         guests_dir: guests.to_owned(),
-        slots: slots.to_vec(),
-        ..PolicyOptions::default()
+        hooks: hooks.to_vec(),
+        ..GuestHostOptions::default()
     }
 }
 
@@ -55,8 +55,8 @@ fn options(guests: &Path, slots: &[Slot]) -> PolicyOptions {
 fn calls(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("a runtime");
     let guests = tests::guests::build().expect("the guests can be built");
-    let slots = [Slot::Defaulting, Slot::Validation];
-    let policies = Policies::open_blocking(&options(&guests, &slots)).expect("the guests load");
+    let hooks = [Hook::Defaulting, Hook::Validation];
+    let policies = GuestHost::open_blocking(&options(&guests, &hooks)).expect("the guests load");
     let (job, admission) = (Arc::new(job()), Admission::of(Operation::Create));
 
     let mut group = criterion.benchmark_group("defaulting");
@@ -111,8 +111,8 @@ fn swap(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("a runtime");
     let built = tests::guests::build().expect("the guests can be built");
     let module = std::fs::read(built.join("validation.wasm")).expect("the guest is there");
-    let options = options(&built, &[Slot::Validation]);
-    let policies = Policies::open_blocking(&options).expect("the guests load");
+    let options = options(&built, &[Hook::Validation]);
+    let policies = GuestHost::open_blocking(&options).expect("the guests load");
     let mut version = 0_u8;
     let mut group = criterion.benchmark_group("swap");
     group.sample_size(20);
@@ -125,11 +125,11 @@ fn swap(criterion: &mut Criterion) {
                 changed
             },
             |changed| {
-                let terms = Terms {
+                let config = ModuleConfig {
                     settings: "{}".to_owned(),
-                    ..Terms::default()
+                    ..ModuleConfig::default()
                 };
-                let prepared = policies.prepare(Slot::Validation, changed, terms);
+                let prepared = policies.prepare(Hook::Validation, changed, config);
                 let guest = runtime.block_on(prepared).expect("the guest loads");
                 let admission = Admission::of(Operation::Create);
                 let object = json!({});

@@ -1,7 +1,7 @@
 //! Components that misbehave, written by hand, once they are loaded.
 
 use ipu_guest_host::componentize;
-use ipu_guest_host::model::Slot;
+use ipu_guest_host::model::Hook;
 
 /// Memory, and the allocation in it that a host asks for.
 pub const MEMORY: &str = r#"
@@ -42,7 +42,7 @@ pub fn validation(body: &str) -> Vec<u8> {
             (if (i32.gt_u (i32.load offset=80 (local.get 0)) (i32.const 4096)) (then {body}))
             (i32.const 16)))"#
     );
-    policy(&text, Slot::Validation)
+    policy(&text, Hook::Validation)
 }
 
 /// A validation policy that accepts no settings, for a reason that controls a terminal and turns the line round.
@@ -76,7 +76,7 @@ pub fn compile_bomb() -> Vec<u8> {
           (func (local{types}) {starts}
             {changes}{ends}))"#
     );
-    policy(&text, Slot::Validation)
+    policy(&text, Hook::Validation)
 }
 
 /// A defaulting policy that runs `body` where the object has over 4,096 bytes of JSON, and answers it
@@ -110,7 +110,7 @@ pub fn defaulting(body: &str) -> Vec<u8> {
             (if (i32.gt_u (i32.load offset=80 (local.get 0)) (i32.const 4096)) (then {body}))
             (call $answer (i32.load offset=76 (local.get 0)) (i32.load offset=80 (local.get 0)))))"#
     );
-    policy(&text, Slot::Defaulting)
+    policy(&text, Hook::Defaulting)
 }
 
 /// The body of a defaulting policy that leaves nothing of the object.
@@ -262,11 +262,11 @@ fn placing(data: &str, answer: &str) -> Vec<u8> {
             (param i32) (result i32)
             {answer}))"#
     );
-    policy(&text, Slot::Placement)
+    policy(&text, Hook::Placement)
 }
 
-fn policy(text: &str, slot: Slot) -> Vec<u8> {
-    componentize(&component(text), Some(slot)).expect("the module fits its world")
+fn policy(text: &str, hook: Hook) -> Vec<u8> {
+    componentize(&component(text), Some(hook)).expect("the module fits its world")
 }
 
 /// The body of an answer with one warning of `length` bytes of zero at address 65,536.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ipu_admission::hook_chain::Chain;
+use ipu_admission::chain_run::ChainRun;
 use ipu_api::ipupolicy::Hook;
-use ipu_policies::guests::{Guests, Roster};
+use ipu_policies::active_policies::{ActivePolicies, HookChain};
 use ipu_text::explain;
 
 use super::{PolicyLoadError, creating, open, prepared, read, request, version};
@@ -41,7 +41,7 @@ pub async fn memory(count: u8) -> Result<Memory, PolicyLoadError> {
     let many = ready(&guests, &module, 2..2 + count).await?;
     ask(&guests, many).await?;
     let with = resident()?;
-    guests.put(Hook::Validation, Roster::default());
+    guests.set_chain(Hook::Validation, HookChain::default());
     Ok(Memory {
         guests: count.into(),
         before,
@@ -51,29 +51,31 @@ pub async fn memory(count: u8) -> Result<Memory, PolicyLoadError> {
 }
 
 async fn ready(
-    guests: &Guests,
+    guests: &ActivePolicies,
     module: &[u8],
     numbers: std::ops::Range<u8>,
-) -> Result<Roster, PolicyLoadError> {
-    let mut seats = Vec::new();
+) -> Result<HookChain, PolicyLoadError> {
+    let mut stages = Vec::new();
     for number in numbers {
         let bytes = version(module, number);
         let name = format!("number-{number}");
-        seats.push(vec![
+        stages.push(vec![
             prepared(guests, Hook::Validation, &name, bytes).await?,
         ]);
     }
-    Ok(Roster {
-        seats,
-        trials: Vec::new(),
+    Ok(HookChain {
+        stages,
+        shadows: Vec::new(),
     })
 }
 
-async fn ask(guests: &Guests, roster: Roster) -> Result<(), PolicyLoadError> {
-    let count = roster.seats.len();
-    guests.put(Hook::Validation, roster);
+async fn ask(guests: &ActivePolicies, chain: HookChain) -> Result<(), PolicyLoadError> {
+    let count = chain.stages.len();
+    guests.set_chain(Hook::Validation, chain);
     let request = request(0)?;
-    let answer = Chain::new(guests, &request, creating()).validated().await;
+    let answer = ChainRun::new(guests, &request, creating())
+        .run_validation()
+        .await;
     if answer.asked.len() != count {
         return Err(PolicyLoadError::Wrong(format!(
             "not all answer: {answer:?}"

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use ipu_admission::hook_chain::Chain;
+use ipu_admission::chain_run::ChainRun;
 use ipu_api::ipupolicy::{Hook, OnError};
-use ipu_policies::guests::{Entry, Guests, Roster};
+use ipu_policies::active_policies::{ActivePolicies, BoundPolicy, HookChain};
 
 use super::{PolicyLoadError, creating, open, percentile, prepared, request};
 use crate::guests::hostile;
@@ -33,15 +33,15 @@ pub struct Neighbours {
 pub async fn neighbours(calls: usize) -> Result<Neighbours, PolicyLoadError> {
     let (guests, _) = open(DEADLINE).await?;
     let endless = hostile::validation("(loop (br 0))");
-    let endless = Entry {
+    let endless = BoundPolicy {
         on_error: OnError::Ignore,
         ..prepared(&guests, Hook::Validation, "endless", endless).await?
     };
-    let roster = Roster {
-        seats: vec![vec![endless]],
-        trials: Vec::new(),
+    let chain = HookChain {
+        stages: vec![vec![endless]],
+        shadows: Vec::new(),
     };
-    guests.put(Hook::Validation, roster);
+    guests.set_chain(Hook::Validation, chain);
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
     let burnt = Arc::new(AtomicU64::new(0));
     let rounds = 20;
@@ -62,14 +62,14 @@ pub async fn neighbours(calls: usize) -> Result<Neighbours, PolicyLoadError> {
 }
 
 async fn burn(
-    guests: Guests,
+    guests: ActivePolicies,
     done: Arc<AtomicBool>,
     burnt: Arc<AtomicU64>,
 ) -> Result<(), PolicyLoadError> {
     let request = request(LARGE)?;
     while !done.load(Ordering::Relaxed) {
-        let chain = Chain::new(&guests, &request, creating());
-        let answer = chain.validated().await;
+        let chain = ChainRun::new(&guests, &request, creating());
+        let answer = chain.run_validation().await;
         if answer.ignored.len() != 1 {
             return Err(PolicyLoadError::Wrong(format!("it ended: {answer:?}")));
         }
@@ -79,14 +79,16 @@ async fn burn(
 }
 
 async fn measure(
-    guests: &Guests,
+    guests: &ActivePolicies,
     calls: usize,
     times: &mut Vec<Duration>,
 ) -> Result<(), PolicyLoadError> {
     let request = request(0)?;
     for _ in 0..calls {
         let begun = Instant::now();
-        let answer = Chain::new(guests, &request, creating()).defaulted().await;
+        let answer = ChainRun::new(guests, &request, creating())
+            .run_defaulting()
+            .await;
         times.push(begun.elapsed());
         if answer.asked.len() != 1 {
             return Err(PolicyLoadError::Wrong(format!("no answer: {answer:?}")));

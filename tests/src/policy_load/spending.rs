@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ipu_guest_host::model::Slot;
-use ipu_guest_host::question::{Question, Review};
-use ipu_guest_host::{Limits, LoadError, Meter, Trial};
+use ipu_guest_host::model::Hook;
+use ipu_guest_host::policy_request::{PolicyRequest, Review};
+use ipu_guest_host::{Budget, Limits, LoadError, OfflineGuest};
 use serde_json::Value;
 
 use super::{PolicyLoadError, creating, read};
@@ -44,11 +44,11 @@ pub fn fuel() -> Result<Vec<Fuel>, PolicyLoadError> {
     let built = guests::build()?;
     let mut all = Vec::new();
     for file in ["defaulting.wasm", "validation.wasm"] {
-        let trial = trial(&built.join(file), Meter::Fuel(u64::MAX))?;
-        let asking = trial.asking("{}").map_err(LoadError::Settings)?;
+        let guest = open(&built.join(file), Budget::Fuel(u64::MAX))?;
+        let call = guest.caller("{}").map_err(LoadError::Settings)?;
         let mut taken: Vec<u64> = objects()?
             .into_iter()
-            .filter_map(|object| asking(&question(trial.slot(), object)).fuel)
+            .filter_map(|object| call(&policy_request(guest.hook(), object)).fuel)
             .collect();
         taken.sort_unstable();
         let at = |part: usize| taken.get(part).copied().unwrap_or_default();
@@ -75,11 +75,11 @@ fn objects() -> Result<Vec<Value>, PolicyLoadError> {
     Ok(merged.collect())
 }
 
-fn question(slot: Slot, object: Value) -> Question {
+fn policy_request(hook: Hook, object: Value) -> PolicyRequest {
     let review = Review::of(creating(), object, None);
-    match slot {
-        Slot::Defaulting => Question::Defaulting(review),
-        Slot::Validation | Slot::Placement => Question::Validation(review),
+    match hook {
+        Hook::Defaulting => PolicyRequest::Defaulting(review),
+        Hook::Validation | Hook::Placement => PolicyRequest::Validation(review),
     }
 }
 
@@ -95,7 +95,7 @@ pub fn compiled() -> Result<Vec<Compiled>, PolicyLoadError> {
     for (language, file) in files {
         let bytes = read(Path::new(""), &file.to_string_lossy())?.len();
         let begun = Instant::now();
-        trial(&file, Meter::Time)?;
+        open(&file, Budget::Time)?;
         all.push(Compiled {
             language,
             bytes,
@@ -105,9 +105,11 @@ pub fn compiled() -> Result<Vec<Compiled>, PolicyLoadError> {
     Ok(all)
 }
 
-fn trial(file: &Path, meter: Meter) -> Result<Trial, PolicyLoadError> {
-    Trial::open(file, None, Limits::default(), meter).map_err(|source| PolicyLoadError::Try {
-        file: file.to_owned(),
-        source,
+fn open(file: &Path, budget: Budget) -> Result<OfflineGuest, PolicyLoadError> {
+    OfflineGuest::open(file, None, Limits::default(), budget).map_err(|source| {
+        PolicyLoadError::Try {
+            file: file.to_owned(),
+            source,
+        }
     })
 }

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ipu_admission::answer::Decision;
-use ipu_admission::hook_chain::Chain;
+use ipu_admission::chain_run::ChainRun;
 use ipu_api::ipupolicy::Hook;
-use ipu_policies::guests::{Entry, Guests, Roster};
+use ipu_policies::active_policies::{ActivePolicies, BoundPolicy, HookChain};
 
 use super::{PolicyLoadError, creating, open, percentile, prepared, read, request, version};
 
@@ -44,14 +44,14 @@ pub async fn swaps(swaps: u32) -> Result<Swaps, PolicyLoadError> {
     let module = read(&folder, "validation.wasm")?;
     let mut lineups = Vec::new();
     for number in 0..2 {
-        let mut seats = Vec::new();
+        let mut stages = Vec::new();
         for name in ["first", "second"] {
             let bytes = version(&module, b'a' + number);
-            seats.push(vec![
+            stages.push(vec![
                 prepared(&guests, Hook::Validation, name, bytes).await?,
             ]);
         }
-        lineups.push(seats);
+        lineups.push(stages);
     }
     put(&guests, &lineups[0]);
     let (counts, done) = (
@@ -90,17 +90,19 @@ pub async fn swaps(swaps: u32) -> Result<Swaps, PolicyLoadError> {
     })
 }
 
-fn put(guests: &Guests, seats: &[Vec<Entry>]) {
-    let roster = Roster {
-        seats: seats.to_vec(),
-        trials: Vec::new(),
+fn put(guests: &ActivePolicies, stages: &[Vec<BoundPolicy>]) {
+    let chain = HookChain {
+        stages: stages.to_vec(),
+        shadows: Vec::new(),
     };
-    guests.put(Hook::Validation, roster);
+    guests.set_chain(Hook::Validation, chain);
 }
 
-async fn ask(guests: &Guests, counts: &Counts) -> Result<(), PolicyLoadError> {
+async fn ask(guests: &ActivePolicies, counts: &Counts) -> Result<(), PolicyLoadError> {
     let request = request(0)?;
-    let answer = Chain::new(guests, &request, creating()).validated().await;
+    let answer = ChainRun::new(guests, &request, creating())
+        .run_validation()
+        .await;
     counts.answers.fetch_add(1, Ordering::Relaxed);
     if answer.decision != Decision::Allowed || answer.asked.len() != 2 {
         counts.failed.fetch_add(1, Ordering::Relaxed);

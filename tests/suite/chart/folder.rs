@@ -1,7 +1,7 @@
 //! The folder for modules and their compiled forms fits into the volume that the chart gives it.
 
 use ipu_guest_host::Limits;
-use ipu_policies::source::folder::FOLDER_LIMIT;
+use ipu_policies::source::cache_dir::CACHE_LIMIT;
 
 /// Bytes of the volume, as the chart's template says.
 fn volume() -> u64 {
@@ -23,5 +23,5 @@ fn what_is_kept_leaves_room_in_the_volume_for_what_is_compiled() {
     let Limits {
         module, compiled, ..
     } = Limits::default();
-    assert!(FOLDER_LIMIT + module + compiled <= volume(), "{}", volume());
+    assert!(CACHE_LIMIT + module + compiled <= volume(), "{}", volume());
 }

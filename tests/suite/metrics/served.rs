@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::ipujob_status::IPUJobStatus;
-use ipu_guest_host::metrics::Unasked;
-use ipu_guest_host::model::Slot;
-use ipu_guest_host::{Policies, PolicyOptions};
+use ipu_guest_host::metrics::SkipReason;
+use ipu_guest_host::model::Hook;
+use ipu_guest_host::{GuestHost, GuestHostOptions};
 use ipu_operator::exposition::Metrics;
 use ipu_partitions::Guarded;
 use ipu_partitions::fleet::Fleet;
 use ipu_partitions::metrics::Sources;
 use ipu_partitions::node_labels::node_labels;
 use ipu_partitions::watched::watched;
-use ipu_policies::guests::Guests;
-use ipu_policies::namespaces::namespaces;
+use ipu_policies::active_policies::ActivePolicies;
+use ipu_policies::namespace_usage::namespaces;
 use ipu_runtime::scope::Scope;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -47,11 +47,13 @@ async fn happen(metrics: &Metrics) {
         .answered("validation", "allowed", Some("uid"), second);
     metrics
         .guests
-        .called(Slot::Placement, Some("sha256:0"), None, second);
-    metrics.guests.waited(Slot::Placement, second);
-    metrics.guests.given_up(Slot::Placement, Unasked::Busy);
-    metrics.guests.swapped(Slot::Placement);
-    metrics.guests.fell_back("mine");
+        .record_call(Hook::Placement, Some("sha256:0"), None, second);
+    metrics.guests.record_wait(Hook::Placement, second);
+    metrics
+        .guests
+        .count_skipped(Hook::Placement, SkipReason::Busy);
+    metrics.guests.count_swap(Hook::Placement);
+    metrics.guests.count_fallback("mine");
     metrics.refused.connection("rest", "address");
     metrics.refused.request("rest", "rate");
     metrics.of_jobs().reconciles.begin().end(Some("Write"));
@@ -82,9 +84,9 @@ async fn happen(metrics: &Metrics) {
     client.send(request.unwrap()).await.unwrap();
 }
 
-async fn guests() -> Guests {
-    let policies = Policies::open(PolicyOptions::default());
-    Guests::new(policies.await.unwrap())
+async fn guests() -> ActivePolicies {
+    let policies = GuestHost::open(GuestHostOptions::default());
+    ActivePolicies::new(policies.await.unwrap())
 }
 
 async fn sources(simulator: &Simulator) -> Sources {

@@ -3,16 +3,16 @@
 use std::path::Path;
 
 use clap::Parser;
-use ipu_guest_host::model::Slot;
+use ipu_guest_host::model::Hook;
 use ipu_operator::cli::Arguments;
 use tests::guests::project;
 
 use super::{all_complain, policy, text};
 
 /// Makes a project, builds it as its README says, and answers what its commands print.
-fn made_and_tested(slot: Slot) {
+fn made_and_tested(hook: Hook) {
     let folder = tempfile::tempdir().unwrap();
-    let world = slot.world();
+    let world = hook.world();
     let name = format!("my-{world}");
     let made = [
         "new",
@@ -51,17 +51,17 @@ fn made_and_tested(slot: Slot) {
 
 #[test]
 fn a_placement_project_builds_and_passes() {
-    made_and_tested(Slot::Placement);
+    made_and_tested(Hook::Placement);
 }
 
 #[test]
 fn a_defaulting_project_builds_and_passes() {
-    made_and_tested(Slot::Defaulting);
+    made_and_tested(Hook::Defaulting);
 }
 
 #[test]
 fn a_validation_project_builds_and_passes() {
-    made_and_tested(Slot::Validation);
+    made_and_tested(Hook::Validation);
 }
 
 #[test]

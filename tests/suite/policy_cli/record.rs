@@ -6,10 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ipu_guest_host::model::Slot;
+use ipu_guest_host::model::Hook;
 use ipu_guest_host::record::{Outcome, Record};
-use ipu_guest_host::{BUILT_IN, Policies};
-use ipu_policies::recording::{self, Notice, SOCKET};
+use ipu_guest_host::{BUILT_IN, GuestHost};
+use ipu_policies::call_recording::{self, Notice, SOCKET};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::wait::{Seen, eventually};
@@ -21,7 +21,7 @@ use crate::wasm::{create, guests, open, options};
 
 /// An operator that tells of its calls.
 struct Live {
-    policies: Policies,
+    policies: GuestHost,
     folder: TempDir,
     stop: CancellationToken,
     served: JoinHandle<()>,
@@ -32,7 +32,7 @@ impl Live {
         let folder = tempfile::tempdir().unwrap();
         // What a killed process leaves is in nobody's way.
         std::fs::write(folder.path().join(SOCKET), "").unwrap();
-        let policies = open(options(&[Slot::Defaulting, Slot::Validation])).await;
+        let policies = open(options(&[Hook::Defaulting, Hook::Validation])).await;
         let stop = CancellationToken::new();
         let (told, path, ending) = (policies.clone(), folder.path().to_owned(), stop.clone());
         let served = tokio::spawn(async move { recording::serve(&told, &path, ending).await });
@@ -92,7 +92,7 @@ fn job(note: usize) -> Value {
     })
 }
 
-fn hooks(printed: &str) -> Vec<Slot> {
+fn hooks(printed: &str) -> Vec<Hook> {
     let records = printed.lines().map(|line| Record::parse(line).unwrap().0);
     records
         .map(|record| {
@@ -131,13 +131,13 @@ async fn a_live_operators_requests_can_be_replayed() {
     let printed = live.recorded(&["--count", "4"]).await;
     let hooks_of_all = hooks(&printed);
     assert_eq!(hooks_of_all.len(), 4);
-    assert!(hooks_of_all.contains(&Slot::Defaulting) && hooks_of_all.contains(&Slot::Validation));
+    assert!(hooks_of_all.contains(&Hook::Defaulting) && hooks_of_all.contains(&Hook::Validation));
     assert!(!printed.contains("a-long-secret"), "{printed}");
 
     let printed = live
         .recorded(&["--hook", "validation", "--count", "3"])
         .await;
-    assert_eq!(hooks(&printed), [Slot::Validation; 3]);
+    assert_eq!(hooks(&printed), [Hook::Validation; 3]);
     let validation = guests().join("validation.wasm");
     let (_folder, file) = written("requests.jsonl", printed.as_bytes());
     let replayed = ["replay", text(&validation), text(&validation), text(&file)];

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use ipu_guest_host::model::{Decision, ModuleDigest, Slot};
-use ipu_guest_host::question::{Answer, Question};
+use ipu_guest_host::model::{Decision, Hook, ModuleDigest};
+use ipu_guest_host::policy_request::{Answer, PolicyRequest};
 use ipu_guest_host::record::Record;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -13,9 +13,9 @@ use crate::wasm::guests;
 use tests::guests::hostile;
 
 /// Records of requests with the answers given, as an operator would write them.
-fn recorded(records: &[(Slot, Value, Answer)], digest: &str) -> (TempDir, PathBuf) {
-    let lines = records.iter().map(|(slot, request, answer)| {
-        let question = Question::parse(*slot, request.clone()).unwrap();
+fn recorded(records: &[(Hook, Value, Answer)], digest: &str) -> (TempDir, PathBuf) {
+    let lines = records.iter().map(|(hook, request, answer)| {
+        let question = PolicyRequest::parse(*hook, request.clone()).unwrap();
         Record::of(&question, &Ok(answer.clone()), ModuleDigest::new(digest)).line()
     });
     written("recorded.jsonl", lines.collect::<String>().as_bytes())
@@ -31,9 +31,9 @@ fn placing(ipus: u32) -> Value {
     })
 }
 
-fn tried(ipus: u32, controller: &str) -> (Slot, Value, Answer) {
+fn tried(ipus: u32, controller: &str) -> (Hook, Value, Answer) {
     let decision = Answer::Decision(Decision::Try(controller.to_owned()));
-    (Slot::Placement, placing(ipus), decision)
+    (Hook::Placement, placing(ipus), decision)
 }
 
 /// What is printed but for digests and fuel, which are others after every change of a guest.
@@ -60,7 +60,7 @@ fn what_would_have_differed_is_told_and_the_same_each_time() {
     let walk = guests().join("serial-walk.wasm");
     let (_one, liar) = written("liar.wasm", &hostile::placement());
     let other_hook = (
-        Slot::Validation,
+        Hook::Validation,
         json!({"operation": "create", "object": {}}),
         Answer::Verdict(ipu_guest_host::model::Verdict::default()),
     );
@@ -100,7 +100,7 @@ fn a_guest_that_never_ends_is_ended_by_fuel_at_the_same_place() {
     let object = json!({"spec": "x".repeat(8192)});
     let verdict = Answer::Verdict(ipu_guest_host::model::Verdict::default());
     let request = json!({"operation": "create", "object": object});
-    let (_three, file) = recorded(&[(Slot::Validation, request, verdict)], "sha256:1");
+    let (_three, file) = recorded(&[(Hook::Validation, request, verdict)], "sha256:1");
     let arguments = [
         "replay",
         text(&calm),
@@ -128,7 +128,7 @@ fn settings_of_the_candidate_may_be_others() {
     });
     let request = json!({"operation": "create", "object": job});
     let verdict = Answer::Verdict(ipu_guest_host::model::Verdict::default());
-    let records = [(Slot::Validation, request, verdict)];
+    let records = [(Hook::Validation, request, verdict)];
     let (_one, file) = recorded(&records, &digest(&validation));
     assert!(
         !std::fs::read_to_string(&file)

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use ipu_admission::answer::{Answer, Decision};
-use ipu_admission::hook_chain::Chain;
+use ipu_admission::chain_run::ChainRun;
 use ipu_api::ipupolicy::{CallCounts, Hook, OnError};
-use ipu_guest_host::model::Slot;
-use ipu_policies::guests::{Entry, Guests, Roster};
-use ipu_policies::matching::Matching;
+use ipu_policies::active_policies::{ActivePolicies, BoundPolicy, HookChain};
+use ipu_policies::matcher::Matcher;
 use serde_json::json;
 use tests::review;
 
@@ -16,25 +15,27 @@ use super::{create, open, options};
 /// What becomes of a request about an object with so many items, at a policy that compares them all with
 /// one another.
 async fn answer(items: usize, on_error: OnError) -> (Answer, CallCounts) {
-    let guests = Guests::new(open(options(&[Slot::Validation])).await);
+    let guests = ActivePolicies::new(open(options(&[Hook::Validation])).await);
     let wanted = json!({"matchConditions": [{
         "name": "pairs",
         "expression": "object.spec.items.exists(a, object.spec.items.exists(b, a != b))",
     }]});
-    let matching = Matching::new(Some(&serde_json::from_value(wanted).unwrap())).unwrap();
-    let entry = Entry {
+    let matcher = Matcher::new(Some(&serde_json::from_value(wanted).unwrap())).unwrap();
+    let policy = BoundPolicy {
         name: "mine".into(),
-        matching: Arc::new(matching),
+        matcher: Arc::new(matcher),
         on_error,
-        ..Entry::built_in(Hook::Validation)
+        ..BoundPolicy::built_in(Hook::Validation)
     };
-    let seats = vec![vec![entry.clone()]];
-    let trials = Vec::new();
-    guests.put(Hook::Validation, Roster { seats, trials });
+    let stages = vec![vec![policy.clone()]];
+    let shadows = Vec::new();
+    guests.set_chain(Hook::Validation, HookChain { stages, shadows });
     let spec = json!({"jobInstances": 1, "ipusPerJobInstance": "2", "items": vec![1; items]});
     let request = review::creating("job", 0, &spec).unwrap();
-    let answer = Chain::new(&guests, &request, create()).validated().await;
-    (answer, entry.meter.counts().calls)
+    let answer = ChainRun::new(&guests, &request, create())
+        .run_validation()
+        .await;
+    (answer, policy.stats.counts().calls)
 }
 
 #[tokio::test]

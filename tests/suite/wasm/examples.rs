@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use ipu_guest_host::facts::{Gang, NamespaceFacts, Options, PlaceFacts, Usage};
+use ipu_guest_host::context::{Gang, NamespaceContext, Options, PlacementContext, Usage};
 use ipu_guest_host::model::{
-    ControllerView, Decision, PlaceAttempt, PlaceOutcome, PlaceRequest, Slot,
+    ControllerView, Decision, Hook, PartitionRequest, PlaceAttempt, PlaceOutcome, built_in_file,
 };
-use ipu_guest_host::{BUILT_IN, Policies};
+use ipu_guest_host::{BUILT_IN, GuestHost};
 use serde_json::{Value, json};
 
 use super::{create, open, options};
@@ -18,11 +18,11 @@ fn built() -> &'static Path {
 }
 
 /// The example of this name in the place of the built-in guest.
-async fn policy(name: &str, slot: Slot, settings: Value) -> Policies {
+async fn policy(name: &str, hook: Hook, settings: Value) -> GuestHost {
     let folder = tempfile::tempdir().unwrap();
     let file = built().join(format!("{name}.wasm"));
-    std::fs::copy(file, folder.path().join(slot.file_name())).unwrap();
-    let mut options = options(&[slot]);
+    std::fs::copy(file, folder.path().join(built_in_file(hook))).unwrap();
+    let mut options = options(&[hook]);
     options.guests_dir = folder.path().to_owned();
     options.settings = settings;
     open(options).await
@@ -39,24 +39,24 @@ fn view(name: &str, total: u32, used: u32) -> ControllerView {
     }
 }
 
-fn request(ipus: u32, used: Option<u32>) -> PlaceRequest {
+fn request(ipus: u32, used: Option<u32>) -> PartitionRequest {
     let usage = used.map(|ipus| Usage {
         ipus,
         ..Usage::default()
     });
-    PlaceRequest {
+    PartitionRequest {
         namespace: "vision".to_owned(),
         owner: "mnist".to_owned(),
         ipus,
         gcds: 1,
-        facts: PlaceFacts {
-            namespace: NamespaceFacts {
+        context: PlacementContext {
+            namespace: NamespaceContext {
                 labels: Some([("ipus".to_owned(), "16".to_owned())].into()),
                 usage,
             },
-            ..PlaceFacts::default()
+            ..PlacementContext::default()
         },
-        ..PlaceRequest::default()
+        ..PartitionRequest::default()
     }
 }
 
@@ -66,7 +66,7 @@ fn quota() -> Value {
 
 #[tokio::test]
 async fn best_fit_packs_the_fullest_controller_that_has_room() {
-    let policies = policy("best-fit", Slot::Placement, json!({})).await;
+    let policies = policy("best-fit", Hook::Placement, json!({})).await;
     let controllers = [
         view("empty", 64, 0),
         view("half", 64, 32),
@@ -92,10 +92,10 @@ async fn best_fit_packs_the_fullest_controller_that_has_room() {
 
 #[tokio::test]
 async fn the_quota_is_held_at_placement() {
-    let policies = policy("namespace-quota", Slot::Placement, quota()).await;
+    let policies = policy("namespace-quota", Hook::Placement, quota()).await;
     let controllers = [view("full", 16, 16), view("free", 64, 0)];
     let mut gang = request(4, Some(8));
-    gang.facts.options = Options {
+    gang.context.options = Options {
         gang: Some(Gang { size: 4, held: 1 }),
         ..Options::default()
     };
@@ -118,10 +118,10 @@ async fn the_quota_is_held_at_placement() {
 
 #[tokio::test]
 async fn the_quota_is_told_at_admission_and_refuses_nothing() {
-    let policies = policy("namespace-quota", Slot::Validation, quota()).await;
+    let policies = policy("namespace-quota", Hook::Validation, quota()).await;
     let mut admission = create();
     admission.namespace = "vision".to_owned();
-    admission.facts = request(0, Some(12)).facts.namespace;
+    admission.context = request(0, Some(12)).context.namespace;
     for (ipus, is_warned) in [("4", false), ("8", true)] {
         let job = json!({"spec": {"jobInstances": 1, "ipusPerJobInstance": ipus}});
         let served = policies

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use ipu_guest_host::model::Slot;
-use ipu_guest_host::{BUILT_IN, GuestError, Limits, LoadError, Policies, Terms};
+use ipu_guest_host::model::{Hook, built_in_file};
+use ipu_guest_host::{BUILT_IN, GuestError, GuestHost, Limits, LoadError, ModuleConfig};
 use serde_json::{Value, json};
 use tests::guests::hostile;
 
@@ -14,22 +14,22 @@ fn large() -> Value {
     json!({ "spec": "x".repeat(8192) })
 }
 
-async fn guest(body: &str, limits: Limits) -> Policies {
-    serving(Slot::Validation, hostile::validation(body), limits).await
+async fn guest(body: &str, limits: Limits) -> GuestHost {
+    serving(Hook::Validation, hostile::validation(body), limits).await
 }
 
 /// The component in the place of the built-in one.
-async fn serving(slot: Slot, component: Vec<u8>, limits: Limits) -> Policies {
+async fn serving(hook: Hook, component: Vec<u8>, limits: Limits) -> GuestHost {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join(slot.file_name()), component).unwrap();
-    let mut options = options(&[slot]);
+    std::fs::write(folder.path().join(built_in_file(hook)), component).unwrap();
+    let mut options = options(&[hook]);
     options.guests_dir = folder.path().to_owned();
     options.limits = limits;
     open(options).await
 }
 
 /// A guest that loops on large objects, with one turn that is not waited for long.
-async fn one_at_a_time() -> Policies {
+async fn one_at_a_time() -> GuestHost {
     let limits = Limits {
         concurrent: 1,
         queue: Duration::from_millis(20),
@@ -148,7 +148,7 @@ async fn an_object_that_is_nested_without_end_is_not_taken() {
         (memory.fill (i32.const 44096) (i32.const 93) (i32.const 40000))
         (return (call $answer (i32.const 4096) (i32.const 80000)))";
     let component = hostile::defaulting(body);
-    let policies = serving(Slot::Defaulting, component, Limits::default()).await;
+    let policies = serving(Hook::Defaulting, component, Limits::default()).await;
     let (admission, object) = (create(), large());
     let error = policies.default_object(&BUILT_IN, &admission, &object, None);
     let error = error.await.unwrap_err();
@@ -165,7 +165,7 @@ const OBJECTS: u32 = 1 << 19;
 #[tokio::test]
 async fn an_object_that_would_fill_the_memory_is_not_taken() {
     let component = hostile::defaulting(&hostile::many_objects(OBJECTS));
-    let policies = serving(Slot::Defaulting, component, Limits::default()).await;
+    let policies = serving(Hook::Defaulting, component, Limits::default()).await;
     let (admission, object) = (create(), large());
     let error = policies.default_object(&BUILT_IN, &admission, &object, None);
     let error = error.await.unwrap_err();
@@ -182,13 +182,13 @@ async fn an_object_that_would_fill_the_memory_is_not_taken() {
 
 #[tokio::test]
 async fn a_module_that_answers_so_is_refused_when_it_is_tried() {
-    let policies = open(options(&[Slot::Defaulting])).await;
+    let policies = open(options(&[Hook::Defaulting])).await;
     let body = hostile::always(&hostile::many_objects(OBJECTS));
-    let terms = Terms {
+    let config = ModuleConfig {
         settings: "{}".to_owned(),
-        ..Terms::default()
+        ..ModuleConfig::default()
     };
-    let prepared = policies.prepare(Slot::Defaulting, hostile::defaulting(&body), terms);
+    let prepared = policies.prepare(Hook::Defaulting, hostile::defaulting(&body), config);
     let error = prepared.await.map(drop).unwrap_err();
     let LoadError::Tried(why) = &error else {
         panic!("{error:?}");

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use guest_validation::rules;
-use ipu_guest_host::facts::PlaceFacts;
+use ipu_guest_host::context::PlacementContext;
 use ipu_guest_host::model::{
-    ControllerView, Decision, Defaulting, PlaceAttempt, PlaceOutcome, PlaceRequest, Slot, Violation,
+    ControllerView, Decision, Defaulting, Hook, PartitionRequest, PlaceAttempt, PlaceOutcome,
+    Violation,
 };
 use ipu_guest_host::{BUILT_IN, serial_walk};
-use ipu_policies::guests::Guests;
+use ipu_policies::active_policies::ActivePolicies;
 use serde_json::{Value, json};
 
 use super::{create, open, options};
@@ -24,7 +25,7 @@ fn merged(base: &Value, change: &Value) -> Value {
 
 #[tokio::test]
 async fn validation_answers_as_its_rules() {
-    let policies = open(options(&[Slot::Validation])).await;
+    let policies = open(options(&[Hook::Validation])).await;
     let table: Value = serde_json::from_str(RULES).unwrap();
     for case in table["cases"].as_array().unwrap() {
         let object = merged(&table["valid"], &case["change"]);
@@ -60,7 +61,7 @@ async fn validation_knows_the_admins_limit() {
         &json!({"spec": {"ipusPerJobInstance": "128"}}),
     );
     for (limit, violations) in [(64, 1), (128, 0)] {
-        let mut options = options(&[Slot::Validation]);
+        let mut options = options(&[Hook::Validation]);
         options.settings = json!({ "maxIpusPerJob": limit });
         let served = open(options)
             .await
@@ -73,7 +74,7 @@ async fn validation_knows_the_admins_limit() {
 
 #[tokio::test]
 async fn defaulting_answers_as_its_code() {
-    let policies = open(options(&[Slot::Defaulting])).await;
+    let policies = open(options(&[Hook::Defaulting])).await;
     let table: Value = serde_json::from_str(DEFAULTS).unwrap();
     for case in table.as_array().unwrap() {
         let object = json!({"metadata": {"name": "mnist"}, "spec": case["spec"]});
@@ -143,11 +144,11 @@ fn view(name: &str, total: u32, state: State) -> ControllerView {
 
 #[tokio::test]
 async fn the_serial_walk_answers_as_its_code() {
-    let guests = Guests::new(open(options(&[Slot::Placement])).await);
+    let guests = ActivePolicies::new(open(options(&[Hook::Placement])).await);
     let mut kinds = BTreeSet::new();
     for (first, second) in STATES.iter().flat_map(|a| STATES.map(|b| (*a, b))) {
         for (ipus, node) in [(8, None), (32, None), (128, None), (16, Some("pod2"))] {
-            let request = PlaceRequest {
+            let request = PartitionRequest {
                 namespace: "default".to_owned(),
                 owner: "mnist".to_owned(),
                 slot: 0,
@@ -157,7 +158,7 @@ async fn the_serial_walk_answers_as_its_code() {
                     .map(|node: &str| ("vipu".to_owned(), node.to_owned()))
                     .into_iter()
                     .collect(),
-                facts: PlaceFacts::default(),
+                context: PlacementContext::default(),
             };
             let states = [("pod1", 16, first), ("pod2", 64, second)];
             let controllers = states.map(|(name, total, state)| view(name, total, state));

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, select_all};
 use ipu_admission::answer::Decision;
-use ipu_admission::hook_chain::Chain;
+use ipu_admission::chain_run::ChainRun;
 use ipu_api::ipupolicy::{CallCounts, Hook};
-use ipu_guest_host::model::{Served, Slot, Verdict};
-use ipu_guest_host::{BUILT_IN, Guest, GuestError, Limits, Policies, Terms};
-use ipu_policies::guests::{Entry, Guests, Roster};
+use ipu_guest_host::model::{Served, Verdict};
+use ipu_guest_host::{BUILT_IN, Guest, GuestError, GuestHost, Limits, ModuleConfig};
+use ipu_policies::active_policies::{ActivePolicies, BoundPolicy, HookChain};
 use serde_json::{Value, json};
 use tests::guests::hostile;
 use tests::review;
@@ -21,20 +21,20 @@ const ENDLESS: &str = "(loop (br 0))";
 /// Longer than anything else in a test takes; its deadline ends what is left at the end of the test.
 const LONG: Duration = Duration::from_secs(5);
 
-async fn host(limits: Limits) -> Policies {
-    let mut options = options(&[Slot::Validation]);
+async fn host(limits: Limits) -> GuestHost {
+    let mut options = options(&[Hook::Validation]);
     options.limits = limits;
     open(options).await
 }
 
-async fn prepared(policies: &Policies, deadline: Duration) -> Guest {
-    let terms = Terms {
+async fn prepared(policies: &GuestHost, deadline: Duration) -> Guest {
+    let config = ModuleConfig {
         settings: "{}".to_owned(),
         deadline: Some(deadline),
-        ..Terms::default()
+        ..ModuleConfig::default()
     };
     let component = hostile::validation(ENDLESS);
-    let prepared = policies.prepare(Slot::Validation, component, terms);
+    let prepared = policies.prepare(Hook::Validation, component, config);
     prepared.await.unwrap()
 }
 
@@ -45,7 +45,7 @@ fn large() -> Value {
 type Call<'a> = BoxFuture<'a, Result<Served<Verdict>, GuestError>>;
 
 /// So many calls that do not end, begun in this order.
-async fn endless<'a>(policies: &'a Policies, guest: &'a Guest, count: usize) -> Vec<Call<'a>> {
+async fn endless<'a>(policies: &'a GuestHost, guest: &'a Guest, count: usize) -> Vec<Call<'a>> {
     let mut calls: Vec<Call<'a>> = Vec::new();
     for _ in 0..count {
         let call = async move { policies.validate(guest, &create(), &large(), None).await };
@@ -79,22 +79,22 @@ async fn a_slow_policy_takes_nothing_of_its_neighbours() {
 }
 
 /// A chain of one policy, and how its calls are counted.
-fn chain_of(guests: &Guests, guest: Guest) -> Entry {
-    let entry = Entry {
+fn chain_of(guests: &ActivePolicies, guest: Guest) -> BoundPolicy {
+    let entry = BoundPolicy {
         name: "policy".into(),
         guest,
-        ..Entry::built_in(Hook::Validation)
+        ..BoundPolicy::built_in(Hook::Validation)
     };
-    let seats = vec![vec![entry.clone()]];
-    let trials = Vec::new();
-    guests.put(Hook::Validation, Roster { seats, trials });
+    let stages = vec![vec![entry.clone()]];
+    let shadows = Vec::new();
+    guests.set_chain(Hook::Validation, HookChain { stages, shadows });
     entry
 }
 
 /// Why a request was refused.
-async fn refused(guests: &Guests, chain: &Chain<'_>) -> String {
-    let answer = chain.validated().await;
-    assert!(guests.roster(Hook::Validation).trials.is_empty());
+async fn refused(guests: &ActivePolicies, chain: &ChainRun<'_>) -> String {
+    let answer = chain.run_validation().await;
+    assert!(guests.chain(Hook::Validation).shadows.is_empty());
     match answer.decision {
         Decision::Failed(message) => message,
         other => panic!("{other:?}"),
@@ -109,14 +109,14 @@ async fn waiting_for_a_permit_is_not_charged_to_the_policy() {
     };
     let policies = host(limits).await;
     let guest = prepared(&policies, LONG).await;
-    let guests = Guests::new(policies.clone());
+    let guests = ActivePolicies::new(policies.clone());
     let entry = chain_of(&guests, guest.clone());
     let _running = endless(&policies, &guest, limits.each_policy).await;
     let spec = json!({"jobInstances": 1, "ipusPerJobInstance": "2"});
     let request = review::creating("small", 0, &spec).unwrap();
-    let reason = refused(&guests, &Chain::new(&guests, &request, create())).await;
+    let reason = refused(&guests, &ChainRun::new(&guests, &request, create())).await;
     assert!(reason.contains("busy"), "{reason}");
-    assert_eq!(entry.meter.counts().calls, CallCounts::default());
+    assert_eq!(entry.stats.counts().calls, CallCounts::default());
 }
 
 /// Before it ends by its own deadline, the time of the whole request is over, which others may have taken.
@@ -124,12 +124,12 @@ async fn waiting_for_a_permit_is_not_charged_to_the_policy() {
 async fn the_end_of_the_requests_time_is_not_charged_to_the_policy() {
     let policies = host(Limits::default()).await;
     let guest = prepared(&policies, LONG).await;
-    let guests = Guests::new(policies);
+    let guests = ActivePolicies::new(policies);
     let entry = chain_of(&guests, guest);
     let spec = json!({"jobInstances": 1, "ipusPerJobInstance": "2"});
     let request = review::creating("large", 5_000, &spec).unwrap();
-    let chain = Chain::new(&guests, &request, create()).within(Duration::from_millis(50));
+    let chain = ChainRun::new(&guests, &request, create()).within(Duration::from_millis(50));
     let reason = refused(&guests, &chain).await;
     assert!(reason.contains("have together were over"), "{reason}");
-    assert_eq!(entry.meter.counts().calls, CallCounts::default());
+    assert_eq!(entry.stats.counts().calls, CallCounts::default());
 }

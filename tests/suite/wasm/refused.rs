@@ -1,7 +1,7 @@
 //! Files that do not become guests: each is refused with its reason, and those in use go on.
 
-use ipu_guest_host::model::Slot;
-use ipu_guest_host::{BUILT_IN, Limits, OpenError, Policies, Terms};
+use ipu_guest_host::model::Hook;
+use ipu_guest_host::{BUILT_IN, GuestHost, Limits, ModuleConfig, OpenError};
 use ipu_text::explain;
 use serde_json::json;
 use tests::guests::hostile;
@@ -9,12 +9,12 @@ use tests::guests::hostile;
 use super::{create, guests, open, options};
 
 /// The reason why a module is refused as a guest for validation, beside which the built-in one answers.
-async fn reason(policies: &Policies, bytes: &[u8]) -> String {
-    let terms = Terms {
+async fn reason(policies: &GuestHost, bytes: &[u8]) -> String {
+    let config = ModuleConfig {
         settings: "{}".to_owned(),
-        ..Terms::default()
+        ..ModuleConfig::default()
     };
-    let prepared = policies.prepare(Slot::Validation, bytes.to_vec(), terms);
+    let prepared = policies.prepare(Hook::Validation, bytes.to_vec(), config);
     let error = prepared.await.map(drop).unwrap_err();
     let served = policies
         .validate(&BUILT_IN, &create(), &json!({}), None)
@@ -26,7 +26,7 @@ async fn reason(policies: &Policies, bytes: &[u8]) -> String {
 
 #[tokio::test]
 async fn what_is_no_policy_is_refused_with_its_reason() {
-    let policies = open(options(&[Slot::Validation])).await;
+    let policies = open(options(&[Hook::Validation])).await;
     let placement = std::fs::read(guests().join("serial-walk.wasm")).unwrap();
     let mut cut = std::fs::read(guests().join("validation.wasm")).unwrap();
     cut.truncate(cut.len() / 2);
@@ -86,12 +86,12 @@ async fn what_is_no_policy_is_refused_with_its_reason() {
 
 #[tokio::test]
 async fn a_file_over_the_limit_is_not_read() {
-    let mut options = options(&[Slot::Validation]);
+    let mut options = options(&[Hook::Validation]);
     options.limits = Limits {
         module: 1000,
         ..Limits::default()
     };
-    let error = Policies::open(options).await.map(drop).unwrap_err();
+    let error = GuestHost::open(options).await.map(drop).unwrap_err();
     let OpenError::Module { source, .. } = error else {
         panic!("{error:?}");
     };
@@ -100,9 +100,9 @@ async fn a_file_over_the_limit_is_not_read() {
 
 #[tokio::test]
 async fn settings_that_a_policy_does_not_take_are_told() {
-    let mut options = options(&[Slot::Validation]);
+    let mut options = options(&[Hook::Validation]);
     options.settings = json!({ "maxIpusPerJob": 0 });
-    let error = Policies::open(options).await.map(drop).unwrap_err();
+    let error = GuestHost::open(options).await.map(drop).unwrap_err();
     let OpenError::Module { source, .. } = &error else {
         panic!("{error:?}");
     };
@@ -113,8 +113,8 @@ async fn settings_that_a_policy_does_not_take_are_told() {
 #[tokio::test]
 async fn a_missing_built_in_guest_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let mut options = options(&[Slot::Placement]);
+    let mut options = options(&[Hook::Placement]);
     options.guests_dir = folder.path().to_owned();
-    let error = Policies::open(options).await.map(drop).unwrap_err();
+    let error = GuestHost::open(options).await.map(drop).unwrap_err();
     assert!(error.to_string().contains("serial-walk.wasm"), "{error}");
 }

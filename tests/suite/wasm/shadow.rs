@@ -1,11 +1,10 @@
 //! What a tried guest is compared with, and what it is held to, as the one that counts is.
 
-use ipu_admission::hook_chain::Chain;
+use ipu_admission::chain_run::ChainRun;
 use ipu_admission::request::AdmissionRequest;
 use ipu_api::ipupolicy::{CallCounts, Hook, ShadowCounts};
-use ipu_guest_host::Terms;
-use ipu_guest_host::model::Slot;
-use ipu_policies::guests::{Entry, Guests, Roster, Tried};
+use ipu_guest_host::ModuleConfig;
+use ipu_policies::active_policies::{ActivePolicies, BoundPolicy, BoundShadow, HookChain};
 use serde_json::json;
 use tests::guests::hostile::{self, REFUSE, TAKE_ALL};
 use tests::review;
@@ -19,56 +18,58 @@ fn request() -> AdmissionRequest {
     review::creating("large", 5_000, &spec).unwrap()
 }
 
-async fn entry(guests: &Guests, body: &str) -> Entry {
-    let terms = Terms {
+async fn policy(guests: &ActivePolicies, body: &str) -> BoundPolicy {
+    let config = ModuleConfig {
         settings: "{}".to_owned(),
-        ..Terms::default()
+        ..ModuleConfig::default()
     };
     let bytes = hostile::defaulting(body);
-    let prepared = guests.policies().prepare(Slot::Defaulting, bytes, terms);
-    Entry {
-        name: "tried".into(),
+    let prepared = guests.host().prepare(Hook::Defaulting, bytes, config);
+    BoundPolicy {
+        name: "shadow".into(),
         guest: prepared.await.unwrap(),
-        ..Entry::built_in(Hook::Defaulting)
+        ..BoundPolicy::built_in(Hook::Defaulting)
     }
 }
 
-/// Counts of the one comparison of a request that `counts` answers and `tried` is tried on.
-async fn compared(counts: Option<&str>, tried: Option<&str>) -> ShadowCounts {
-    let guests = Guests::new(open(options(&[Slot::Defaulting])).await);
+/// Counts of the one comparison of a request that `enforced` answers and `shadow` answers too.
+async fn compared(enforced: Option<&str>, shadow: Option<&str>) -> ShadowCounts {
+    let guests = ActivePolicies::new(open(options(&[Hook::Defaulting])).await);
     let of = async |body: Option<&str>| match body {
-        Some(body) => entry(&guests, body).await,
-        None => Entry::built_in(Hook::Defaulting),
+        Some(body) => policy(&guests, body).await,
+        None => BoundPolicy::built_in(Hook::Defaulting),
     };
-    let (counts, tried) = (of(counts).await, of(tried).await);
-    let meter = tried.meter.clone();
-    guests.put(
+    let (enforced, shadow) = (of(enforced).await, of(shadow).await);
+    let stats = shadow.stats.clone();
+    guests.set_chain(
         Hook::Defaulting,
-        Roster {
-            seats: vec![vec![counts]],
-            trials: vec![Tried {
-                entry: tried,
-                seat: Ok(0),
-                share: 100,
+        HookChain {
+            stages: vec![vec![enforced]],
+            shadows: vec![BoundShadow {
+                policy: shadow,
+                stage: Ok(0),
+                share_percent: 100,
             }],
         },
     );
     let request = request();
-    Chain::new(&guests, &request, create()).defaulted().await;
+    ChainRun::new(&guests, &request, create())
+        .run_defaulting()
+        .await;
     eventually("the comparison ends", async || {
         let ShadowCounts {
             equal,
             different,
             failed,
             ..
-        } = meter.counts().shadow;
-        Seen::when(meter.counts().shadow, |_| equal + different + failed == 1)
+        } = stats.counts().shadow;
+        Seen::when(stats.counts().shadow, |_| equal + different + failed == 1)
     })
     .await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tried_guest_that_changes_what_is_not_its_own_has_failed() {
+async fn a_shadow_policy_that_changes_a_forbidden_path_has_failed() {
     let shadow = compared(None, Some(TAKE_ALL)).await;
     assert_eq!((shadow.failed, shadow.different), (1, 0), "{shadow:?}");
 }
@@ -85,27 +86,27 @@ async fn a_refused_request_is_compared_too() {
 }
 
 #[tokio::test]
-async fn what_anybody_may_have_asked_is_not_compared_and_rolls_nothing_back() {
-    let guests = Guests::new(open(options(&[Slot::Defaulting])).await);
-    let counts = entry(&guests, REFUSE).await;
-    let tried = Entry::built_in(Hook::Defaulting);
-    let meters = [counts.meter.clone(), tried.meter.clone()];
-    guests.put(
+async fn an_untrusted_request_is_not_compared_and_does_not_count_for_a_rollback() {
+    let guests = ActivePolicies::new(open(options(&[Hook::Defaulting])).await);
+    let enforced = policy(&guests, REFUSE).await;
+    let shadow = BoundPolicy::built_in(Hook::Defaulting);
+    let stats = [enforced.stats.clone(), shadow.stats.clone()];
+    guests.set_chain(
         Hook::Defaulting,
-        Roster {
-            seats: vec![vec![counts]],
-            trials: vec![Tried {
-                entry: tried,
-                seat: Ok(0),
-                share: 100,
+        HookChain {
+            stages: vec![vec![enforced]],
+            shadows: vec![BoundShadow {
+                policy: shadow,
+                stage: Ok(0),
+                share_percent: 100,
             }],
         },
     );
     let request = request();
-    let chain = Chain::new(&guests, &request, create()).counting(false);
-    chain.defaulted().await;
-    let [counts, tried] = meters.map(|meter| meter.counts());
-    assert_eq!(counts.calls.answered, 1);
-    assert_eq!(counts.recent, CallCounts::default());
-    assert_eq!(tried.shadow, ShadowCounts::default());
+    let chain = ChainRun::new(&guests, &request, create()).trusted(false);
+    chain.run_defaulting().await;
+    let [enforced, shadow] = stats.map(|stats| stats.counts());
+    assert_eq!(enforced.calls.answered, 1);
+    assert_eq!(enforced.recent, CallCounts::default());
+    assert_eq!(shadow.shadow, ShadowCounts::default());
 }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ipu_admission::answer;
-use ipu_admission::hook_chain::Chain;
+use ipu_admission::chain_run::ChainRun;
 use ipu_api::ipupolicy::Hook;
-use ipu_guest_host::Terms;
-use ipu_guest_host::facts::PlaceFacts;
-use ipu_guest_host::model::{ControllerView, Decision, PlaceRequest, Slot};
-use ipu_policies::guests::{Entry, Guests, Roster};
+use ipu_guest_host::ModuleConfig;
+use ipu_guest_host::context::PlacementContext;
+use ipu_guest_host::model::{ControllerView, Decision, PartitionRequest, built_in_file};
+use ipu_policies::active_policies::{ActivePolicies, BoundPolicy, HookChain};
 use serde_json::{Value, json};
 use tests::guests::hostile;
 use tests::review;
@@ -20,7 +20,7 @@ use super::{create, guests, open, options};
 
 /// The built-in guest with a custom section at its end: the same code, another digest.
 fn version(name: u8) -> Vec<u8> {
-    let mut bytes = std::fs::read(guests().join(Slot::Validation.file_name())).unwrap();
+    let mut bytes = std::fs::read(guests().join(built_in_file(Hook::Validation))).unwrap();
     bytes.extend([0, 2, 1, name]);
     bytes
 }
@@ -35,21 +35,21 @@ fn spec() -> Value {
 }
 
 /// Activates a version of a policy, and answers its digest.
-async fn put(guests: &Guests, version: Vec<u8>) -> String {
-    let terms = Terms {
+async fn put(guests: &ActivePolicies, version: Vec<u8>) -> String {
+    let config = ModuleConfig {
         settings: "{}".to_owned(),
-        ..Terms::default()
+        ..ModuleConfig::default()
     };
-    let prepared = guests.policies().prepare(Slot::Validation, version, terms);
+    let prepared = guests.host().prepare(Hook::Validation, version, config);
     let guest = prepared.await.unwrap();
     let digest = guest.digest().unwrap().to_string();
-    let entry = Entry {
+    let entry = BoundPolicy {
         name: "policy".into(),
         guest,
-        ..Entry::built_in(Hook::Validation)
+        ..BoundPolicy::built_in(Hook::Validation)
     };
-    let (seats, trials) = (vec![vec![entry]], Vec::new());
-    guests.put(Hook::Validation, Roster { seats, trials });
+    let (stages, shadows) = (vec![vec![entry]], Vec::new());
+    guests.set_chain(Hook::Validation, HookChain { stages, shadows });
     digest
 }
 
@@ -62,10 +62,12 @@ struct Met {
 }
 
 impl Met {
-    async fn ask(&self, guests: &Guests) {
+    async fn ask(&self, guests: &ActivePolicies) {
         let request = review::creating("small", 0, &spec()).unwrap();
         while !self.done.load(Ordering::Relaxed) {
-            let answer = Chain::new(guests, &request, create()).validated().await;
+            let answer = ChainRun::new(guests, &request, create())
+                .run_validation()
+                .await;
             assert_eq!(answer.decision, answer::Decision::Allowed);
             let digests = answer.asked.iter().map(|(_, digest)| digest.to_string());
             self.digests.lock().unwrap().extend(digests);
@@ -85,7 +87,7 @@ impl Met {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn swaps_under_load_fail_no_call() {
-    let guests = Guests::new(open(options(&[Slot::Validation])).await);
+    let guests = ActivePolicies::new(open(options(&[Hook::Validation])).await);
     let first = put(&guests, version(b'0')).await;
     let met = Arc::new(Met::default());
     let callers: Vec<_> = (0..8)
@@ -118,19 +120,19 @@ async fn swaps_under_load_fail_no_call() {
 #[tokio::test]
 async fn a_placement_policy_that_answers_nonsense_is_overruled() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join(Slot::Placement.file_name());
+    let file = folder.path().join(built_in_file(Hook::Placement));
     std::fs::write(file, hostile::placement()).unwrap();
-    let mut options = options(&[Slot::Placement]);
+    let mut options = options(&[Hook::Placement]);
     options.guests_dir = folder.path().to_owned();
     let policies = open(options).await;
-    let request = PlaceRequest {
+    let request = PartitionRequest {
         namespace: "default".to_owned(),
         owner: "mnist".to_owned(),
         slot: 0,
         ipus: 4,
         gcds: 1,
         node_selector: std::collections::BTreeMap::new(),
-        facts: PlaceFacts::default(),
+        context: PlacementContext::default(),
     };
     let controller = ControllerView {
         name: "pod1:8090".to_owned(),
@@ -143,7 +145,7 @@ async fn a_placement_policy_that_answers_nonsense_is_overruled() {
         largest_free: 16,
         failures: 0,
     };
-    let placed = Guests::new(policies)
+    let placed = ActivePolicies::new(policies)
         .place(&request, &[controller], &[])
         .await;
     assert_eq!(placed.decision, Decision::Try("pod1:8090".to_owned()));

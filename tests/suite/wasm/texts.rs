@@ -1,13 +1,13 @@
 //! What hostile guests write, and what of it reaches people.
 
 use ipu_admission::answer::Decision as Verdict;
-use ipu_admission::hook_chain::Chain;
+use ipu_admission::chain_run::ChainRun;
 use ipu_api::ipupolicy::Hook;
-use ipu_guest_host::facts::PlaceFacts;
-use ipu_guest_host::model::{ControllerView, Decision, PlaceRequest, Placed, Slot};
-use ipu_guest_host::{Terms, serial_walk};
+use ipu_guest_host::context::PlacementContext;
+use ipu_guest_host::model::{ControllerView, Decision, PartitionRequest, Placed};
+use ipu_guest_host::{ModuleConfig, serial_walk};
 use ipu_partitions::rest::{question, what_if};
-use ipu_policies::guests::{Entry, Guests, Roster};
+use ipu_policies::active_policies::{ActivePolicies, BoundPolicy, HookChain};
 use ipu_text::is_plain;
 use serde_json::{Value, json};
 use tests::guests::hostile;
@@ -16,22 +16,21 @@ use tests::review;
 use super::{create, open, options};
 
 /// Guests of one hook, of which this component is the one that is asked.
-async fn asking(hook: Hook, component: Vec<u8>) -> Guests {
-    let slot = Slot::from(hook);
-    let guests = Guests::new(open(options(&[slot])).await);
-    let terms = Terms {
+async fn asking(hook: Hook, component: Vec<u8>) -> ActivePolicies {
+    let guests = ActivePolicies::new(open(options(&[hook])).await);
+    let config = ModuleConfig {
         settings: "{}".to_owned(),
-        ..Terms::default()
+        ..ModuleConfig::default()
     };
-    let prepared = guests.policies().prepare(slot, component, terms);
-    let entry = Entry {
+    let prepared = guests.host().prepare(hook, component, config);
+    let entry = BoundPolicy {
         name: "hostile".into(),
         guest: prepared.await.unwrap(),
-        ..Entry::built_in(hook)
+        ..BoundPolicy::built_in(hook)
     };
-    let seats = vec![vec![entry]];
-    let trials = Vec::new();
-    guests.put(hook, Roster { seats, trials });
+    let stages = vec![vec![entry]];
+    let shadows = Vec::new();
+    guests.set_chain(hook, HookChain { stages, shadows });
     guests
 }
 
@@ -56,17 +55,17 @@ fn controllers() -> Vec<ControllerView> {
     controllers.into()
 }
 
-fn wanted() -> PlaceRequest {
-    PlaceRequest {
+fn wanted() -> PartitionRequest {
+    PartitionRequest {
         namespace: "default".to_owned(),
         owner: "job".to_owned(),
         ipus: 4,
         gcds: 1,
-        ..PlaceRequest::default()
+        ..PartitionRequest::default()
     }
 }
 
-async fn placed(component: Vec<u8>) -> (Guests, Placed) {
+async fn placed(component: Vec<u8>) -> (ActivePolicies, Placed) {
     let guests = asking(Hook::Placement, component).await;
     let placed = guests.place(&wanted(), &controllers(), &[]).await;
     (guests, placed)
@@ -78,7 +77,9 @@ async fn a_refusal_of_megabytes_is_told_in_its_first_words() {
     let guests = asking(Hook::Defaulting, component).await;
     let spec = json!({"jobInstances": 1, "ipusPerJobInstance": "2"});
     let request = review::creating("large", 5_000, &spec).unwrap();
-    let answer = Chain::new(&guests, &request, create()).defaulted().await;
+    let answer = ChainRun::new(&guests, &request, create())
+        .run_defaulting()
+        .await;
     let rendered = answer.render(&request);
     let response = &rendered["response"];
     assert_eq!(response["allowed"], json!(false));
@@ -96,10 +97,10 @@ async fn reviewed(hook: Hook, component: Vec<u8>) -> Verdict {
     let guests = asking(hook, component).await;
     let spec = json!({"jobInstances": 1, "ipusPerJobInstance": "2"});
     let request = review::creating("large", 5_000, &spec).unwrap();
-    let chain = Chain::new(&guests, &request, create());
+    let chain = ChainRun::new(&guests, &request, create());
     let answer = match hook {
-        Hook::Defaulting => chain.defaulted().await,
-        Hook::Validation | Hook::Placement => chain.validated().await,
+        Hook::Defaulting => chain.run_defaulting().await,
+        Hook::Validation | Hook::Placement => chain.run_validation().await,
     };
     answer.decision
 }
@@ -147,7 +148,7 @@ async fn a_wait_that_names_nobody_decides_nothing() {
         assert!(why.contains("its wait names"), "{why}");
         let question = question::read(br#"{"size": 4}"#).unwrap();
         let views = controllers();
-        let told = what_if::answer(&guests, &question, PlaceFacts::default(), &views);
+        let told = what_if::answer(&guests, &question, PlacementContext::default(), &views);
         let told = told.await.placement;
         assert_eq!(told.controller.as_deref(), Some("pod1:8090"));
         assert!(told.overruled.unwrap().contains("its wait names"));

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ipu_guest_host::model::{Slot, Verdict};
+use ipu_guest_host::model::{Hook, Verdict, built_in_file};
 use ipu_guest_host::{BUILT_IN, CONTRACT, GuestError, Limits};
 use serde_json::json;
 use tests::guests::hostile::{self, MEMORY};
@@ -95,9 +95,9 @@ fn guest(body: &str) -> Vec<u8> {
 /// What the guest answers when its body runs, each time in a process of its own as it were.
 async fn answer(body: &str) -> Result<Verdict, GuestError> {
     let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join(Slot::Validation.file_name());
+    let file = folder.path().join(built_in_file(Hook::Validation));
     std::fs::write(file, guest(body)).expect("a file");
-    let mut options = options(&[Slot::Validation]);
+    let mut options = options(&[Hook::Validation]);
     options.guests_dir = folder.path().to_owned();
     // So long that a guest which sleeps for an hour would be noticed, and a slow machine is not.
     options.limits = Limits {

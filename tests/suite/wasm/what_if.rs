@@ -1,9 +1,9 @@
 //! `/query` asks the placement guest that is in use, as a component.
 
-use ipu_guest_host::facts::PlaceFacts;
-use ipu_guest_host::model::{ControllerView, Slot};
+use ipu_guest_host::context::PlacementContext;
+use ipu_guest_host::model::{ControllerView, Hook};
 use ipu_partitions::rest::{question, what_if};
-use ipu_policies::guests::Guests;
+use ipu_policies::active_policies::ActivePolicies;
 
 use super::{open, options};
 
@@ -23,16 +23,16 @@ fn crowded(count: usize) -> Vec<ControllerView> {
     controllers.collect()
 }
 
-async fn ask(guests: &Guests, body: &str, views: &[ControllerView]) -> what_if::Placement {
+async fn ask(guests: &ActivePolicies, body: &str, views: &[ControllerView]) -> what_if::Placement {
     let question = question::read(body.as_bytes()).unwrap();
-    what_if::answer(guests, &question, PlaceFacts::default(), views)
+    what_if::answer(guests, &question, PlacementContext::default(), views)
         .await
         .placement
 }
 
 #[tokio::test]
 async fn the_guest_says_where_it_would_be_made_and_why_not_elsewhere() {
-    let guests = Guests::new(open(options(&[Slot::Placement])).await);
+    let guests = ActivePolicies::new(open(options(&[Hook::Placement])).await);
     for count in [1, 16, 256] {
         let views = crowded(count);
         let placement = ask(&guests, r#"{"size": 64}"#, &views).await;
@@ -48,7 +48,7 @@ async fn the_guest_says_where_it_would_be_made_and_why_not_elsewhere() {
 
 #[tokio::test]
 async fn the_guest_says_why_it_waits_or_never_comes() {
-    let guests = Guests::new(open(options(&[Slot::Placement])).await);
+    let guests = ActivePolicies::new(open(options(&[Hook::Placement])).await);
     let full = &crowded(17)[..16];
     let waits = ask(&guests, r#"{"size": 2}"#, full).await;
     assert_eq!(waits.decision, what_if::Outcome::Wait);

@@ -17,11 +17,11 @@ use crate::request::tests::review;
 
 /// It waits for no room, and for a body for as long as it takes to see that it is waited for.
 fn intake() -> Intake {
-    let patience = Patience {
+    let timeouts = Timeouts {
         body: Duration::from_millis(500),
-        room: Duration::ZERO,
+        capacity: Duration::ZERO,
     };
-    Intake::with(Refused::default(), patience)
+    Intake::with(Refused::default(), timeouts)
 }
 
 /// The head of a call from the address 10.0.0.`last` with a body of this length.
@@ -178,7 +178,7 @@ async fn requests_that_guests_are_asked_about_are_counted_for_each_address() {
 
 #[tokio::test]
 async fn a_long_body_on_which_the_operator_panics_is_answered() {
-    let panicked: Result<(), _> = unhurried(SHORT + 1, || panic!("odd body")).await;
+    let panicked: Result<(), _> = run_off_thread_if_long(SHORT + 1, || panic!("odd body")).await;
     let refusal = panicked.unwrap_err();
     assert_eq!(refusal.verdict(), "failed");
     assert_eq!(refusal.into_response().status(), 500);
@@ -190,7 +190,7 @@ async fn a_stranger_cannot_make_the_answer_long() {
     let Refusal(status, text) = read(&intake(), 1, &long.to_string()).await.err().unwrap();
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(text.contains("invalid type: string"), "{text}");
-    assert_eq!(text.chars().count(), TEXT_MAX + 1);
+    assert_eq!(text.chars().count(), MESSAGE_MAX + 1);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{OverreachError, checked, decision, with_finalizer};
+use super::{OverreachError, check, decision, with_finalizer};
 use crate::answer::Decision;
 use crate::request::AdmissionRequest;
 use crate::request::tests::{request, updating};
@@ -16,7 +16,7 @@ fn defaulted(request: &AdmissionRequest, change: impl FnOnce(&mut Value)) -> Val
 /// The object that the API server makes of the request and our patch.
 fn patched(request: &AdmissionRequest, change: impl FnOnce(&mut Value)) -> Value {
     let defaulted = defaulted(request, change);
-    checked(request, &request.object, &defaulted).unwrap();
+    check(request, &request.object, &defaulted).unwrap();
     let mut object = request.object.clone();
     if let Decision::Patched(patch) = decision(&request.object, &defaulted) {
         json_patch::patch(&mut object, &patch).unwrap();
@@ -51,8 +51,8 @@ fn nothing_but_spec_labels_and_annotations_may_change() {
     let request = request(|_| {});
     for (change, path) in cases {
         assert_eq!(
-            checked(&request, &request.object, &defaulted(&request, change)),
-            Err(OverreachError::NotItsOwn {
+            check(&request, &request.object, &defaulted(&request, change)),
+            Err(OverreachError::ForbiddenPath {
                 path: path.to_owned()
             })
         );
@@ -127,7 +127,7 @@ fn an_update_may_get_defaults_where_nothing_was_set_or_the_user_changed_somethin
     ];
     for change in cases {
         let update = update();
-        assert!(checked(&update, &update.object, &defaulted(&update, change)).is_ok());
+        assert!(check(&update, &update.object, &defaulted(&update, change)).is_ok());
     }
 }
 
@@ -173,7 +173,7 @@ fn an_update_never_changes_what_was_set_and_left_alone() {
     for (change, path) in cases {
         let update = update();
         assert_eq!(
-            checked(&update, &update.object, &defaulted(&update, change)),
+            check(&update, &update.object, &defaulted(&update, change)),
             Err(OverreachError::SetBefore {
                 path: path.to_owned()
             })
@@ -185,7 +185,7 @@ fn an_update_never_changes_what_was_set_and_left_alone() {
 fn overreach_names_the_place() {
     let request = request(|_| {});
     let reached = defaulted(&request, |object| object["status"] = json!({}));
-    let error = checked(&request, &request.object, &reached).unwrap_err();
+    let error = check(&request, &request.object, &reached).unwrap_err();
     assert!(error.to_string().contains("/status"), "{error}");
 }
 
@@ -198,10 +198,10 @@ fn a_key_that_a_guest_makes_up_is_told_cut_and_plain() {
         object["metadata"][&key] = json!(1);
     });
     for reached in [beside, within] {
-        let error = checked(&update, &update.object, &reached).unwrap_err();
-        let told = error.to_string();
-        assert!(told.len() < 1_000, "{}", told.len());
-        assert!(told.chars().all(ipu_text::is_plain), "{told}");
+        let error = check(&update, &update.object, &reached).unwrap_err();
+        let message = error.to_string();
+        assert!(message.len() < 1_000, "{}", message.len());
+        assert!(message.chars().all(ipu_text::is_plain), "{message}");
     }
 }
 
@@ -220,7 +220,7 @@ fn on_an_update_a_second_policy_may_change_what_the_first_one_set_and_nothing_of
     });
     let mut second = first.clone();
     second["spec"]["cleanPodPolicy"] = json!("None");
-    assert_eq!(checked(&update, &first, &second), Ok(()));
+    assert_eq!(check(&update, &first, &second), Ok(()));
     second["spec"]["jobInstances"] = json!(7);
-    assert!(checked(&update, &first, &second).is_err());
+    assert!(check(&update, &first, &second).is_err());
 }

@@ -2,8 +2,8 @@
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
-use ipu_guest_host::{Policies, PolicyOptions};
-use ipu_policies::guests::Guests;
+use ipu_guest_host::{GuestHost, GuestHostOptions};
+use ipu_policies::active_policies::ActivePolicies;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -31,10 +31,10 @@ async fn ask(operation: &str, annotations: &Value) -> Value {
 }
 
 async fn call(body: String) -> (StatusCode, String) {
-    let policies = Policies::open(PolicyOptions::default()).await;
-    let guests = Guests::new(policies.unwrap());
-    let namespaces = ipu_policies::namespaces::namespaces().0;
-    let routes = router(guests, namespaces, WebhookContext::default());
+    let host = GuestHost::open(GuestHostOptions::default()).await;
+    let active = ActivePolicies::new(host.unwrap());
+    let namespaces = ipu_policies::namespace_usage::namespaces().0;
+    let routes = router(active, namespaces, WebhookContext::default());
     let request = Request::post(MUTATE_POD_PATH)
         .header("content-type", "application/json")
         .header("content-length", body.len())

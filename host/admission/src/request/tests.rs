@@ -170,14 +170,14 @@ fn a_stranger_cannot_make_the_log_long() {
 
 #[test]
 fn policies_are_asked_only_where_the_spec_is_new() {
-    assert!(request(|_| {}).concerns_policies());
-    assert!(request(updating(|old| old["spec"]["jobInstances"] = json!(2))).concerns_policies());
-    assert!(!request(updating(|old| old["metadata"] = json!({}))).concerns_policies());
-    assert!(!request(|r| r["operation"] = json!("DELETE")).concerns_policies());
+    assert!(request(|_| {}).needs_policies());
+    assert!(request(updating(|old| old["spec"]["jobInstances"] = json!(2))).needs_policies());
+    assert!(!request(updating(|old| old["metadata"] = json!({}))).needs_policies());
+    assert!(!request(|r| r["operation"] = json!("DELETE")).needs_policies());
     assert!(
         !request(|r| {
             r["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         })
-        .concerns_policies()
+        .needs_policies()
     );
 }

@@ -3,29 +3,29 @@
 use ipu_guest_host::model::{Defaulted, Verdict};
 use serde_json::{Value, json};
 
-use super::super::ruling::ruling;
+use super::super::host_verdict::host_verdict;
 use super::*;
 
-fn request(slot: Slot) -> Value {
-    match slot {
-        Slot::Defaulting | Slot::Validation => {
+fn request(hook: Hook) -> Value {
+    match hook {
+        Hook::Defaulting | Hook::Validation => {
             json!({"operation": "create", "object": {"spec": {}}})
         }
-        Slot::Placement => json!({
+        Hook::Placement => json!({
             "request": {"namespace": "n", "owner": "o", "ipus": 4, "gcds": 1},
             "controllers": [{"name": "a", "totalIpus": 8, "usedIpus": 0, "largestFree": 8}],
         }),
     }
 }
 
-fn failures(slot: Slot, expect: &Value, answer: &Result<Answer, GuestError>) -> Vec<String> {
-    let document = json!({"request": request(slot), "expect": expect});
-    let case = Case::parse(slot, document).unwrap();
-    let ruling = ruling(&case.question, answer);
-    case.failures(answer, &ruling)
+fn failures(hook: Hook, expect: &Value, answer: &Result<Answer, GuestError>) -> Vec<String> {
+    let document = json!({"request": request(hook), "expect": expect});
+    let case = Case::parse(hook, document).unwrap();
+    let verdict = host_verdict(&case.request, answer);
+    case.failures(answer, &verdict)
 }
 
-fn answers() -> [(Slot, Answer); 6] {
+fn answers() -> [(Hook, Answer); 6] {
     let violations = vec![Violation {
         field: "spec.a".to_owned(),
         message: "3 is odd".to_owned(),
@@ -45,19 +45,19 @@ fn answers() -> [(Slot, Answer); 6] {
         reason: "is full".to_owned(),
     };
     [
-        (Slot::Validation, Answer::Verdict(verdict)),
-        (Slot::Defaulting, Answer::Defaulting(defaulted)),
-        (Slot::Defaulting, Answer::Defaulting(refused)),
+        (Hook::Validation, Answer::Verdict(verdict)),
+        (Hook::Defaulting, Answer::Defaulting(defaulted)),
+        (Hook::Defaulting, Answer::Defaulting(refused)),
         (
-            Slot::Placement,
+            Hook::Placement,
             Answer::Decision(Decision::Try("a".to_owned())),
         ),
         (
-            Slot::Placement,
+            Hook::Placement,
             Answer::Decision(Decision::Wait(vec![passed])),
         ),
         (
-            Slot::Placement,
+            Hook::Placement,
             Answer::Decision(Decision::Reject("too large".to_owned())),
         ),
     ]
@@ -119,8 +119,8 @@ fn every_expectation_can_hold_and_can_fail() {
 }
 
 /// The first expectation holds of the answer, and the second one fails.
-fn holds_and_fails((slot, answer): &(Slot, Answer), holds: &Value, fails: &Value) {
-    let of = |expect| failures(*slot, expect, &Ok(answer.clone()));
+fn holds_and_fails((hook, answer): &(Hook, Answer), holds: &Value, fails: &Value) {
+    let of = |expect| failures(*hook, expect, &Ok(answer.clone()));
     assert_eq!(of(holds), Vec::<String>::new(), "{holds}");
     assert_eq!(of(fails).len(), 1, "{fails}: {:?}", of(fails));
 }
@@ -161,14 +161,14 @@ fn a_call_that_fails_is_a_failure_unless_it_was_expected() {
         (json!({"verdict": "refused"}), 2),
         (json!({"verdict": "failed", "violations": []}), 1),
     ] {
-        let found = failures(Slot::Validation, &expect, &trapped());
+        let found = failures(Hook::Validation, &expect, &trapped());
         assert_eq!(found.len(), count, "{expect}: {found:?}");
     }
 }
 
 #[test]
 fn what_is_no_case_is_told_why() {
-    let request = request(Slot::Validation);
+    let request = request(Hook::Validation);
     for (document, expected) in [
         (json!([]), "it is no case"),
         (
@@ -196,7 +196,7 @@ fn what_is_no_case_is_told_why() {
             "at \"settings\"",
         ),
     ] {
-        let error = Case::parse(Slot::Validation, document).unwrap_err();
+        let error = Case::parse(Hook::Validation, document).unwrap_err();
         assert!(explain(&error).contains(expected), "{error}");
     }
 }

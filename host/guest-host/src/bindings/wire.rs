@@ -1,11 +1,11 @@
-//! Pure: the types of the contract as plain values, and the other way round.
+//! Pure: converts between the types of the contract and plain values.
 
 use std::collections::BTreeMap;
 
 use super::{DefaultingText, defaulter, placer, types, validator};
-use crate::facts::{Admission, NamespaceFacts, Options, Usage};
+use crate::context::{Admission, NamespaceContext, Options, Usage};
 use crate::model::{
-    ControllerView, Decision, Operation, PassedOver, PlaceAttempt, PlaceOutcome, PlaceRequest,
+    ControllerView, Decision, Operation, PartitionRequest, PassedOver, PlaceAttempt, PlaceOutcome,
     Verdict, Violation,
 };
 
@@ -44,15 +44,15 @@ pub(super) fn admission(admission: &Admission) -> types::Admission {
         },
         dry_run: admission.dry_run,
         sub_resource: admission.sub_resource.clone(),
-        namespace: namespace(&admission.namespace, &admission.facts),
+        namespace: namespace(&admission.namespace, &admission.context),
     }
 }
 
-fn namespace(name: &str, facts: &NamespaceFacts) -> types::Namespace {
+fn namespace(name: &str, context: &NamespaceContext) -> types::Namespace {
     types::Namespace {
         name: name.to_owned(),
-        labels: facts.labels.as_ref().map(pairs),
-        usage: facts.usage.map(usage),
+        labels: context.labels.as_ref().map(pairs),
+        usage: context.usage.map(usage),
     }
 }
 
@@ -72,19 +72,19 @@ fn pairs(pairs: &BTreeMap<String, String>) -> types::Pairs {
         .collect()
 }
 
-pub(super) fn place_request(request: &PlaceRequest, settings: &str) -> placer::Request {
-    let facts = &request.facts;
-    let others = facts.others.iter();
+pub(super) fn place_request(request: &PartitionRequest, settings: &str) -> placer::Request {
+    let context = &request.context;
+    let others = context.others.iter();
     placer::Request {
         owner: placer::Owner {
-            api_version: facts.owner.api_version.clone(),
-            kind: facts.owner.kind.clone(),
+            api_version: context.owner.api_version.clone(),
+            kind: context.owner.kind.clone(),
             name: request.owner.clone(),
-            labels: pairs(&facts.owner.labels),
-            annotations: pairs(&facts.owner.annotations),
-            priority_class: facts.owner.priority_class.clone(),
+            labels: pairs(&context.owner.labels),
+            annotations: pairs(&context.owner.annotations),
+            priority_class: context.owner.priority_class.clone(),
         },
-        namespace: namespace(&request.namespace, &facts.namespace),
+        namespace: namespace(&request.namespace, &context.namespace),
         others: others
             .map(|(name, other)| types::NamespaceUsage {
                 name: name.clone(),
@@ -95,12 +95,12 @@ pub(super) fn place_request(request: &PlaceRequest, settings: &str) -> placer::R
         ipus: request.ipus,
         gcds: request.gcds,
         node_selector: pairs(&request.node_selector),
-        options: options(facts.options),
+        options: options(context.options),
         progress: placer::Progress {
-            dry_run: facts.progress.dry_run,
-            asked_before: facts.progress.asked_before,
-            placed_before: facts.progress.placed_before,
-            waited_seconds: facts.progress.waited_seconds,
+            dry_run: context.progress.dry_run,
+            asked_before: context.progress.asked_before,
+            placed_before: context.progress.placed_before,
+            waited_seconds: context.progress.waited_seconds,
         },
         settings: settings.to_owned(),
     }

@@ -1,4 +1,4 @@
-//! Clocks that stand still: a policy that could tell the time would answer the same request in two ways.
+//! Clocks that stand still, so that the same request gets the same answer.
 
 use wasmtime::component::{ComponentType, LinkerInstance, Lower};
 
@@ -18,7 +18,7 @@ const BEGIN: Datetime = Datetime {
     nanoseconds: 0,
 };
 
-/// `wasi:clocks/monotonic-clock`: no pause ever holds up a thread.
+/// `wasi:clocks/monotonic-clock`: no sleep blocks a thread.
 pub(super) fn monotonic(instance: &mut LinkerInstance<'_, CallState>) -> wasmtime::Result<()> {
     instance.func_wrap("now", |_, ()| Ok((0_u64,)))?;
     instance.func_wrap("resolution", |_, ()| Ok((1_u64,)))?;

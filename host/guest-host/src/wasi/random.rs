@@ -1,27 +1,27 @@
-//! Numbers that look random and are the same in every call, so that a replay is the same bit for bit.
+//! Pseudorandom numbers with a fixed seed, so that a replay is the same bit for bit.
 
 use wasmtime::StoreContextMut;
 use wasmtime::component::LinkerInstance;
 
 use crate::store::{CallState, OverLimit};
 
-/// Most bytes that are given at once.
-const AT_ONCE: usize = 64 << 10;
+/// Most bytes of one call.
+const MAX_BYTES: usize = 64 << 10;
 
-/// Where every call begins.
+/// The seed of every call.
 const SEED: u64 = 0x6970_753a_706f_6c69;
 
-/// The numbers of one call: SplitMix64 from a fixed seed.
+/// The generator of one call: SplitMix64 with a fixed seed.
 #[derive(Clone, Debug)]
-pub(crate) struct Numbers(u64);
+pub(crate) struct FixedRandom(u64);
 
-impl Default for Numbers {
+impl Default for FixedRandom {
     fn default() -> Self {
         Self(SEED)
     }
 }
 
-impl Numbers {
+impl FixedRandom {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -31,16 +31,16 @@ impl Numbers {
     }
 
     fn bytes(&mut self, length: u64) -> Result<Vec<u8>, OverLimit> {
-        let wanted = usize::try_from(length).unwrap_or(usize::MAX);
-        if wanted > AT_ONCE {
+        let requested = usize::try_from(length).unwrap_or(usize::MAX);
+        if requested > MAX_BYTES {
             return Err(OverLimit {
-                wanted,
-                limit: AT_ONCE,
+                requested,
+                limit: MAX_BYTES,
                 unit: "random bytes at once",
             });
         }
         let words = std::iter::repeat_with(|| self.next().to_le_bytes());
-        Ok(words.flatten().take(wanted).collect())
+        Ok(words.flatten().take(requested).collect())
     }
 }
 
@@ -53,11 +53,11 @@ pub(super) fn numbers(
     instance.func_wrap(
         bytes,
         |mut store: StoreContextMut<'_, CallState>, (length,): (u64,)| {
-            Ok((store.data_mut().numbers.bytes(length)?,))
+            Ok((store.data_mut().random.bytes(length)?,))
         },
     )?;
     instance.func_wrap(number, |mut store: StoreContextMut<'_, CallState>, ()| {
-        Ok((store.data_mut().numbers.next(),))
+        Ok((store.data_mut().random.next(),))
     })
 }
 
@@ -66,8 +66,8 @@ pub(super) fn seed(instance: &mut LinkerInstance<'_, CallState>) -> wasmtime::Re
     instance.func_wrap(
         "insecure-seed",
         |mut store: StoreContextMut<'_, CallState>, ()| {
-            let numbers = &mut store.data_mut().numbers;
-            Ok(((numbers.next(), numbers.next()),))
+            let random = &mut store.data_mut().random;
+            Ok(((random.next(), random.next()),))
         },
     )
 }
@@ -77,13 +77,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_call_meets_the_same_numbers_and_none_too_many() {
-        let first = Numbers::default().bytes(20).unwrap();
-        assert_eq!(first, Numbers::default().bytes(20).unwrap());
+    fn every_call_gets_the_same_numbers_up_to_a_limit() {
+        let first = FixedRandom::default().bytes(20).unwrap();
+        assert_eq!(first, FixedRandom::default().bytes(20).unwrap());
         assert_eq!(first.len(), 20);
-        let mut numbers = Numbers::default();
-        assert_ne!(numbers.next(), numbers.next());
-        assert!(numbers.bytes(AT_ONCE as u64).is_ok());
-        assert_eq!(numbers.bytes(u64::MAX).unwrap_err().limit, 65_536);
+        let mut random = FixedRandom::default();
+        assert_ne!(random.next(), random.next());
+        assert!(random.bytes(MAX_BYTES as u64).is_ok());
+        assert_eq!(random.bytes(u64::MAX).unwrap_err().limit, 65_536);
     }
 }

@@ -1,4 +1,4 @@
-//! Streams that end at once or go to the log, and a poll that finds everything ready: nothing here waits.
+//! Input streams at their end, output streams to the log, and a poll that is always ready: nothing blocks.
 
 use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentType, LinkerInstance, Lower, Resource};
@@ -8,17 +8,17 @@ use crate::store::CallState;
 /// A `pollable`, which is always ready.
 pub(super) struct Ready;
 
-/// An `error`, of which there is none.
+/// An `error`, which never exists.
 pub(super) struct Failure;
 
 /// An `input-stream`, which is at its end.
 pub(super) struct Input;
 
-/// An `output-stream`, by the number of what is printed on.
+/// An `output-stream`, by its index.
 pub(super) struct Output;
 
-/// Bytes that may be written at once.
-const ROOM: u64 = 4096;
+/// Bytes that a single write can have.
+const WRITE_LIMIT: u64 = 4096;
 
 #[derive(ComponentType, Lower)]
 #[component(variant)]
@@ -32,7 +32,7 @@ enum StreamError {
 
 type Written = Result<(), StreamError>;
 
-/// Something that is ready.
+/// Creates a pollable, which is ready.
 pub(super) fn ready() -> Resource<Ready> {
     Resource::new_own(0)
 }
@@ -43,7 +43,7 @@ pub(super) fn stdin(instance: &mut LinkerInstance<'_, CallState>) -> wasmtime::R
 }
 
 /// `wasi:cli/stdout` and `stderr`.
-pub(super) fn printing(
+pub(super) fn output_stream(
     instance: &mut LinkerInstance<'_, CallState>,
     name: &str,
     stream: u32,
@@ -91,7 +91,7 @@ pub(super) fn streams(instance: &mut LinkerInstance<'_, CallState>) -> wasmtime:
 fn output(instance: &mut LinkerInstance<'_, CallState>) -> wasmtime::Result<()> {
     type Stream = (Resource<Output>,);
     instance.func_wrap("[method]output-stream.check-write", |_, _: Stream| {
-        Ok((Ok::<u64, StreamError>(ROOM),))
+        Ok((Ok::<u64, StreamError>(WRITE_LIMIT),))
     })?;
     for name in ["write", "blocking-write-and-flush"] {
         let name = format!("[method]output-stream.{name}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::PartitionPhase;
-use ipu_guest_host::facts::Usage;
+use ipu_guest_host::context::Usage;
 use ipu_runtime::metrics::OTHER;
 use jiff::Timestamp;
 

@@ -8,9 +8,9 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use ipu_guest_host::facts::PlaceFacts;
-use ipu_policies::guests::Guests;
-use ipu_policies::namespaces::Namespaces;
+use ipu_guest_host::context::PlacementContext;
+use ipu_policies::active_policies::ActivePolicies;
+use ipu_policies::namespace_usage::Namespaces;
 use serde_json::{Map, Value};
 
 use super::answers::{self, Health, Stats};
@@ -31,7 +31,7 @@ pub struct Sources {
     /// The V-IPU controllers, asked for each answer.
     pub fleet: Arc<Fleet>,
     /// The placement policy.
-    pub guests: Guests,
+    pub guests: ActivePolicies,
     /// What is known of every namespace.
     pub namespaces: Namespaces,
 }
@@ -168,13 +168,13 @@ async fn query(
 ) -> Result<Json<what_if::Answer>, Problem> {
     let question =
         question::read(&body).map_err(|fault| Problem::of_request(Kind::Malformed, vec![fault]))?;
-    let facts = PlaceFacts {
-        namespace: sources.namespaces.facts(&question.namespace, ""),
+    let context = PlacementContext {
+        namespace: sources.namespaces.context(&question.namespace, ""),
         others: sources.namespaces.others(&question.namespace),
-        ..PlaceFacts::default()
+        ..PlacementContext::default()
     };
     let found = sources.fleet.divided().await;
-    let mut answer = what_if::answer(&sources.guests, &question, facts, &found.open).await;
+    let mut answer = what_if::answer(&sources.guests, &question, context, &found.open).await;
     let passed_over = std::mem::take(&mut answer.placement.passed_over);
     answer.placement.passed_over = found.explained(passed_over);
     answer.placement.passed_over.extend(found.shut_out());

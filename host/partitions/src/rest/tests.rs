@@ -11,7 +11,7 @@ use axum::body::Body;
 use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionOwner,
 };
-use ipu_guest_host::facts::PlaceFacts;
+use ipu_guest_host::context::PlacementContext;
 use ipu_guest_host::model::ControllerView;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
@@ -177,7 +177,7 @@ async fn old_clients_find_their_three_keys_first_and_as_they_were() {
     let answer = what_if::answer(
         &no_policies().await,
         &question,
-        PlaceFacts::default(),
+        PlacementContext::default(),
         &views,
     )
     .await;
@@ -204,8 +204,8 @@ async fn a_question_is_answered_by_the_policy_with_the_reasons_of_those_before()
     let policies = no_policies().await;
     let ask = async |body: &str, views: &[ControllerView]| {
         let question = question::read(body.as_bytes()).unwrap();
-        let facts = PlaceFacts::default();
-        let answer = what_if::answer(&policies, &question, facts, views);
+        let context = PlacementContext::default();
+        let answer = what_if::answer(&policies, &question, context, views);
         answer.await.placement
     };
     let tried = ask(r#"{"size": 16}"#, &views).await;
@@ -287,7 +287,7 @@ async fn what_many_controllers_have_is_asked_of_the_policy_in_a_moment() {
     let answer = what_if::answer(
         &no_policies().await,
         &question,
-        PlaceFacts::default(),
+        PlacementContext::default(),
         &views,
     )
     .await;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use ipu_api::ipupartition::WaitingReason;
-use ipu_guest_host::facts::PlaceFacts;
-use ipu_guest_host::model::{ControllerView, Decision, PassedOver, PlaceRequest};
-use ipu_policies::guests::Guests;
+use ipu_guest_host::context::PlacementContext;
+use ipu_guest_host::model::{ControllerView, Decision, PartitionRequest, PassedOver};
+use ipu_policies::active_policies::ActivePolicies;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -66,12 +66,12 @@ pub enum Outcome {
 /// twice where controllers before the chosen one were passed over, and one by one for those only
 /// where the second answer does not say why.
 pub async fn answer(
-    guests: &Guests,
+    guests: &ActivePolicies,
     question: &Question,
-    facts: PlaceFacts,
+    context: PlacementContext,
     controllers: &[ControllerView],
 ) -> Answer {
-    let request = request(question, facts);
+    let request = request(question, context);
     let placed = guests.place(&request, controllers, &[]).await;
     let reachable = controllers.iter().filter(|one| one.unreachable.is_none());
     let mut placement = Placement {
@@ -106,8 +106,8 @@ pub async fn answer(
 
 /// Why each of the controllers before the chosen one was passed over.
 async fn explain(
-    guests: &Guests,
-    request: &PlaceRequest,
+    guests: &ActivePolicies,
+    request: &PartitionRequest,
     before: &[ControllerView],
     chosen: &str,
 ) -> Vec<WaitingReason> {
@@ -145,16 +145,16 @@ fn reason_alone(decision: Decision, chosen: &str) -> String {
     }
 }
 
-fn request(question: &Question, mut facts: PlaceFacts) -> PlaceRequest {
-    facts.progress.dry_run = true;
-    PlaceRequest {
+fn request(question: &Question, mut context: PlacementContext) -> PartitionRequest {
+    context.progress.dry_run = true;
+    PartitionRequest {
         namespace: question.namespace.clone(),
         owner: "query".to_owned(),
         slot: 0,
         ipus: question.size,
         gcds: question.gcds,
         node_selector: question.node_selector.clone(),
-        facts,
+        context,
     }
 }
 

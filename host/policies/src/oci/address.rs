@@ -1,9 +1,9 @@
-//! Pure: addresses of registries: where a redirect leads, and who is the registry itself.
+//! Pure: addresses of registries: redirects, pages of lists, and the server of an address.
 
 use http::Uri;
 use http::uri::{Authority, Scheme};
 
-/// Where an answer's `Location` leads from an address; none where it leads nowhere.
+/// Resolves the `Location` of a response against an address. `None` if it is invalid.
 pub(super) fn leads_to(from: &Uri, location: &str) -> Option<Uri> {
     let target = if let Some(rest) = location.strip_prefix("//") {
         format!("{}://{rest}", from.scheme_str()?)
@@ -25,7 +25,7 @@ pub(super) fn leads_to(from: &Uri, location: &str) -> Option<Uri> {
     uri.authority().is_some_and(is_plain).then_some(uri)
 }
 
-/// Where the next page of a list is, by a header `Link` such as `</v2/x?last=y>; rel="next"`.
+/// Returns the address of the next page of a list, from a header `Link` such as `</v2/x?last=y>; rel="next"`.
 pub(super) fn next_page(from: &Uri, link: &str) -> Option<Uri> {
     let targets = link
         .split('<')
@@ -35,19 +35,19 @@ pub(super) fn next_page(from: &Uri, link: &str) -> Option<Uri> {
     leads_to(from, next.next()?.0)
 }
 
-/// Whether two addresses are those of one server.
+/// Whether two addresses have the same server.
 pub(super) fn same_origin(one: &Uri, other: &Uri) -> bool {
     let host = |uri: &Uri| uri.host().map(str::to_ascii_lowercase);
     one.scheme() == other.scheme() && host(one) == host(other) && port(one) == port(other)
 }
 
-/// Whether an address may be asked: without TLS only where the registry is spoken to without.
+/// Whether the client may use an address: without TLS only if the registry is configured without TLS.
 pub(super) fn may_be_asked(uri: &Uri, plain_http: bool) -> bool {
     let scheme = uri.scheme();
     scheme == Some(&Scheme::HTTPS) || (plain_http && scheme == Some(&Scheme::HTTP))
 }
 
-/// An address with more in its query.
+/// Adds parameters to the query of an address.
 pub(super) fn with_query(uri: &Uri, pairs: &[(&str, &str)]) -> Option<Uri> {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.extend_pairs(pairs);

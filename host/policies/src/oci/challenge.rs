@@ -1,25 +1,25 @@
-//! Pure: how a registry asks for credentials, and where it gives tokens for them.
+//! Pure: the authentication challenge of a registry.
 
 use http_auth::ChallengeParser;
 
-/// What a registry asks for in `WWW-Authenticate`.
+/// The authentication that a registry requires in `WWW-Authenticate`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Challenge {
     /// User and password with each request.
     Basic,
-    /// A token of this server.
+    /// A token of an authorization server.
     Bearer {
         /// Address of the server.
         realm: String,
-        /// For whom the token is.
+        /// The service of the token.
         service: Option<String>,
-        /// What the token is to allow.
+        /// The scope of the token.
         scope: Option<String>,
     },
 }
 
-/// The first kind that can be answered in the values of `WWW-Authenticate`. A token is preferred: with
-/// it the password is sent once.
+/// Returns the first supported challenge in the values of `WWW-Authenticate`. It prefers a token, with which the password is
+/// sent only once.
 pub(super) fn challenge<'a>(values: impl Iterator<Item = &'a str>) -> Option<Challenge> {
     let mut basic = None;
     for value in values {

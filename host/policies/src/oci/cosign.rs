@@ -1,8 +1,7 @@
-//! Pure: whether a signature of `cosign` says that a manifest is what the holder of a key signed.
+//! Pure: verifies the `cosign` signature of a manifest against public keys.
 //!
-//! Two forms are known: the payload of the tag `sha256-….sig`, which cosign 1 and 2 write, and the
-//! Sigstore bundle of an artefact that refers to the manifest, which cosign 3 writes. Only signatures
-//! of keys are: those of Fulcio's certificates, and what Rekor knows of them, are not looked at.
+//! It supports two formats: the payload of the tag `sha256-….sig` from cosign 1 and 2, and the Sigstore bundle of a referrer
+//! from cosign 3. It supports signatures of keys only, not of Fulcio certificates, and ignores entries of Rekor.
 
 mod bundle;
 mod keys;
@@ -17,53 +16,53 @@ pub(super) const BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
 /// Type of the payload of an older signature.
 pub(super) const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 
-/// The annotation in which an older signature stands.
+/// The annotation with an older signature.
 pub(super) const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 
-/// A signature that a registry has for a manifest.
+/// A signature of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signature {
-    /// A payload, and base64 of its signature.
+    /// A payload, with its signature in base64.
     Simple {
-        /// What was signed.
+        /// The signed payload.
         payload: Vec<u8>,
-        /// By what.
+        /// The signature.
         signature: String,
     },
     /// A Sigstore bundle, as JSON.
     Bundle(Vec<u8>),
 }
 
-/// Why a signature says nothing for a manifest.
+/// Why a signature does not count for a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
-    /// None of the keys made it.
+    /// It is not from one of the keys.
     #[error("none of the keys made it")]
     Key,
     /// It is about another manifest.
     #[error("it is about {0}")]
     Other(String),
-    /// It was made for something else than to say whose the manifest is.
+    /// It is an attestation for another purpose.
     #[error("it says {0:?}, which is no signature of an artefact")]
     Purpose(String),
-    /// It is not in the form that it should have.
+    /// Its format is invalid.
     #[error("{0}")]
     Form(&'static str),
 }
 
-/// Why no signature was found that counts.
+/// Why a manifest is unsigned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsigned {
-    /// There is none.
+    /// It has no signature.
     #[error("the registry has no signature for it; sign it with `cosign sign --key`")]
     None,
-    /// None of them counts.
+    /// None of its signatures counts.
     #[error("{}", rejected(.0))]
     Rejected(Vec<Rejection>),
 }
 
 impl Signature {
-    /// The key that signed the manifest of this digest with it.
+    /// Returns the key that signed the manifest with this digest.
     pub fn verify<'a>(
         &self,
         keys: &'a [PublicKey],
@@ -77,7 +76,7 @@ impl Signature {
 }
 
 impl Unsigned {
-    /// Why it is unsigned, by what each of its signatures was rejected for.
+    /// Combines the reasons of all rejected signatures.
     pub(super) fn of(rejections: Vec<Rejection>) -> Self {
         if rejections.is_empty() {
             Self::None

@@ -1,5 +1,5 @@
-//! Pure: user and password for a registry, as `docker login` and Secrets of the type
-//! `kubernetes.io/dockerconfigjson` keep them.
+//! Pure: credentials for a registry, from the configuration of `docker login` and Secrets of the type
+//! `kubernetes.io/dockerconfigjson`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,19 +15,19 @@ use super::reference::Reference;
 pub struct Credentials {
     /// The user.
     pub user: String,
-    /// The password, or a token in its place.
+    /// The password or a token.
     pub password: String,
 }
 
-/// Why credentials cannot be read. Nothing of what is there is told, because it may be secret.
+/// Why reading credentials failed. No error has a value, which can be secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialsError {
-    /// It is no configuration of Docker.
+    /// It is not a configuration of Docker.
     #[error(
         "it is not JSON with `auths`, as `docker login` and `kubectl create secret docker-registry` write it"
     )]
     Json,
-    /// An entry is not as it should be.
+    /// An entry is invalid.
     #[error(
         "its entry for {0} has neither username and password nor `auth`, the base64 of user:password; programs that keep passwords (credsStore, credHelpers) are not asked"
     )]
@@ -39,7 +39,7 @@ pub enum CredentialsError {
     Other {
         /// The registry.
         wanted: String,
-        /// What there is.
+        /// The registries with entries.
         there: String,
     },
 }
@@ -61,8 +61,8 @@ struct Entry {
 }
 
 impl Credentials {
-    /// Those for a module's registry in a configuration of Docker. An entry for the repository, or for
-    /// a folder that it lies in, is better than one for the whole registry.
+    /// Finds the credentials for a module in a configuration of Docker. The most specific entry wins: for the repository, for
+    /// a parent of it, or for the whole registry.
     pub fn find(config: &[u8], reference: &Reference) -> Result<Self, CredentialsError> {
         let document = Document::parse(config)?;
         document.find(reference)?.ok_or_else(|| {
@@ -78,7 +78,7 @@ impl Credentials {
         })
     }
 
-    /// Those for a module's registry, where there are any.
+    /// As [`Self::find`]; `None` without an entry.
     pub fn find_any(
         config: &[u8],
         reference: &Reference,
@@ -124,7 +124,7 @@ impl Entry {
     }
 }
 
-/// How much of a reference an entry names; none where it is about something else.
+/// Returns how specific an entry is for a reference. `None` if it does not match.
 fn fits(entry: &str, reference: &Reference) -> Option<usize> {
     let bare = ["https://", "http://"]
         .iter()

@@ -1,35 +1,35 @@
-//! Fetches the component that a reference names, and the signatures that count for it.
+//! Fetches the component of a reference, and verifies its signatures.
 
 use super::cosign::{BUNDLE, PURPOSE, PublicKey, SIGNATURE, SIMPLE_SIGNING, Signature, Unsigned};
 use super::manifest::{Descriptor, Manifest, ManifestError, component_of};
 use super::reference::{Reference, is_digest};
 use super::registry::{Registry, RegistryError};
 
-/// Most signatures of one form that are looked at. Whoever may write into the repository can add some.
+/// Most signatures of each format. Everyone with write access to the repository can add some.
 const SIGNATURES: usize = 32;
 
-/// Largest signature that is read, in bytes.
+/// Size limit of a signature, in bytes.
 const SIGNATURE_SIZE: u64 = 256 << 10;
 
-/// Annotation by which cosign 3 says what a bundle is for.
+/// Annotation of cosign 3 with the purpose of a bundle.
 const PURPOSE_OF_BUNDLE: &str = "dev.sigstore.bundle.predicateType";
 
-/// A component as it is in a registry.
+/// A component in a registry.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Digest of the manifest.
     pub manifest: String,
-    /// The component, which is not fetched yet.
+    /// Descriptor of the component, which is not fetched yet.
     pub component: Descriptor,
 }
 
-/// Why a component cannot be had.
+/// Why fetching a component failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The registry does not give it.
+    /// The registry does not serve it.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// What is there is no component.
+    /// The manifest has no component.
     #[error("the manifest {digest} leads to no component")]
     Manifest {
         /// Digest of the manifest.
@@ -38,7 +38,7 @@ pub enum FetchError {
         #[source]
         source: ManifestError,
     },
-    /// What is there is not signed as it should be.
+    /// The manifest has no valid signature.
     #[error("the manifest {digest} is not signed as it must be")]
     Unsigned {
         /// Digest of the manifest.
@@ -49,7 +49,7 @@ pub enum FetchError {
     },
 }
 
-/// Which component a reference names now.
+/// Resolves a reference to a component.
 pub async fn find(registry: &Registry, reference: &Reference) -> Result<Found, FetchError> {
     let document = registry.manifest(reference.version()).await?;
     let component = component_of(&document.bytes);
@@ -65,8 +65,7 @@ pub async fn find(registry: &Registry, reference: &Reference) -> Result<Found, F
     }
 }
 
-/// The key that signed what was found. Each signature is looked at by itself: one that cannot be had, or
-/// that counts for nothing, hides no other.
+/// Returns the key that signed a component. An invalid or unavailable signature does not hide the others.
 pub async fn signer<'a>(
     registry: &Registry,
     found: &Found,
@@ -79,12 +78,12 @@ pub async fn signer<'a>(
     ];
     let (mut rejections, mut failed) = (Vec::new(), None);
     for form in forms {
-        let places = form.unwrap_or_else(|error| {
+        let locations = form.unwrap_or_else(|error| {
             failed.get_or_insert(error);
             Vec::new()
         });
-        for place in places {
-            let signature = place.signature(registry).await.transpose();
+        for location in locations {
+            let signature = location.signature(registry).await.transpose();
             match signature.map(|signature| Ok(signature?.verify(keys, digest))) {
                 Some(Ok(Ok(key))) => return Ok(key),
                 Some(Ok(Err(rejection))) => rejections.push(rejection),
@@ -104,7 +103,7 @@ pub async fn signer<'a>(
     })
 }
 
-/// The component itself, of at most `limit` bytes.
+/// Fetches the component, of at most `limit` bytes.
 pub async fn component(
     registry: &Registry,
     found: &Found,
@@ -113,22 +112,21 @@ pub async fn component(
     Ok(registry.blob(&found.component, limit).await?)
 }
 
-/// The tag under which cosign, and registries without lists of referrers, keep what belongs to a
-/// manifest.
+/// Returns the tag for the signatures of a manifest, of cosign and of registries without the referrers API.
 fn tag(digest: &str) -> String {
     digest.replacen(':', "-", 1)
 }
 
-/// Where a signature is to be had.
-enum Place {
-    /// Of cosign 1 and 2: its payload, and what signs it.
+/// Location of a signature.
+enum SignatureLocation {
+    /// Of cosign 1 and 2: the payload and its signature.
     Simple(Descriptor, String),
-    /// Of cosign 3: the digest of an artefact that holds a bundle.
+    /// Of cosign 3: the digest of an artefact with a bundle.
     Bundle(String),
 }
 
-impl Place {
-    /// The signature; none where the artefact holds no bundle.
+impl SignatureLocation {
+    /// Fetches the signature. `None` if the artefact has no bundle.
     async fn signature(&self, registry: &Registry) -> Result<Option<Signature>, RegistryError> {
         match self {
             Self::Simple(payload, signature) => Ok(Some(Signature::Simple {
@@ -153,8 +151,11 @@ fn is_bundle(kind: Option<&str>, digest: &str) -> bool {
     kind.is_some_and(|kind| kind.starts_with(BUNDLE)) && is_digest(digest)
 }
 
-/// Signatures of cosign 1 and 2.
-async fn simple(registry: &Registry, digest: &str) -> Result<Vec<Place>, RegistryError> {
+/// Finds the signatures of cosign 1 and 2.
+async fn simple(
+    registry: &Registry,
+    digest: &str,
+) -> Result<Vec<SignatureLocation>, RegistryError> {
     let tag = format!("{}.sig", tag(digest));
     let manifest = manifest(registry, &tag).await?.unwrap_or_default();
     let is_signature =
@@ -162,13 +163,16 @@ async fn simple(registry: &Registry, digest: &str) -> Result<Vec<Place>, Registr
     let signatures = manifest.layers.iter().filter(is_signature);
     let signatures = signatures.filter_map(|layer| {
         let signature = layer.annotations.get(SIGNATURE)?;
-        Some(Place::Simple(layer.clone(), signature.clone()))
+        Some(SignatureLocation::Simple(layer.clone(), signature.clone()))
     });
     Ok(signatures.take(SIGNATURES).collect())
 }
 
-/// Signatures of cosign 3, which writes what else was attested in the same form.
-async fn bundles(registry: &Registry, digest: &str) -> Result<Vec<Place>, RegistryError> {
+/// Finds the signatures of cosign 3. Attestations have the same format, and another purpose.
+async fn bundles(
+    registry: &Registry,
+    digest: &str,
+) -> Result<Vec<SignatureLocation>, RegistryError> {
     let lists: Vec<Manifest> = match registry.referrers(digest).await? {
         Some(pages) => {
             let pages = pages.iter().filter_map(|page| Manifest::parse(page).ok());
@@ -183,11 +187,11 @@ async fn bundles(registry: &Registry, digest: &str) -> Result<Vec<Place>, Regist
             && purpose.is_none_or(|purpose| purpose == PURPOSE)
     };
     let signatures = referrers.flatten().filter(is_signature).take(SIGNATURES);
-    let places = signatures.map(|referrer| Place::Bundle(referrer.digest.clone()));
-    Ok(places.collect())
+    let locations = signatures.map(|referrer| SignatureLocation::Bundle(referrer.digest.clone()));
+    Ok(locations.collect())
 }
 
-/// A manifest that need not be there. One that cannot be read holds no signature.
+/// Fetches a manifest. `None` if it does not exist or is invalid.
 async fn manifest(registry: &Registry, version: &str) -> Result<Option<Manifest>, RegistryError> {
     match registry.manifest(version).await {
         Ok(document) => Ok(Manifest::parse(&document.bytes).ok()),

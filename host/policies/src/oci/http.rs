@@ -1,5 +1,4 @@
-//! Requests over HTTP with bounds: how long an answer may take, how long it may be, and how often it
-//! may send us elsewhere.
+//! An HTTP client with limits for the time, the size and the redirects of a response.
 
 use std::time::Duration;
 
@@ -16,70 +15,69 @@ use tokio::time::timeout;
 
 use super::address::{leads_to, may_be_asked, same_origin};
 
-/// Most redirects that are followed.
+/// Most redirects.
 const REDIRECTS: usize = 5;
 
-/// How much can be sent in the time that is given for an answer, in bytes; for more there is more.
+/// Bytes of a request for each timeout period: a longer request has a longer timeout.
 const PIECE: usize = 1 << 20;
 
-/// By what servers know us.
+/// The user agent.
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("ipu-operator/", env!("CARGO_PKG_VERSION")));
 
-/// A client that asks no server without TLS, unless it is to.
+/// A client that uses TLS, unless configured otherwise.
 #[derive(Clone, Debug)]
 pub(super) struct Http {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     without_tls: bool,
-    patience: Duration,
+    timeout: Duration,
 }
 
-/// What is sent.
+/// A request.
 #[derive(Clone, Debug)]
 pub(super) struct Outgoing {
     pub(super) method: Method,
     pub(super) uri: Uri,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
-    /// Whether the answer may send us elsewhere.
+    /// Whether to follow redirects.
     pub(super) follows: bool,
 }
 
-/// An answer whose body is not read yet.
+/// A response whose body is not read yet.
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// Whose it is, after all redirects.
+    /// Its address, after all redirects.
     pub(super) uri: Uri,
     response: Response<hyper::body::Incoming>,
 }
 
-/// Why there is no whole answer. No addresses are told: those that redirects lead to may hold secrets.
+/// Why a request failed. No error has an address, because redirects can contain secrets.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// Nobody is reached.
+    /// The server is unreachable.
     #[error("failed to connect")]
     Send(#[source] ClientError),
-    /// It broke off.
+    /// The connection broke.
     #[error("the answer broke off")]
     Body(#[source] hyper::Error),
-    /// It takes too long.
+    /// The server did not answer in time.
     #[error("nothing came for {} ms", .0.as_millis())]
     Silent(Duration),
-    /// It is too long.
+    /// The response is too large.
     #[error("the answer is longer than {0} bytes")]
     TooLarge(u64),
-    /// It leads on and on.
+    /// There are too many redirects.
     #[error("the answer is a redirect after {REDIRECTS} others")]
     Redirects,
-    /// It leads nowhere, or from TLS to a server without.
+    /// A redirect is invalid, or leads from TLS to a server without TLS.
     #[error("the answer is a redirect to no address, or to one without TLS")]
     Redirect,
 }
 
 impl Http {
-    /// A client with this TLS. `patience` is the longest time until an answer begins, and between two
-    /// pieces of it.
-    pub(super) fn new(tls: ClientConfig, plain_http: bool, patience: Duration) -> Self {
+    /// Creates a client with this TLS configuration. `timeout` limits the wait for the response, and between two parts of it.
+    pub(super) fn new(tls: ClientConfig, plain_http: bool, timeout: Duration) -> Self {
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()
@@ -88,12 +86,11 @@ impl Http {
         Self {
             client: Client::builder(TokioExecutor::new()).build(connector),
             without_tls: plain_http,
-            patience,
+            timeout,
         }
     }
 
-    /// Sends a request. What it shows of credentials is shown to the server that it names, and to
-    /// nobody else to whom that may send us.
+    /// Sends a request. Its credentials go only to the server of its address, not to the servers of redirects.
     pub(super) async fn send(&self, mut request: Outgoing) -> Result<Answer, HttpError> {
         let first = request.uri.clone();
         for _ in 0..=REDIRECTS {
@@ -129,23 +126,23 @@ impl Http {
             sent.headers_mut().remove(AUTHORIZATION);
         }
         let pieces = u32::try_from(request.body.len() / PIECE).unwrap_or(u32::MAX);
-        let patience = self.patience.saturating_mul(pieces.saturating_add(1));
-        match timeout(patience, self.client.request(sent)).await {
+        let limit = self.timeout.saturating_mul(pieces.saturating_add(1));
+        match timeout(limit, self.client.request(sent)).await {
             Ok(response) => response.map_err(HttpError::Send),
-            Err(_) => Err(HttpError::Silent(patience)),
+            Err(_) => Err(HttpError::Silent(limit)),
         }
     }
 
-    /// A body of at most `limit` bytes; no more of it is kept, however long it is.
+    /// Reads the body, up to `limit` bytes.
     pub(super) async fn read(&self, answer: Answer, limit: u64) -> Result<Vec<u8>, HttpError> {
         let mut body = answer.response.into_body();
         let mut bytes = Vec::new();
         loop {
-            let piece = timeout(self.patience, body.frame()).await;
-            let Some(piece) = piece.map_err(|_| HttpError::Silent(self.patience))? else {
+            let piece = timeout(self.timeout, body.frame()).await;
+            let Some(piece) = piece.map_err(|_| HttpError::Silent(self.timeout))? else {
                 return Ok(bytes);
             };
-            // What is no data is what some servers tell after it.
+            // Other frames are trailers.
             if let Ok(data) = piece.map_err(HttpError::Body)?.into_data() {
                 if (bytes.len() + data.len()) as u64 > limit {
                     return Err(HttpError::TooLarge(limit));
@@ -161,19 +158,19 @@ impl Answer {
         self.response.status()
     }
 
-    /// A header, where it is text.
+    /// Returns a header, if it is text.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.response.headers().get(name)?.to_str().ok()
     }
 
-    /// All headers of a name that are text.
+    /// Returns all headers with a name that are text.
     pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         let all = self.response.headers().get_all(name).into_iter();
         all.filter_map(|value| value.to_str().ok())
     }
 }
 
-/// Whether an answer says that the same request is to be sent elsewhere.
+/// Whether a status is a redirect of the same request.
 fn is_redirect(method: &Method, status: StatusCode) -> bool {
     match status {
         StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,

@@ -1,5 +1,4 @@
-//! Pure: the manifests of artefacts: which blob of one is the component, and the manifest of a
-//! component that is pushed.
+//! Pure: the manifests of artefacts: finds the component of a manifest, and builds the manifest of a component.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +15,7 @@ pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// Type of a list of manifests.
 pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
-/// Types that are asked for: those of OCI, and Docker's, which some registries keep in their place.
+/// Accepted types: those of OCI, and those of Docker, which some registries use instead.
 pub(super) const ACCEPTED: [&str; 4] = [
     MANIFEST,
     INDEX,
@@ -24,20 +23,19 @@ pub(super) const ACCEPTED: [&str; 4] = [
     "application/vnd.docker.distribution.manifest.list.v2+json",
 ];
 
-/// Type of the component in an artefact as the CNCF describes them.
+/// Type of the component in an artefact of the CNCF format.
 pub const COMPONENT: &str = "application/wasm";
 
 /// Type of the configuration of such an artefact.
 pub const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 
-/// Types of the component in older artefacts: of `wasm-to-oci`, which many tools followed (also
-/// Kubewarden's), and of `wasme`.
+/// Types of the component in older formats: of `wasm-to-oci`, which many tools use (also Kubewarden), and of `wasme`.
 const OLDER: [&str; 2] = [
     "application/vnd.wasm.content.layer.v1+wasm",
     "application/vnd.module.wasm.content.layer.v1+wasm",
 ];
 
-/// A blob that a manifest names.
+/// A reference to a blob.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
@@ -47,15 +45,15 @@ pub struct Descriptor {
     pub digest: String,
     /// Its length in bytes.
     pub size: u64,
-    /// What else is said of it.
+    /// Its annotations.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// What an artefact that an index names is.
+    /// Its artefact type, in an index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
 }
 
-/// What of a manifest matters here.
+/// The relevant fields of a manifest.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Manifest {
@@ -66,25 +64,25 @@ pub(super) struct Manifest {
     pub(super) manifests: Option<Vec<Descriptor>>,
 }
 
-/// Why a manifest leads to no component.
+/// Why a manifest has no component.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// It is not JSON of the right form.
+    /// It is not a valid manifest.
     #[error("it is no OCI manifest")]
     Json(#[source] serde_json::Error),
     /// It is a list of manifests.
     #[error("it is a list of {0} manifests; name one of them by its digest")]
     Index(usize),
-    /// It holds no component.
+    /// It has no component.
     #[error(
         "it holds no component, which has the type {COMPONENT}, but {0}; `ipu-operator policy push` \
          makes an artefact that does"
     )]
     None(String),
-    /// It holds more than one.
+    /// It has several components.
     #[error("it holds {0} components, and nothing says which one is meant; push them one by one")]
     Several(usize),
-    /// What it says of the component cannot be true.
+    /// The digest of the component is invalid.
     #[error(
         "its component has the digest {0:?}, and only sha256: and 64 hexadecimal digits are checked"
     )]
@@ -97,7 +95,7 @@ impl Manifest {
     }
 }
 
-/// The one component of an artefact.
+/// Finds the component of a manifest.
 pub fn component_of(manifest: &[u8]) -> Result<Descriptor, ManifestError> {
     let manifest = Manifest::parse(manifest)?;
     if let Some(manifests) = manifest.manifests {
@@ -109,7 +107,7 @@ pub fn component_of(manifest: &[u8]) -> Result<Descriptor, ManifestError> {
     };
     let mut components = manifest.layers.iter().filter(is_component);
     let Some(component) = components.next() else {
-        return Err(ManifestError::None(told(&manifest.layers)));
+        return Err(ManifestError::None(layer_types(&manifest.layers)));
     };
     let others = components.count();
     if others > 0 {
@@ -121,8 +119,8 @@ pub fn component_of(manifest: &[u8]) -> Result<Descriptor, ManifestError> {
     Ok(component.clone())
 }
 
-/// The first types of an artefact.
-fn told(layers: &[Descriptor]) -> String {
+/// Formats the first layer types of a manifest.
+fn layer_types(layers: &[Descriptor]) -> String {
     let types = layers.iter().take(3);
     let types: Vec<_> = types.map(|layer| excerpt(&layer.media_type, 100)).collect();
     if types.is_empty() {
@@ -131,7 +129,7 @@ fn told(layers: &[Descriptor]) -> String {
     types.join(", ")
 }
 
-/// An artefact that is to be pushed.
+/// An artefact to push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Artefact {
     /// The configuration.
@@ -142,8 +140,8 @@ pub struct Artefact {
     pub digest: String,
 }
 
-/// The artefact of a component, as the CNCF describes them. The same component is always the same
-/// artefact, with the same digest: hence the first second of 1970, where tools ask for a time.
+/// Builds the artefact of a component, in the CNCF format. Its creation time is 1970, so that the same component always has
+/// the same digest.
 pub fn artefact(component: &[u8], imports: &[String], exports: &[String]) -> Artefact {
     let digest = digest_of(component).to_string();
     let config = json!({

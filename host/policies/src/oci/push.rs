@@ -6,7 +6,7 @@ use super::manifest::{Artefact, MANIFEST};
 use super::reference::Reference;
 use super::registry::{Registry, RegistryError};
 
-/// Pushes a component. The manifest goes last: what it names is there when somebody sees it.
+/// Pushes a component. The manifest is last, so that its blobs exist once it is visible.
 pub async fn push(
     registry: &Registry,
     reference: &Reference,

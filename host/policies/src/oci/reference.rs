@@ -1,15 +1,15 @@
-//! Pure: what names a module in a registry, such as `registry.example.com/team/policy:1.2`.
+//! Pure: references to modules in registries, such as `registry.example.com/team/policy:1.2`.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Longest name of a repository, as registries take it.
+/// Longest name of a repository.
 const REPOSITORY: usize = 255;
 
 /// Longest tag.
 const TAG: usize = 128;
 
-/// A registry, a repository of it, and which of the manifests there.
+/// A reference to a manifest: registry, repository, and tag or digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     registry: String,
@@ -18,28 +18,28 @@ pub struct Reference {
     digest: Option<String>,
 }
 
-/// Why a text is no reference.
+/// Why a text is not a reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
-    /// The part before the first slash is no host.
+    /// The registry is not a host.
     #[error(
         "{0:?} does not begin with the host of a registry and a slash; no registry is assumed, so \
          write it out, as in registry.example.com/team/policy:1.2 or docker.io/team/policy:1.2"
     )]
     Registry(String),
-    /// The repository is not as registries take it.
+    /// The repository is invalid.
     #[error(
         "{0:?} is no repository: it has lower-case letters and digits, joined by single `.`, `_` or \
          by `-`, in parts with slashes between them, and at most 255 characters"
     )]
     Repository(String),
-    /// The tag is not as registries take it.
+    /// The tag is invalid.
     #[error(
         "{0:?} is no tag: it has letters, digits, `_`, `.` and `-`, begins with none of the last two, \
          and has at most 128 characters"
     )]
     Tag(String),
-    /// The digest is not one that is checked.
+    /// The digest is invalid.
     #[error("{0:?} is no digest: it has sha256: and 64 hexadecimal digits in lower case")]
     Digest(String),
     /// Neither tag nor digest.
@@ -50,12 +50,12 @@ pub enum ReferenceError {
 }
 
 impl Reference {
-    /// Host of the registry, with its port where one is named.
+    /// Returns the host of the registry, with its port.
     pub fn registry(&self) -> &str {
         &self.registry
     }
 
-    /// The host that is spoken to. Docker Hub is called otherwise than it is reached.
+    /// Returns the host of the API. That of Docker Hub differs from its name.
     pub fn host(&self) -> &str {
         match self.registry.as_str() {
             "docker.io" | "index.docker.io" => "registry-1.docker.io",
@@ -63,26 +63,26 @@ impl Reference {
         }
     }
 
-    /// The repository in that registry.
+    /// Returns the repository.
     pub fn repository(&self) -> &str {
         &self.repository
     }
 
-    /// By what a manifest is asked for: the digest, where both are there, since a tag can be moved.
+    /// Returns the digest, otherwise the tag. The digest takes precedence, because a tag can move.
     ///
     /// # Panics
-    /// Never: a reference without both is none.
+    /// Never: a reference has at least one of them.
     pub fn version(&self) -> &str {
         let named = self.digest.as_deref().or(self.tag.as_deref());
         named.expect("one of them is there, or it would not have been parsed")
     }
 
-    /// The tag, where one is named.
+    /// Returns the tag.
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
 
-    /// The digest of the manifest, where one is named.
+    /// Returns the digest of the manifest.
     pub fn digest(&self) -> Option<&str> {
         self.digest.as_deref()
     }
@@ -146,7 +146,7 @@ pub fn is_digest(text: &str) -> bool {
     digits.is_some_and(|digits| digits.len() == 64 && digits.bytes().all(is_digit))
 }
 
-/// A first part without a dot or a port is a folder of some registry that tools guess.
+/// Without a dot or a port the first segment is not a host: some tools guess the registry then.
 fn is_host(text: &str) -> bool {
     let (name, port) = match text.split_once(':') {
         Some((name, port)) => (name, Some(port)),

@@ -1,5 +1,4 @@
-//! Speaks with one repository of a registry: whatever it answers is bounded in size and time, and
-//! checked against the digest by which it was asked for.
+//! The client of one repository. Every response has limits for size and time, and is verified against its digest.
 
 mod authorization;
 mod error;
@@ -22,26 +21,26 @@ use super::tls;
 pub use error::RegistryError;
 use ipu_guest_host::digest_of;
 
-/// Largest manifest that is read, in bytes: what registries must take at least.
+/// Size limit of a manifest, in bytes: the minimum that registries must accept.
 const MANIFEST: u64 = 4 << 20;
 
-/// Most pages of a list that are read.
+/// Most pages of a list.
 const PAGES: usize = 8;
 
-/// How much of an answer is read that tells what is wrong, in bytes.
+/// Size limit of an error response, in bytes.
 const COMPLAINT: u64 = 16 << 10;
 
-/// How a registry is spoken to.
+/// Access to a registry.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// User and password; none where anybody may read.
+    /// The credentials. `None` for anonymous access.
     pub credentials: Option<Credentials>,
-    /// The authorities that vouch for the registry's certificate, in PEM; none: the public ones.
+    /// The CA certificates of the registry, as PEM. By default the public ones.
     pub authorities: Option<Vec<u8>>,
-    /// Whether it is spoken to without TLS.
+    /// Whether to use plain HTTP.
     pub plain_http: bool,
-    /// Longest time until a connection stands, and between two pieces of an answer.
-    pub patience: Duration,
+    /// Timeout of a connection, and between two parts of a response.
+    pub timeout: Duration,
 }
 
 impl Default for Access {
@@ -50,7 +49,7 @@ impl Default for Access {
             credentials: None,
             authorities: None,
             plain_http: false,
-            patience: Duration::from_secs(15),
+            timeout: Duration::from_secs(15),
         }
     }
 }
@@ -63,11 +62,11 @@ pub struct Registry {
     host: String,
     plain_http: bool,
     credentials: Option<Credentials>,
-    /// What the registry last wanted to see.
+    /// The last authorization that the registry required.
     authorization: Mutex<Option<HeaderValue>>,
 }
 
-/// A manifest as the registry has it.
+/// A manifest from a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
     /// The bytes.
@@ -77,10 +76,10 @@ pub struct Document {
 }
 
 impl Registry {
-    /// The repository of a module. Nothing is sent yet.
+    /// Creates a client for the repository of a reference. It sends nothing yet.
     ///
     /// # Panics
-    /// Never: the parts of a reference are parts of an address.
+    /// Never: the parts of a reference are valid in an address.
     pub fn new(reference: &Reference, access: Access) -> Result<Self, RegistryError> {
         let host = reference.registry().to_owned();
         let authorities = access.authorities.as_deref();
@@ -95,7 +94,7 @@ impl Registry {
             .parse()
             .expect("the parts of a reference are parts of an address");
         Ok(Self {
-            http: Http::new(tls, access.plain_http, access.patience),
+            http: Http::new(tls, access.plain_http, access.timeout),
             base,
             host,
             plain_http: access.plain_http,
@@ -104,27 +103,29 @@ impl Registry {
         })
     }
 
-    /// Host of the registry.
+    /// Returns the host of the registry.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Whether it is spoken to without TLS.
+    /// Whether to use plain HTTP.
     pub(super) fn is_plain(&self) -> bool {
         self.plain_http
     }
 
-    /// A manifest by its tag or digest.
+    /// Fetches a manifest by its tag or digest.
     pub async fn manifest(&self, version: &str) -> Result<Document, RegistryError> {
         let what = format!("the manifest {version}");
         let uri = self.at(&format!("manifests/{version}"));
         let answer = self.get(uri, &what).await?;
-        let told = answer.header("docker-content-digest").map(str::to_owned);
+        let reported = answer.header("docker-content-digest").map(str::to_owned);
         let bytes = self.read(answer, &what, MANIFEST).await?;
         let digest = digest_of(&bytes).to_string();
         let wanted = Some(version)
             .filter(|version| version.starts_with("sha256:"))
-            .or(told.as_deref().filter(|told| told.starts_with("sha256:")));
+            .or(reported
+                .as_deref()
+                .filter(|reported| reported.starts_with("sha256:")));
         match wanted {
             Some(wanted) if wanted != digest => Err(RegistryError::Digest {
                 host: self.host.clone(),
@@ -136,7 +137,7 @@ impl Registry {
         }
     }
 
-    /// A blob, of at most `limit` bytes.
+    /// Fetches a blob, of at most `limit` bytes.
     pub async fn blob(&self, blob: &Descriptor, limit: u64) -> Result<Vec<u8>, RegistryError> {
         let what = format!("the blob {}", blob.digest);
         if blob.size > limit {
@@ -157,8 +158,7 @@ impl Registry {
         Ok(bytes)
     }
 
-    /// The lists of what refers to a manifest, page by page; nothing of a registry that keeps no such
-    /// lists.
+    /// Fetches the pages of the referrers of a manifest. `None` if the registry does not support the referrers API.
     pub async fn referrers(&self, digest: &str) -> Result<Option<Vec<Vec<u8>>>, RegistryError> {
         let what = format!("what refers to {digest}");
         let (mut next, mut pages) = (Some(self.at(&format!("referrers/{digest}"))), Vec::new());
@@ -177,7 +177,7 @@ impl Registry {
         Ok(Some(pages))
     }
 
-    /// An address in the repository.
+    /// Returns an address in the repository.
     pub(super) fn at(&self, path: &str) -> Uri {
         let joined = format!("{}{path}", self.base).parse();
         joined.expect("what names a manifest or a blob is part of an address")
@@ -191,7 +191,7 @@ impl Registry {
             .await
     }
 
-    /// Sends a blob or manifest, or nothing, to an address.
+    /// Sends a blob, a manifest or an empty body to an address.
     pub(super) async fn put(
         &self,
         method: Method,
@@ -204,8 +204,7 @@ impl Registry {
         self.send(method, uri, headers, body, what).await
     }
 
-    /// Sends a request, once more where the registry asks for credentials. Only the registry itself is
-    /// shown them: who is asked by its word goes without.
+    /// Sends a request, and repeats it with credentials if the registry requires them. Only the registry itself gets them.
     async fn send(
         &self,
         method: Method,
@@ -244,7 +243,7 @@ impl Registry {
         sent.map_err(|source| self.failed(what, source))
     }
 
-    /// The answer where it is a good one, or what is wrong.
+    /// Returns a successful response, or its error.
     async fn good(&self, answer: Answer, what: &str) -> Result<Answer, RegistryError> {
         let status = answer.status();
         if status.is_success() {
@@ -252,7 +251,7 @@ impl Registry {
         }
         let (host, what) = (self.host.clone(), what.to_owned());
         let words = self.read(answer, &what, COMPLAINT).await;
-        let told = complaint(&words.unwrap_or_default());
+        let detail = error_messages(&words.unwrap_or_default());
         Err(match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => RegistryError::Forbidden {
                 who: match &self.credentials {
@@ -261,14 +260,14 @@ impl Registry {
                 },
                 host,
                 what,
-                told,
+                detail,
             },
-            StatusCode::NOT_FOUND => RegistryError::Absent { host, what, told },
+            StatusCode::NOT_FOUND => RegistryError::Absent { host, what, detail },
             _ => RegistryError::Status {
                 host,
                 status,
                 what,
-                told,
+                detail,
             },
         })
     }
@@ -293,8 +292,8 @@ impl Registry {
     }
 }
 
-/// What a registry says is wrong, in the form that registries agreed on; nothing of other answers.
-fn complaint(bytes: &[u8]) -> String {
+/// Extracts the messages of an OCI error response. Empty for other formats.
+fn error_messages(bytes: &[u8]) -> String {
     #[derive(Deserialize)]
     struct Complaint {
         errors: Vec<One>,
@@ -315,7 +314,7 @@ fn complaint(bytes: &[u8]) -> String {
     format!(" ({})", short(format!("{code} {message}").trim()))
 }
 
-/// What a registry wrote, as far as it is told.
+/// Cuts a text of a registry for a message.
 fn short(text: &str) -> String {
     excerpt(text, 160)
 }

@@ -1,4 +1,4 @@
-//! TLS towards registries: whose word counts for whose certificate.
+//! The TLS configuration for registries: the trusted CAs.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
-/// Why a text holds no authorities.
+/// Why a text has no CA certificates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthorityError {
     /// There is no certificate in it.
@@ -19,8 +19,8 @@ pub enum AuthorityError {
     Broken(usize),
 }
 
-/// TLS with these authorities (PEM) alone, or, without them, with those of the system and Mozilla's.
-/// The image has no system, and a private registry's authority vouches for nobody else.
+/// Builds the configuration with these CA certificates (PEM) alone, or by default with those of the system and of Mozilla.
+/// The image has no system certificates.
 pub(super) fn config(authorities: Option<&[u8]>) -> Result<ClientConfig, AuthorityError> {
     let roots = match authorities {
         Some(pem) => given(pem)?,

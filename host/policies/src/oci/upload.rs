@@ -1,4 +1,4 @@
-//! What is sent to a registry: blobs and manifests.
+//! Uploads of blobs and manifests.
 
 use bytes::Bytes;
 use http::Method;
@@ -9,7 +9,7 @@ use super::address::{leads_to, may_be_asked, with_query};
 use super::registry::{Registry, RegistryError};
 
 impl Registry {
-    /// Sends a blob, where the registry does not have it yet.
+    /// Uploads a blob, unless the registry has it.
     pub(super) async fn put_blob(&self, bytes: Bytes) -> Result<(), RegistryError> {
         let digest = digest_of(&bytes).to_string();
         let what = format!("the upload of the blob {digest}");
@@ -39,7 +39,7 @@ impl Registry {
             .map(drop)
     }
 
-    /// Sends a manifest under its tag, or under its digest.
+    /// Uploads a manifest under its tag or its digest.
     pub(super) async fn put_manifest(
         &self,
         version: &str,
@@ -54,5 +54,5 @@ impl Registry {
     }
 }
 
-/// Type of bytes of any kind.
+/// Media type of arbitrary bytes.
 const OCTETS: &str = "application/octet-stream";

@@ -1,4 +1,4 @@
-//! Reads what a policy names of the cluster: ConfigMaps and Secrets of the release's namespace.
+//! Reads the ConfigMaps and Secrets that policies refer to, in the namespace of the release.
 
 use ipu_api::ipupolicy::{ConfigMapModule, ModuleSource, PemSource, SecretName};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -13,64 +13,70 @@ use crate::oci::reference::Reference;
 const PULL_SECRET: (&str, &str) = ("kubernetes.io/dockerconfigjson", ".dockerconfigjson");
 
 impl Sources {
-    pub(super) async fn of_config_map(
+    pub(super) async fn fetch_config_map(
         &self,
-        place: &ConfigMapModule,
+        source: &ConfigMapModule,
     ) -> Result<Vec<u8>, SourceError> {
-        let map = self.config_map(&place.name).await?;
-        let found = map.binary_data.and_then(|mut data| data.remove(&place.key));
+        let map = self.config_map(&source.name).await?;
+        let found = map
+            .binary_data
+            .and_then(|mut data| data.remove(&source.key));
         let found = found.map(|bytes| bytes.0);
         found.ok_or_else(|| SourceError::Key {
-            name: place.name.clone(),
-            key: place.key.clone(),
+            name: source.name.clone(),
+            key: source.key.clone(),
         })
     }
 
-    /// The keys of which one must have signed the module; none where it need not be signed.
-    pub(super) async fn keys(&self, wanted: &ModuleSource) -> Result<Vec<PublicKey>, SourceError> {
-        let place = wanted.oci.as_ref();
-        let Some(signature) = place.and_then(|place| place.signature.as_ref()) else {
+    /// Returns the keys, one of which must have signed the module. Empty if it needs no signature.
+    pub(super) async fn keys(&self, source: &ModuleSource) -> Result<Vec<PublicKey>, SourceError> {
+        let oci = source.oci.as_ref();
+        let Some(signature) = oci.and_then(|oci| oci.signature.as_ref()) else {
             return Ok(Vec::new());
         };
         let mut keys = Vec::new();
-        for (index, place) in signature.keys.iter().enumerate() {
+        for (index, key) in signature.keys.iter().enumerate() {
             let field = format!("spec.module.oci.signature.keys[{index}]");
-            let text = self.pem(place, &field).await?;
+            let text = self.pem(key, &field).await?;
             let found = public_keys(&text).map_err(|source| SourceError::Keys { field, source })?;
             keys.extend(found);
         }
         Ok(keys)
     }
 
-    /// User and password for a reference.
+    /// Returns the credentials for a reference.
     pub(super) async fn credentials(
         &self,
-        place: &SecretName,
+        secret: &SecretName,
         reference: &Reference,
     ) -> Result<Credentials, SourceError> {
-        let (wanted, key) = PULL_SECRET;
-        let name = place.name.clone();
+        let (expected, key) = PULL_SECRET;
+        let name = secret.name.clone();
         let secret = self.secret(&name).await?;
         let found = secret.type_.unwrap_or_default();
         let config = secret.data.and_then(|mut data| data.remove(key));
-        let Some(config) = config.filter(|_| found == wanted) else {
+        let Some(config) = config.filter(|_| found == expected) else {
             return Err(SourceError::SecretType { name, found });
         };
         Credentials::find(&config.0, reference)
             .map_err(|source| SourceError::Credentials { name, source })
     }
 
-    /// A text in PEM, wherever it stands.
-    pub(super) async fn pem(&self, place: &PemSource, field: &str) -> Result<Vec<u8>, SourceError> {
+    /// Returns a PEM text from its source.
+    pub(super) async fn pem(
+        &self,
+        source: &PemSource,
+        field: &str,
+    ) -> Result<Vec<u8>, SourceError> {
         let missing = |place: String, key: &str| SourceError::Pem {
             place,
             key: key.to_owned(),
             field: field.to_owned(),
         };
-        if let Some(text) = &place.pem {
+        if let Some(text) = &source.pem {
             return Ok(text.clone().into_bytes());
         }
-        if let Some(place) = &place.config_map {
+        if let Some(place) = &source.config_map {
             let map = self.config_map(&place.name).await?;
             let text = map.data.and_then(|mut data| data.remove(&place.key));
             let bytes = map.binary_data.and_then(|mut data| data.remove(&place.key));
@@ -78,7 +84,7 @@ impl Sources {
             return found
                 .ok_or_else(|| missing(format!("the ConfigMap {}", place.name), &place.key));
         }
-        if let Some(place) = &place.secret {
+        if let Some(place) = &source.secret {
             let secret = self.secret(&place.name).await?;
             let found = secret.data.and_then(|mut data| data.remove(&place.key));
             let found = found.map(|bytes| bytes.0);

@@ -1,39 +1,38 @@
-//! Fetches a module from an OCI registry: only what the policy's digest names, and, where it must be
-//! signed, only once that is known.
+//! Fetches a module from an OCI registry, after its digest and, if required, its signature are verified.
 
 use ipu_api::ipupolicy::{ModuleSource, OciModule};
 use ipu_guest_host::Limits;
 
-use super::{SourceError, Sources, is_wanted};
+use super::{SourceError, Sources, check_digest};
 use crate::oci::cosign::PublicKey;
 use crate::oci::fetch::{FetchError, component, find, signer};
 use crate::oci::reference::Reference;
 use crate::oci::registry::{Access, Registry};
 
-/// A module, and who signed it.
+/// A module, and the key that signed it.
 pub(super) struct Fetched {
     pub(super) component: Vec<u8>,
-    /// Fingerprint of the key; none where it need not be signed.
+    /// Fingerprint of the key. `None` if it needs no signature.
     pub(super) signer: Option<String>,
 }
 
 impl Sources {
-    pub(super) async fn of_registry(
+    pub(super) async fn fetch_oci(
         &self,
-        place: &OciModule,
-        wanted: &ModuleSource,
+        oci: &OciModule,
+        source: &ModuleSource,
         keys: &[PublicKey],
     ) -> Result<Fetched, SourceError> {
-        let _room = self.registries.acquire().await;
-        let reference: Reference = place.reference.parse().map_err(SourceError::Reference)?;
-        let registry = self.registry(place, &reference).await?;
+        let _permit = self.registries.acquire().await;
+        let reference: Reference = oci.reference.parse().map_err(SourceError::Reference)?;
+        let registry = self.registry(oci, &reference).await?;
         let failed = |source: FetchError| SourceError::Oci {
-            reference: place.reference.clone(),
+            reference: oci.reference.clone(),
             source: Box::new(source),
         };
         let found = find(&registry, &reference).await.map_err(failed)?;
-        is_wanted(wanted, &found.component.digest)?;
-        let signer = if place.signature.is_some() {
+        check_digest(source, &found.component.digest)?;
+        let signer = if oci.signature.is_some() {
             let key = signer(&registry, &found, keys).await.map_err(failed)?;
             Some(key.fingerprint().to_owned())
         } else {
@@ -46,14 +45,14 @@ impl Sources {
 
     async fn registry(
         &self,
-        place: &OciModule,
+        oci: &OciModule,
         reference: &Reference,
     ) -> Result<Registry, SourceError> {
-        let credentials = match &place.pull_secret {
+        let credentials = match &oci.pull_secret {
             Some(secret) => Some(self.credentials(secret, reference).await?),
             None => None,
         };
-        let authorities = match &place.certificate_authorities {
+        let authorities = match &oci.certificate_authorities {
             Some(text) => {
                 let field = "spec.module.oci.certificateAuthorities";
                 Some(self.pem(text, field).await?)
@@ -63,7 +62,7 @@ impl Sources {
         let access = Access {
             credentials,
             authorities,
-            plain_http: place.plain_http,
+            plain_http: oci.plain_http,
             ..Access::default()
         };
         let registry = Registry::new(reference, access);

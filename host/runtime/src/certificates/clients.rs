@@ -1,4 +1,4 @@
-//! Whom a port takes for one of its clients: whoever has a certificate of an authority that an admin names.
+//! Verifies client certificates against the CA that an admin configures.
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 
-/// Why an authority cannot be used.
+/// Why a client CA is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientCaError {
-    /// It is no PEM.
+    /// It is not PEM.
     #[error("the client CA is not PEM; give one or more blocks BEGIN CERTIFICATE")]
     Pem(#[source] pem::Error),
-    /// It holds no certificate.
+    /// It has no certificate.
     #[error("the client CA holds no certificate; give one or more blocks BEGIN CERTIFICATE")]
     Empty,
-    /// A certificate in it cannot be read.
+    /// A certificate is invalid.
     #[error("the client CA holds something that is no certificate")]
     Certificate(#[source] rustls::Error),
-    /// Nothing can be checked against it.
+    /// The verifier cannot be created.
     #[error("the client CA cannot be used")]
     Verifier(#[source] VerifierBuilderError),
 }
 
-/// Checks clients against the authorities in `pem`: whoever has no certificate of theirs is refused in the handshake.
-pub fn of_authority(pem: &str) -> Result<Arc<dyn ClientCertVerifier>, ClientCaError> {
+/// Creates the verifier of clients for the CA certificates in `pem`. The handshake refuses clients without a certificate.
+pub fn verifier(pem: &str) -> Result<Arc<dyn ClientCertVerifier>, ClientCaError> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
         let certificate = certificate.map_err(ClientCaError::Pem)?;
@@ -50,9 +50,9 @@ mod tests {
     fn an_authority_that_cannot_be_used_says_what_to_give() {
         let block = |what| format!("-----BEGIN {what}-----\nAAAA\n-----END {what}-----\n");
         for pem in ["", "nothing", &block("PUBLIC KEY"), &block("CERTIFICATE")] {
-            assert!(of_authority(pem).is_err(), "{pem}");
+            assert!(verifier(pem).is_err(), "{pem}");
         }
-        let empty = of_authority("").map(drop).unwrap_err().to_string();
+        let empty = verifier("").map(drop).unwrap_err().to_string();
         assert!(empty.contains("BEGIN CERTIFICATE"), "{empty}");
     }
 }

@@ -1,4 +1,4 @@
-//! Makes authorities and serving certificates.
+//! Issues CAs and serving certificates.
 
 use std::time::Duration;
 
@@ -8,45 +8,45 @@ use rcgen::{
     Issuer, KeyPair, KeyUsagePurpose,
 };
 
-use super::Keys;
+use super::CertificateBundle;
 
-/// How long an authority is good.
-const AUTHORITY_LIFE: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
+/// Lifetime of a CA.
+const CA_LIFETIME: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
 
-/// How long a serving certificate is good.
-const SERVING_LIFE: SignedDuration = SignedDuration::from_hours(365 * 24);
+/// Lifetime of a serving certificate.
+const SERVING_LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 24);
 
-/// Certificates are good from a little before they are made, for API servers whose clock is late.
-const SKEW: SignedDuration = SignedDuration::from_hours(1);
+/// Certificates are valid from this long before now, for API servers with a slow clock.
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_hours(1);
 
-/// Why no certificate could be made.
+/// Why issuing a certificate failed.
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
-    /// The key or the certificate cannot be made.
+    /// The key or the certificate cannot be created.
     #[error("failed to make a certificate for {names:?}")]
     Make {
-        /// The names that it is for.
+        /// Names of the certificate.
         names: Vec<String>,
         /// Why.
         #[source]
         source: rcgen::Error,
     },
-    /// The authority that should sign it cannot be used.
+    /// The stored CA is invalid.
     #[error("failed to use the stored CA")]
     Authority(#[source] rcgen::Error),
-    /// The authority's key is not there.
+    /// The key of the CA is missing.
     #[error("failed to renew: the key of the CA is not stored")]
     NoAuthorityKey,
 }
 
-/// An authority that can sign.
+/// A CA with its key.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
 }
 
 impl Authority {
-    /// The first certificate of a bundle, and its key.
+    /// Loads the first CA certificate of a PEM, and its key.
     pub(super) fn load(bundle: &str, key: &str) -> Result<Self, rcgen::Error> {
         let key = KeyPair::from_pem(key)?;
         Ok(Self {
@@ -55,13 +55,13 @@ impl Authority {
         })
     }
 
-    fn make(now: Timestamp) -> Result<Self, rcgen::Error> {
+    fn new(now: Timestamp) -> Result<Self, rcgen::Error> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
         params.distinguished_name = common_name(&format!("ipu-operator-{}", now.as_second()));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        set_life(&mut params, now, AUTHORITY_LIFE);
+        set_validity(&mut params, now, CA_LIFETIME);
         let pem = params.self_signed(&key)?.pem();
         Ok(Self {
             issuer: Issuer::new(params, key),
@@ -69,22 +69,22 @@ impl Authority {
         })
     }
 
-    /// Whether what it signs now is still accepted at that time.
-    pub(super) fn is_good_at(&self, at: Timestamp) -> bool {
+    /// Whether a certificate that it signs now is valid at that time.
+    pub(super) fn is_valid_at(&self, at: Timestamp) -> bool {
         let names = ["probe".to_owned()];
         self.sign(&names, at)
-            .is_ok_and(|keys| super::decide::check(&keys, &names, at).is_ok())
+            .is_ok_and(|bundle| super::renewal::verify(&bundle, &names, at).is_ok())
     }
 
-    fn sign(&self, names: &[String], now: Timestamp) -> Result<Keys, rcgen::Error> {
+    fn sign(&self, names: &[String], now: Timestamp) -> Result<CertificateBundle, rcgen::Error> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(names)?;
         params.distinguished_name = common_name("ipu-operator");
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
-        set_life(&mut params, now, SERVING_LIFE);
-        Ok(Keys {
+        set_validity(&mut params, now, SERVING_LIFETIME);
+        Ok(CertificateBundle {
             certificate: params.signed_by(&key, &self.issuer)?.pem(),
             key: key.serialize_pem(),
             authorities: self.pem.clone(),
@@ -93,9 +93,9 @@ impl Authority {
     }
 }
 
-/// Makes a new authority and a certificate for `names`.
-pub fn start(names: &[String], now: Timestamp) -> Result<Keys, IssueError> {
-    Authority::make(now)
+/// Issues a new CA and a certificate for `names`.
+pub fn issue(names: &[String], now: Timestamp) -> Result<CertificateBundle, IssueError> {
+    Authority::new(now)
         .and_then(|authority| authority.sign(names, now))
         .map_err(|source| IssueError::Make {
             names: names.to_vec(),
@@ -103,13 +103,17 @@ pub fn start(names: &[String], now: Timestamp) -> Result<Keys, IssueError> {
         })
 }
 
-/// Makes a new certificate for `names`, signed by the authority of `keys`.
-pub fn renew(keys: &Keys, names: &[String], now: Timestamp) -> Result<Keys, IssueError> {
-    let key = keys
+/// Issues a new certificate for `names`, with the CA of `bundle`.
+pub fn renew(
+    bundle: &CertificateBundle,
+    names: &[String],
+    now: Timestamp,
+) -> Result<CertificateBundle, IssueError> {
+    let key = bundle
         .authority_key
         .as_deref()
         .ok_or(IssueError::NoAuthorityKey)?;
-    let authority = Authority::load(&keys.authorities, key).map_err(IssueError::Authority)?;
+    let authority = Authority::load(&bundle.authorities, key).map_err(IssueError::Authority)?;
     authority
         .sign(names, now)
         .map_err(|source| IssueError::Make {
@@ -124,9 +128,9 @@ fn common_name(name: &str) -> DistinguishedName {
     names
 }
 
-fn set_life(params: &mut CertificateParams, now: Timestamp, life: SignedDuration) {
+fn set_validity(params: &mut CertificateParams, now: Timestamp, lifetime: SignedDuration) {
     let seconds = |at: Timestamp| Duration::from_secs(u64::try_from(at.as_second()).unwrap_or(0));
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
-    params.not_before = epoch + seconds(now.saturating_sub(SKEW).unwrap_or(now));
-    params.not_after = epoch + seconds(now.saturating_add(life).unwrap_or(Timestamp::MAX));
+    params.not_before = epoch + seconds(now.saturating_sub(CLOCK_SKEW).unwrap_or(now));
+    params.not_after = epoch + seconds(now.saturating_add(lifetime).unwrap_or(Timestamp::MAX));
 }

@@ -1,14 +1,13 @@
-//! Pure: makes the release's Namespace an owner of a webhook configuration, so that it goes with it.
+//! Pure: the patch that makes the Namespace of the release an owner of a webhook configuration.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
-/// The JSON patch that makes the Namespace of this name and UID an owner; none where it is already.
+/// Returns the JSON patch that makes the Namespace with this name and UID an owner. `None` if nothing changes.
 ///
-/// A former Namespace of the name is no owner any more, or the garbage collector would take the
-/// configuration from the present release. Other owners stay. The patch tests the version that was
-/// looked at: where somebody wrote meanwhile, it fails instead of undoing that.
+/// The patch removes an owner of the same name with another UID, for which the garbage collector would delete the
+/// configuration. Other owners stay. The patch tests the resourceVersion, so that it fails after a concurrent write.
 pub fn patch(seen: &ObjectMeta, namespace: &str, uid: &str) -> Option<Value> {
     let owners = seen.owner_references.as_deref().unwrap_or_default();
     let is_of_name = |owner: &OwnerReference| {

@@ -7,8 +7,8 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
 
-use super::decide::Stored;
-use super::{Keys, Source};
+use super::renewal::Stored;
+use super::{CertificateBundle, Source};
 
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
@@ -16,45 +16,55 @@ const AUTHORITIES: &str = "ca.crt";
 const AUTHORITY_KEY: &str = "ca.key";
 const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 
-/// Reads the Secret. One without our label was made by somebody else (an admin, cert-manager) and is
-/// used as it is, and so is every one that is to be given: cert-manager may have taken over ours.
+/// Reads the Secret. The operator does not own a Secret without its label, nor one that an admin or cert-manager provides,
+/// even if it has the label.
 pub fn read(secret: Option<&Secret>, source: Source) -> Stored {
     let Some(secret) = secret else {
         return match source {
-            Source::Made => Stored::Nothing,
-            Source::Given => Stored::Awaited,
+            Source::Made => Stored::Missing,
+            Source::Given => Stored::NotProvided,
         };
     };
     let labels = secret.metadata.labels.as_ref();
     let manager = labels.and_then(|labels| labels.get(MANAGED_BY_LABEL));
-    let ours = source == Source::Made && manager.map(String::as_str) == Some(MANAGED_BY);
+    let is_ours = source == Source::Made && manager.map(String::as_str) == Some(MANAGED_BY);
     let text = |key: &'static str| {
         let bytes = secret.data.as_ref().and_then(|data| data.get(key));
         bytes
             .and_then(|bytes| String::from_utf8(bytes.0.clone()).ok())
             .filter(|text| !text.is_empty())
-            .ok_or(Stored::Incomplete { missing: key, ours })
+            .ok_or(Stored::Incomplete {
+                missing: key,
+                is_ours,
+            })
     };
-    let keys = || -> Result<Keys, Stored> {
-        Ok(Keys {
+    let bundle = || -> Result<CertificateBundle, Stored> {
+        Ok(CertificateBundle {
             certificate: text(CERTIFICATE)?,
             key: text(KEY)?,
             authorities: text(AUTHORITIES)?,
             authority_key: text(AUTHORITY_KEY).ok(),
         })
     };
-    keys().map_or_else(|incomplete| incomplete, |keys| Stored::Keys { keys, ours })
+    bundle().map_or_else(
+        |incomplete| incomplete,
+        |bundle| Stored::Complete { bundle, is_ours },
+    )
 }
 
-/// The Secret with these keys. `seen` is the one that it takes the place of: the write fails where
-/// somebody else was quicker.
-pub fn build(name: &str, namespace: &str, keys: &Keys, seen: Option<&Secret>) -> Secret {
+/// Builds the Secret. `seen` is the Secret that it replaces, so that a concurrent write is a conflict.
+pub fn build(
+    name: &str,
+    namespace: &str,
+    bundle: &CertificateBundle,
+    seen: Option<&Secret>,
+) -> Secret {
     let labels = BTreeMap::from([(MANAGED_BY_LABEL.to_owned(), MANAGED_BY.to_owned())]);
     let entries = [
-        (CERTIFICATE, Some(&keys.certificate)),
-        (KEY, Some(&keys.key)),
-        (AUTHORITIES, Some(&keys.authorities)),
-        (AUTHORITY_KEY, keys.authority_key.as_ref()),
+        (CERTIFICATE, Some(&bundle.certificate)),
+        (KEY, Some(&bundle.key)),
+        (AUTHORITIES, Some(&bundle.authorities)),
+        (AUTHORITY_KEY, bundle.authority_key.as_ref()),
     ];
     let data = entries
         .into_iter()
@@ -80,11 +90,11 @@ mod tests {
     use k8s_openapi::ByteString;
 
     use super::{build, read};
-    use crate::certificates::decide::Stored;
-    use crate::certificates::{Keys, Source};
+    use crate::certificates::renewal::Stored;
+    use crate::certificates::{CertificateBundle, Source};
 
-    fn keys() -> Keys {
-        Keys {
+    fn bundle() -> CertificateBundle {
+        CertificateBundle {
             certificate: "certificate".to_owned(),
             key: "key".to_owned(),
             authorities: "authorities".to_owned(),
@@ -93,58 +103,58 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
-        let secret = build("ipu-operator-admission", "ipu-system", &keys(), None);
+    fn a_secret_survives_a_round_trip() {
+        let secret = build("ipu-operator-admission", "ipu-system", &bundle(), None);
         assert_eq!(
             read(Some(&secret), Source::Made),
-            Stored::Keys {
-                keys: keys(),
-                ours: true
+            Stored::Complete {
+                bundle: bundle(),
+                is_ours: true
             }
         );
-        assert_eq!(read(None, Source::Made), Stored::Nothing);
+        assert_eq!(read(None, Source::Made), Stored::Missing);
     }
 
     #[test]
-    fn what_is_to_be_given_is_awaited_and_never_ours() {
-        assert_eq!(read(None, Source::Given), Stored::Awaited);
-        let secret = build("ipu-operator-admission", "ipu-system", &keys(), None);
-        let expected = Stored::Keys {
-            keys: keys(),
-            ours: false,
+    fn the_operator_never_owns_a_provided_secret() {
+        assert_eq!(read(None, Source::Given), Stored::NotProvided);
+        let secret = build("ipu-operator-admission", "ipu-system", &bundle(), None);
+        let expected = Stored::Complete {
+            bundle: bundle(),
+            is_ours: false,
         };
         assert_eq!(read(Some(&secret), Source::Given), expected);
     }
 
     #[test]
-    fn without_our_label_it_is_somebody_elses_and_needs_no_authority_key() {
-        let mut secret = build("given", "ipu-system", &keys(), None);
+    fn the_operator_does_not_own_a_secret_without_its_label() {
+        let mut secret = build("given", "ipu-system", &bundle(), None);
         secret.metadata.labels = None;
         secret.data.as_mut().unwrap().remove("ca.key");
-        let expected = Keys {
+        let expected = CertificateBundle {
             authority_key: None,
-            ..keys()
+            ..bundle()
         };
         assert_eq!(
             read(Some(&secret), Source::Made),
-            Stored::Keys {
-                keys: expected,
-                ours: false
+            Stored::Complete {
+                bundle: expected,
+                is_ours: false
             }
         );
     }
 
     #[test]
-    fn what_is_missing_or_no_text_is_named() {
+    fn a_missing_or_invalid_key_is_named() {
         for key in ["tls.crt", "tls.key", "ca.crt"] {
             for value in [None, Some(&b""[..]), Some(b"\xff\xfe")] {
-                let mut secret = build("x", "y", &keys(), None);
+                let mut secret = build("x", "y", &bundle(), None);
                 let data = secret.data.as_mut().unwrap();
                 data.remove(key);
                 data.extend(value.map(|value| (key.to_owned(), ByteString(value.to_vec()))));
                 let expected = Stored::Incomplete {
                     missing: key,
-                    ours: true,
+                    is_ours: true,
                 };
                 assert_eq!(read(Some(&secret), Source::Made), expected);
             }

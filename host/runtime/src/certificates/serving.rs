@@ -1,4 +1,4 @@
-//! Puts a kept certificate into service, and exchanges it while a server goes on serving with it.
+//! Serves with a managed certificate, and reloads it without a restart.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use rustls::server::NoClientAuth;
 use rustls::server::danger::ClientCertVerifier;
 use tracing::{info, warn};
 
-use super::Keys;
-use super::keep::{KeepError, Keeper};
+use super::CertificateBundle;
+use super::manager::{CertificateManager, ManagerError};
 use crate::clock;
 
-/// How often the Secret is looked at.
-pub const LOOK: Duration = Duration::from_secs(15);
+/// Period at which the certificate is checked.
+pub const CHECK_PERIOD: Duration = Duration::from_secs(15);
 
-/// How soon it is looked at again after a failure.
-pub const AGAIN: Duration = Duration::from_secs(1);
+/// Delay after a failed check.
+pub const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Longest time that one look may take.
-pub const LOOKING: Duration = Duration::from_secs(20);
+/// Timeout of a check.
+pub const CHECK_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Why a look at the certificate failed.
+/// Why checking the certificate failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServingError {
-    /// There is no certificate.
+    /// There is no valid certificate.
     #[error("failed to keep the certificate")]
-    Keep(#[source] KeepError),
-    /// The certificate cannot be read.
+    Manager(#[source] ManagerError),
+    /// The certificate cannot be parsed.
     #[error("failed to read the certificate of the Secret {secret}")]
     Pem {
         /// Name of the Secret.
@@ -42,7 +42,7 @@ pub enum ServingError {
         #[source]
         source: pem::Error,
     },
-    /// The certificate cannot be served with.
+    /// The server cannot use the certificate.
     #[error("failed to take the certificate of the Secret {secret} into service")]
     Rustls {
         /// Name of the Secret.
@@ -51,109 +51,112 @@ pub enum ServingError {
         #[source]
         source: rustls::Error,
     },
-    /// The API server is silent.
+    /// The API server did not answer in time.
     #[error("failed to keep the certificate: the API server did not answer in time")]
-    Late,
+    Timeout,
 }
 
-/// A certificate that a server serves with.
+/// The certificate of a server.
 pub struct Serving {
-    keeper: Keeper,
-    keys: Keys,
+    manager: CertificateManager,
+    bundle: CertificateBundle,
     clients: Arc<dyn ClientCertVerifier>,
     tls: RustlsConfig,
 }
 
 impl Serving {
-    /// The first certificate; tried until there is one. Clients need none of their own.
-    pub async fn begin(keeper: Keeper) -> Self {
-        Self::begin_for(keeper, Arc::new(NoClientAuth)).await
+    /// Waits for the first certificate. Clients need no certificate.
+    pub async fn start(manager: CertificateManager) -> Self {
+        Self::start_with_clients(manager, Arc::new(NoClientAuth)).await
     }
 
-    /// As [`Self::begin`], for these clients.
-    pub async fn begin_for(keeper: Keeper, clients: Arc<dyn ClientCertVerifier>) -> Self {
+    /// As [`Self::start`], with a verifier of client certificates.
+    pub async fn start_with_clients(
+        manager: CertificateManager,
+        clients: Arc<dyn ClientCertVerifier>,
+    ) -> Self {
         loop {
-            let made = async {
-                let keys = look(&keeper).await?;
-                let tls = RustlsConfig::from_config(config(&keeper.secret, &keys, &clients)?);
-                Ok::<_, ServingError>((keys, tls))
+            let loaded = async {
+                let bundle = check(&manager).await?;
+                let tls = RustlsConfig::from_config(config(&manager.secret, &bundle, &clients)?);
+                Ok::<_, ServingError>((bundle, tls))
             };
-            match made.await {
-                Ok((keys, tls)) => {
+            match loaded.await {
+                Ok((bundle, tls)) => {
                     return Self {
-                        keeper,
-                        keys,
+                        manager,
+                        bundle,
                         clients,
                         tls,
                     };
                 }
                 Err(error) => warn!("{}", explain(&error)),
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 
-    /// What the server serves with: the one in service now, and each that takes its place.
+    /// Returns the TLS configuration of the server, which [`Self::reload`] updates.
     pub fn tls(&self) -> RustlsConfig {
         self.tls.clone()
     }
 
-    /// The certificate as the Secret has it now, renewed where that is needed.
-    pub async fn look(&self) -> Result<Keys, ServingError> {
-        look(&self.keeper).await
+    /// Returns the certificate in the Secret, renewed if needed.
+    pub async fn check(&self) -> Result<CertificateBundle, ServingError> {
+        check(&self.manager).await
     }
 
-    /// Serves with `found` from now on, where that is another certificate.
-    pub fn switch(&mut self, found: Keys) -> Result<(), ServingError> {
-        if found != self.keys {
-            let secret = &self.keeper.secret;
-            let config = config(secret, &found, &self.clients)?;
+    /// Serves with `bundle` from now on.
+    pub fn reload(&mut self, bundle: CertificateBundle) -> Result<(), ServingError> {
+        if bundle != self.bundle {
+            let secret = &self.manager.secret;
+            let config = config(secret, &bundle, &self.clients)?;
             self.tls.reload_from_config(config);
             info!(secret, "a new certificate is in service");
-            self.keys = found;
+            self.bundle = bundle;
         }
         Ok(())
     }
 
-    /// Keeps the certificate good, for ever.
-    pub async fn keep(mut self) -> Infallible {
+    /// Checks and reloads the certificate periodically.
+    pub async fn run(mut self) -> Infallible {
         loop {
-            let round = match self.look().await {
-                Ok(found) => self.switch(found),
+            let checked = match self.check().await {
+                Ok(bundle) => self.reload(bundle),
                 Err(error) => Err(error),
             };
-            let pause = match round {
-                Ok(()) => LOOK,
+            let delay = match checked {
+                Ok(()) => CHECK_PERIOD,
                 Err(error) => {
                     warn!("{}", explain(&error));
-                    AGAIN
+                    RETRY_DELAY
                 }
             };
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(delay).await;
         }
     }
 }
 
-async fn look(keeper: &Keeper) -> Result<Keys, ServingError> {
-    tokio::time::timeout(LOOKING, keeper.keys(clock::now))
+async fn check(manager: &CertificateManager) -> Result<CertificateBundle, ServingError> {
+    tokio::time::timeout(CHECK_TIMEOUT, manager.ensure(clock::now))
         .await
-        .map_err(|_| ServingError::Late)?
-        .map_err(ServingError::Keep)
+        .map_err(|_| ServingError::Timeout)?
+        .map_err(ServingError::Manager)
 }
 
 fn config(
     secret: &str,
-    keys: &Keys,
+    bundle: &CertificateBundle,
     clients: &Arc<dyn ClientCertVerifier>,
 ) -> Result<Arc<ServerConfig>, ServingError> {
     let unreadable = |source| ServingError::Pem {
         secret: secret.to_owned(),
         source,
     };
-    let chain = CertificateDer::pem_slice_iter(keys.certificate.as_bytes())
+    let chain = CertificateDer::pem_slice_iter(bundle.certificate.as_bytes())
         .collect::<Result<Vec<_>, _>>()
         .map_err(unreadable)?;
-    let key = PrivateKeyDer::from_pem_slice(keys.key.as_bytes()).map_err(unreadable)?;
+    let key = PrivateKeyDer::from_pem_slice(bundle.key.as_bytes()).map_err(unreadable)?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .and_then(|builder| {
@@ -180,7 +183,7 @@ mod tests {
     use tokio_rustls::{TlsAcceptor, TlsConnector};
 
     use super::*;
-    use crate::certificates::clients::of_authority;
+    use crate::certificates::clients::verifier;
     use crate::certificates::issue;
 
     const NAME: &str = "webhooks.example.com";
@@ -208,10 +211,10 @@ mod tests {
 
     /// Whether a server that takes clients of this authority answers this one.
     async fn is_answered(authority: &str, identity: Option<Identity>) -> bool {
-        let keys = issue::start(&[NAME.to_owned()], clock::now()).unwrap();
-        let server = config("a", &keys, &of_authority(authority).unwrap()).unwrap();
+        let bundle = issue::issue(&[NAME.to_owned()], clock::now()).unwrap();
+        let server = config("a", &bundle, &verifier(authority).unwrap()).unwrap();
         let mut roots = RootCertStore::empty();
-        let trusted = CertificateDer::from_pem_slice(keys.authorities.as_bytes());
+        let trusted = CertificateDer::from_pem_slice(bundle.authorities.as_bytes());
         roots.add(trusted.unwrap()).unwrap();
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()

@@ -22,7 +22,7 @@ use super::entrance::{Connection, Entrance};
 use super::listen;
 use super::patience::PatientAcceptor;
 use super::places::Share;
-use crate::certificates::keep::Keeper;
+use crate::certificates::manager::CertificateManager;
 use crate::certificates::serving::Serving;
 use crate::port::metrics::Refused;
 
@@ -175,17 +175,17 @@ impl Port {
 
     /// Serves `routes` over TLS until it is told to stop, with a certificate that is kept good
     /// meanwhile. Where there is none yet, it waits for one.
-    pub async fn serve_kept(
+    pub async fn serve_managed(
         self,
         routes: Router,
-        keeper: Keeper,
+        manager: CertificateManager,
         stop: CancellationToken,
     ) -> Result<(), ServeError> {
-        let Some(serving) = stop.run_until_cancelled(Serving::begin(keeper)).await else {
+        let Some(serving) = stop.run_until_cancelled(Serving::start(manager)).await else {
             return Ok(());
         };
         let served = Box::pin(self.serve_tls(routes, serving.tls(), stop));
-        match select(served, Box::pin(serving.keep())).await {
+        match select(served, Box::pin(serving.run())).await {
             Either::Left((served, _)) => served,
             Either::Right((never, _)) => match never {},
         }

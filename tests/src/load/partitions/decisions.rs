@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use ipu_guest_host::facts::PlaceFacts;
-use ipu_guest_host::model::{ControllerView, PlaceRequest, Slot};
-use ipu_guest_host::{Policies, PolicyOptions};
+use ipu_guest_host::context::PlacementContext;
+use ipu_guest_host::model::{ControllerView, Hook, PartitionRequest};
+use ipu_guest_host::{GuestHost, GuestHostOptions};
 use ipu_partitions::line::{self, Place, Waiter};
 use ipu_partitions::rest::question::Question;
 use ipu_partitions::rest::what_if;
-use ipu_policies::guests::Guests;
+use ipu_policies::active_policies::ActivePolicies;
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::LoadError;
@@ -51,14 +51,14 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
     let views: Vec<_> = (0..controllers)
         .map(|index| view(index, index + 1 == controllers))
         .collect();
-    let request = PlaceRequest {
+    let request = PartitionRequest {
         namespace: "default".to_owned(),
         owner: "me".to_owned(),
         slot: 0,
         ipus: WANTED,
         gcds: 1,
         node_selector: BTreeMap::new(),
-        facts: PlaceFacts::default(),
+        context: PlacementContext::default(),
     };
     let question = Question {
         size: WANTED,
@@ -76,7 +76,13 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
         }
         let begun = Instant::now();
         black_box(
-            what_if::answer(&guest, black_box(&question), PlaceFacts::default(), &views).await,
+            what_if::answer(
+                &guest,
+                black_box(&question),
+                PlacementContext::default(),
+                &views,
+            )
+            .await,
         );
         answered.push(begun.elapsed());
     }
@@ -107,13 +113,13 @@ fn room(elders: usize, views: &[ControllerView]) -> Duration {
 }
 
 /// The built-in guest for placement, as `make dist` leaves it.
-async fn placement_guest() -> Result<Guests, LoadError> {
-    let options = PolicyOptions {
+async fn placement_guest() -> Result<ActivePolicies, LoadError> {
+    let options = GuestHostOptions {
         guests_dir: Settings::from_env()?.checkout.join("dist/guests"),
-        slots: vec![Slot::Placement],
-        ..PolicyOptions::default()
+        hooks: vec![Hook::Placement],
+        ..GuestHostOptions::default()
     };
-    Ok(Guests::new(Policies::open(options).await?))
+    Ok(ActivePolicies::new(GuestHost::open(options).await?))
 }
 
 fn timed<T>(decide: impl Fn() -> T) -> Duration {

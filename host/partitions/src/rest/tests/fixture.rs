@@ -8,9 +8,9 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
-use ipu_guest_host::{Policies, PolicyOptions};
-use ipu_policies::guests::Guests;
-use ipu_policies::namespaces::namespaces;
+use ipu_guest_host::{GuestHost, GuestHostOptions};
+use ipu_policies::active_policies::ActivePolicies;
+use ipu_policies::namespace_usage::namespaces;
 use ipu_runtime::port::metrics::Refused;
 use ipu_runtime::scope::{Conflicts, Scope};
 use kube::Client;
@@ -139,9 +139,9 @@ impl Ports {
 }
 
 /// Policies without a module: the built-in walk decides.
-pub(super) async fn no_policies() -> Guests {
-    let options = PolicyOptions::default();
-    Guests::new(Policies::open(options).await.unwrap())
+pub(super) async fn no_policies() -> ActivePolicies {
+    let options = GuestHostOptions::default();
+    ActivePolicies::new(GuestHost::open(options).await.unwrap())
 }
 
 /// The body of a good `POST /partitions`.

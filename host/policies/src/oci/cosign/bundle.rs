@@ -1,4 +1,4 @@
-//! Pure: signatures as cosign 3 writes them: a Sigstore bundle with a statement in a DSSE envelope.
+//! Pure: signatures of cosign 3: a Sigstore bundle with a statement in a DSSE envelope.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,10 +7,10 @@ use serde::Deserialize;
 use super::keys::maker;
 use super::{PublicKey, Rejection};
 
-/// What an envelope must hold.
+/// Payload type of an envelope.
 const STATEMENT: &str = "application/vnd.in-toto+json";
 
-/// What a statement must say that it is; the same key may sign others, such as a list of parts.
+/// Predicate type of a statement. The same key can sign others, such as an SBOM.
 pub(in crate::oci) const PURPOSE: &str = "https://sigstore.dev/cosign/sign/v1";
 
 #[derive(Deserialize)]
@@ -49,8 +49,7 @@ struct Digests {
     sha256: String,
 }
 
-/// The key that signed the manifest of this digest. Nothing of a statement is read before it is known
-/// who wrote it.
+/// Returns the key that signed the manifest with this digest. It verifies the signature before it parses the statement.
 pub(super) fn verify<'a>(
     bundle: &[u8],
     keys: &'a [PublicKey],
@@ -99,7 +98,7 @@ fn is_about(payload: &[u8], digest: &str) -> Result<(), Rejection> {
     ))
 }
 
-/// What is signed of an envelope: its type and its payload, each with its length.
+/// Returns the signed text of an envelope: its type and its payload, each with its length.
 fn authenticated(payload_type: &str, payload: &[u8]) -> Vec<u8> {
     let head = format!(
         "DSSEv1 {} {payload_type} {} ",

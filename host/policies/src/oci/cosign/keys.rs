@@ -1,4 +1,4 @@
-//! Pure: public keys, as `cosign generate-key-pair` and openssl write them.
+//! Pure: public keys in the format of `cosign generate-key-pair` and openssl.
 
 use ipu_guest_host::digest_of;
 use ring::signature::{
@@ -15,7 +15,7 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 
 use super::Rejection;
 
-/// A key that signatures are checked with.
+/// A public key for signatures.
 #[derive(Clone, Debug)]
 pub struct PublicKey {
     algorithm: Algorithm,
@@ -30,30 +30,30 @@ enum Algorithm {
     Rsa,
 }
 
-/// Why a text holds no keys.
+/// Why a text has no valid keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// There is no public key in it.
+    /// It has no public key.
     #[error(
         "it holds no public key in PEM (-----BEGIN PUBLIC KEY-----), which \
          `cosign generate-key-pair` writes into cosign.pub"
     )]
     None,
-    /// A key is broken.
+    /// A key is invalid.
     #[error("its key {0} cannot be read")]
     Broken(usize),
-    /// A key is of another kind.
+    /// A key has an unsupported type.
     #[error("its key {0} is neither ECDSA on P-256, nor Ed25519, nor RSA")]
     Kind(usize),
 }
 
 impl PublicKey {
-    /// SHA-256 of the key, by which it is told from others.
+    /// Returns the SHA-256 of the key.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// Whether it made a signature of this message.
+    /// Whether a signature of this message is valid.
     pub(super) fn made(&self, message: &[u8], signature: &[u8]) -> bool {
         let algorithm: &'static dyn VerificationAlgorithm = match self.algorithm {
             Algorithm::EcdsaP256 => &ECDSA_P256_SHA256_ASN1,
@@ -65,7 +65,7 @@ impl PublicKey {
     }
 }
 
-/// The keys of a PEM text.
+/// Parses the keys of a PEM text.
 pub fn public_keys(pem: &[u8]) -> Result<Vec<PublicKey>, KeyError> {
     let mut keys = Vec::new();
     for (number, section) in (1..).zip(SubjectPublicKeyInfoDer::pem_slice_iter(pem)) {
@@ -78,7 +78,7 @@ pub fn public_keys(pem: &[u8]) -> Result<Vec<PublicKey>, KeyError> {
     Ok(keys)
 }
 
-/// The first of the keys that made a signature of this message.
+/// Returns the first key for which a signature of this message is valid.
 pub(super) fn maker<'a>(
     keys: &'a [PublicKey],
     message: &[u8],

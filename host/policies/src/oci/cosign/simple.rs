@@ -1,4 +1,4 @@
-//! Pure: signatures as cosign 1 and 2 write them: a payload, which names a manifest, and its signature.
+//! Pure: signatures of cosign 1 and 2: a payload with the digest of a manifest, and its signature.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::keys::maker;
 use super::{PublicKey, Rejection};
 
-/// What a payload must say that it is.
+/// Type of a payload.
 const PURPOSE: &str = "cosign container image signature";
 
 #[derive(Deserialize)]
@@ -28,8 +28,7 @@ struct Image {
     digest: String,
 }
 
-/// The key that signed the manifest of this digest. Nothing of a payload is read before it is known
-/// who wrote it.
+/// Returns the key that signed the manifest with this digest. It verifies the signature before it parses the payload.
 pub(super) fn verify<'a>(
     payload: &[u8],
     signature: &str,

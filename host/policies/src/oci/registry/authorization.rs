@@ -1,5 +1,4 @@
-//! What a registry is shown so that it gives and takes: user and password, or a token that its token
-//! server gives for them.
+//! The authorization of requests: basic credentials, or a token of the authorization server.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +13,7 @@ use crate::oci::challenge::{Challenge, challenge};
 use crate::oci::credentials::Credentials;
 use crate::oci::http::{Answer, Outgoing};
 
-/// Largest answer of a token server that is read, in bytes.
+/// Size limit of a response of a token server, in bytes.
 const TOKEN: u64 = 64 << 10;
 
 #[derive(Deserialize)]
@@ -24,8 +23,7 @@ struct Token {
 }
 
 impl Registry {
-    /// What the registry wants to be shown; nothing where only credentials would help that are not
-    /// there.
+    /// Returns the required authorization. `None` if it needs credentials that are not configured.
     pub(super) async fn authorization(
         &self,
         answer: &Answer,
@@ -52,8 +50,8 @@ impl Registry {
         }
     }
 
-    /// A token of the server that the registry names, which is reached over TLS as the registry is. It
-    /// may not send us elsewhere, since it is shown user and password.
+    /// Fetches a token from the authorization server of the registry. The request does not follow redirects, because it has
+    /// credentials.
     async fn token(
         &self,
         realm: &str,
@@ -95,7 +93,7 @@ fn basic(credentials: &Credentials) -> HeaderValue {
     secret(&format!("Basic {encoded}"))
 }
 
-/// A header that no log shows.
+/// Creates a header that logs do not show.
 fn secret(text: &str) -> HeaderValue {
     let mut value = HeaderValue::from_str(text).expect("base64 and checked tokens are text");
     value.set_sensitive(true);

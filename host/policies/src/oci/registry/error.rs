@@ -1,14 +1,14 @@
-//! Why a registry does not give or take what it should.
+//! Pure: errors of registries.
 
 use http::StatusCode;
 
 use crate::oci::http::HttpError;
 use crate::oci::tls::AuthorityError;
 
-/// Why a registry does not give or take what it should.
+/// Why a request to a registry failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// The authorities cannot be used.
+    /// The CA certificates are invalid.
     #[error(
         "the CAs for {host} (spec.module.oci.certificateAuthorities of an IPUPolicy, or --ca-file) \
          cannot be used; give certificates in PEM"
@@ -20,109 +20,111 @@ pub enum RegistryError {
         #[source]
         source: AuthorityError,
     },
-    /// There is no connection, or no whole answer.
+    /// There is no connection, or no complete response.
     #[error("{host} gave no answer to the request for {what}")]
     Unreachable {
         /// Host of the registry.
         host: String,
-        /// What was asked for.
+        /// The requested object.
         what: String,
         /// Why.
         #[source]
         source: HttpError,
     },
-    /// Credentials are missing or do not suffice.
-    #[error("{host} does not let {who} have {what}{told}; check the credentials and their rights")]
+    /// Credentials are missing or insufficient.
+    #[error(
+        "{host} does not let {who} have {what}{detail}; check the credentials and their rights"
+    )]
     Forbidden {
         /// Host of the registry.
         host: String,
-        /// Who asked.
+        /// The user.
         who: String,
-        /// What was asked for.
+        /// The requested object.
         what: String,
-        /// The registry's own words.
-        told: String,
+        /// The message of the registry.
+        detail: String,
     },
-    /// The registry does not have it.
-    #[error("{host} does not have {what}{told}; check spelling and rights, or push it")]
+    /// The object does not exist.
+    #[error("{host} does not have {what}{detail}; check spelling and rights, or push it")]
     Absent {
         /// Host of the registry.
         host: String,
-        /// What was asked for.
+        /// The requested object.
         what: String,
-        /// The registry's own words.
-        told: String,
+        /// The message of the registry.
+        detail: String,
     },
-    /// Another answer than what was asked for.
-    #[error("{host} answered {status} to the request for {what}{told}")]
+    /// The registry responded with an unexpected status.
+    #[error("{host} answered {status} to the request for {what}{detail}")]
     Status {
         /// Host of the registry.
         host: String,
         /// The status.
         status: StatusCode,
-        /// What was asked for.
+        /// The requested object.
         what: String,
-        /// The registry's own words.
-        told: String,
+        /// The message of the registry.
+        detail: String,
     },
-    /// More than is read.
+    /// The response exceeds its size limit.
     #[error("{host} answers with more than {limit} bytes for {what}, and no more are read")]
     TooLarge {
         /// Host of the registry.
         host: String,
-        /// What was asked for.
+        /// The requested object.
         what: String,
-        /// How many bytes would have been read.
+        /// The limit, in bytes.
         limit: u64,
     },
-    /// Not what was asked for.
+    /// The digest of the response is wrong.
     #[error(
         "{host} answers with {found}, and {wanted} was requested as {what}: the registry, or a proxy before it, changes what it stores"
     )]
     Digest {
         /// Host of the registry.
         host: String,
-        /// What was asked for.
+        /// The requested object.
         what: String,
-        /// Its digest.
+        /// The requested digest.
         wanted: String,
-        /// The digest of the answer.
+        /// The digest of the response.
         found: String,
     },
-    /// The registry wants to be shown something that is not known here.
+    /// The authentication scheme is not supported.
     #[error("{host} asks for credentials in a manner other than Basic and Bearer")]
     Challenge {
         /// Host of the registry.
         host: String,
     },
-    /// The registry sends credentials to where nobody can be sure who reads them.
+    /// The address of the token server is not secure.
     #[error(
         "{host} names {realm:?} as the server that gives tokens; credentials go over https alone"
     )]
     Realm {
         /// Host of the registry.
         host: String,
-        /// The address that it names.
+        /// The address of the token server.
         realm: String,
     },
-    /// The token server's answer holds no token.
+    /// The response of the token server has no token.
     #[error("the server that gives tokens for {host} gave an answer without a token")]
     Token {
         /// Host of the registry.
         host: String,
     },
-    /// The registry says nowhere where an upload goes.
+    /// The registry gives no address for an upload.
     #[error("{host} does not say where {what} is to be sent")]
     Location {
         /// Host of the registry.
         host: String,
-        /// What was to be sent.
+        /// The object to upload.
         what: String,
     },
 }
 
 impl RegistryError {
-    /// Whether the registry says that it has no such thing, or no such list.
+    /// Whether the object or the list does not exist.
     pub fn is_absence(&self) -> bool {
         match self {
             Self::Absent { .. } => true,
@@ -137,7 +139,7 @@ impl RegistryError {
         }
     }
 
-    /// Whether the registry does not say, or not to this user.
+    /// Whether the object may not exist, or the user may not see it.
     pub(in crate::oci) fn is_refusal(&self) -> bool {
         match self {
             Self::Forbidden { .. } => true,

@@ -11,7 +11,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::*;
-use crate::certificates::clients::of_authority;
+use crate::certificates::clients::verifier;
 
 const NAME: &str = "webhooks.example.com";
 
@@ -30,7 +30,7 @@ fn both() -> (RustlsConfig, TlsConnector) {
     let server = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .unwrap()
-        .with_client_cert_verifier(of_authority(&pem).unwrap())
+        .with_client_cert_verifier(verifier(&pem).unwrap())
         .with_single_cert(vec![cert.der().clone()], key(&signing_key));
     let server = RustlsConfig::from_config(Arc::new(server.unwrap()));
 

@@ -1,0 +1,313 @@
+//! Runs the chain of a webhook for one request: calls its policies in order, and merges their answers.
+
+mod shadows;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use ipu_api::ipupolicy::{BUILT_IN, Hook, OnError};
+use ipu_guest_host::context::Admission;
+use ipu_guest_host::metrics::SkipReason;
+use ipu_guest_host::model::{Defaulted, Defaulting, Operation, Served, Verdict};
+use ipu_guest_host::{GuestError, GuestHost};
+use ipu_policies::active_policies::{ActivePolicies, BoundPolicy};
+use ipu_policies::match_evaluator::Purpose;
+use ipu_policies::matcher::{MatchInput, MatchSubject};
+use ipu_runtime::fair_semaphore::Asker;
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout_at};
+
+use self::shadows::{Outcome, StageResult};
+use super::answer::{Answer, Decision};
+use super::request::AdmissionRequest;
+use super::{failure, mutate, validate};
+
+/// Timeout of all policies of one request together. The API server waits for ten seconds, and an answer that names the
+/// late policy is better than none.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(8);
+
+/// The run of a chain for one request.
+pub struct ChainRun<'a> {
+    active: &'a ActivePolicies,
+    host: GuestHost,
+    caller: Asker,
+    request: &'a AdmissionRequest,
+    admission: Admission,
+    request_attributes: Arc<Value>,
+    /// A copy of the previous object, once a condition needs it.
+    old_object: OnceLock<Option<Arc<Value>>>,
+    deadline: Instant,
+    timeout: Duration,
+    /// Whether the request counts for rollbacks and promotions.
+    is_trusted: bool,
+}
+
+impl<'a> ChainRun<'a> {
+    /// Starts the run and its timeout. `admission` is what the guests see of the request, beside the object.
+    pub fn new(
+        active: &'a ActivePolicies,
+        request: &'a AdmissionRequest,
+        admission: Admission,
+    ) -> Self {
+        let operation = match admission.operation {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+        };
+        Self {
+            active,
+            host: active.host().clone(),
+            caller: None,
+            request,
+            request_attributes: Arc::new(json!({
+                "uid": request.uid,
+                "operation": operation,
+                "namespace": request.namespace,
+                "name": request.name,
+                "dryRun": admission.dry_run,
+                "subResource": admission.sub_resource,
+                "userInfo": {"username": admission.user.name, "groups": admission.user.groups},
+            })),
+            old_object: OnceLock::new(),
+            admission,
+            deadline: Instant::now() + TIMEOUT,
+            timeout: TIMEOUT,
+            is_trusted: true,
+        }
+    }
+
+    /// Sets the address of the caller. Addresses share all limits fairly.
+    #[must_use]
+    pub fn for_caller(self, caller: Asker) -> Self {
+        Self {
+            host: self.host.for_caller(caller),
+            caller,
+            ..self
+        }
+    }
+
+    /// Sets whether the request counts for rollbacks and promotions.
+    #[must_use]
+    pub fn trusted(self, is_trusted: bool) -> Self {
+        Self { is_trusted, ..self }
+    }
+
+    /// Sets the timeout, from now on.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self {
+            deadline: Instant::now() + timeout,
+            timeout,
+            ..self
+        }
+    }
+
+    /// Returns the answer of the mutating webhook.
+    pub async fn run_defaulting(&self) -> Answer {
+        let chain = self.active.chain(Hook::Defaulting);
+        let mut answer = Answer::allowed();
+        let mut object = Arc::new(self.request.object.clone());
+        let mut results = Vec::new();
+        for stage in &chain.stages {
+            let before = object.clone();
+            let called = self.call_stage(
+                stage,
+                &before,
+                &mut answer,
+                Hook::Defaulting,
+                async |policy| {
+                    default_object(&self.host, policy, self.request, &self.admission, &before).await
+                },
+            );
+            let (after, end) = match called.await {
+                Ok(None) => (None, None),
+                Ok(Some(Defaulting::Defaulted(Defaulted {
+                    object: next,
+                    warnings,
+                }))) => {
+                    answer.warnings.extend(warnings);
+                    object = Arc::new(next);
+                    (Some(Outcome::Object(object.clone())), None)
+                }
+                Ok(Some(Defaulting::Refused { violations })) => {
+                    (Some(Outcome::Refused), Some(Decision::Refused(violations)))
+                }
+                Err(failed) => (None, Some(failed)),
+            };
+            results.push(StageResult { before, after });
+            if let Some(decision) = end {
+                answer.decision = decision;
+                self.compare(&chain, &results);
+                return answer;
+            }
+        }
+        let defaulted = mutate::decision(&self.request.object, &object);
+        answer.decision = mutate::with_finalizer(self.request, &object, defaulted);
+        results.push(StageResult {
+            before: object,
+            after: None,
+        });
+        self.compare(&chain, &results);
+        answer
+    }
+
+    /// Returns the answer of the validating webhook: the violations of all policies.
+    pub async fn run_validation(&self) -> Answer {
+        let chain = self.active.chain(Hook::Validation);
+        let mut answer = Answer::allowed();
+        let object = Arc::new(self.request.object.clone());
+        let (mut results, mut all, mut failed) = (Vec::new(), Verdict::default(), None);
+        for stage in &chain.stages {
+            let called = self.call_stage(
+                stage,
+                &object,
+                &mut answer,
+                Hook::Validation,
+                async |policy| {
+                    let (object, old) = (&*object, self.request.old_object.as_ref());
+                    let host = &self.host;
+                    host.validate(&policy.guest, &self.admission, object, old)
+                        .await
+                },
+            );
+            let after = match called.await {
+                Ok(verdict) => verdict.inspect(|verdict| {
+                    all.violations.extend(verdict.violations.iter().cloned());
+                    all.warnings.extend(verdict.warnings.iter().cloned());
+                }),
+                Err(decision) => {
+                    failed.get_or_insert(decision);
+                    None
+                }
+            };
+            results.push(StageResult {
+                before: object.clone(),
+                after: after.map(Outcome::Verdict),
+            });
+        }
+        results.push(StageResult {
+            before: object,
+            after: None,
+        });
+        self.compare(&chain, &results);
+        (answer.decision, answer.warnings) = validate::decision(all);
+        // Violations take precedence over policy failures.
+        if let (Decision::Allowed, Some(failed)) = (&answer.decision, failed) {
+            answer.decision = failed;
+        }
+        answer
+    }
+
+    /// Calls the policy of a stage that matches the request. Returns `None` if no policy matches, or if the policy fails and
+    /// its `onError` is Ignore.
+    async fn call_stage<T>(
+        &self,
+        stage: &[BoundPolicy],
+        object: &Arc<Value>,
+        answer: &mut Answer,
+        hook: Hook,
+        call: impl AsyncFnOnce(&BoundPolicy) -> Result<Served<T>, GuestError>,
+    ) -> Result<Option<T>, Decision> {
+        let input = self.match_input(object, stage);
+        let subject = self.subject(&input);
+        let evaluator = self.active.evaluator();
+        let matching = evaluator.first_match(stage, &subject, Purpose::Review(self.caller));
+        let matched = timeout_at(self.deadline, matching).await;
+        let (policy, evaluated) = match matched.map_err(|_| stage.first()) {
+            Ok(None) | Err(None) => return Ok(None),
+            Ok(Some((policy, evaluated))) => (policy, evaluated.map_err(GuestError::from)),
+            Err(Some(first)) => (first, Err(GuestError::OutOfTime(self.timeout))),
+        };
+        let called = match evaluated {
+            Ok(()) => timeout_at(self.deadline, call(policy)).await,
+            Err(error) => Ok(Err(error)),
+        };
+        // The timeout does not blame this policy, which has a deadline of its own.
+        match called.unwrap_or(Err(GuestError::OutOfTime(self.timeout))) {
+            Ok(served) => {
+                policy.stats.record_call(false, self.is_trusted);
+                answer.called.push((policy.name.to_string(), served.digest));
+                Ok(Some(served.answer))
+            }
+            Err(error) => {
+                if error.is_failure() {
+                    policy.stats.record_call(true, self.is_trusted);
+                }
+                let metrics = self.host.metrics();
+                match error {
+                    GuestError::OutOfTime(_) => metrics.count_skipped(hook, SkipReason::OutOfTime),
+                    GuestError::MatchFailed(_) => {
+                        metrics.count_skipped(hook, SkipReason::MatchFailed)
+                    }
+                    _ => {}
+                }
+                self.on_error(policy, answer, hook, &error)
+            }
+        }
+    }
+
+    /// Applies `onError` to a policy that gave no answer.
+    fn on_error<T>(
+        &self,
+        policy: &BoundPolicy,
+        answer: &mut Answer,
+        hook: Hook,
+        error: &GuestError,
+    ) -> Result<Option<T>, Decision> {
+        if policy.on_error != OnError::Ignore {
+            let subject = if &*policy.name == BUILT_IN {
+                format!("the {hook} policy")
+            } else {
+                format!("the IPUPolicy {} ({hook})", policy.name)
+            };
+            return Err(Decision::Failed(failure::message(&subject, error)));
+        }
+        tracing::warn!(
+            policy = &*policy.name,
+            namespace = self.request.namespace,
+            name = self.request.name,
+            "a request continues without a policy that gave no answer: {}",
+            ipu_text::explain(error)
+        );
+        answer.ignored.push(policy.name.to_string());
+        Ok(None)
+    }
+
+    fn subject<'s>(&'s self, input: &'s MatchInput) -> MatchSubject<'s> {
+        MatchSubject {
+            namespace_labels: self.admission.context.labels.as_ref(),
+            input,
+        }
+    }
+
+    /// Builds the variables of the match conditions of these policies.
+    fn match_input(&self, object: &Arc<Value>, policies: &[BoundPolicy]) -> MatchInput {
+        let old = || self.request.old_object.clone().map(Arc::new);
+        let mut policies = policies.iter();
+        let has_conditions = policies.any(|policy| policy.matcher.has_conditions());
+        MatchInput {
+            object: Some(Arc::clone(object)),
+            old_object: has_conditions
+                .then(|| self.old_object.get_or_init(old).clone())
+                .flatten(),
+            request: Arc::clone(&self.request_attributes),
+        }
+    }
+}
+
+/// Calls a defaulting policy, and checks its changes.
+async fn default_object(
+    host: &GuestHost,
+    policy: &BoundPolicy,
+    request: &AdmissionRequest,
+    admission: &Admission,
+    object: &Value,
+) -> Result<Served<Defaulting>, GuestError> {
+    let old = request.old_object.as_ref();
+    let called = host.default_object(&policy.guest, admission, object, old);
+    let served = called.await?;
+    if let Defaulting::Defaulted(defaulted) = &served.answer {
+        mutate::check(request, object, &defaulted.object)
+            .map_err(|overreach| GuestError::BadAnswer(overreach.to_string()))?;
+    }
+    Ok(served)
+}

@@ -1,0 +1,53 @@
+//! Pure: the hooks: the points at which guests decide.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The point at which a guest decides. Each hook has a world of the same name in the contract.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub enum Hook {
+    /// Sets what the user of an IPUJob left open.
+    Defaulting,
+    /// Says what is wrong with an IPUJob.
+    Validation,
+    /// Decides on which V-IPU controller a partition is made.
+    Placement,
+}
+
+impl Hook {
+    /// All hooks.
+    pub const ALL: [Self; 3] = [Self::Defaulting, Self::Validation, Self::Placement];
+
+    /// Returns the value of `spec.hook`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Defaulting => "Defaulting",
+            Self::Validation => "Validation",
+            Self::Placement => "Placement",
+        }
+    }
+
+    /// Returns the name of the world in package `ipu:policy` that a guest of this hook implements.
+    pub const fn world(self) -> &'static str {
+        match self {
+            Self::Defaulting => "defaulting",
+            Self::Validation => "validation",
+            Self::Placement => "placement",
+        }
+    }
+
+    /// Returns the hook of a world.
+    pub fn of_world(world: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|hook| hook.world() == world)
+    }
+}
+
+impl fmt::Display for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.world())
+    }
+}

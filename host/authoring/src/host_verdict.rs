@@ -1,0 +1,246 @@
+//! Pure: the verdict of the host on the answer of a policy, by the rules of the operator.
+
+use json_patch::Patch;
+use serde::Serialize;
+
+use ipu_admission::answer::Decision as Admitted;
+use ipu_admission::request::{AdmissionRequest, ReviewVersion, Reviewed};
+use ipu_admission::{failure, mutate, validate};
+use ipu_guest_host::model::{Decision, Defaulting, Violation};
+use ipu_guest_host::policy_request::{Answer, PlacementRequest, PolicyRequest, Review};
+use ipu_guest_host::{GuestError, serial_walk};
+
+/// Error of an answer of another world than its request.
+const WRONG_WORLD: &str = "it answers another question";
+
+/// The verdict of the host on an answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "verdict", rename_all = "camelCase")]
+pub(super) enum HostVerdict {
+    /// The object is admitted unchanged.
+    Allowed,
+    /// The object is admitted with changes.
+    Patched {
+        /// The changes.
+        patch: Patch,
+    },
+    /// The object is not admitted.
+    Refused {
+        /// The violations.
+        violations: Vec<Violation>,
+    },
+    /// The object is not admitted, because the policy failed.
+    Failed {
+        /// The message to the user.
+        reason: String,
+    },
+    /// The decision is carried out.
+    Followed {
+        /// The decision.
+        decision: Decision,
+    },
+    /// The built-in serial walk decides instead.
+    Overruled {
+        /// Why.
+        reason: String,
+        /// The decision of the built-in serial walk.
+        decision: Decision,
+    },
+    /// The operator would not call the policy.
+    NotAsked {
+        /// Why not.
+        reason: &'static str,
+    },
+}
+
+/// Returns the verdict of the host on the answer to a request.
+pub(super) fn host_verdict(
+    request: &PolicyRequest,
+    answer: &Result<Answer, GuestError>,
+) -> HostVerdict {
+    match request {
+        PolicyRequest::Defaulting(admission) | PolicyRequest::Validation(admission) => {
+            admitted(admission, answer)
+        }
+        PolicyRequest::Placement(placement) => placed(placement, answer),
+    }
+}
+
+fn admitted(admission: &Review, answer: &Result<Answer, GuestError>) -> HostVerdict {
+    let request = admission_request(admission);
+    if !request.needs_policies() {
+        return HostVerdict::NotAsked {
+            reason: "the operator asks no policy about an object that is being deleted, nor about \
+                     an update that leaves the spec as it was",
+        };
+    }
+    let decision = match answer {
+        Ok(Answer::Defaulting(Defaulting::Refused { violations })) => {
+            Admitted::Refused(violations.clone())
+        }
+        Ok(Answer::Defaulting(Defaulting::Defaulted(defaulted))) => {
+            match mutate::check(&request, &request.object, &defaulted.object) {
+                Ok(()) => mutate::decision(&request.object, &defaulted.object),
+                Err(overreach) => failed(&GuestError::BadAnswer(overreach.to_string())),
+            }
+        }
+        Ok(Answer::Verdict(verdict)) => validate::decision(verdict.clone()).0,
+        Ok(Answer::Decision(_)) => failed(&GuestError::BadAnswer(WRONG_WORLD.to_owned())),
+        Err(error) => failed(error),
+    };
+    match decision {
+        Admitted::Allowed => HostVerdict::Allowed,
+        Admitted::Patched(patch) => HostVerdict::Patched { patch },
+        Admitted::Refused(violations) => HostVerdict::Refused { violations },
+        Admitted::Failed(reason) => HostVerdict::Failed { reason },
+    }
+}
+
+/// Returns the decision on a policy that failed.
+fn failed(error: &GuestError) -> Admitted {
+    Admitted::Failed(failure::message("the policy", error))
+}
+
+/// Builds the request of the webhook.
+fn admission_request(review: &Review) -> AdmissionRequest {
+    let admission = review.admission();
+    let name = review.object["metadata"]["name"].as_str();
+    AdmissionRequest {
+        version: ReviewVersion::V1,
+        reviewed: Reviewed::IPUJob,
+        uid: String::new(),
+        operation: Some(admission.operation),
+        name: name.unwrap_or_default().to_owned(),
+        namespace: admission.namespace,
+        user: admission.user,
+        dry_run: admission.dry_run,
+        sub_resource: admission.sub_resource,
+        object: review.object.clone(),
+        old_object: review.old_object.clone(),
+    }
+}
+
+fn placed(placement: &PlacementRequest, answer: &Result<Answer, GuestError>) -> HostVerdict {
+    let checked = match answer {
+        Ok(Answer::Decision(decision)) => placement.check_decision(decision.clone()),
+        Ok(_) => Err(WRONG_WORLD.to_owned()),
+        Err(error) => Err(ipu_text::explain(error)),
+    };
+    match checked {
+        Ok(decision) => HostVerdict::Followed { decision },
+        Err(reason) => HostVerdict::Overruled {
+            reason,
+            decision: serial_walk(
+                &placement.request,
+                &placement.controllers,
+                &placement.attempts,
+            ),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use ipu_guest_host::model::{Defaulted, Hook, Verdict};
+
+    fn verdict_json(hook: Hook, request: Value, answer: &Result<Answer, GuestError>) -> Value {
+        let request = PolicyRequest::parse(hook, request).unwrap();
+        serde_json::to_value(host_verdict(&request, answer)).unwrap()
+    }
+
+    #[test]
+    fn the_rules_of_the_webhooks_decide() {
+        let update = json!({
+            "operation": "update",
+            "object": {"spec": {"a": 1}, "metadata": {}},
+            "oldObject": {"spec": {"a": 1}},
+        });
+        let create = json!({"operation": "create", "object": {"spec": {}, "metadata": {}}});
+        let defaulted = |object: Value| {
+            Ok(Answer::Defaulting(Defaulting::Defaulted(Defaulted {
+                object,
+                warnings: vec![],
+            })))
+        };
+        let cases = [
+            (
+                verdict_json(
+                    Hook::Validation,
+                    update,
+                    &Ok(Answer::Verdict(Verdict::default())),
+                ),
+                "notAsked",
+            ),
+            (
+                verdict_json(
+                    Hook::Defaulting,
+                    create.clone(),
+                    &defaulted(json!({"spec": {"b": 2}, "metadata": {}})),
+                ),
+                "patched",
+            ),
+            (
+                verdict_json(
+                    Hook::Defaulting,
+                    create.clone(),
+                    &defaulted(json!({"spec": {}, "metadata": {"name": "x"}})),
+                ),
+                "failed",
+            ),
+            (
+                verdict_json(
+                    Hook::Validation,
+                    create,
+                    &Ok(Answer::Verdict(Verdict::default())),
+                ),
+                "allowed",
+            ),
+        ];
+        for (found, expected) in cases {
+            assert_eq!(found["verdict"], json!(expected), "{found}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_differs_from_a_failure() {
+        let create = json!({"operation": "create", "object": {"spec": {}, "metadata": {}}});
+        let violation = Violation {
+            field: "spec.a".to_owned(),
+            message: "no".to_owned(),
+        };
+        let refused = Defaulting::Refused {
+            violations: vec![violation],
+        };
+        assert_eq!(
+            verdict_json(
+                Hook::Defaulting,
+                create.clone(),
+                &Ok(Answer::Defaulting(refused))
+            ),
+            json!({"verdict": "refused", "violations": [{"field": "spec.a", "message": "no"}]})
+        );
+        let failed = Err(GuestError::Failed("spec.a: no".to_owned()));
+        let host_verdict = verdict_json(Hook::Validation, create, &failed);
+        assert_eq!(host_verdict["verdict"], json!("failed"), "{host_verdict}");
+    }
+
+    #[test]
+    fn an_invalid_decision_is_overruled() {
+        let request = json!({
+            "request": {"namespace": "n", "owner": "o", "ipus": 4, "gcds": 1},
+            "controllers": [{"name": "a", "totalIpus": 8, "usedIpus": 0, "largestFree": 8}],
+        });
+        let decide = |name: &str| Ok(Answer::Decision(Decision::Try(name.to_owned())));
+        let host_verdict = verdict_json(Hook::Placement, request.clone(), &decide("a"));
+        assert_eq!(
+            host_verdict,
+            json!({"verdict": "followed", "decision": {"try": "a"}})
+        );
+        let host_verdict = verdict_json(Hook::Placement, request, &decide("mars"));
+        assert_eq!(host_verdict["verdict"], json!("overruled"));
+        assert_eq!(host_verdict["decision"], json!({"try": "a"}));
+    }
+}

@@ -1,0 +1,149 @@
+//! Pure: the context of a request, beside the object or the partition, as plain values.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::model::Operation;
+
+/// Most other namespaces in the context of a placement request: those with the most IPUs.
+pub const OTHERS_MAX: usize = 128;
+
+/// Most groups of a user in the context of a request.
+pub const GROUPS_MAX: usize = 256;
+
+/// IPU usage of a namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// IPUs of the partitions that exist or are being created.
+    pub ipus: u32,
+    /// Number of these partitions.
+    pub partitions: u32,
+    /// IPUs of the partitions that wait for a controller.
+    pub waiting_ipus: u32,
+    /// Number of these partitions.
+    pub waiting_partitions: u32,
+}
+
+/// Context of a namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamespaceContext {
+    /// Its labels. `None` if they are unknown, which differs from no labels.
+    pub labels: Option<BTreeMap<String, String>>,
+    /// Its IPU usage. `None` if it is unknown.
+    pub usage: Option<Usage>,
+}
+
+/// The user of a request to the API server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// Name of the user or the ServiceAccount.
+    pub name: String,
+    /// The user's groups, at most [`GROUPS_MAX`].
+    pub groups: Vec<String>,
+}
+
+/// An admission request, without the object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Admission {
+    /// The operation.
+    pub operation: Operation,
+    /// The user.
+    pub user: User,
+    /// Whether the API server will store nothing.
+    pub dry_run: bool,
+    /// The subresource. `None` for the object itself.
+    pub sub_resource: Option<String>,
+    /// Namespace of the object.
+    pub namespace: String,
+    /// Context of the namespace.
+    #[serde(rename = "facts")]
+    pub context: NamespaceContext,
+}
+
+impl Admission {
+    /// Creates an admission request with this operation and no context.
+    pub fn of(operation: Operation) -> Self {
+        Self {
+            operation,
+            user: User::default(),
+            dry_run: false,
+            sub_resource: None,
+            namespace: String::new(),
+            context: NamespaceContext::default(),
+        }
+    }
+}
+
+/// Context of a placement request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PlacementContext {
+    /// The owner of the partition.
+    pub owner: Owner,
+    /// Context of the namespace. Its usage excludes the requested partition.
+    pub namespace: NamespaceContext,
+    /// IPU usage of other namespaces, by name, at most [`OTHERS_MAX`].
+    pub others: BTreeMap<String, Usage>,
+    /// Options of the partition.
+    pub options: Options,
+    /// Progress of the request.
+    pub progress: Progress,
+}
+
+/// The owner of a partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Owner {
+    /// Such as `graphcore.ai/v1alpha1`.
+    pub api_version: String,
+    /// Such as `IPUJob`.
+    pub kind: String,
+    /// Its labels when it asked, at most [`PAIRS_MAX`].
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations when it asked, at most [`PAIRS_MAX`], each at most [`ANNOTATION_MAX`] bytes.
+    pub annotations: BTreeMap<String, String>,
+    /// PriorityClass of its Pods.
+    pub priority_class: Option<String>,
+}
+
+/// Options of a partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Options {
+    /// The gang of the partition.
+    pub gang: Option<Gang>,
+    /// Model replicas over all GCDs.
+    pub replicas: Option<u32>,
+    /// Whether it can be reconfigured.
+    pub reconfigurable: bool,
+    /// Whether it can be relocated to other IPUs.
+    pub relocatable: bool,
+    /// Whether it stays until its owner releases it.
+    pub pinned: bool,
+}
+
+/// A gang: partitions of one owner that are useful only together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gang {
+    /// Number of partitions.
+    pub size: u32,
+    /// Number of partitions that exist or are being created.
+    pub held: u32,
+}
+
+/// Progress of a partition request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Progress {
+    /// Whether the request is a dry run.
+    pub dry_run: bool,
+    /// Whether an earlier decision was to wait.
+    pub asked_before: bool,
+    /// Whether an earlier partition of it was lost.
+    pub placed_before: bool,
+    /// Seconds without a partition.
+    pub waited_seconds: u64,
+}

@@ -1,0 +1,203 @@
+//! The active policies of this process: one chain for each hook. A chain is replaced as a whole, so that one version of
+//! all policies serves a request.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipu_api::ipupolicy::{BUILT_IN, Hook, OnError};
+use ipu_guest_host::model::ModuleDigest;
+use ipu_guest_host::{Guest, GuestHost};
+use parking_lot::RwLock;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+
+use super::call_stats::CallStats;
+use super::match_evaluator::MatchEvaluator;
+use super::matcher::Matcher;
+
+/// Most concurrent calls of shadow policies, which must not delay enforced policies.
+pub const CONCURRENT_COMPARISONS: usize = 2;
+
+/// Longest time that a process waits for the active policies at its start.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The active policies of this process. Cheap to clone; all clones share one state.
+#[derive(Clone)]
+pub struct ActivePolicies {
+    host: GuestHost,
+    chains: Arc<RwLock<HashMap<Hook, Arc<HookChain>>>>,
+    loaded: Arc<watch::Sender<bool>>,
+    comparison_permits: Arc<Semaphore>,
+    evaluator: MatchEvaluator,
+}
+
+/// The chain of one hook.
+#[derive(Debug, Default)]
+pub struct HookChain {
+    /// The stages, in order. Each calls the first policy that matches the request.
+    pub stages: Vec<Vec<BoundPolicy>>,
+    /// The policies in shadow mode.
+    pub shadows: Vec<BoundShadow>,
+}
+
+/// A guest bound to the settings of its policy.
+#[derive(Clone, Debug)]
+pub struct BoundPolicy {
+    /// Name of the IPUPolicy, or [`BUILT_IN`].
+    pub name: Arc<str>,
+    /// The guest.
+    pub guest: Guest,
+    /// Its `spec.match`.
+    pub matcher: Arc<Matcher>,
+    /// What happens if it gives no answer.
+    pub on_error: OnError,
+    /// Results of its calls.
+    pub stats: Arc<CallStats>,
+}
+
+/// A policy in shadow mode: the operator compares its answers with the enforced ones.
+#[derive(Clone, Debug)]
+pub struct BoundShadow {
+    /// The policy.
+    pub policy: BoundPolicy,
+    /// `Ok`: the stage whose answer it is compared with. `Err`: it would get a stage of its own, at this index.
+    pub stage: Result<usize, usize>,
+    /// Share of the requests, in percent.
+    pub share_percent: u32,
+}
+
+impl ActivePolicies {
+    /// Starts with the built-in guests alone.
+    pub fn new(host: GuestHost) -> Self {
+        Self {
+            host,
+            chains: Arc::default(),
+            loaded: Arc::new(watch::Sender::new(false)),
+            comparison_permits: Arc::new(Semaphore::new(CONCURRENT_COMPARISONS)),
+            evaluator: MatchEvaluator::default(),
+        }
+    }
+
+    /// Replaces the chain of a hook. Requests under way keep the previous chain.
+    pub fn set_chain(&self, hook: Hook, chain: HookChain) {
+        let digests = chain.digests();
+        let previous = {
+            let mut chains = self.chains.write();
+            chains.insert(hook, Arc::new(chain))
+        };
+        let previous = previous.map_or_else(|| vec![None], |chain| chain.digests());
+        if previous != digests {
+            self.host.metrics().count_swap(hook);
+        }
+    }
+
+    /// Returns the chain of a hook.
+    pub fn chain(&self, hook: Hook) -> Arc<HookChain> {
+        let chains = self.chains.read();
+        let found = chains.get(&hook).cloned();
+        found.unwrap_or_else(|| {
+            Arc::new(HookChain {
+                stages: vec![vec![BoundPolicy::built_in(hook)]],
+                shadows: Vec::new(),
+            })
+        })
+    }
+
+    /// Waits until every active policy is loaded or has failed, up to a timeout, so that a process does not serve its
+    /// first requests without them.
+    pub async fn wait_loaded(&self) {
+        let mut loaded = self.loaded.subscribe();
+        let loaded = loaded.wait_for(|is_loaded| *is_loaded);
+        if timeout(LOAD_TIMEOUT, loaded).await.is_err() {
+            tracing::warn!(
+                "not every active IPUPolicy is loaded; continuing without the missing ones"
+            );
+        }
+    }
+
+    /// Records that every active policy is loaded or has failed.
+    pub(super) fn set_loaded(&self) {
+        self.loaded.send_replace(true);
+    }
+
+    /// Returns the guest host, which loads and calls modules.
+    pub fn host(&self) -> &GuestHost {
+        &self.host
+    }
+
+    /// Returns the evaluator of match conditions.
+    pub fn evaluator(&self) -> &MatchEvaluator {
+        &self.evaluator
+    }
+
+    /// Returns the permits for calls of shadow policies.
+    pub fn comparison_permits(&self) -> &Arc<Semaphore> {
+        &self.comparison_permits
+    }
+}
+
+impl HookChain {
+    /// Returns the enforced modules in call order. `None` stands for a built-in module.
+    fn digests(&self) -> Vec<Option<ModuleDigest>> {
+        let policies = self.stages.iter().flatten();
+        policies
+            .map(|policy| policy.guest.digest().cloned())
+            .collect()
+    }
+}
+
+impl BoundPolicy {
+    /// Returns the built-in guest of a hook.
+    pub fn built_in(hook: Hook) -> Self {
+        Self {
+            name: BUILT_IN.into(),
+            guest: ipu_guest_host::BUILT_IN.clone(),
+            matcher: Arc::default(),
+            on_error: match hook {
+                Hook::Defaulting | Hook::Validation => OnError::Fail,
+                Hook::Placement => OnError::Fallback,
+            },
+            stats: Arc::default(),
+        }
+    }
+}
+
+/// Whether a request is in the sampled share. The hash of its name decides, so that all replicas agree.
+pub fn is_sampled(share_percent: u32, request: &str) -> bool {
+    use sha2::{Digest, Sha256};
+    let digest = Sha256::digest(request);
+    let number = u32::from(digest[0]) << 8 | u32::from(digest[1]);
+    number % 100 < share_percent
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{FutureExt, poll};
+
+    use super::*;
+    use ipu_guest_host::GuestHostOptions;
+
+    #[tokio::test]
+    async fn a_process_waits_until_its_active_policies_are_loaded() {
+        let host = GuestHost::open(GuestHostOptions::default());
+        let active = ActivePolicies::new(host.await.unwrap());
+        let mut waiting = Box::pin(active.wait_loaded());
+        assert!(poll!(&mut waiting).is_pending());
+        active.set_loaded();
+        assert!(poll!(&mut waiting).is_ready());
+        assert!(active.wait_loaded().now_or_never().is_some());
+    }
+
+    #[test]
+    fn the_sampled_share_is_about_as_large_as_configured() {
+        let chosen = |share| {
+            let requests = 0..10_000;
+            let chosen = requests.filter(|number| is_sampled(share, &format!("uid-{number}")));
+            chosen.count()
+        };
+        assert_eq!((chosen(100), chosen(0)), (10_000, 0));
+        let tenth = chosen(10);
+        assert!((800..1_200).contains(&tenth), "{tenth}");
+    }
+}

@@ -1,0 +1,355 @@
+//! Follows the IPUPolicies in one replica: prepares the desired versions, serves with the active ones, and reports both.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipu_api::ipupolicy::{Hook, IPUPolicy, Match, ModuleSource};
+use ipu_guest_host::{LoadError, ModuleConfig};
+use ipu_runtime::clock;
+use ipu_runtime::panics;
+use ipu_text::explain;
+use kube::Client;
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::active_policies::ActivePolicies;
+use super::active_set::{active_set, active_versions};
+use super::matcher::Matcher;
+use super::module_store::{Failure, ModuleStore, ParsedMatch, Ready, Version};
+use super::replica_readiness::{self, Replica};
+use super::report::{DesiredVersion, Report, desired_versions};
+use super::source::{REGISTRIES, Sources};
+use super::watch::PolicyStore;
+
+/// Period at which the counts are reported.
+const COUNTS_PERIOD: Duration = Duration::from_secs(1);
+
+/// Timeout of fetching a module.
+const FETCH_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Modules from registries that are fetched before a load permit is free. A slow registry delays few others.
+pub const PREFETCHED: usize = REGISTRIES;
+
+/// Follows the policies until `stop`.
+pub async fn run(
+    client: Client,
+    replica: Replica,
+    hooks: &[Hook],
+    active: ActivePolicies,
+    sources: Sources,
+    policies: PolicyStore,
+    stop: CancellationToken,
+) {
+    let (reports, published) = watch::channel(Report {
+        replica: replica.name.clone(),
+        hooks: hooks.to_vec(),
+        ..Report::default()
+    });
+    let follower = Follower {
+        name: replica.name.clone(),
+        hooks,
+        active,
+        sources,
+        policies,
+        permits: LoadPermits::default(),
+        reports,
+    };
+    let publishing = replica_readiness::publish(client, replica, published, stop.clone());
+    futures::join!(follower.follow(&stop), publishing);
+}
+
+/// Versions that are being prepared.
+type Preparing = JoinSet<(Version, Result<Ready, Failure>)>;
+
+struct Follower<'a> {
+    name: String,
+    hooks: &'a [Hook],
+    active: ActivePolicies,
+    sources: Sources,
+    policies: PolicyStore,
+    permits: LoadPermits,
+    reports: watch::Sender<Report>,
+}
+
+impl Follower<'_> {
+    async fn follow(&self, stop: &CancellationToken) {
+        if stop
+            .run_until_cancelled(self.policies.wait_listed())
+            .await
+            .is_none()
+        {
+            return;
+        }
+        let mut store = ModuleStore::default();
+        let mut preparing = JoinSet::new();
+        let mut changes = self.policies.changes();
+        changes.mark_changed();
+        let mut policies = Vec::new();
+        while !stop.is_cancelled() {
+            let retry_in = store
+                .next_retry()
+                .map(|retry_at| retry_at.saturating_duration_since(Instant::now()));
+            let is_due = tokio::select! {
+                () = stop.cancelled() => false,
+                changed = changes.changed() => changed.is_ok(),
+                Some(ended) = preparing.join_next() => {
+                    let (version, outcome) = ended.expect("it is not aborted, and its panics are caught");
+                    store.finish(&version, outcome, Instant::now());
+                    true
+                },
+                () = sleep(retry_in.unwrap_or(Duration::MAX)), if retry_in.is_some() => true,
+                () = sleep(COUNTS_PERIOD) => false,
+            };
+            if is_due {
+                policies = self.policies.all();
+                let reconciling = self.reconcile(&policies, &mut store, &mut preparing);
+                if let Err(panicked) = panics::caught(reconciling).await {
+                    tracing::error!(
+                        "failed to follow the IPUPolicies; the active ones stay active: {panicked}"
+                    );
+                }
+            }
+            self.publish(store.report(&self.name, self.hooks, &policies));
+        }
+    }
+
+    /// Starts preparing the versions that are due, and serves with the active versions.
+    async fn reconcile(
+        &self,
+        policies: &[IPUPolicy],
+        store: &mut ModuleStore,
+        preparing: &mut Preparing,
+    ) {
+        let desired = desired_versions(policies.iter(), self.hooks);
+        let active = active_versions(policies.iter());
+        for (version, spec) in store.unparsed(&desired, &active) {
+            store.insert_matcher(version, parse(spec).await);
+        }
+        let desired_modules: Vec<_> = desired.iter().map(|one| one.spec.module.clone()).collect();
+        let active_modules: Vec<_> = active.iter().map(|one| one.spec.module.clone()).collect();
+        let due = store.start_due(desired, Instant::now());
+        if !due.is_empty() {
+            let sources = self.sources.clone();
+            tokio::spawn(async move { sources.prune(&desired_modules, &active_modules).await });
+        }
+        for desired in due {
+            let (policies, sources) = (self.active.clone(), self.sources.clone());
+            let permits = self.permits.clone();
+            let version = (desired.uid.clone(), desired.generation);
+            let matcher = store.matcher(&version);
+            preparing.spawn(async move {
+                let prepared = prepare((&policies, &sources), &permits, matcher, desired);
+                (version, Box::pin(catch_panic(prepared)).await)
+            });
+        }
+        store.reset_inactive(&active);
+        for hook in self.hooks {
+            let active_set = active_set(&active, *hook);
+            let chain = store.hook_chain(&active_set, &active, *hook, clock::now());
+            self.active.set_chain(*hook, chain);
+        }
+        if !store.is_loading(&active) {
+            self.active.set_loaded();
+        }
+    }
+
+    fn publish(&self, report: Report) {
+        self.reports.send_if_modified(|published| {
+            let is_changed = *published != report;
+            *published = report;
+            is_changed
+        });
+    }
+}
+
+/// Limits how many modules are loaded at once: each takes a core for seconds, and memory.
+#[derive(Clone)]
+struct LoadPermits {
+    loading: Arc<Semaphore>,
+    prefetched: Arc<Semaphore>,
+}
+
+/// Permission to load one module; it ends on drop.
+struct LoadPermit {
+    _permits: [Option<OwnedSemaphorePermit>; 2],
+}
+
+impl Default for LoadPermits {
+    fn default() -> Self {
+        Self {
+            loading: Arc::new(Semaphore::new(1)),
+            prefetched: Arc::new(Semaphore::new(PREFETCHED)),
+        }
+    }
+}
+
+impl LoadPermits {
+    /// Waits for a load permit, then fetches the module. A module from a registry, which can be slow, is fetched first.
+    async fn acquire<T, E>(
+        &self,
+        is_remote: bool,
+        fetch: impl Future<Output = Result<T, E>>,
+    ) -> Result<(T, LoadPermit), E> {
+        // Neither semaphore is ever closed.
+        let permit =
+            async |semaphore: &Arc<Semaphore>| semaphore.clone().acquire_owned().await.ok();
+        if is_remote {
+            let prefetched = permit(&self.prefetched).await;
+            let fetched = fetch.await?;
+            let load_permit = LoadPermit {
+                _permits: [permit(&self.loading).await, prefetched],
+            };
+            return Ok((fetched, load_permit));
+        }
+        let load_permit = LoadPermit {
+            _permits: [permit(&self.loading).await, None],
+        };
+        Ok((fetch.await?, load_permit))
+    }
+}
+
+/// Parses `spec.match`, off the async threads.
+async fn parse(spec: Option<Match>) -> ParsedMatch {
+    let parse = move || panics::caught_now(|| Matcher::new(spec.as_ref()));
+    match spawn_blocking(parse)
+        .await
+        .map_err(panics::Panicked::from)
+        .flatten()
+    {
+        Ok(Ok(matcher)) => Ok(Arc::new(matcher)),
+        Ok(Err(error)) => Err(explain(&error)),
+        Err(panicked) => Err(format!("failed to read spec.match: {panicked}")),
+    }
+}
+
+/// Turns a panic into a failure, so that the version does not stay in preparation for ever.
+async fn catch_panic(
+    preparing: impl Future<Output = Result<Ready, Failure>>,
+) -> Result<Ready, Failure> {
+    let ended = panics::caught(preparing).await;
+    ended.unwrap_or_else(|_| {
+        Err(Failure {
+            reason: "making it ready ended in a panic, which the operator's log reports; \
+                     the operator tries again"
+                .to_owned(),
+            is_final: false,
+            is_retryable: true,
+        })
+    })
+}
+
+/// Fetches, checks, compiles and tests one version.
+async fn prepare(
+    (policies, sources): (&ActivePolicies, &Sources),
+    permits: &LoadPermits,
+    matcher: ParsedMatch,
+    desired: DesiredVersion,
+) -> Result<Ready, Failure> {
+    let spec = desired.spec;
+    let matcher = matcher.map_err(|reason| Failure {
+        reason,
+        is_final: true,
+        is_retryable: false,
+    })?;
+    let is_remote = spec.module.oci.is_some();
+    let (bytes, _permit) = permits
+        .acquire(is_remote, fetch(sources, &spec.module))
+        .await?;
+    let limits = spec.limits.unwrap_or_default();
+    let settings = spec.settings.clone().map_or_else(
+        || "{}".to_owned(),
+        |settings| Value::Object(settings).to_string(),
+    );
+    let config = ModuleConfig {
+        settings,
+        deadline: limits
+            .deadline_milliseconds
+            .map(|time| Duration::from_millis(time.into())),
+        memory: limits.memory_mebibytes.map(|size| (size as usize) << 20),
+        output: limits.output_kibibytes.map(|size| (size as usize) << 10),
+    };
+    let prepared = policies.host().prepare(spec.hook, bytes, config).await;
+    sources.trim().await;
+    let guest = prepared.map_err(|error| {
+        let is_retryable = matches!(error, LoadError::Panicked(_));
+        Failure {
+            is_final: !is_retryable,
+            is_retryable,
+            reason: explain(&error),
+        }
+    })?;
+    Ok(Ready {
+        digest: guest.digest().map(ToString::to_string).unwrap_or_default(),
+        guest,
+        matcher,
+        on_error: spec.on_error(),
+        stats: Arc::default(),
+        serving_since: None,
+    })
+}
+
+/// Fetches the module within a timeout. A refusal is retried too: someone can sign the module later.
+async fn fetch(sources: &Sources, module: &ModuleSource) -> Result<Vec<u8>, Failure> {
+    let failure = |reason, is_final| Failure {
+        reason,
+        is_final,
+        is_retryable: true,
+    };
+    if let Ok(fetched) = timeout(FETCH_TIMEOUT, sources.fetch(module)).await {
+        return fetched.map_err(|error| failure(explain(&error), error.is_refusal()));
+    }
+    let seconds = FETCH_TIMEOUT.as_secs();
+    let reason = format!("its source gave no answer within {seconds} s");
+    Err(failure(reason, false))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::future::join_all;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_module_is_fetched_with_a_load_permit_and_few_from_registries_before() {
+        for (is_remote, most) in [(false, 1), (true, PREFETCHED)] {
+            let permits = LoadPermits::default();
+            let (held, seen) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let prepared = (0..50).map(async |_| {
+                let fetch = async {
+                    tokio::task::yield_now().await;
+                    seen.fetch_max(held.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    Ok::<(), ()>(())
+                };
+                let _permit = permits.acquire(is_remote, fetch).await.unwrap();
+                tokio::task::yield_now().await;
+                held.fetch_sub(1, Ordering::SeqCst);
+            });
+            join_all(prepared).await;
+            assert_eq!(seen.load(Ordering::SeqCst), most);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_registry_that_never_answers_does_not_delay_other_sources() {
+        let permits = LoadPermits::default();
+        let never = std::future::pending::<Result<(), ()>>();
+        let mut waiting = Box::pin(permits.acquire(true, never));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        let here = permits.acquire(false, async { Ok::<_, ()>(1) }).await;
+        assert_eq!(here.map(|(module, _)| module).ok(), Some(1));
+    }
+
+    #[tokio::test]
+    async fn a_panic_during_preparation_is_a_failure_that_is_retried() {
+        let failure = catch_panic(async { panic!("a fault of ours") })
+            .await
+            .unwrap_err();
+        assert!(!failure.is_final);
+        assert!(failure.reason.contains("panic"), "{}", failure.reason);
+    }
+}

@@ -1,0 +1,407 @@
+//! The module versions of version replica: being prepared, ready, or failed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipu_api::ipupolicy::{BUILT_IN, Hook, IPUPolicy, Match, OnError};
+use ipu_guest_host::Guest;
+use ipu_text::sanitize;
+use jiff::Timestamp;
+use kube::ResourceExt;
+use tokio::time::Instant;
+
+use super::active_policies::{BoundPolicy, BoundShadow, HookChain};
+use super::active_set::{ActiveSet, ActiveVersion};
+use super::call_stats::CallStats;
+use super::matcher::Matcher;
+use super::report::{DesiredVersion, Problem, Readiness, Report, Serving};
+
+/// First delay before a failed source is fetched again; it doubles after each failure.
+const RETRY_MIN: Duration = Duration::from_secs(2);
+
+/// Longest delay before a failed source is fetched again.
+const RETRY_MAX: Duration = Duration::from_mins(1);
+
+/// A version of a policy: its UID and the generation of its spec.
+pub type Version = (String, i64);
+
+/// The versions of all policies at one replica.
+#[derive(Debug, Default)]
+pub struct ModuleStore {
+    versions: BTreeMap<Version, VersionState>,
+    /// The parsed `spec.match` of each version.
+    matchers: BTreeMap<Version, ParsedMatch>,
+}
+
+/// The parsed `spec.match` of a version, or why it is invalid.
+pub type ParsedMatch = Result<Arc<Matcher>, String>;
+
+#[derive(Debug)]
+enum VersionState {
+    Preparing,
+    Ready(Ready),
+    Failed {
+        problem: Problem,
+        attempts: u32,
+        retry_at: Option<Instant>,
+    },
+}
+
+/// A version that is ready to serve.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// The guest.
+    pub guest: Guest,
+    /// Digest of its module.
+    pub digest: String,
+    /// Its `spec.match`.
+    pub matcher: Arc<Matcher>,
+    /// What happens if it gives no answer.
+    pub on_error: OnError,
+    /// Results of its calls.
+    pub stats: Arc<CallStats>,
+    /// Time of its first use. `None` while it is not active.
+    pub serving_since: Option<Timestamp>,
+}
+
+/// Why preparing a version failed.
+#[derive(Debug)]
+pub struct Failure {
+    /// The reason, as a sentence.
+    pub reason: String,
+    /// Whether the replica refuses the version.
+    pub is_final: bool,
+    /// Whether the replica tries again, because the cause can change without a new version.
+    pub is_retryable: bool,
+}
+
+/// Longest reason, in bytes. It can contain the message of a registry. If a Lease exceeded the limit of Kubernetes,
+/// the replica would seem to have ended.
+const REASON: usize = 1_024;
+
+impl ModuleStore {
+    /// Returns the versions whose `spec.match` is not parsed yet, and drops the parsed ones of all other versions.
+    pub fn unparsed(
+        &mut self,
+        desired: &[DesiredVersion],
+        active: &[ActiveVersion],
+    ) -> Vec<(Version, Option<Match>)> {
+        let desired = desired
+            .iter()
+            .map(|version| (&version.uid, version.generation, &version.spec));
+        let active = active
+            .iter()
+            .map(|version| (&version.uid, version.generation, &version.spec));
+        let mut all: BTreeMap<Version, _> = desired
+            .chain(active)
+            .map(|(uid, generation, spec)| ((uid.clone(), generation), spec.match_.clone()))
+            .collect();
+        self.matchers.retain(|version, _| all.contains_key(version));
+        all.retain(|version, _| !self.matchers.contains_key(version));
+        all.into_iter().collect()
+    }
+
+    /// Stores the parsed `spec.match` of a version.
+    pub fn insert_matcher(&mut self, version: Version, matcher: ParsedMatch) {
+        self.matchers.insert(version, matcher);
+    }
+
+    /// Returns the parsed `spec.match` of a version.
+    pub fn matcher(&self, version: &Version) -> ParsedMatch {
+        let parsed = self.matchers.get(version).cloned();
+        parsed.unwrap_or_else(|| Err("spec.match was not read yet".to_owned()))
+    }
+
+    /// Drops all other versions, marks those that are due as being prepared, and returns them.
+    pub fn start_due(&mut self, desired: Vec<DesiredVersion>, now: Instant) -> Vec<DesiredVersion> {
+        let key = |desired: &DesiredVersion| (desired.uid.clone(), desired.generation);
+        self.versions
+            .retain(|version, _| desired.iter().any(|desired| key(desired) == *version));
+        let is_due = |state: &VersionState| match state {
+            VersionState::Preparing | VersionState::Ready(_) => false,
+            VersionState::Failed { retry_at, .. } => {
+                retry_at.is_some_and(|retry_at| retry_at <= now)
+            }
+        };
+        let mut due = desired;
+        due.retain(|desired| self.versions.get(&key(desired)).is_none_or(is_due));
+        for desired in &due {
+            let state = self
+                .versions
+                .entry(key(desired))
+                .or_insert(VersionState::Preparing);
+            // A failed version stays failed until it is ready.
+            if let VersionState::Failed { retry_at, .. } = state {
+                *retry_at = None;
+            }
+        }
+        due
+    }
+
+    /// Stores the result of preparing a version, unless the version is no longer desired.
+    pub fn finish(&mut self, version: &Version, outcome: Result<Ready, Failure>, now: Instant) {
+        let Some(state) = self.versions.get_mut(version) else {
+            return;
+        };
+        *state = match outcome {
+            Ok(ready) => VersionState::Ready(ready),
+            Err(failure) => {
+                let attempts = match state {
+                    VersionState::Failed { attempts, .. } => *attempts,
+                    VersionState::Preparing | VersionState::Ready(_) => 0,
+                };
+                let delay = RETRY_MIN
+                    .saturating_mul(1 << attempts.min(6))
+                    .min(RETRY_MAX);
+                VersionState::Failed {
+                    attempts: attempts + 1,
+                    retry_at: failure.is_retryable.then(|| now + delay),
+                    problem: Problem {
+                        reason: sanitize(&failure.reason, REASON),
+                        is_final: failure.is_final,
+                    },
+                }
+            }
+        };
+    }
+
+    /// Whether the first attempt to prepare an enforced version is not over.
+    pub fn is_loading(&self, active: &[ActiveVersion]) -> bool {
+        let mut enforced = active.iter().filter(|version| version.is_enforced);
+        enforced.any(|version| {
+            let state = self
+                .versions
+                .get(&(version.uid.clone(), version.generation));
+            matches!(state, Some(VersionState::Preparing))
+        })
+    }
+
+    /// Returns the time of the next retry.
+    pub fn next_retry(&self) -> Option<Instant> {
+        let retries = self.versions.values().filter_map(|state| match state {
+            VersionState::Failed { retry_at, .. } => *retry_at,
+            VersionState::Preparing | VersionState::Ready(_) => None,
+        });
+        retries.min()
+    }
+
+    /// Builds the chain of a hook, and sets `now` as the time of the first use of each new version.
+    pub fn hook_chain(
+        &mut self,
+        active_set: &ActiveSet,
+        active: &[ActiveVersion],
+        hook: Hook,
+        now: Timestamp,
+    ) -> HookChain {
+        let mut bind = |name: &String| -> Option<BoundPolicy> {
+            if name == BUILT_IN {
+                return Some(BoundPolicy::built_in(hook));
+            }
+            let version = active.iter().find(|version| version.name == *name)?;
+            Some(self.bind(version, now))
+        };
+        let stages: Vec<Vec<BoundPolicy>> = active_set
+            .stages
+            .iter()
+            .map(|stage| stage.guests.iter().filter_map(&mut bind).collect())
+            .collect();
+        let shadows = active_set.shadows.iter().filter_map(|shadow| {
+            let version = active
+                .iter()
+                .find(|version| version.name == shadow.policy)?;
+            let is_replaced_in = |stage: &Vec<String>| {
+                shadow
+                    .replaces
+                    .as_ref()
+                    .is_some_and(|replaces| stage.contains(replaces))
+            };
+            let stage = active_set
+                .stages
+                .iter()
+                .position(|stage| is_replaced_in(&stage.guests));
+            let after = active_set
+                .stages
+                .partition_point(|stage| stage.order <= shadow.order);
+            Some(BoundShadow {
+                policy: bind(&shadow.policy)?,
+                stage: stage.ok_or(after),
+                share_percent: version
+                    .spec
+                    .shadow
+                    .and_then(|shadow| shadow.share_percent)
+                    .unwrap_or(100),
+            })
+        });
+        let shadows = shadows.collect();
+        HookChain { stages, shadows }
+    }
+
+    fn bind(&mut self, version: &ActiveVersion, now: Timestamp) -> BoundPolicy {
+        let key = (version.uid.clone(), version.generation);
+        let matcher = self.matcher(&key);
+        match self.versions.get_mut(&key) {
+            Some(VersionState::Ready(ready)) => {
+                ready.serving_since.get_or_insert(now);
+                BoundPolicy {
+                    name: version.name.as_str().into(),
+                    guest: ready.guest.clone(),
+                    matcher: ready.matcher.clone(),
+                    on_error: ready.on_error,
+                    stats: ready.stats.clone(),
+                }
+            }
+            state => {
+                let reason = match state {
+                    Some(VersionState::Failed { problem, .. }) => problem.reason.clone(),
+                    _ => "its module is being loaded".to_owned(),
+                };
+                BoundPolicy {
+                    name: version.name.as_str().into(),
+                    guest: Guest::missing(&reason),
+                    // The operator knows `spec.match` before the module is loaded, so other requests go on.
+                    matcher: matcher.unwrap_or_default(),
+                    on_error: version.spec.on_error(),
+                    stats: Arc::default(),
+                }
+            }
+        }
+    }
+
+    /// Resets the time of the first use and the results of all versions that are not active.
+    pub fn reset_inactive(&mut self, active: &[ActiveVersion]) {
+        for ((uid, generation), state) in &mut self.versions {
+            let is_active = active
+                .iter()
+                .any(|version| (&version.uid, &version.generation) == (uid, generation));
+            if let (VersionState::Ready(ready), false) = (state, is_active) {
+                // If the version becomes active again, counting starts from 0.
+                ready.serving_since = None;
+                ready.stats = Arc::default();
+            }
+        }
+    }
+
+    /// Builds the report of this replica on all policies.
+    pub fn report(&self, replica: &str, hooks: &[Hook], policies: &[IPUPolicy]) -> Report {
+        let of = |policy: &IPUPolicy| {
+            let uid = policy.uid()?;
+            let mut readiness = Readiness::default();
+            let range = (uid.clone(), i64::MIN)..=(uid.clone(), i64::MAX);
+            for ((_, generation), state) in self.versions.range(range) {
+                match state {
+                    VersionState::Preparing => {}
+                    VersionState::Failed { problem, .. } => {
+                        readiness.problems.insert(*generation, problem.clone());
+                    }
+                    VersionState::Ready(ready) => {
+                        readiness.prepared.insert(*generation, ready.digest.clone());
+                        if let Some(since) = ready.serving_since {
+                            readiness.counts = ready.stats.counts();
+                            readiness.serving = Some(Serving {
+                                generation: *generation,
+                                digest: ready.digest.clone(),
+                                since,
+                            });
+                        }
+                    }
+                }
+            }
+            Some((uid, readiness))
+        };
+        let mine = policies
+            .iter()
+            .filter(|policy| hooks.contains(&policy.spec.hook));
+        Report {
+            replica: replica.to_owned(),
+            hooks: hooks.to_vec(),
+            policies: mine.filter_map(of).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version() -> DesiredVersion {
+        let spec = serde_json::json!({
+            "hook": "Validation", "module": {"image": {"file": "validation.wasm"}},
+        });
+        DesiredVersion {
+            uid: "uid".to_owned(),
+            generation: 1,
+            spec: serde_json::from_value(spec).unwrap(),
+        }
+    }
+
+    fn failure(reason: &str) -> Failure {
+        Failure {
+            reason: reason.to_owned(),
+            is_final: false,
+            is_retryable: true,
+        }
+    }
+
+    #[test]
+    fn a_reason_is_cut_to_fit_into_a_lease() {
+        let (mut store, now) = (ModuleStore::default(), Instant::now());
+        assert_eq!(store.start_due(vec![version()], now).len(), 1);
+        let key = ("uid".to_owned(), 1);
+        store.finish(&key, Err(failure(&"é".repeat(1 << 20))), now);
+        let Some(VersionState::Failed { problem, .. }) = store.versions.get(&key) else {
+            panic!("it has failed");
+        };
+        assert!(problem.reason.len() <= REASON && problem.reason.ends_with('…'));
+    }
+
+    #[test]
+    fn an_active_version_loads_until_it_is_ready_or_has_failed() {
+        let (mut store, now) = (ModuleStore::default(), Instant::now());
+        let DesiredVersion {
+            uid,
+            generation,
+            spec,
+        } = version();
+        let enforced = ActiveVersion {
+            name: "policy".to_owned(),
+            uid,
+            generation,
+            spec,
+            created: None,
+            is_enforced: true,
+        };
+        let shadow = ActiveVersion {
+            is_enforced: false,
+            ..enforced.clone()
+        };
+        let active = [enforced];
+        assert!(!store.is_loading(&[]), "nothing is active");
+        store.start_due(vec![version()], now);
+        assert!(store.is_loading(&active));
+        assert!(!store.is_loading(&[shadow]), "it decides nothing");
+        let key = ("uid".to_owned(), 1);
+        store.finish(&key, Err(failure("down")), now);
+        assert!(!store.is_loading(&active));
+    }
+
+    #[test]
+    fn the_retry_delay_of_a_failed_source_grows() {
+        let (mut store, mut now) = (ModuleStore::default(), Instant::now());
+        let key = ("uid".to_owned(), 1);
+        let mut delays = Vec::new();
+        for _ in 0..8 {
+            assert_eq!(store.start_due(vec![version()], now).len(), 1);
+            assert_eq!(
+                store.start_due(vec![version()], now).len(),
+                0,
+                "it is under way"
+            );
+            store.finish(&key, Err(failure("down")), now);
+            let retry_at = store.next_retry().unwrap();
+            delays.push(retry_at.duration_since(now).as_secs());
+            now = retry_at;
+        }
+        assert_eq!(delays, [2, 4, 8, 16, 32, 60, 60, 60]);
+    }
+}

@@ -1,0 +1,146 @@
+//! Labels and IPU usage of every namespace, for policies. Two watches keep both in memory.
+
+pub mod counter;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::{FutureExt, StreamExt};
+use ipu_api::ipupartition::IPUPartition;
+use ipu_guest_host::context::{NamespaceContext, Usage};
+use ipu_runtime::label_watch;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, PartialObjectMeta};
+use kube::core::DeserializeGuard;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher::Event;
+use kube::runtime::{WatchStreamExt, reflector, watcher};
+use kube::{Client, ResourceExt};
+use parking_lot::{Mutex, MutexGuard};
+use tokio_util::sync::CancellationToken;
+
+use self::counter::{Reservation, UsageCounter, UsageVersion};
+
+/// The metadata of a namespace.
+type NamespaceMeta = PartialObjectMeta<Namespace>;
+
+/// Labels and IPU usage of every namespace. Cheap to clone; all clones share one state.
+#[derive(Clone, Debug)]
+pub struct Namespaces {
+    labels: Store<NamespaceMeta>,
+    usage: Arc<Mutex<UsageCounter>>,
+}
+
+/// The watch that updates the labels of [`Namespaces`].
+#[derive(Debug)]
+pub struct NamespaceWatch {
+    writer: Writer<NamespaceMeta>,
+}
+
+/// Creates an empty store of namespaces, and the watch that fills it.
+pub fn namespaces() -> (Namespaces, NamespaceWatch) {
+    let (labels, writer) = reflector::store();
+    let usage = Arc::default();
+    (Namespaces { labels, usage }, NamespaceWatch { writer })
+}
+
+impl Namespaces {
+    /// Returns the context of a namespace. Its usage excludes the IPUPartition with the UID `excluded`.
+    pub fn context(&self, namespace: &str, excluded: &str) -> NamespaceContext {
+        NamespaceContext {
+            labels: self.labels(namespace),
+            usage: self.usage().of(namespace, excluded),
+        }
+    }
+
+    /// Returns the usage of the other namespaces.
+    pub fn others(&self, namespace: &str) -> BTreeMap<String, Usage> {
+        self.usage().others(namespace)
+    }
+
+    /// Returns the usage of every namespace that has or requests IPUs.
+    pub fn usages(&self) -> Vec<(String, Usage)> {
+        self.usage().all()
+    }
+
+    /// Returns the current version of the usage.
+    pub fn version(&self) -> UsageVersion {
+        self.usage().version()
+    }
+
+    /// Counts a partition as placed, unless another partition was placed since `version`. Returns whether it was counted.
+    pub fn reserve(&self, reservation: Reservation, version: UsageVersion) -> bool {
+        self.usage().reserve(reservation, version)
+    }
+
+    /// Releases the reservation of the IPUPartition with this UID.
+    pub fn release(&self, uid: &str) {
+        self.usage().release(uid);
+    }
+
+    /// Applies an event of a watch of all IPUPartitions.
+    pub fn apply_event(&self, event: &Event<DeserializeGuard<IPUPartition>>) {
+        self.usage().apply_event(event);
+    }
+
+    /// Counts the IPUPartitions until `stop`, in a process without another watch of them.
+    pub async fn follow_partitions(&self, client: Client, stop: CancellationToken) {
+        watcher(
+            Api::<DeserializeGuard<IPUPartition>>::all(client),
+            watcher::Config::default(),
+        )
+        .default_backoff()
+        .take_until(stop.cancelled_owned())
+        .for_each(async |event| match event {
+            Ok(event) => self.apply_event(&event),
+            Err(error) => {
+                tracing::warn!(%error, "failed to watch IPUPartitions for policies; trying again");
+            }
+        })
+        .await;
+    }
+
+    fn labels(&self, namespace: &str) -> Option<BTreeMap<String, String>> {
+        let is_known = self.labels.wait_until_ready().now_or_never()?.is_ok();
+        let found = self.labels.get(&ObjectRef::new(namespace));
+        is_known
+            .then_some(found)?
+            .map(|namespace| namespace.labels().clone())
+    }
+
+    fn usage(&self) -> MutexGuard<'_, UsageCounter> {
+        // Every change of it is complete before the next one begins.
+        self.usage.lock()
+    }
+}
+
+impl NamespaceWatch {
+    /// Follows the labels of all namespaces until `stop`. Without permission for it the labels stay unknown, which policies
+    /// can see.
+    pub async fn follow(self, client: Client, stop: CancellationToken) {
+        label_watch::follow(client, "namespaces", self.writer, stop).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_labels_are_not_missing_labels() {
+        let (namespaces, mut watch) = namespaces();
+        assert_eq!(namespaces.context("team", "").labels, None);
+        let team: NamespaceMeta = serde_json::from_value(serde_json::json!({
+            "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+            "metadata": {"name": "team", "labels": {"tier": "gold"}},
+        }))
+        .unwrap();
+        for event in [Event::Init, Event::InitApply(team), Event::InitDone] {
+            watch.writer.apply_watcher_event(&event);
+        }
+        let labels = namespaces.context("team", "").labels.unwrap();
+        assert_eq!(labels["tier"], "gold");
+        assert_eq!(namespaces.context("just-made", "").labels, None);
+    }
+}

@@ -1,0 +1,254 @@
+//! Pure: counts the IPUs that every namespace has and requests, from the IPUPartitions.
+//!
+//! A quota in a placement policy must hold if two partitions are placed at the same time. So the usage that a policy sees
+//! has a version, and its decision "try" counts at once (`reserve`), unless another partition was placed since that
+//! version. Then the operator calls the policy again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ipu_api::ipupartition::{IPUPartition, IPUPartitionStatus};
+use ipu_api::uid::Uid;
+use kube::Resource;
+use kube::core::DeserializeGuard;
+use kube::runtime::watcher::Event;
+
+use ipu_guest_host::context::{OTHERS_MAX, Usage};
+use ipu_runtime::watch_store::{Change, Store, by_ref};
+
+/// The usage of all namespaces.
+#[derive(Debug, Default)]
+pub struct UsageCounter {
+    partitions: Store<Uid, PartitionUsage>,
+    /// The usage by namespace. The entries of the partitions share the names.
+    namespaces: BTreeMap<Arc<str>, Usage>,
+    placements: u64,
+}
+
+/// A version of the usage. Between two equal versions no partition was placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsageVersion(u64);
+
+/// A partition that a placement policy has just placed, before the operator writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    uid: Uid,
+    usage: PartitionUsage,
+}
+
+impl Reservation {
+    /// The reservation for this partition.
+    pub fn of(partition: &IPUPartition) -> Self {
+        let mut usage = PartitionUsage::of(partition);
+        usage.reserved_at = Some(usage.generation);
+        let uid = partition.meta().uid.as_deref();
+        let uid = Uid::of(uid.unwrap_or_default());
+        Self { uid, usage }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PartitionUsage {
+    namespace: Arc<str>,
+    ipus: u32,
+    state: UsageState,
+    /// The observed `status.generation`, which grows with each attempt.
+    generation: i64,
+    /// The `status.generation` of the reservation, until the watch shows a later one.
+    reserved_at: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UsageState {
+    Placed,
+    Waiting,
+    Unused,
+}
+
+impl PartitionUsage {
+    fn of(partition: &IPUPartition) -> Self {
+        let status = partition.status.as_ref();
+        let state = if status.is_some_and(IPUPartitionStatus::is_placed) {
+            UsageState::Placed
+        } else if partition.is_waiting() {
+            UsageState::Waiting
+        } else {
+            UsageState::Unused
+        };
+        Self {
+            namespace: partition.spec.owner.namespace.as_str().into(),
+            ipus: partition.spec.ipus,
+            state,
+            generation: status.map_or(0, |status| status.generation),
+            reserved_at: None,
+        }
+    }
+
+    /// Keeps the reservation of the previous version until the watch shows its result.
+    fn with_reservation_of(mut self, previous: Option<&Self>) -> Self {
+        let reserved_at = previous.and_then(|previous| previous.reserved_at);
+        self.reserved_at = reserved_at.filter(|reserved_at| self.generation <= *reserved_at);
+        self
+    }
+
+    /// Shares the name of its namespace with the other entries.
+    fn with_shared_name(mut self, namespaces: &BTreeMap<Arc<str>, Usage>) -> Self {
+        if let Some((known, _)) = namespaces.get_key_value(&self.namespace) {
+            self.namespace = Arc::clone(known);
+        }
+        self
+    }
+
+    fn usage(&self) -> Usage {
+        let state = match self.reserved_at {
+            Some(_) => UsageState::Placed,
+            None => self.state,
+        };
+        match state {
+            UsageState::Placed => Usage {
+                ipus: self.ipus,
+                partitions: 1,
+                ..Usage::default()
+            },
+            UsageState::Waiting => Usage {
+                waiting_ipus: self.ipus,
+                waiting_partitions: 1,
+                ..Usage::default()
+            },
+            UsageState::Unused => Usage::default(),
+        }
+    }
+}
+
+impl UsageCounter {
+    /// Applies an event of a watch of all IPUPartitions. An object that became invalid keeps its previous usage.
+    pub fn apply_event(&mut self, event: &Event<DeserializeGuard<IPUPartition>>) {
+        let uid =
+            |object: &&DeserializeGuard<IPUPartition>| object.meta().uid.as_deref().map(Uid::of);
+        let namespaces = &self.namespaces;
+        let changes = self
+            .partitions
+            .hear(by_ref(event), uid, |uid, object, known| {
+                let before = known.get(uid);
+                match &object.0 {
+                    Ok(partition) => Some(
+                        PartitionUsage::of(partition)
+                            .with_reservation_of(before)
+                            .with_shared_name(namespaces),
+                    ),
+                    Err(_) => before.cloned(),
+                }
+            });
+        for change in changes {
+            self.count(change);
+        }
+    }
+
+    /// Returns the current version, for `reserve`.
+    pub fn version(&self) -> UsageVersion {
+        UsageVersion(self.placements)
+    }
+
+    /// Returns the usage of a namespace without the partition with the UID `excluded`. `None` until the partitions are listed.
+    pub fn of(&self, namespace: &str, excluded: &str) -> Option<Usage> {
+        if !self.partitions.is_listed() {
+            return None;
+        }
+        let mut usage = self.namespaces.get(namespace).copied().unwrap_or_default();
+        let own = self.partitions.objects().get(&Uid::of(excluded));
+        if let Some(own) = own.filter(|own| *own.namespace == *namespace) {
+            subtract(&mut usage, own.usage());
+        }
+        Some(usage)
+    }
+
+    /// Returns the usage of every namespace that has or requests IPUs.
+    pub fn all(&self) -> Vec<(String, Usage)> {
+        let all = self.namespaces.iter();
+        all.map(|(name, usage)| (name.to_string(), *usage))
+            .collect()
+    }
+
+    /// Returns the usage of the other namespaces with the most IPUs.
+    pub fn others(&self, namespace: &str) -> BTreeMap<String, Usage> {
+        let others = self.namespaces.iter();
+        let mut others: Vec<_> = others.filter(|(name, _)| ***name != *namespace).collect();
+        let total = |usage: &Usage| u64::from(usage.ipus) + u64::from(usage.waiting_ipus);
+        others.sort_by(|(one, a), (other, b)| total(b).cmp(&total(a)).then(one.cmp(other)));
+        others.truncate(OTHERS_MAX);
+        let pairs = others.into_iter();
+        pairs
+            .map(|(name, usage)| (name.to_string(), *usage))
+            .collect()
+    }
+
+    /// Counts a partition as placed, unless another partition was placed since `version`. Returns whether it was counted.
+    pub fn reserve(&mut self, reservation: Reservation, version: UsageVersion) -> bool {
+        if self.version() != version {
+            return false;
+        }
+        self.replace(reservation.uid, reservation.usage);
+        true
+    }
+
+    /// Releases a reservation.
+    pub fn release(&mut self, uid: &str) {
+        let uid = Uid::of(uid);
+        if let Some(mut usage) = self.partitions.objects().get(&uid).cloned() {
+            usage.reserved_at = None;
+            self.replace(uid, usage);
+        }
+    }
+
+    /// Replaces the usage of a partition, unless it was deleted.
+    fn replace(&mut self, uid: Uid, usage: PartitionUsage) {
+        if let Some(change) = self.partitions.replace(uid, usage) {
+            self.count(change);
+        }
+    }
+
+    fn count(&mut self, change: Change<Uid, PartitionUsage>) {
+        let now = self.partitions.objects().get(&change.key);
+        let has = now.map(PartitionUsage::usage).unwrap_or_default();
+        let had = change.before.as_ref().map(PartitionUsage::usage);
+        self.placements += u64::from(has.ipus > had.unwrap_or_default().ipus);
+        if let Some(now) = now {
+            let usage = self.namespaces.entry(Arc::clone(&now.namespace));
+            add(usage.or_default(), has);
+        }
+        if let Some(before) = change.before {
+            self.subtract(&before);
+        }
+    }
+
+    fn subtract(&mut self, partition: &PartitionUsage) {
+        let Some(usage) = self.namespaces.get_mut(&partition.namespace) else {
+            return;
+        };
+        subtract(usage, partition.usage());
+        if *usage == Usage::default() {
+            self.namespaces.remove(&partition.namespace);
+        }
+    }
+}
+
+fn add(usage: &mut Usage, more: Usage) {
+    usage.ipus = usage.ipus.saturating_add(more.ipus);
+    usage.partitions = usage.partitions.saturating_add(more.partitions);
+    usage.waiting_ipus = usage.waiting_ipus.saturating_add(more.waiting_ipus);
+    usage.waiting_partitions = usage
+        .waiting_partitions
+        .saturating_add(more.waiting_partitions);
+}
+
+fn subtract(usage: &mut Usage, less: Usage) {
+    usage.ipus = usage.ipus.saturating_sub(less.ipus);
+    usage.partitions = usage.partitions.saturating_sub(less.partitions);
+    usage.waiting_ipus = usage.waiting_ipus.saturating_sub(less.waiting_ipus);
+    usage.waiting_partitions = usage
+        .waiting_partitions
+        .saturating_sub(less.waiting_partitions);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,368 @@
+//! Pure: the status of a policy, from the readiness that all replicas report: activation, rollback and promotion.
+
+use ipu_api::condition;
+use ipu_api::ipupolicy::{
+    CallCounts, Hook, IPUPolicy, IPUPolicySpec, IPUPolicyStatus, Mode, PolicyPhase, ReplicaStatus,
+    Revision, RolledBack, ShadowCounts,
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::ResourceExt;
+use serde_json::Value;
+
+use super::active_set::{ActiveSet, Inactive};
+use super::report::{Counts, Readiness, Report, spec_of};
+
+/// Most differences in the status of a policy.
+pub const SAMPLES: usize = 3;
+
+/// Condition: every replica serves with the version in `spec`.
+pub const READY: &str = "Ready";
+
+/// Computes the status of a policy, without its phase, from the reports of all live replicas.
+pub fn status(policy: &IPUPolicy, reports: &[Report], now: Timestamp) -> IPUPolicyStatus {
+    let replicas = HookReplicas::of(policy, reports);
+    let old = policy.status.clone().unwrap_or_default();
+    let mut next = IPUPolicyStatus {
+        observed_generation: replicas.desired,
+        desired_digest: policy
+            .spec
+            .module
+            .digest
+            .clone()
+            .or(replicas.first_digest()),
+        ..old
+    };
+    roll_back(&mut next, &replicas, now);
+    activate(&mut next, policy, &replicas, now);
+    promote(&mut next, &replicas, now);
+    let active = next.active.as_ref();
+    next.active_digest = active.map(|revision| revision.digest.clone());
+    next.since = active.map(|revision| revision.since.clone());
+    let counts = replicas.counts(active.map(|revision| revision.generation));
+    next.calls = counts.calls;
+    next.shadow = active
+        .and_then(spec_of)
+        .filter(|spec| spec.mode == Mode::Shadow)
+        .map(|_| counts.shadow);
+    next.replicas = replicas.statuses();
+    next
+}
+
+/// Adds the phase to a status. The phase also depends on the other policies of the hook.
+pub fn with_phase(
+    mut status: IPUPolicyStatus,
+    policy: &IPUPolicy,
+    reports: &[Report],
+    active_set: &ActiveSet,
+    now: Timestamp,
+) -> IPUPolicyStatus {
+    let replicas = HookReplicas::of(policy, reports);
+    let (phase, message) = phase(&status, policy, &replicas, active_set);
+    let is_served = status.active.as_ref().is_some_and(|revision| {
+        revision.generation == replicas.desired && replicas.all_serve(revision.generation)
+    });
+    let is_ready = is_served
+        && matches!(
+            phase,
+            PolicyPhase::Active | PolicyPhase::Shadow | PolicyPhase::Replaced
+        );
+    let reason = (&*format!("{phase:?}"), message.clone());
+    let condition = condition::renewed(&status.conditions, READY, is_ready, reason, now);
+    status.conditions = vec![Condition {
+        observed_generation: Some(status.observed_generation),
+        ..condition
+    }];
+    (status.phase, status.message) = (phase, message);
+    status
+}
+
+/// The replicas that call guests at the hook of a policy, and the readiness of the policy at each.
+struct HookReplicas<'a> {
+    desired: i64,
+    readiness: Vec<(&'a str, Option<&'a Readiness>)>,
+}
+
+impl<'a> HookReplicas<'a> {
+    fn of(policy: &IPUPolicy, reports: &'a [Report]) -> Self {
+        let uid = policy.uid().unwrap_or_default();
+        let of_hook = reports
+            .iter()
+            .filter(|report| report.hooks.contains(&policy.spec.hook));
+        Self {
+            desired: policy.metadata.generation.unwrap_or_default(),
+            readiness: of_hook
+                .map(|report| (report.replica.as_str(), report.policies.get(&uid)))
+                .collect(),
+        }
+    }
+
+    /// Returns the digest of the desired version once every replica is ready with the same one.
+    fn common_digest(&self) -> Option<String> {
+        let digests = self.readiness.iter();
+        let mut digests =
+            digests.map(|(_, readiness)| readiness.and_then(|one| one.prepared.get(&self.desired)));
+        let first = digests.next()??;
+        digests
+            .all(|other| other == Some(first))
+            .then(|| first.clone())
+    }
+
+    /// Returns the digest of the desired version at the first replica that is ready.
+    fn first_digest(&self) -> Option<String> {
+        let mut known = self.known();
+        known.find_map(|readiness| readiness.prepared.get(&self.desired).cloned())
+    }
+
+    fn known(&self) -> impl Iterator<Item = &'a Readiness> {
+        self.readiness
+            .iter()
+            .filter_map(|(_, readiness)| *readiness)
+    }
+
+    fn counts(&self, generation: Option<i64>) -> Counts {
+        let mut sum = Counts::default();
+        let serving = self.known().filter(|readiness| {
+            let served = readiness.serving_generation();
+            served.is_some() && served == generation
+        });
+        for Counts {
+            calls,
+            recent,
+            shadow,
+        } in serving.map(|readiness| &readiness.counts)
+        {
+            add(&mut sum.calls, *calls);
+            add(&mut sum.recent, *recent);
+            sum.shadow.equal += shadow.equal;
+            sum.shadow.different += shadow.different;
+            sum.shadow.failed += shadow.failed;
+            sum.shadow.skipped += shadow.skipped;
+            let free = SAMPLES.saturating_sub(sum.shadow.samples.len());
+            let samples = shadow.samples.iter().take(free).cloned();
+            sum.shadow.samples.extend(samples);
+        }
+        sum
+    }
+
+    fn all_serve(&self, generation: i64) -> bool {
+        let mut all = self.readiness.iter();
+        !self.readiness.is_empty()
+            && all.all(|(_, readiness)| {
+                readiness.and_then(Readiness::serving_generation) == Some(generation)
+            })
+    }
+
+    /// Returns the first problem of a generation, with the name of its replica.
+    fn problem(&self, generation: i64, is_final: bool) -> Option<(&'a str, &'a str)> {
+        self.readiness.iter().find_map(|(replica, readiness)| {
+            let problem = readiness.as_ref()?.problems.get(&generation)?;
+            (problem.is_final == is_final).then_some((*replica, problem.reason.as_str()))
+        })
+    }
+
+    fn statuses(&self) -> Vec<ReplicaStatus> {
+        let status = |(replica, readiness): &(&str, Option<&Readiness>)| {
+            let serving = readiness.and_then(|readiness| readiness.serving.as_ref());
+            let problems = readiness.iter().flat_map(|one| one.problems.values());
+            ReplicaStatus {
+                name: (*replica).to_owned(),
+                digest: serving.map(|serving| serving.digest.clone()),
+                since: serving.map(|serving| Time(serving.since)),
+                problem: problems.last().map(|problem| problem.reason.clone()),
+            }
+        };
+        let mut replicas: Vec<_> = self.readiness.iter().map(status).collect();
+        replicas.sort_by(|one, other| one.name.cmp(&other.name));
+        replicas
+    }
+}
+
+/// Rolls back an active version that fails too often, if there is a previous version or mode.
+fn roll_back(status: &mut IPUPolicyStatus, replicas: &HookReplicas<'_>, now: Timestamp) {
+    let Some(failing) = status.active.clone() else {
+        return;
+    };
+    let Some(spec) = spec_of(&failing) else {
+        return;
+    };
+    let recent = replicas.counts(Some(failing.generation)).recent;
+    if (!failing.promoted && status.previous.is_none()) || !fails_too_often(&spec, recent) {
+        return;
+    }
+    let calls = recent.answered + recent.failed;
+    status.rolled_back = Some(RolledBack {
+        generation: failing.generation,
+        digest: failing.digest.clone(),
+        reason: format!(
+            "{} of its last {calls} calls gave no usable answer",
+            recent.failed
+        ),
+        at: Time(now),
+    });
+    status.active = if failing.promoted {
+        Some(Revision {
+            promoted: false,
+            since: Time(now),
+            ..failing
+        })
+    } else {
+        status.previous.take().map(|previous| Revision {
+            since: Time(now),
+            ..previous
+        })
+    };
+}
+
+fn fails_too_often(spec: &IPUPolicySpec, recent: CallCounts) -> bool {
+    let limit = spec.rollback.unwrap_or_default();
+    let calls = recent.answered + recent.failed;
+    calls >= i64::from(limit.minimum_calls)
+        && recent.failed > 0
+        && recent.failed * 100 >= calls * i64::from(limit.failures_percent)
+}
+
+/// Activates the desired version once every replica is ready with it.
+fn activate(
+    status: &mut IPUPolicyStatus,
+    policy: &IPUPolicy,
+    replicas: &HookReplicas<'_>,
+    now: Timestamp,
+) {
+    let is_active = |revision: &Revision| revision.generation == replicas.desired;
+    if status.active.as_ref().is_some_and(is_active) || is_rolled_back(status, replicas.desired) {
+        return;
+    }
+    let Some(digest) = replicas.common_digest() else {
+        return;
+    };
+    let Ok(Value::Object(spec)) = serde_json::to_value(&policy.spec) else {
+        return;
+    };
+    let new = Revision {
+        generation: replicas.desired,
+        digest,
+        since: Time(now),
+        promoted: false,
+        spec,
+    };
+    status.previous = status.active.replace(new);
+}
+
+fn is_rolled_back(status: &IPUPolicyStatus, generation: i64) -> bool {
+    let rolled_back = status.rolled_back.as_ref();
+    rolled_back.is_some_and(|rolled_back| rolled_back.generation == generation)
+}
+
+/// Promotes a shadow policy after enough equal answers, if no answer differed or failed.
+fn promote(status: &mut IPUPolicyStatus, replicas: &HookReplicas<'_>, now: Timestamp) {
+    let generation = status.active.as_ref().map(|revision| revision.generation);
+    if generation.is_none_or(|generation| is_rolled_back(status, generation)) {
+        return;
+    }
+    let Some(revision) = status.active.as_mut().filter(|revision| !revision.promoted) else {
+        return;
+    };
+    let spec = spec_of(revision).filter(|spec| spec.mode == Mode::Shadow);
+    let Some(after) = spec.and_then(|spec| spec.shadow?.promote_after) else {
+        return;
+    };
+    let ShadowCounts {
+        equal,
+        different,
+        failed,
+        ..
+    } = replicas.counts(generation).shadow;
+    if equal >= after.equal && different == 0 && failed == 0 {
+        revision.promoted = true;
+        revision.since = Time(now);
+    }
+}
+
+fn phase(
+    status: &IPUPolicyStatus,
+    policy: &IPUPolicy,
+    replicas: &HookReplicas<'_>,
+    active_set: &ActiveSet,
+) -> (PolicyPhase, String) {
+    if let Some(back) = status
+        .rolled_back
+        .as_ref()
+        .filter(|back| back.generation == replicas.desired)
+    {
+        let reason = &back.reason;
+        let message =
+            format!("{reason}; the previous version decides again. Change spec to try again");
+        return (PolicyPhase::RolledBack, message);
+    }
+    let before = if status.active.is_some() {
+        "the previous version stays active"
+    } else {
+        "no version is active"
+    };
+    if let Some((replica, reason)) = replicas.problem(replicas.desired, true) {
+        let message = format!("{replica} refuses it, and {before}: {reason}");
+        return (PolicyPhase::Refused, message);
+    }
+    let active = status
+        .active
+        .as_ref()
+        .filter(|revision| revision.generation == replicas.desired);
+    let Some(revision) = active else {
+        return (
+            PolicyPhase::Loading,
+            loading_message(policy, replicas, before),
+        );
+    };
+    match active_set.inactive.get(&policy.name_any()) {
+        Some(Inactive::Refused(why)) => return (PolicyPhase::Refused, why.clone()),
+        Some(Inactive::Replaced(by)) => {
+            let message = format!("the IPUPolicy {by} decides in its place");
+            return (PolicyPhase::Replaced, message);
+        }
+        None => {}
+    }
+    let message = match replicas.problem(replicas.desired, false) {
+        Some((replica, reason)) => format!("{replica} does not have it: {reason}"),
+        None if revision.promoted => {
+            "its answers were equal often enough, and count now".to_owned()
+        }
+        None => String::new(),
+    };
+    if policy.spec.mode == Mode::Shadow && !revision.promoted {
+        return (PolicyPhase::Shadow, message);
+    }
+    (PolicyPhase::Active, message)
+}
+
+fn loading_message(policy: &IPUPolicy, replicas: &HookReplicas<'_>, before: &str) -> String {
+    if replicas.readiness.is_empty() {
+        let process = match policy.spec.hook {
+            Hook::Defaulting | Hook::Validation => "controller",
+            Hook::Placement => "vipu-proxy",
+        };
+        return format!("no replica of the {process} is there to ask it");
+    }
+    if let Some((replica, reason)) = replicas.problem(replicas.desired, false) {
+        return format!("{replica} does not have it yet, and {before}: {reason}");
+    }
+    let is_ready = |readiness: &Readiness| readiness.prepared.contains_key(&replicas.desired);
+    let slow = replicas
+        .readiness
+        .iter()
+        .filter(|(_, readiness)| !readiness.is_some_and(is_ready));
+    let names: Vec<&str> = slow.map(|(replica, _)| *replica).collect();
+    if names.is_empty() {
+        return "the replicas found different modules; module.digest says which one is meant"
+            .to_owned();
+    }
+    format!("being made ready by {}; {before}", names.join(", "))
+}
+
+fn add(sum: &mut CallCounts, more: CallCounts) {
+    sum.answered += more.answered;
+    sum.failed += more.failed;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,286 @@
+//! The status of a policy while its replicas start, get ready, fail and end.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::super::active_set::{active_set, active_versions};
+use super::super::report::{Problem, Serving};
+use super::*;
+
+const NOW: &str = "2026-01-01T12:00:00Z";
+
+fn now() -> Timestamp {
+    NOW.parse().unwrap()
+}
+
+/// A cluster with one policy and its replicas.
+struct Cluster {
+    policy: IPUPolicy,
+    reports: Vec<Report>,
+}
+
+impl Cluster {
+    fn new(spec: &Value) -> Self {
+        let policy = serde_json::from_value(json!({
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPolicy",
+            "metadata": {"name": "mine", "uid": "u", "generation": 1},
+            "spec": spec,
+        }))
+        .unwrap();
+        let report = |replica: &str| Report {
+            replica: replica.to_owned(),
+            hooks: vec![Hook::Defaulting, Hook::Validation],
+            policies: BTreeMap::new(),
+        };
+        Self {
+            policy,
+            reports: ["a", "b"].map(report).into(),
+        }
+    }
+
+    fn readiness(&mut self, replica: usize) -> &mut Readiness {
+        let policies = &mut self.reports[replica].policies;
+        policies.entry("u".to_owned()).or_default()
+    }
+
+    fn prepare(&mut self, replica: usize, generation: i64) {
+        let digest = format!("sha256:{generation}");
+        self.readiness(replica).prepared.insert(generation, digest);
+    }
+
+    /// Every replica serves with the active version and reports these results.
+    fn serve(&mut self, counts: &Counts) {
+        let active = self.status().active.clone().unwrap();
+        for replica in 0..2 {
+            let readiness = self.readiness(replica);
+            readiness.serving = Some(Serving {
+                generation: active.generation,
+                digest: active.digest.clone(),
+                since: now(),
+            });
+            readiness.counts = counts.clone();
+        }
+    }
+
+    fn change(&mut self) {
+        *self.policy.metadata.generation.as_mut().unwrap() += 1;
+    }
+
+    fn status(&self) -> &IPUPolicyStatus {
+        self.policy.status.as_ref().unwrap()
+    }
+
+    fn reconcile(&mut self) -> (PolicyPhase, Option<i64>) {
+        let next = status(&self.policy, &self.reports, now());
+        self.policy.status = Some(next.clone());
+        let versions = active_versions([&self.policy].into_iter());
+        let active_set = active_set(&versions, self.policy.spec.hook);
+        let next = with_phase(next, &self.policy, &self.reports, &active_set, now());
+        let seen = (
+            next.phase,
+            next.active.as_ref().map(|found| found.generation),
+        );
+        self.policy.status = Some(next);
+        seen
+    }
+}
+
+fn validation() -> Value {
+    json!({"hook": "Validation", "module": {"image": {"file": "x.wasm"}}})
+}
+
+fn shadow(equal: i64) -> Value {
+    let mut spec = validation();
+    spec["mode"] = json!("Shadow");
+    spec["shadow"] = json!({"promoteAfter": {"equal": equal}});
+    spec
+}
+
+fn recent(answered: i64, failed: i64) -> Counts {
+    let calls = CallCounts { answered, failed };
+    Counts {
+        calls,
+        recent: calls,
+        ..Counts::default()
+    }
+}
+
+fn compared(equal: i64, different: i64) -> Counts {
+    Counts {
+        shadow: ShadowCounts {
+            equal,
+            different,
+            ..ShadowCounts::default()
+        },
+        ..Counts::default()
+    }
+}
+
+#[test]
+fn a_version_becomes_active_once_every_replica_is_ready() {
+    let mut cluster = Cluster::new(&validation());
+    assert_eq!(cluster.reconcile(), (PolicyPhase::Loading, None));
+    assert!(
+        cluster
+            .status()
+            .message
+            .contains("being made ready by a, b")
+    );
+    cluster.prepare(0, 1);
+    assert_eq!(cluster.reconcile(), (PolicyPhase::Loading, None));
+    assert!(cluster.status().message.contains("being made ready by b"));
+    cluster.prepare(1, 1);
+    assert_eq!(cluster.reconcile(), (PolicyPhase::Active, Some(1)));
+    assert_eq!(
+        cluster.status().conditions[0].status,
+        "False",
+        "no replica serves with it yet"
+    );
+    cluster.serve(&Counts::default());
+    cluster.reconcile();
+    assert_eq!(cluster.status().conditions[0].status, "True");
+    assert_eq!(cluster.status().active_digest.as_deref(), Some("sha256:1"));
+}
+
+#[test]
+fn a_version_that_one_replica_refuses_does_not_replace_the_active_one() {
+    let mut cluster = Cluster::new(&validation());
+    cluster.prepare(0, 1);
+    cluster.prepare(1, 1);
+    cluster.reconcile();
+    cluster.change();
+    cluster.prepare(0, 2);
+    let problem = |is_final| Problem {
+        reason: "it imports wasi:http".to_owned(),
+        is_final,
+    };
+    cluster.readiness(1).problems.insert(2, problem(false));
+    assert_eq!(cluster.reconcile(), (PolicyPhase::Loading, Some(1)));
+    cluster.readiness(1).problems.insert(2, problem(true));
+    assert_eq!(cluster.reconcile(), (PolicyPhase::Refused, Some(1)));
+    let message = &cluster.status().message;
+    assert!(
+        message.contains("b refuses it, and the previous version stays active"),
+        "{message}"
+    );
+    assert_eq!(
+        cluster.status().replicas[1].problem.as_deref(),
+        Some("it imports wasi:http")
+    );
+}
+
+#[test]
+fn replicas_with_different_modules_block_activation() {
+    let mut cluster = Cluster::new(&validation());
+    cluster.prepare(0, 1);
+    cluster
+        .readiness(1)
+        .prepared
+        .insert(1, "sha256:other".to_owned());
+    assert_eq!(cluster.reconcile(), (PolicyPhase::Loading, None));
+    assert!(cluster.status().message.contains("module.digest says"));
+}
+
+#[test]
+fn without_replicas_the_message_names_the_missing_process() {
+    let mut cluster = Cluster::new(&validation());
+    cluster.reports.clear();
+    assert_eq!(cluster.reconcile(), (PolicyPhase::Loading, None));
+    assert!(
+        cluster
+            .status()
+            .message
+            .contains("no replica of the controller")
+    );
+}
+
+#[test]
+fn a_version_that_fails_too_often_is_rolled_back_until_the_spec_changes() {
+    let mut cluster = Cluster::new(&validation());
+    for generation in 1..=2 {
+        cluster.prepare(0, generation);
+        cluster.prepare(1, generation);
+        if generation == 2 {
+            cluster.change();
+        }
+        cluster.reconcile();
+    }
+    cluster.serve(&recent(95, 4));
+    assert_eq!(
+        cluster.reconcile(),
+        (PolicyPhase::Active, Some(2)),
+        "4 percent are below the limit"
+    );
+    cluster.serve(&recent(3, 1));
+    assert_eq!(
+        cluster.reconcile(),
+        (PolicyPhase::Active, Some(2)),
+        "8 calls are too few"
+    );
+    cluster.serve(&recent(90, 10));
+    assert_eq!(cluster.reconcile(), (PolicyPhase::RolledBack, Some(1)));
+    assert_eq!(cluster.reconcile(), (PolicyPhase::RolledBack, Some(1)));
+    let message = &cluster.status().message;
+    assert!(message.contains("20 of its last 200 calls"), "{message}");
+    cluster.change();
+    cluster.prepare(0, 3);
+    cluster.prepare(1, 3);
+    assert_eq!(cluster.reconcile(), (PolicyPhase::Active, Some(3)));
+}
+
+#[test]
+fn a_failing_first_version_is_not_rolled_back() {
+    let mut cluster = Cluster::new(&validation());
+    cluster.prepare(0, 1);
+    cluster.prepare(1, 1);
+    cluster.reconcile();
+    cluster.serve(&recent(0, 100));
+    assert_eq!(cluster.reconcile(), (PolicyPhase::Active, Some(1)));
+    assert_eq!(cluster.status().calls.failed, 200);
+}
+
+#[test]
+fn a_shadow_policy_is_promoted_after_equal_answers_and_rolled_back_on_failures() {
+    let mut cluster = Cluster::new(&shadow(100));
+    cluster.prepare(0, 1);
+    cluster.prepare(1, 1);
+    assert_eq!(cluster.reconcile(), (PolicyPhase::Shadow, Some(1)));
+    cluster.serve(&compared(49, 0));
+    assert_eq!(cluster.reconcile(), (PolicyPhase::Shadow, Some(1)));
+    cluster.serve(&compared(80, 1));
+    assert_eq!(
+        cluster.reconcile(),
+        (PolicyPhase::Shadow, Some(1)),
+        "one different answer prevents promotion"
+    );
+    cluster.serve(&compared(50, 0));
+    assert_eq!(cluster.reconcile(), (PolicyPhase::Active, Some(1)));
+    assert!(cluster.status().active.as_ref().unwrap().promoted);
+    cluster.serve(&recent(10, 10));
+    assert_eq!(cluster.reconcile(), (PolicyPhase::RolledBack, Some(1)));
+    assert!(!cluster.status().active.as_ref().unwrap().promoted);
+    cluster.serve(&compared(500, 0));
+    assert_eq!(
+        cluster.reconcile(),
+        (PolicyPhase::RolledBack, Some(1)),
+        "it is not promoted again"
+    );
+}
+
+#[test]
+fn the_status_has_few_differences() {
+    let mut cluster = Cluster::new(&shadow(100));
+    cluster.prepare(0, 1);
+    cluster.prepare(1, 1);
+    cluster.reconcile();
+    let mut counts = compared(3, 2);
+    counts.shadow.samples = vec!["one".to_owned(), "two".to_owned()];
+    cluster.serve(&counts);
+    cluster.reconcile();
+    let shown = cluster.status().shadow.clone().unwrap();
+    assert_eq!(
+        (shown.equal, shown.different, shown.samples.len()),
+        (6, 4, SAMPLES)
+    );
+}

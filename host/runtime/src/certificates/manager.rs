@@ -1,0 +1,190 @@
+//! The certificate manager: keeps the certificate in a Secret valid. The I/O around the decisions of `renewal`.
+
+use ipu_api::names::FIELD_MANAGER;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, PostParams};
+use kube::{Client, Error};
+use tracing::{info, warn};
+
+use super::issue::IssueError;
+use super::renewal::{Action, Stored, decide};
+use super::{CertificateBundle, Source, issue, secret};
+
+/// Most attempts after conflicting writes of the Secret.
+const ATTEMPTS: usize = 5;
+
+/// Why there is no valid certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum ManagerError {
+    /// The Secret cannot be read.
+    #[error("failed to read the Secret {name}")]
+    Read {
+        /// Name of the Secret.
+        name: String,
+        /// Why.
+        #[source]
+        source: Box<Error>,
+    },
+    /// The Secret cannot be written.
+    #[error("failed to write the Secret {name}")]
+    Write {
+        /// Name of the Secret.
+        name: String,
+        /// Why.
+        #[source]
+        source: Box<Error>,
+    },
+    /// The operator does not own the Secret, and its certificate is invalid.
+    #[error(
+        "failed to use the Secret {name}: {why}. The operator did not make it, so it does not \
+         replace it: put a good certificate into it, or delete it and the operator makes one"
+    )]
+    Foreign {
+        /// Name of the Secret.
+        name: String,
+        /// The reason.
+        why: String,
+    },
+    /// An admin or cert-manager must provide the certificate, and there is no valid one.
+    #[error(
+        "failed to use the Secret {name}: {why}. The chart's value certificates.source leaves it to \
+         you or to cert-manager: put tls.crt, tls.key and ca.crt into it, or see with `kubectl \
+         describe certificate` why cert-manager does not"
+    )]
+    NotProvided {
+        /// Name of the Secret.
+        name: String,
+        /// The reason.
+        why: String,
+    },
+    /// Every write conflicted with another replica.
+    #[error("failed to agree with other replicas on the Secret {name}")]
+    Conflict {
+        /// Name of the Secret.
+        name: String,
+    },
+    /// The certificate cannot be issued.
+    #[error("failed to make the certificate for the Secret {name}")]
+    Issue {
+        /// Name of the Secret.
+        name: String,
+        /// Why.
+        #[source]
+        source: IssueError,
+    },
+}
+
+/// The manager of one certificate.
+#[derive(Clone)]
+pub struct CertificateManager {
+    /// Client for the Secret.
+    pub client: Client,
+    /// Namespace of the Secret.
+    pub namespace: String,
+    /// Name of the Secret.
+    pub secret: String,
+    /// Names of the certificate.
+    pub names: Vec<String>,
+    /// Issuer of the certificate.
+    pub source: Source,
+}
+
+impl CertificateManager {
+    /// Returns the certificate in the Secret if it is valid. Otherwise issues a new one and stores it. If two replicas start
+    /// together, one writes the Secret and the other reads it. `now` is called after the API server has answered, because
+    /// its answers correct the clock.
+    pub async fn ensure(
+        &self,
+        now: impl Fn() -> Timestamp,
+    ) -> Result<CertificateBundle, ManagerError> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        for _ in 0..ATTEMPTS {
+            let seen = secrets.get_opt(&self.secret).await;
+            let seen = seen.map_err(|source| ManagerError::Read {
+                name: self.secret.clone(),
+                source: Box::new(source),
+            })?;
+            let stored = secret::read(seen.as_ref(), self.source);
+            let Some(bundle) = self.renew(&stored, now())? else {
+                if let Stored::Complete { bundle, .. } = stored {
+                    return Ok(bundle);
+                }
+                continue;
+            };
+            if self.store(&secrets, &bundle, seen.as_ref()).await? {
+                return Ok(bundle);
+            }
+        }
+        Err(ManagerError::Conflict {
+            name: self.secret.clone(),
+        })
+    }
+
+    /// Issues a new certificate, if one is needed.
+    fn renew(
+        &self,
+        stored: &Stored,
+        now: Timestamp,
+    ) -> Result<Option<CertificateBundle>, ManagerError> {
+        let issued = match (decide(stored, &self.names, now), stored) {
+            (Action::Keep, _) => return Ok(None),
+            (Action::Warn(why), _) => {
+                warn!(
+                    secret = self.secret,
+                    "the given certificate needs renewal: {why}"
+                );
+                return Ok(None);
+            }
+            (Action::Refuse(why), _) => return Err(self.refused(why)),
+            (Action::Renew(why), Stored::Complete { bundle, .. }) => {
+                info!(secret = self.secret, "renewing the certificate: {why}");
+                issue::renew(bundle, &self.names, now)
+            }
+            (Action::Renew(why) | Action::Issue(why), _) => {
+                info!(secret = self.secret, "making a certificate: {why}");
+                issue::issue(&self.names, now)
+            }
+        };
+        issued.map(Some).map_err(|source| ManagerError::Issue {
+            name: self.secret.clone(),
+            source,
+        })
+    }
+
+    fn refused(&self, why: String) -> ManagerError {
+        let name = self.secret.clone();
+        match self.source {
+            Source::Made => ManagerError::Foreign { name, why },
+            Source::Given => ManagerError::NotProvided { name, why },
+        }
+    }
+
+    /// Writes the Secret. Returns `false` on a conflict.
+    async fn store(
+        &self,
+        secrets: &Api<Secret>,
+        bundle: &CertificateBundle,
+        seen: Option<&Secret>,
+    ) -> Result<bool, ManagerError> {
+        let secret = secret::build(&self.secret, &self.namespace, bundle, seen);
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let written = if seen.is_some() {
+            secrets.replace(&self.secret, &params, &secret).await
+        } else {
+            secrets.create(&params, &secret).await
+        };
+        match written {
+            Ok(_) => Ok(true),
+            // 409: created or changed since the read; 404: deleted since the read.
+            Err(Error::Api(status)) if status.code == 409 || status.code == 404 => Ok(false),
+            Err(source) => Err(ManagerError::Write {
+                name: self.secret.clone(),
+                source: Box::new(source),
+            }),
+        }
+    }
+}
