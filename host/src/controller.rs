@@ -219,7 +219,7 @@ async fn serve(
         ends_all(webhooks, stop),
         Box::pin(ends_all(measured, stop)),
         stop.run_until_cancelled(loaded),
-        jobs::lead_in_turn(&client, release, jobs, lease::TTL, stop),
+        jobs::run_as_leader(&client, release, jobs, lease::LEASE_DURATION, stop),
         Box::pin(followed),
         Box::pin(watches.follow(&client, release, stop)),
     );

@@ -37,7 +37,7 @@ use std::sync::Arc;
 use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::model::Slot;
 use ipu_guest_host::{Limits, PolicyOptions};
-use ipu_runtime::lease::{Elector, Leading, TTL};
+use ipu_runtime::lease::{Elector, LEASE_DURATION, LeadershipStatus};
 use ipu_runtime::release::{Process, ReleaseOptions};
 use ipu_runtime::scope::Conflicts;
 use kube::Client;
@@ -73,7 +73,7 @@ pub async fn follow(
     client: Client,
     release: &ReleaseOptions,
     process: Process,
-    (guests, leading, conflicts): (guests::Guests, Leading, Conflicts),
+    (guests, leading, conflicts): (guests::Guests, LeadershipStatus, Conflicts),
     stop: CancellationToken,
 ) {
     let name = release.replica_name();
@@ -112,8 +112,8 @@ pub async fn follow(
         if process == Process::Controller {
             let lease = format!("{}-policies", release.fullname);
             let namespace = &release.namespace;
-            let elector = Elector::new(client.clone(), namespace, &lease, &name, TTL);
-            let elector = elector.telling(leading).unless(conflicts);
+            let elector = Elector::new(client.clone(), namespace, &lease, &name, LEASE_DURATION);
+            let elector = elector.with_status(leading).with_conflicts(conflicts);
             let run = coordinator::run(client.clone(), elector, namespace, store, stop.clone());
             Box::pin(run).await;
         }

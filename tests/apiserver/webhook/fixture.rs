@@ -20,7 +20,7 @@ use ipu_policies::namespaces::namespaces;
 use ipu_runtime::certificates::Source;
 use ipu_runtime::certificates::keep::Keeper;
 use ipu_runtime::certificates::register::Registration;
-use ipu_runtime::lease::Leading;
+use ipu_runtime::lease::LeadershipStatus;
 use ipu_runtime::port::serve::{Port, WEBHOOKS};
 use ipu_runtime::release::Process;
 use ipu_runtime::release::ReleaseOptions;
@@ -290,7 +290,7 @@ fn serve(
                     client.clone(),
                     &release,
                     Process::Controller,
-                    (guests, Leading::default(), Conflicts::default()),
+                    (guests, LeadershipStatus::default(), Conflicts::default()),
                     stop.clone()
                 ),
                 watch.follow(client.clone(), stop.clone()),

@@ -131,7 +131,7 @@ impl Tally {
         let namespaces = &self.namespaces;
         let changes = self
             .partitions
-            .hear(by_ref(event), uid, |uid, object, known| {
+            .apply_event(by_ref(event), uid, |uid, object, known| {
                 let before = known.get(uid);
                 match &object.0 {
                     Ok(partition) => Some(Entry::of(partition).after(before).in_one_of(namespaces)),

@@ -1,4 +1,4 @@
-//! How many reconciles there are, how they end, how long they take, and how many wait.
+//! Metrics of reconciles: their number, results and durations, and the depth of their queue.
 
 use std::time::Instant;
 
@@ -11,21 +11,20 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::metrics;
 
-/// Bounds of the buckets, in seconds: a reconcile takes milliseconds, and one that makes a partition
-/// minutes.
+/// Bounds of the buckets, in seconds: a reconcile takes milliseconds, and one that creates a partition minutes.
 const BUCKETS: [f64; 12] = [
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0,
 ];
 
-/// Reconciles of one kind. Cheap to clone; all clones count the same.
+/// Metrics of the reconciles of one kind. Clones share the values.
 #[derive(Clone, Debug)]
 pub struct Reconciles {
-    ends: Family<End, Counter>,
+    results: Family<End, Counter>,
     errors: Family<Failed, Counter>,
-    took: Histogram,
+    duration: Histogram,
     running: Gauge,
     waiting: Gauge,
-    /// Kubernetes events that were not written, because there were too many at once.
+    /// Kubernetes events that were dropped, because the queues were full.
     pub events_lost: Counter,
 }
 
@@ -39,23 +38,23 @@ struct Failed {
     category: &'static str,
 }
 
-/// A reconcile that is under way until this is dropped.
+/// A reconcile in progress, until this is dropped.
 #[derive(Debug)]
 pub struct Running {
     reconciles: Reconciles,
     began: Instant,
 }
 
-/// A queue that is worked on until this is dropped.
+/// The gauge of a queue's depth. Its drop sets the gauge to 0.
 #[derive(Debug)]
-pub struct Queue(Reconciles);
+pub struct QueueDepth(Reconciles);
 
 impl Default for Reconciles {
     fn default() -> Self {
         Self {
-            ends: Family::default(),
+            results: Family::default(),
             errors: Family::default(),
-            took: Histogram::new(BUCKETS),
+            duration: Histogram::new(BUCKETS),
             running: Gauge::default(),
             waiting: Gauge::default(),
             events_lost: Counter::default(),
@@ -64,12 +63,12 @@ impl Default for Reconciles {
 }
 
 impl Reconciles {
-    /// The queue, empty.
-    pub fn queue(&self) -> Queue {
-        Queue(self.clone())
+    /// Returns the gauge of an empty queue.
+    pub fn queue_depth(&self) -> QueueDepth {
+        QueueDepth(self.clone())
     }
 
-    /// A reconcile begins.
+    /// Records the start of a reconcile.
     pub fn begin(&self) -> Running {
         self.running.inc();
         Running {
@@ -81,7 +80,7 @@ impl Reconciles {
     /// Registers these metrics, with the label `controller` of this kind.
     pub fn register(&self, registry: &mut Registry, kind: &'static str) {
         let registry = registry.sub_registry_with_label(("controller".into(), kind.into()));
-        registry.register("reconcile", "Reconciles that ended", self.ends.clone());
+        registry.register("reconcile", "Reconciles that ended", self.results.clone());
         registry.register(
             "reconcile_errors",
             "Reconciles that ended early, by what failed",
@@ -89,9 +88,9 @@ impl Reconciles {
         );
         registry.register_with_unit(
             "reconcile_duration",
-            "How long a reconcile took",
+            "How long a reconcile duration",
             Unit::Seconds,
-            self.took.clone(),
+            self.duration.clone(),
         );
         registry.register(
             "reconciles_running",
@@ -111,22 +110,25 @@ impl Reconciles {
     }
 }
 
-impl Queue {
-    /// So many objects wait.
-    pub fn waits(&self, count: usize) {
+impl QueueDepth {
+    /// Sets the number of pending objects.
+    pub fn set(&self, count: usize) {
         self.0.waiting.set(metrics::count(count));
     }
 }
 
 impl Running {
-    /// The reconcile has ended: well, or by an error of this category.
+    /// Records the end of the reconcile: a success, or an error of this category.
     pub fn end(self, error: Option<&'static str>) {
         let Reconciles {
-            ends, errors, took, ..
+            results,
+            errors,
+            duration,
+            ..
         } = &self.reconciles;
-        took.observe(self.began.elapsed().as_secs_f64());
+        duration.observe(self.began.elapsed().as_secs_f64());
         let result = if error.is_some() { "error" } else { "success" };
-        ends.get_or_create(&End { result }).inc();
+        results.get_or_create(&End { result }).inc();
         if let Some(category) = error {
             errors.get_or_create(&Failed { category }).inc();
         }
@@ -139,9 +141,9 @@ impl Drop for Running {
     }
 }
 
-impl Drop for Queue {
+impl Drop for QueueDepth {
     fn drop(&mut self) {
-        self.waits(0);
+        self.set(0);
     }
 }
 
@@ -150,17 +152,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_runs_and_what_waits_is_counted_until_it_ends() {
+    fn running_and_pending_reconciles_are_counted() {
         let reconciles = Reconciles::default();
-        let queue = reconciles.queue();
-        queue.waits(2);
+        let depth = reconciles.queue_depth();
+        depth.set(2);
         let running = reconciles.begin();
         assert_eq!((reconciles.waiting.get(), reconciles.running.get()), (2, 1));
         running.end(Some("Write"));
         assert_eq!(reconciles.running.get(), 0);
         let category = Failed { category: "Write" };
         assert_eq!(reconciles.errors.get_or_create(&category).get(), 1);
-        drop(queue);
+        drop(depth);
         assert_eq!(reconciles.waiting.get(), 0);
     }
 }
