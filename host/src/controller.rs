@@ -189,7 +189,7 @@ async fn serve(
     let client = client.map_err(|source| ControllerError::Client(Box::new(source)))?;
     let policies = GuestHost::open(policy_options(options))
         .await
-        .map_err(ControllerError::Policies)?
+        .map_err(ControllerError::GuestHost)?
         .with_metrics(metrics.guests.clone());
     let guests = ActivePolicies::new(policies);
     let callers = options.callers();
@@ -232,7 +232,7 @@ async fn serve(
         ends_all(webhooks, stop),
         Box::pin(ends_all(measured, stop)),
         stop.run_until_cancelled(loaded),
-        jobs::lead_in_turn(&client, release, jobs, lease::TTL, stop),
+        jobs::run_as_leader(&client, release, jobs, lease::LEASE_DURATION, stop),
         Box::pin(followed),
         Box::pin(watches.follow(&client, release, stop)),
     );

@@ -19,7 +19,7 @@ use ipu_guest_host::metrics::GuestCalls;
 use ipu_jobs::metrics::{JobMetrics, Jobs};
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_runtime::api_client::ApiCalls;
-use ipu_runtime::lease::Leading;
+use ipu_runtime::lease::LeadershipStatus;
 use ipu_runtime::metrics::PREFIX;
 use ipu_runtime::panics;
 use ipu_runtime::port::metrics::Refused;
@@ -44,9 +44,9 @@ pub struct Metrics {
     /// Reconciles of the kinds that the process reconciles.
     pub reconciles: AllReconciles,
     /// Whether this replica reconciles.
-    pub leading: Leading,
+    pub leading: LeadershipStatus,
     /// Whether this replica activates versions of policies.
-    pub policies: Leading,
+    pub policies: LeadershipStatus,
     /// The older releases that make this one inactive.
     pub conflicts: Conflicts,
 }

@@ -89,7 +89,7 @@ fn sockets(ports: &[Limits]) -> usize {
 
 /// Those from registries, before their turn.
 fn waiting_modules() -> usize {
-    FETCHED * usize::try_from(limits::MODULE).unwrap_or(usize::MAX)
+    PREFETCHED * usize::try_from(limits::MODULE).unwrap_or(usize::MAX)
 }
 
 fn conditions() -> usize {

@@ -19,7 +19,7 @@ use ipu_partitions::{Context, Shared, advertise, sweep};
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::namespaces;
 use ipu_runtime::config_map_watch::watch_config_map;
-use ipu_runtime::lease::{Elector, Leading};
+use ipu_runtime::lease::{Elector, LeadershipStatus};
 use ipu_runtime::port::serve::{PROBES, Port, REST, SECURE_REST, ServeError};
 use ipu_runtime::release::{Process, ReleaseOptions};
 use ipu_runtime::scope::Conflicts;
@@ -136,7 +136,7 @@ pub async fn run_with(
     follow_policies(&mut tasks, &shared, &options.release, &stop);
     let behind = behind(&shared, &metrics);
     let turn = (metrics.leading.clone(), metrics.conflicts.clone());
-    tasks.spawn(lead_in_turn(shared, options.clone(), turn, stop.clone()));
+    tasks.spawn(run_as_leader(shared, options.clone(), turn, stop.clone()));
     let served = serve(&options, client, behind, &metrics, &stop).await;
     stop.cancel();
     while let Some(ended) = tasks.join_next().await {
@@ -171,7 +171,7 @@ fn follow_policies(
             asking,
             &release,
             Process::VipuProxy,
-            (guests, Leading::default(), Conflicts::default()),
+            (guests, LeadershipStatus::default(), Conflicts::default()),
             stopping,
         );
         Box::pin(following).await;
@@ -236,10 +236,10 @@ async fn follow_controllers(
 
 /// Reconciles whenever this replica leads, once the active policies are loaded. Where it no longer does, what is under way is dropped as if
 /// the process was killed: the next leader finds everything that matters written down. Events need no lead.
-async fn lead_in_turn(
+async fn run_as_leader(
     shared: Shared,
     options: ProxyOptions,
-    (leading, conflicts): (Leading, Conflicts),
+    (leading, conflicts): (LeadershipStatus, Conflicts),
     stop: CancellationToken,
 ) {
     let loaded = stop.run_until_cancelled(shared.guests.wait_loaded());
@@ -254,19 +254,19 @@ async fn lead_in_turn(
         &release.replica_name(),
         options.times.lease,
     )
-    .telling(leading)
-    .unless(conflicts);
-    while let Some(held) = stop.run_until_cancelled(elector.acquire()).await {
-        let context = Arc::new(Context::new(shared.clone(), held.clone()));
+    .with_status(leading)
+    .with_conflicts(conflicts);
+    while let Some(leadership) = stop.run_until_cancelled(elector.acquire()).await {
+        let context = Arc::new(Context::new(shared.clone(), leadership.clone()));
         tokio::select! {
-            () = elector.keep(&held) => {
+            () = elector.renew_until_lost(&leadership) => {
                 tokio::spawn(async move { context.events.close().await });
                 continue;
             }
             () = drained(&stop) => {}
             () = lead(context.clone(), &options, stop.clone()) => {}
         }
-        futures::join!(context.events.close(), elector.release(&held));
+        futures::join!(context.events.close(), elector.release(&leadership));
         return;
     }
 }

@@ -25,7 +25,7 @@ fn start(stage: &Stage, name: &str, stop: &CancellationToken) -> JoinHandle<()> 
     tokio::spawn(async move {
         let metrics = Metrics::default();
         let turn = (&settings(), None, &metrics);
-        jobs::lead_in_turn(&client, &release, turn, TTL, &stop).await;
+        jobs::run_as_leader(&client, &release, turn, TTL, &stop).await;
     })
 }
 

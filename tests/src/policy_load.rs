@@ -89,7 +89,7 @@ async fn prepared(
         settings: "{}".to_owned(),
         ..ModuleConfig::default()
     };
-    let guest = guests.host().prepare(hook.into(), bytes, config).await?;
+    let guest = guests.host().prepare(hook, bytes, config).await?;
     Ok(BoundPolicy {
         name: name.into(),
         guest,

@@ -236,7 +236,7 @@ impl<'a> ChainRun<'a> {
                 match error {
                     GuestError::OutOfTime(_) => metrics.count_skipped(hook, SkipReason::OutOfTime),
                     GuestError::MatchFailed(_) => {
-                        metrics.count_skipped(hook, SkipReason::MatchFailed)
+                        metrics.count_skipped(hook, SkipReason::MatchFailed);
                     }
                     _ => {}
                 }

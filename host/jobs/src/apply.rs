@@ -1,4 +1,4 @@
-//! Carries out a plan: all writes, in the plan's order.
+//! Applies a plan: all writes, in the order of the plan.
 
 use futures::future::join_all;
 use ipu_api::ipupartition::IPUPartition;
@@ -9,15 +9,15 @@ use kube::api::Api;
 
 use super::plan::{Applicable, Plan};
 use super::report::{Applied, Obstacle};
-use super::settled::Versions;
+use super::verified::Versions;
 use super::watches::Views;
-use super::writes::{self, Brought, WriteError};
+use super::writes::{self, ApplyResult, WriteError};
 
-/// Carries out a plan for a job in a namespace; `owner` is the job's UID. Where its rights are `expected` to be
-/// there, they are read before they are written.
+/// Applies the plan of a job in a namespace. `owner` is the job's UID. If its rights are `expected` to exist, they are read
+/// before they are written.
 ///
-/// Guarantees: nothing is made twice, nothing of a stranger is touched, and a run that is killed at
-/// any point is carried on by the next one.
+/// Guarantees: it creates no object twice, it does not change an object of another owner, and the next call continues a call
+/// that was killed at any point.
 pub async fn apply(
     client: &Client,
     namespace: &str,
@@ -29,13 +29,13 @@ pub async fn apply(
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let partitions: Api<IPUPartition> = Api::all(client.clone());
     let mut obstacles = Vec::new();
-    let to_make = || {
+    let to_create = || {
         plan.create_pods
             .iter()
             .filter_map(|pod| pod.metadata.name.as_deref())
     };
-    // Until each is there. The plan makes none again that may have used its partition.
-    to_make().for_each(|pod| views.unmade.insert(Uid::of(owner), pod));
+    // Until each exists. The plan recreates no Pod that may have used its partition.
+    to_create().for_each(|pod| views.uncreated.insert(Uid::of(owner), pod));
     for deletion in &plan.delete_pods {
         writes::delete(&pods, deletion, owner, &views.pods).await?;
     }
@@ -43,27 +43,27 @@ pub async fn apply(
         writes::end_pod(&pods, pod, &views.pods).await?;
     }
     for reset in &plan.reset_partitions {
-        // The view may be behind, and a Pod that it does not show goes on without a reset.
+        // The cache may be stale, and an instance with a Pod continues without a reset.
         if writes::has_pods(&pods, (owner, reset.instance), &views.pods).await? {
             continue;
         }
         writes::reset(&partitions, reset, &views.partitions).await?;
     }
-    for binding in &plan.bind_partitions {
-        writes::bind(&partitions, binding, &views.partitions).await?;
+    for update in &plan.pin_updates {
+        writes::update_pin(&partitions, update, &views.partitions).await?;
     }
     for partition in &plan.create_partitions {
-        // The name holds the owner's UID: one that exists was made by us, for this job.
-        let made = writes::create(&partitions, partition, owner, &views.partitions).await?;
-        obstacles.extend(made.filter(|obstacle| !matches!(obstacle, Obstacle::Stranger { .. })));
+        // The name contains a hash of the owner's UID, so an existing object was created for this job.
+        let obstacle = writes::create(&partitions, partition, owner, &views.partitions).await?;
+        obstacles
+            .extend(obstacle.filter(|obstacle| !matches!(obstacle, Obstacle::NotOwned { .. })));
     }
-    let (in_the_way, versions) = bring_all(client, namespace, owner, objects, expected).await?;
-    let blocked = !in_the_way.is_empty();
-    obstacles.extend(in_the_way);
-    // Pods mount and use these objects: with a stranger's, or an earlier job's, they would do what
-    // that one says.
+    let (conflicts, versions) = apply_all(client, namespace, owner, objects, expected).await?;
+    let blocked = !conflicts.is_empty();
+    obstacles.extend(conflicts);
+    // Pods use these objects: with those of another owner, or of an earlier job, they would have other rights.
     if !blocked {
-        // One after the other: where a quota has room for some of them, the first are created.
+        // In order: if a quota allows only some of them, the first ones are created.
         for pod in &plan.create_pods {
             obstacles.extend(create_pod(&pods, pod, owner, views).await?);
         }
@@ -78,51 +78,54 @@ pub async fn apply(
     })
 }
 
-/// Brings all objects about at the same time. Answers what stands in the way, and their versions.
-async fn bring_all(
+/// Applies all objects concurrently. Returns the obstacles, and the versions of the objects.
+async fn apply_all(
     client: &Client,
     namespace: &str,
     owner: &str,
     objects: &[Applicable],
     expected: bool,
 ) -> Result<(Vec<Obstacle>, Versions), WriteError> {
-    let brought = objects
+    let applying = objects
         .iter()
-        .map(|object| bring_about(client, namespace, owner, object, expected));
-    let brought: Vec<_> = brought.collect();
+        .map(|object| apply_object(client, namespace, owner, object, expected));
+    let applying: Vec<_> = applying.collect();
     let (mut obstacles, mut versions) = (Vec::new(), Versions::default());
-    for (object, brought) in objects.iter().zip(join_all(brought).await) {
-        match brought? {
-            Ok(version) => versions[object.file().place()] = version,
+    for (object, applied) in objects.iter().zip(join_all(applying).await) {
+        match applied? {
+            Ok(version) => versions[object.kind().index()] = version,
             Err(obstacle) => obstacles.push(obstacle),
         }
     }
     Ok((obstacles, versions))
 }
 
-/// Creates a Pod. After an error it is asked for again, and found where it was made; where it has gone by then, the
-/// watch has told of it.
+/// Creates a Pod. After an error the next reconcile creates it again, and finds it if it exists. If it was deleted by then,
+/// the watch has reported it.
 async fn create_pod(
     pods: &Api<Pod>,
     pod: &Pod,
     owner: &str,
     views: &Views,
 ) -> Result<Option<Obstacle>, WriteError> {
-    let made = writes::create(pods, pod, owner, &views.pods).await?;
-    if made.as_ref().is_none_or(|obstacle| !obstacle.is_unmade()) {
+    let obstacle = writes::create(pods, pod, owner, &views.pods).await?;
+    if obstacle
+        .as_ref()
+        .is_none_or(|obstacle| !obstacle.is_not_created())
+    {
         let name = pod.metadata.name.as_deref().unwrap_or_default();
-        views.unmade.remove(Uid::of(owner), name);
+        views.uncreated.remove(Uid::of(owner), name);
     }
-    Ok(made)
+    Ok(obstacle)
 }
 
-async fn bring_about(
+async fn apply_object(
     client: &Client,
     namespace: &str,
     owner: &str,
     object: &Applicable,
     expected: bool,
-) -> Brought {
+) -> ApplyResult {
     match object {
         Applicable::ServiceAccount(object) => {
             writes::apply(client, namespace, object, owner, expected).await

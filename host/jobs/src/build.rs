@@ -1,4 +1,4 @@
-//! Pure: builds every object that a job is made of. Nothing here can fail: the job is valid.
+//! Pure: builds all objects of a job. It cannot fail, because the job is valid.
 
 pub mod access;
 pub mod agent;
@@ -14,28 +14,28 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::validate::ValidJob;
 
-/// How the admin wants Pods to be made.
+/// The admin's settings for Pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodSettings {
-    /// Whether workers run on the host's network, privileged, as the original had it.
+    /// Whether workers use the host network and are privileged, as in Graphcore's operator.
     pub worker_host_network: bool,
-    /// Image that holds `/ipu-agent`.
+    /// Image that contains `/ipu-agent`.
     pub launcher_image: String,
-    /// When that image is pulled; none leaves it to Kubernetes.
+    /// Pull policy of that image. `None` uses the default of Kubernetes.
     pub launcher_image_pull_policy: Option<String>,
 }
 
-/// What a Pod of the job is there for: the value of the role label.
+/// The role of a Pod of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It runs an instance, or a part of one.
+    /// Runs an instance, or a part of one.
     Worker,
-    /// It runs the launcher's command.
+    /// Runs the launcher's command.
     Launcher,
 }
 
 impl Role {
-    /// Value of the role label.
+    /// Returns the value of the role label.
     pub fn label(self) -> &'static str {
         match self {
             Self::Worker => "worker",
@@ -44,7 +44,7 @@ impl Role {
     }
 }
 
-/// Labels of everything that belongs to a job.
+/// Returns the labels of all objects of a job.
 pub fn labels(job: &ValidJob) -> BTreeMap<String, String> {
     [
         (names::MANAGED_BY_LABEL, names::MANAGED_BY.to_owned()),
@@ -56,7 +56,7 @@ pub fn labels(job: &ValidJob) -> BTreeMap<String, String> {
     .collect()
 }
 
-/// Metadata of an object inside the job's namespace.
+/// Builds the metadata of an object in the job's namespace.
 fn metadata(job: &ValidJob, name: String) -> ObjectMeta {
     ObjectMeta {
         name: Some(name),

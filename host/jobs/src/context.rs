@@ -1,5 +1,5 @@
-//! What all reconciles of jobs share: the client, the views, and what is remembered from one to the
-//! next. Nothing of it is lost with the process: it only saves requests.
+//! The state that all reconciles of jobs share: the client, the watch caches, and the verified rights. It only saves
+//! requests; a restart of the process loses nothing.
 
 use std::sync::Arc;
 
@@ -17,33 +17,33 @@ use kube::{Client, Resource, ResourceExt};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 
-use super::kept::OfJob;
-use super::lists::Lists;
-use super::observe::Seen;
+use super::cache_sync::CacheSync;
+use super::observe::Snapshot;
 use super::plan::{Applicable, Plan};
+use super::pruned::JobObject;
 use super::raw::RawJob;
 use super::report::events;
 use super::report::{self, Obstacle};
-use super::settled::Settled;
+use super::verified::Verified;
 use super::watches::Views;
 use super::writes::{self, WriteError};
-use super::{JobSettings, apply, stranded};
+use super::{JobSettings, apply, lost_node};
 use crate::metrics::{JobMetrics, Jobs};
 
-/// What every reconcile shares.
+/// The shared state of all reconciles.
 pub(super) struct Context {
     pub(super) client: Client,
     pub(super) settings: JobSettings,
     pub(super) events: EventQueue,
-    settled: Mutex<Settled>,
+    verified: Mutex<Verified>,
     pub(super) views: Arc<Views>,
-    pub(super) lists: Lists,
+    pub(super) cache_sync: CacheSync,
     pub(super) reconciles: Reconciles,
     pub(super) counts: Jobs,
 }
 
 impl Context {
-    /// With nothing remembered yet.
+    /// Creates the state of a new process.
     pub(super) fn new(client: Client, settings: JobSettings, metrics: &JobMetrics) -> Self {
         Self {
             events: EventQueue::new(
@@ -53,72 +53,72 @@ impl Context {
                 metrics.reconciles.events_lost.clone(),
             ),
             client,
-            lists: Lists::new(metrics.jobs.clone(), &settings.scope),
+            cache_sync: CacheSync::new(metrics.jobs.clone(), &settings.scope),
             settings,
-            settled: Mutex::default(),
+            verified: Mutex::default(),
             views: Arc::default(),
             reconciles: metrics.reconciles.clone(),
             counts: metrics.jobs.clone(),
         }
     }
 
-    /// Forgets a job that is gone.
+    /// Forgets a deleted job.
     pub(super) fn forget(&self, job: Uid) {
-        self.settled().forget(job);
-        self.views.unmade.forget(job);
+        self.verified().forget(job);
+        self.views.uncreated.forget(job);
     }
 
-    /// Whether anything is remembered of a job.
+    /// Whether there is any state of a job.
     #[cfg(test)]
     pub(super) fn remembers(&self, job: Uid) -> bool {
-        self.settled().knows(job) || !self.views.unmade.of(job).is_empty()
+        self.verified().contains(job) || !self.views.uncreated.of(job).is_empty()
     }
 
-    /// Forgets what was remembered of a job after it was gone.
-    pub(super) fn forget_unless_known(&self, job: Uid) {
-        if !self.views.jobs.knows(job) {
+    /// Forgets a job that was deleted meanwhile.
+    pub(super) fn forget_if_deleted(&self, job: Uid) {
+        if !self.views.jobs.contains(job) {
             self.forget(job);
         }
     }
 
-    pub(super) fn settled(&self) -> MutexGuard<'_, Settled> {
-        self.settled.lock()
+    pub(super) fn verified(&self) -> MutexGuard<'_, Verified> {
+        self.verified.lock()
     }
 
-    pub(super) fn jobs(&self, seen: &Seen) -> Api<RawJob> {
-        let namespace = seen.job.namespace().unwrap_or_default();
+    pub(super) fn jobs(&self, snapshot: &Snapshot) -> Api<RawJob> {
+        let namespace = snapshot.job.namespace().unwrap_or_default();
         Api::namespaced(self.client.clone(), &namespace)
     }
 
-    /// Carries out a plan, and tells of it. Objects that were found as they should be are not read again
-    /// before a watch tells of a change.
+    /// Applies a plan and publishes its events. Verified objects are not read again until a watch reports a change.
     pub(super) async fn apply(
         &self,
-        seen: &Seen,
+        snapshot: &Snapshot,
         plan: &Plan,
     ) -> Result<Vec<Obstacle>, WriteError> {
-        let namespace = seen.job.namespace().unwrap_or_default();
-        let uid = seen.job.uid().unwrap_or_default();
+        let namespace = snapshot.job.namespace().unwrap_or_default();
+        let uid = snapshot.job.uid().unwrap_or_default();
         let job = Uid::of(&uid);
-        let holds = self.settled().holds(job, &plan.apply);
-        let objects: &[Applicable] = if holds { &[] } else { &plan.apply };
-        // They are made before the first Pod.
-        let expected = self.settled().knows(job) || !seen.observed.pods.is_empty();
+        let is_fresh = self.verified().is_fresh(job, &plan.apply);
+        let objects: &[Applicable] = if is_fresh { &[] } else { &plan.apply };
+        // They are created before the first Pod.
+        let expected = self.verified().contains(job) || !snapshot.observed.pods.is_empty();
         if !objects.is_empty() {
-            seen.job
+            snapshot
+                .job
                 .job()
                 .into_iter()
-                .for_each(|job| self.settled().look(job));
+                .for_each(|job| self.verified().begin(job));
         }
         let views = &self.views;
         let objects = (objects, expected);
         let applied = apply::apply(&self.client, &namespace, &uid, plan, objects, views);
         let applied = applied.await?;
         if !applied.blocked && !objects.0.is_empty() {
-            self.settled().found(job, objects.0, applied.versions);
+            self.verified().record(job, objects.0, applied.versions);
         }
-        let events = events::of_writes(plan, &applied);
-        self.publish(&seen.job, events);
+        let events = events::write_events(plan, &applied);
+        self.publish(&snapshot.job, events);
         Ok(applied.obstacles)
     }
 
@@ -126,66 +126,70 @@ impl Context {
         self.events.publish(job.object_ref(&()), events);
     }
 
-    /// Deletes by force what never ends, because its node is lost.
-    pub(super) async fn free(&self, seen: &Seen) -> Result<(), WriteError> {
-        let (Some(patience), observed) = (self.settings.lost_node, &seen.observed) else {
+    /// Force-deletes Pods that cannot terminate because their node is lost.
+    pub(super) async fn force_delete_pods(&self, snapshot: &Snapshot) -> Result<(), WriteError> {
+        let (Some(timeout), observed) = (self.settings.lost_node, &snapshot.observed) else {
             return Ok(());
         };
         let now = clock::now();
-        let stranded = stranded::stranded(&observed.pods, &observed.nodes, patience, now);
-        let namespace = seen.job.namespace().unwrap_or_default();
-        let uid = seen.job.uid().unwrap_or_default();
+        let lost_pods = lost_node::lost_pods(&observed.pods, &observed.nodes, timeout, now);
+        let namespace = snapshot.job.namespace().unwrap_or_default();
+        let uid = snapshot.job.uid().unwrap_or_default();
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
-        for stranded in &stranded {
-            writes::delete_by_force(&pods, &stranded.pod, &uid, &self.views.pods).await?;
+        for lost in &lost_pods {
+            writes::force_delete(&pods, &lost.pod, &uid, &self.views.pods).await?;
         }
-        let events = stranded.iter().map(events::of_stranded).collect();
-        self.publish(&seen.job, events);
+        let events = lost_pods.iter().map(events::pod_force_deleted).collect();
+        self.publish(&snapshot.job, events);
         Ok(())
     }
 
-    /// Writes the status where it changed, and tells what turned. From then on the job is seen as it was
-    /// written.
+    /// Writes the status if it changed, and publishes the events of the change. Updates the snapshot to the written job.
     pub(super) async fn report(
         &self,
-        seen: &mut Seen,
+        snapshot: &mut Snapshot,
         status: IPUJobStatus,
         now: Timestamp,
     ) -> Result<(), WriteError> {
-        let uid = seen.job.uid().unwrap_or_default();
-        let old = &seen.observed.status;
+        let uid = snapshot.job.uid().unwrap_or_default();
+        let old = &snapshot.observed.status;
         let Some(new) = report::changed(old, status, now) else {
             return Ok(());
         };
-        let object = report::with_status(&seen.object, &new);
-        let (name, view) = (seen.job.name_any(), &self.views.jobs);
-        let written = writes::replace_job_status(&self.jobs(seen), &name, &object, view).await?;
-        let runs = self.counts.reported(&seen.job, old, &new, now);
-        if let (true, Some(created)) = (runs, seen.job.creation_timestamp()) {
-            let job = seen.job.job().map(|job| job.to_string());
+        let object = report::with_status(&snapshot.object, &new);
+        let (name, view) = (snapshot.job.name_any(), &self.views.jobs);
+        let written =
+            writes::replace_job_status(&self.jobs(snapshot), &name, &object, view).await?;
+        let first_run = self.counts.record_status(&snapshot.job, old, &new, now);
+        if let (true, Some(created)) = (first_run, snapshot.job.creation_timestamp()) {
+            let job = snapshot.job.job().map(|job| job.to_string());
             trace::runs(&uid, job.unwrap_or_default(), created.0, now);
         }
-        let events = events::of_status(old, &new);
-        self.publish(&seen.job, events);
+        let events = events::status_events(old, &new);
+        self.publish(&snapshot.job, events);
         if let Some(written) = written {
-            (seen.object, seen.job) = (written.as_json(), written);
+            (snapshot.object, snapshot.job) = (written.as_json(), written);
         }
-        seen.observed.status = new;
+        snapshot.observed.status = new;
         Ok(())
     }
 
-    pub(super) async fn set_finalizer(&self, seen: &Seen, wanted: bool) -> Result<(), WriteError> {
-        let mut finalizers = seen.job.finalizers().to_vec();
+    pub(super) async fn set_finalizer(
+        &self,
+        snapshot: &Snapshot,
+        present: bool,
+    ) -> Result<(), WriteError> {
+        let mut finalizers = snapshot.job.finalizers().to_vec();
         finalizers.retain(|finalizer| !names::is_job_finalizer(finalizer));
-        if wanted {
+        if present {
             finalizers.push(names::JOB_FINALIZER.to_owned());
         }
-        // With the version that was read: a finalizer that somebody else set since is kept.
+        // The version that was read protects a finalizer that another client has set meanwhile.
         let patch = json!({"metadata": {
             "finalizers": finalizers,
-            "resourceVersion": seen.job.resource_version(),
+            "resourceVersion": snapshot.job.resource_version(),
         }});
-        let (name, view) = (seen.job.name_any(), &self.views.jobs);
-        writes::patch_job(&self.jobs(seen), &name, &patch, view).await
+        let (name, view) = (snapshot.job.name_any(), &self.views.jobs);
+        writes::patch_job(&self.jobs(snapshot), &name, &patch, view).await
     }
 }

@@ -1,7 +1,7 @@
-//! Pure: what a job's Pods and partitions say, reduced to what decisions need.
+//! Pure: reduces a job's Pods and partitions to the facts that decisions need.
 
+pub mod deadlines;
 pub mod disruption;
-pub mod due;
 pub mod partition;
 pub mod pod;
 
@@ -14,81 +14,81 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde::Serialize;
 
-use self::due::Due;
-use self::partition::{Held, PartitionState};
-use self::pod::{Aftermath, PodState};
+use self::deadlines::Deadlines;
+use self::partition::{PartitionState, PlacedPartition};
+use self::pod::{PodState, SidecarState};
 use super::validate::ValidJob;
-use super::{kept, report};
+use super::{pruned, report};
 
 /// Everything that was read from the cluster for one job.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     /// Pods that the job owns.
     pub pods: Vec<Pod>,
-    /// Partitions that were asked for in the job's name.
+    /// Partitions that the job owns.
     pub partitions: Vec<IPUPartition>,
-    /// Nodes of Pods that should have ended and have not.
+    /// Nodes of Pods whose grace period is over.
     pub nodes: Vec<Node>,
-    /// Names of Pods that were to be made and were not, as far as this process knows.
-    pub unmade: BTreeSet<String>,
-    /// The status as it was.
+    /// Names of Pods that this process certainly failed to create.
+    pub uncreated: BTreeSet<String>,
+    /// The status before the reconcile.
     pub status: IPUJobStatus,
 }
 
-/// What decisions need to know of one job.
+/// The facts about one job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Facts {
-    /// The instances that are wanted, in order.
+    /// The desired instances, in order.
     pub instances: Vec<Instance>,
-    /// Instances beyond the wanted number that stand in while others are replaced, in order.
+    /// Surge instances, which exist while others are replaced, in order.
     pub surge: Vec<Instance>,
-    /// Instances beyond these that still have a Pod or a partition, in order.
+    /// Other instances that still have a Pod or a partition, in order.
     pub surplus: Vec<Instance>,
     /// The launcher Pod; `Absent` also in jobs that have none.
     pub launcher: Member,
-    /// Since when the launcher's container runs, where it does.
-    pub launcher_since: Option<Timestamp>,
-    /// Whether the status says that the job ran: what became of a Pod that is gone depends on it.
-    pub ran: bool,
-    /// Whether the status says that the job ended because its time was over.
+    /// Start time of the launcher's container, if it runs.
+    pub launcher_started: Option<Timestamp>,
+    /// Whether the status records that the job ran. It decides how a deleted Pod counts.
+    pub has_run: bool,
+    /// Whether the status records that the job exceeded its deadline.
     pub timed_out: bool,
     /// The end that the status records.
     pub recorded: Option<Recorded>,
-    /// What the status remembers of the run.
+    /// The state of the run that the status records.
     pub run: RunStatus,
-    /// What is due by the clock.
-    pub due: Due,
+    /// The deadlines that have passed.
+    pub deadlines: Deadlines,
 }
 
 /// One instance: a partition and the Pods that share it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Instance {
-    /// Which one, from 0.
+    /// Its index, from 0.
     pub index: u32,
     /// Its partition.
     pub partition: Owned<PartitionState>,
-    /// Whether it may not start: a partition that it waits for is given up.
+    /// Whether it must not start. A partition that it waits for is released.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub refused: bool,
-    /// Its worker Pods, in order of their GCD.
+    /// Its worker Pods, in the order of their GCDs.
     pub workers: Vec<Member>,
-    /// Live workers of it that were made from another template than the job has now.
+    /// Its live workers that were created from another template than the current one.
     pub outdated: Vec<String>,
-    /// The end that the status records; a Pod that is gone since does not come back.
+    /// The end that the status records. A Pod that was deleted since is not recreated.
     pub end: Option<InstanceEnd>,
-    /// Whether Pods of it may have begun to use the partition: others use it only after a reset.
-    pub spent: bool,
-    /// Workers that never used the partition: their Pods could not be made so far.
+    /// Whether its Pods may have used the partition. Then other Pods can use it only after a reset.
+    pub used: bool,
+    /// Workers that never used the partition, because their Pods were never created.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub unmade: BTreeSet<String>,
-    /// Resets that the V-IPU controller made by itself of the partition that it has now.
+    pub uncreated: BTreeSet<String>,
+    /// Number of resets of the current partition that the V-IPU controller did by itself.
     pub automatic_resets: u32,
-    /// Whether its partition, where it has one, is said to stay where it is.
+    /// Whether its partition is pinned to its IPUs.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
 }
 
-/// One Pod that the job has or wants.
+/// One Pod that the job has or needs.
 pub type Member = Owned<PodState>;
 
 /// An object of the job by name, whether it exists or not.
@@ -96,26 +96,26 @@ pub type Member = Owned<PodState>;
 pub struct Owned<S> {
     /// Name of the object.
     pub name: String,
-    /// Its UID; none where it does not exist.
+    /// Its UID; `None` if it does not exist.
     pub uid: Option<String>,
-    /// Whether its deletion was asked for already, whatever else it says.
-    pub leaving: bool,
-    /// What becomes of a Pod after its main container.
-    pub aftermath: Aftermath,
-    /// What it says.
+    /// Whether it has a deletion timestamp.
+    pub is_terminating: bool,
+    /// The sidecars of a Pod whose main container has ended.
+    pub sidecars: SidecarState,
+    /// Its state.
     pub state: S,
 }
 
 /// An end of the job that its status records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Recorded {
-    /// It ended well.
+    /// The job succeeded.
     Completed,
-    /// It ended badly.
+    /// The job failed.
     Failed,
 }
 
-/// Reduces what was read to what decisions need at `now`.
+/// Computes the facts at the time `now`.
 pub fn facts(job: &ValidJob, observed: &Observed, now: Timestamp) -> Facts {
     let reader = Reader::new(job, observed);
     let instances: Vec<Instance> = (0..job.instances)
@@ -128,39 +128,39 @@ pub fn facts(job: &ValidJob, observed: &Observed, now: Timestamp) -> Facts {
         let outdated = u32::try_from(outdated).unwrap_or(u32::MAX);
         job.strategy.surge(job.instances).min(outdated)
     };
-    let wanted = job.instances.saturating_add(surge);
-    let surplus = existing_instances(observed).filter(|index| *index >= wanted);
+    let desired = job.instances.saturating_add(surge);
+    let surplus = existing_instances(observed).filter(|index| *index >= desired);
     Facts {
-        surge: (job.instances..wanted)
+        surge: (job.instances..desired)
             .map(|index| reader.instance(index))
             .collect(),
         surplus: surplus.map(|index| reader.instance(index)).collect(),
-        launcher_since: reader.launcher_since(),
+        launcher_started: reader.launcher_started(),
         launcher: reader.member(names::launcher(&job.name), None),
-        ran: report::says(&observed.status, report::RUNNING),
+        has_run: report::is_condition_true(&observed.status, report::RUNNING),
         timed_out: observed.status.conditions.iter().any(|condition| {
             condition.type_ == report::FAILED && condition.reason == report::DEADLINE_EXCEEDED
         }),
-        recorded: report::recorded(&observed.status),
-        due: due::due(job, &observed.status, now),
+        recorded: report::recorded_end(&observed.status),
+        deadlines: deadlines::deadlines(job, &observed.status, now),
         run: reader.run,
         instances,
     }
 }
 
 impl Facts {
-    /// Every instance that there is.
+    /// All existing and desired instances.
     pub fn all(&self) -> impl Iterator<Item = &Instance> {
         let beyond = self.surge.iter().chain(&self.surplus);
         self.instances.iter().chain(beyond)
     }
 
-    /// The workers of every wanted instance.
+    /// The workers of all desired instances.
     pub fn workers(&self) -> impl Iterator<Item = &Member> {
         self.instances.iter().flat_map(|found| &found.workers)
     }
 
-    /// Live workers of wanted instances that were made from another template than the job has now.
+    /// The live workers of desired instances that were created from another template than the current one.
     pub fn outdated(&self) -> Vec<&str> {
         let outdated = self.instances.iter().flat_map(|found| &found.outdated);
         outdated.map(String::as_str).collect()
@@ -168,39 +168,39 @@ impl Facts {
 }
 
 impl Instance {
-    /// Whether all its Pods have run to their end, now or at an earlier look.
+    /// Whether all its Pods have ended, now or in an earlier reconcile.
     pub fn ended(&self) -> bool {
         self.end.is_some() || self.workers.iter().all(|worker| worker.state.ended())
     }
 
-    /// Whether a Pod of it exists that may still use the partition.
+    /// Whether one of its Pods may still use the partition.
     pub fn live(&self) -> bool {
         self.workers.iter().any(Member::live)
     }
 
-    /// Whether a Pod has to be made, or made again.
+    /// Whether a Pod must be created or recreated.
     pub fn incomplete(&self) -> bool {
         self.workers.iter().any(|worker| worker.state.missing())
     }
 
-    /// Whether a Pod is gone that may have used the partition: the others start again with it.
-    pub fn has_lost_a_pod(&self) -> bool {
+    /// Whether a Pod is missing that may have used the partition. Then the other Pods restart with it.
+    pub fn has_lost_pod(&self) -> bool {
         let mut missing = self.workers.iter().filter(|found| found.state.missing());
-        missing.any(|found| found.uid.is_some() || !self.unmade.contains(&found.name))
+        missing.any(|found| found.uid.is_some() || !self.uncreated.contains(&found.name))
     }
 
-    /// Whether all its Pods are Ready and none is to be replaced.
+    /// Whether all its Pods are Ready.
     pub fn available(&self) -> bool {
         self.workers.iter().all(|worker| worker.state.ready())
     }
 
-    /// Whether a live Pod of it was made from another template than the job has now.
+    /// Whether one of its live Pods was created from another template than the current one.
     pub fn is_outdated(&self) -> bool {
         !self.outdated.is_empty()
     }
 
-    /// How it ended, where all its Pods have: the first that failed counts.
-    pub fn how_it_ended(&self) -> Option<InstanceEnd> {
+    /// Returns its end, if all its Pods have ended. The first failed Pod decides.
+    pub fn instance_end(&self) -> Option<InstanceEnd> {
         if self.end.is_some() || !self.ended() {
             return self.end.clone();
         }
@@ -214,23 +214,23 @@ impl Instance {
 }
 
 impl Member {
-    /// Whether there is a Pod that was made for the partition as it is now.
+    /// Whether a Pod exists that was created for the current partition.
     fn uses_its_partition(&self) -> bool {
         self.uid.is_some() && self.state != PodState::Stale
     }
 
     /// Whether the Pod exists and may still use its partition.
     pub fn live(&self) -> bool {
-        self.uid.is_some() && (self.aftermath != Aftermath::None || !self.state.ended())
+        self.uid.is_some() && (self.sidecars != SidecarState::None || !self.state.ended())
     }
 }
 
-/// Finds what belongs to an instance among all that was read.
+/// Finds the objects of an instance among all objects of the job.
 struct Reader<'a> {
     job: &'a ValidJob,
     pods: BTreeMap<&'a str, &'a Pod>,
     partitions: BTreeMap<u32, &'a IPUPartition>,
-    unmade: &'a BTreeSet<String>,
+    uncreated: &'a BTreeSet<String>,
     run: RunStatus,
 }
 
@@ -246,7 +246,7 @@ impl<'a> Reader<'a> {
             partitions: partitions
                 .map(|partition| (partition.spec.slot, partition))
                 .collect(),
-            unmade: &observed.unmade,
+            uncreated: &observed.uncreated,
             run: observed.status.run.clone().unwrap_or_default(),
         }
     }
@@ -266,14 +266,17 @@ impl<'a> Reader<'a> {
         let refusal = self.refusal(found, &state, &workers);
         let refused = refusal.is_some();
         let state = refusal.unwrap_or(state);
-        let known = |held: &Held| self.run.used.get(&key) == Some(&held.use_key());
-        // A Pod that is there uses it, whether it was written down or not.
+        let is_recorded =
+            |placed: &PlacedPartition| self.run.used.get(&key) == Some(&placed.use_key());
+        // An existing Pod uses it, whether the status records that or not.
         let in_use = || workers.iter().any(Member::uses_its_partition);
         Instance {
             index,
             refused,
-            spent: state.held().is_some_and(|held| known(held) || in_use()),
-            unmade: self.unmade_of(&workers),
+            used: state
+                .placed()
+                .is_some_and(|placed| is_recorded(placed) || in_use()),
+            uncreated: self.unmade_of(&workers),
             end: self.run.ended.get(&key).cloned(),
             outdated: self.outdated(&workers),
             automatic_resets: found
@@ -283,16 +286,17 @@ impl<'a> Reader<'a> {
             partition: Owned {
                 name: names::partition_object(&job.partition_owner(), index),
                 uid: found.and_then(|partition| partition.metadata.uid.clone()),
-                leaving: found.is_some_and(|found| found.metadata.deletion_timestamp.is_some()),
-                aftermath: Aftermath::None,
+                is_terminating: found
+                    .is_some_and(|found| found.metadata.deletion_timestamp.is_some()),
+                sidecars: SidecarState::None,
                 state,
             },
             workers,
         }
     }
 
-    /// The state of the partition of an instance that may not start. To wait in the queue is no start yet; what
-    /// has begun is carried on: instances under one launcher begin together.
+    /// Returns the state of the partition of an instance that must not start. Waiting in the queue is not a start; an
+    /// instance that has started continues. Instances of one launcher start together.
     fn refusal(
         &self,
         found: Option<&IPUPartition>,
@@ -300,40 +304,40 @@ impl<'a> Reader<'a> {
         workers: &[Member],
     ) -> Option<PartitionState> {
         let error = self.job.start.refusal()?;
-        let is_open = match state {
+        let has_not_started = match state {
             PartitionState::Absent => true,
             PartitionState::Waiting(_) | PartitionState::Rejected(_) => {
-                self.job.start.unreadable().is_none() && !found.is_some_and(holds)
+                self.job.start.unreadable().is_none() && !found.is_some_and(is_placed)
             }
             _ => false,
         };
-        let begun = if self.job.launcher.is_some() {
-            self.partitions.values().any(|one| holds(one))
+        let started = if self.job.launcher.is_some() {
+            self.partitions.values().any(|one| is_placed(one))
                 || !self.pods.is_empty()
                 || !self.run.used.is_empty()
         } else {
             workers.iter().any(Member::live) || self.has_used(found)
         };
-        (is_open && !begun).then(|| PartitionState::Rejected(error.to_string()))
+        (has_not_started && !started).then(|| PartitionState::Rejected(error.to_string()))
     }
 
-    /// Whether Pods may have used what this IPUPartition had.
+    /// Whether Pods may have used this partition.
     fn has_used(&self, found: Option<&IPUPartition>) -> bool {
         found.is_some_and(|found| self.run.used.contains_key(&found.spec.slot.to_string()))
     }
 
     fn unmade_of(&self, workers: &[Member]) -> BTreeSet<String> {
         let names = workers.iter().map(|worker| &worker.name);
-        let unmade = names.filter(|name| self.unmade.contains(*name));
-        unmade.cloned().collect()
+        let uncreated = names.filter(|name| self.uncreated.contains(*name));
+        uncreated.cloned().collect()
     }
 
     fn member(&self, name: String, partition: Option<&str>) -> Member {
         let pod = self.pods.get(name.as_str());
         Member {
             uid: pod.and_then(|pod| pod.metadata.uid.clone()),
-            leaving: pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some()),
-            aftermath: pod.map_or(Aftermath::None, |pod| pod::aftermath(pod)),
+            is_terminating: pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some()),
+            sidecars: pod.map_or(SidecarState::None, |pod| pod::sidecars(pod)),
             state: pod.map_or(PodState::Absent, |pod| {
                 pod::state(pod, partition, self.run.number)
             }),
@@ -341,7 +345,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn launcher_since(&self) -> Option<Timestamp> {
+    fn launcher_started(&self) -> Option<Timestamp> {
         let launcher = self.pods.get(names::launcher(&self.job.name).as_str())?;
         pod::running_since(launcher)
     }
@@ -366,17 +370,17 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether it has something on a V-IPU controller, or may have.
-fn holds(partition: &IPUPartition) -> bool {
+/// Whether a V-IPU partition of it may exist.
+fn is_placed(partition: &IPUPartition) -> bool {
     partition
         .status
         .as_ref()
         .is_some_and(IPUPartitionStatus::is_placed)
 }
 
-/// Which instances have a Pod or a partition, in order and each once.
+/// The indexes of instances that have a Pod or a partition, sorted and unique.
 fn existing_instances(observed: &Observed) -> impl Iterator<Item = u32> {
-    let of_pods = observed.pods.iter().filter_map(kept::instance);
+    let of_pods = observed.pods.iter().filter_map(pruned::instance);
     let of_partitions = observed.partitions.iter().map(|found| found.spec.slot);
     of_pods
         .chain(of_partitions)
@@ -384,8 +388,8 @@ fn existing_instances(observed: &Observed) -> impl Iterator<Item = u32> {
         .into_iter()
 }
 
-/// When deletion of something was asked for.
-pub(crate) fn deletion_asked(
+/// Returns the time at which the deletion of an object was requested.
+pub(crate) fn deletion_requested(
     metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
 ) -> Option<Timestamp> {
     let due = metadata.deletion_timestamp.as_ref()?.0;

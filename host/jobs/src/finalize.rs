@@ -1,4 +1,4 @@
-//! Pure: what is left to do for a job that is being deleted.
+//! Pure: decides the next step of the deletion of a job.
 
 use ipu_api::ipujob_status::IPUJobStatus;
 use ipu_api::ipupartition::IPUPartition;
@@ -11,29 +11,28 @@ use super::plan::{Deletion, Plan};
 use super::report::conditions::Conditions;
 use super::report::{PARTITIONS_RELEASED, PENDING};
 
-/// How far the deletion of a job is. It needs nothing of the job's spec, so that a job which cannot
-/// be read can be deleted too.
+/// The progress of a deletion. It does not depend on the spec, so an unreadable job can be deleted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Deleting {
-    /// Pods are still there. The garbage collector waits for the owner, so they are deleted here.
+    /// Pods remain. The garbage collector waits for the owner, so the operator deletes them.
     Pods {
-        /// Those that are not being deleted yet.
+        /// Deletes those that are not terminating yet.
         plan: Plan,
-        /// Names of all that are still there.
-        left: Vec<String>,
+        /// Names of the remaining Pods.
+        remaining: Vec<String>,
     },
-    /// Partitions are still there.
+    /// Partitions remain.
     Partitions {
-        /// Those that are not being given back yet.
+        /// Releases those that are not terminating yet.
         plan: Plan,
-        /// What each one that is still there says.
-        left: Vec<String>,
+        /// The states of the remaining partitions.
+        remaining: Vec<String>,
     },
-    /// Nothing is left: the finalizer can go.
+    /// Nothing remains: the finalizer can be removed.
     Done,
 }
 
-/// How far the deletion of a job is, from what is left of it.
+/// Decides the next step from the remaining objects.
 pub fn deleting(pods: &[Pod], partitions: &[IPUPartition]) -> Deleting {
     if !pods.is_empty() {
         return Deleting::Pods {
@@ -41,7 +40,7 @@ pub fn deleting(pods: &[Pod], partitions: &[IPUPartition]) -> Deleting {
                 delete_pods: pods.iter().filter_map(deletion).collect(),
                 ..Plan::default()
             },
-            left: pods
+            remaining: pods
                 .iter()
                 .filter_map(|pod| pod.metadata.name.clone())
                 .collect(),
@@ -53,33 +52,36 @@ pub fn deleting(pods: &[Pod], partitions: &[IPUPartition]) -> Deleting {
                 delete_partitions: partitions.iter().filter_map(deletion).collect(),
                 ..Plan::default()
             },
-            left: partitions.iter().map(left).collect(),
+            remaining: partitions.iter().map(describe).collect(),
         };
     }
     Deleting::Done
 }
 
-/// The status of a job that is being deleted: what it still waits for, and what would help.
+/// Builds the status of a job that is being deleted: the remaining objects, and the remedy.
 pub fn status(deleting: &Deleting, old: &IPUJobStatus, now: Timestamp) -> IPUJobStatus {
     let mut conditions = Conditions::new(&old.conditions, now);
     let (reason, message) = match deleting {
-        Deleting::Pods { left, .. } => (
+        Deleting::Pods { remaining, .. } => (
             "WaitingForPods",
-            format!("deleting: waiting for Pods to end: {}", left.join(", ")),
+            format!(
+                "deleting: waiting for Pods to end: {}",
+                remaining.join(", ")
+            ),
         ),
-        Deleting::Partitions { left, .. } => (
+        Deleting::Partitions { remaining, .. } => (
             "WaitingForControllers",
             format!(
                 "deleting: {}; where a V-IPU controller never comes back, annotate the \
                  IPUPartition with {}=true",
-                left.join("; "),
+                remaining.join("; "),
                 names::FORCE_ANNOTATION
             ),
         ),
         Deleting::Done => return old.clone(),
     };
     conditions.set(PARTITIONS_RELEASED, false, reason, &message);
-    conditions.over(PENDING);
+    conditions.set_false(PENDING);
     IPUJobStatus {
         last_message: message,
         conditions: conditions.into_vec(),
@@ -87,15 +89,15 @@ pub fn status(deleting: &Deleting, old: &IPUJobStatus, now: Timestamp) -> IPUJob
     }
 }
 
-fn left(found: &IPUPartition) -> String {
-    let name = found.metadata.name.as_deref().unwrap_or_default();
-    match partition::state(Some(found), None).why_not() {
-        Some(why) => format!("IPUPartition {name}: {why}"),
+fn describe(partition: &IPUPartition) -> String {
+    let name = partition.metadata.name.as_deref().unwrap_or_default();
+    match partition::state(Some(partition), None).unusable_reason() {
+        Some(reason) => format!("IPUPartition {name}: {reason}"),
         None => format!("IPUPartition {name} is being released"),
     }
 }
 
-/// The deletion of an object that is not being deleted yet.
+/// Returns the deletion of an object, unless it is terminating.
 fn deletion<K: kube::Resource>(object: &K) -> Option<Deletion> {
     let metadata = object.meta();
     if metadata.deletion_timestamp.is_some() {

@@ -1,36 +1,37 @@
 //! Reconciles IPUJobs: observe → validate → facts → phase → plan → apply → report.
 //!
-//! [`run`] reconciles until it is stopped. One step of one job is in `step`, which reads as a table of contents. `phase`
-//! decides what a job is in, `restart` whether it starts again, and `plan` what to create and delete; these are pure.
-//! `apply` and `writes` do the I/O. `validate` holds the rules of the spec, and `build` makes Pods and IPUPartitions.
+//! [`run`] reconciles until it is stopped. `step` contains one reconcile of one job and reads as a table of contents.
+//! `phase` computes the phase of a job, `restart` decides whether a job restarts, and `plan` decides what to create and
+//! delete; these are pure. `apply` and `writes` do the I/O. `validate` checks the spec, `build` builds Pods and
+//! IPUPartitions, and `report` computes status and events.
 //!
 //! The package creates and deletes IPUPartitions and reads their status. It knows no V-IPU controller and no guest.
 #![forbid(unsafe_code)]
 
 pub mod apply;
 pub mod build;
+pub mod cache;
+mod cache_sync;
 mod context;
+mod dependents_watch;
 pub mod facts;
 pub mod finalize;
-pub mod index;
-pub mod kept;
-mod lists;
+pub mod lost_node;
 pub mod metrics;
 pub mod observe;
 pub mod phase;
 pub mod plan;
+pub mod pruned;
 pub mod raw;
-mod removed;
 pub mod report;
 pub mod restart;
 pub mod rollout;
 pub mod salvage;
-pub mod settled;
 mod step;
-pub mod stranded;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod validate;
+pub mod verified;
 pub mod watches;
 pub mod writes;
 
@@ -53,71 +54,69 @@ use tokio_util::sync::CancellationToken;
 
 use self::build::PodSettings;
 use self::context::Context;
-use self::kept::JobRef;
 use self::metrics::JobMetrics;
 use self::observe::ObserveError;
+use self::pruned::JobRef;
 use self::raw::RawJob;
 use self::writes::WriteError;
 
-/// Longest time that one reconcile may take; a hung connection must not hold a job for ever.
+/// Time limit of one reconcile, so that a hung connection does not block a job.
 const DEADLINE: Duration = Duration::from_mins(2);
 
-/// Reconciles that may run at the same time.
+/// Maximum number of concurrent reconciles.
 const CONCURRENCY: usize = 32;
 
-/// Delays before a failed reconcile is tried again. A conflict means that the job was read too early;
-/// everything else gets better by itself or when somebody mends it.
+/// Back-off of failed reconciles. A conflict means that the cache was stale; other causes end by themselves or need a user.
 const BACK_OFF: Requeue = Requeue::BackOff {
     first: Duration::from_millis(250),
     most: Duration::from_mins(1),
 };
 
-/// What an admin sets about jobs.
+/// The admin's settings for jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobSettings {
-    /// How Pods are made.
+    /// Settings of the Pods.
     pub pods: PodSettings,
-    /// Most IPUs of one partition.
+    /// Maximum number of IPUs of one partition.
     pub max_ipus_per_job: u32,
-    /// How long a node may be silent before the Pods there that should have ended are deleted by
-    /// force; missing: for ever.
+    /// Time for which a node must be unreachable before its terminating Pods are force-deleted. `None` disables that.
     pub lost_node: Option<Duration>,
-    /// Name of this process in events, the Pod's name for example.
+    /// Name of this process in events, such as the Pod's name.
     pub instance: Option<String>,
-    /// Whose jobs are reconciled.
+    /// The namespaces whose jobs are reconciled.
     pub scope: Scope,
 }
 
-/// Why the controller did not start.
+/// A failure to start the controller.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// IPUJobs cannot be listed: the CRD is missing, or the rights are.
+    /// IPUJobs cannot be listed, because the CRD or the permission is missing.
     #[error("failed to list IPUJobs; is crds/ipujobs.graphcore.ai.yaml applied?")]
     Jobs(#[source] kube::Error),
-    /// IPUPartitions cannot be listed: the CRD is missing, or the rights are.
+    /// IPUPartitions cannot be listed, because the CRD or the permission is missing.
     #[error("failed to list IPUPartitions; is crds/ipupartitions.graphcore.ai.yaml applied?")]
     Partitions(#[source] kube::Error),
 }
 
-/// Why one reconcile did not come to its end.
+/// A failed reconcile.
 #[derive(Debug, Error)]
 pub enum ReconcileError {
-    /// Something could not be read.
+    /// A read failed.
     #[error("failed to observe the job")]
     Observe(#[from] ObserveError),
-    /// Something could not be written.
+    /// A write failed.
     #[error("failed to carry out the plan")]
     Write(#[from] WriteError),
-    /// It took too long.
+    /// The reconcile exceeded its time limit.
     #[error("failed to reconcile within {DEADLINE:?}")]
     Deadline,
-    /// It met an object that it cannot cope with.
+    /// The reconcile panicked.
     #[error("failed to reconcile the job")]
     Panicked(#[source] Panicked),
 }
 
 impl ReconcileError {
-    /// What failed, in a word of few: a label of metrics.
+    /// Returns the value of the metrics label `category`.
     fn category(&self) -> &'static str {
         match self {
             Self::Observe(ObserveError::Node(..)) => "ObserveNode",
@@ -129,43 +128,46 @@ impl ReconcileError {
     }
 }
 
-/// Reconciles IPUJobs until `shutdown`, then finishes what is under way.
+/// Reconciles IPUJobs until `shutdown`, then finishes the reconciles in progress.
 pub async fn run(
     client: Client,
     settings: JobSettings,
     metrics: &JobMetrics,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
-    can_list(&client).await?;
+    check_lists(&client).await?;
     let context = Arc::new(Context::new(client, settings, metrics));
-    let _until_it_ends = metrics.jobs.following();
-    let (touch, touched) = mpsc::unbounded();
-    // It ends with this function, also where that is dropped.
-    let _following = follow(&context, touch);
+    let _watching = metrics.jobs.watching();
+    let (trigger, triggers) = mpsc::unbounded();
+    // The watches end with this function, also if it is dropped.
+    let _watches = follow(&context, trigger);
     let limits = Limits {
         concurrency: CONCURRENCY,
         reconciles: &metrics.reconciles,
         stop: shutdown,
     };
     let reconcile = |job| reconcile(job, Arc::clone(&context));
-    let listed = context.lists.once_complete::<IPUJob>();
-    work_queue::run(touched, listed, reconcile, limits).await;
+    let listed = context.cache_sync.wait_synced::<IPUJob>();
+    work_queue::run(triggers, listed, reconcile, limits).await;
     context.events.close().await;
     Ok(())
 }
 
-/// Follows what jobs have and what they need.
-fn follow(context: &Arc<Context>, touch: mpsc::UnboundedSender<Arc<JobRef>>) -> JoinSet<()> {
-    let mut following = JoinSet::new();
-    following.spawn(removed::follow(Arc::clone(context), touch.clone()));
-    following.spawn(watches::follow(Arc::clone(context), touch));
-    let told = Arc::clone(context);
-    following.spawn(async move { told.lists.tell().await });
-    following
+/// Starts the watches of jobs and of their objects.
+fn follow(context: &Arc<Context>, trigger: mpsc::UnboundedSender<Arc<JobRef>>) -> JoinSet<()> {
+    let mut watching = JoinSet::new();
+    watching.spawn(dependents_watch::follow(
+        Arc::clone(context),
+        trigger.clone(),
+    ));
+    watching.spawn(watches::follow(Arc::clone(context), trigger));
+    let context = Arc::clone(context);
+    watching.spawn(async move { context.cache_sync.log_unsynced().await });
+    watching
 }
 
-/// Whether what is followed can be listed at all: a watch would try again without end.
-async fn can_list(client: &Client) -> Result<(), RunError> {
+/// Checks that the watched kinds can be listed. A watch would retry for ever.
+async fn check_lists(client: &Client) -> Result<(), RunError> {
     let one = ListParams::default().limit(1);
     let jobs: Api<Trimmed<RawJob>> = Api::all(client.clone());
     jobs.list(&one).await.map_err(RunError::Jobs)?;
@@ -174,10 +176,10 @@ async fn can_list(client: &Client) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Brings one job forward by one step.
+/// Reconciles one job once.
 async fn reconcile(job: Arc<JobRef>, context: Arc<Context>) -> Requeue {
-    if !context.views.jobs.knows(job.uid) {
-        // It was deleted while a change of one of its Pods was on its way.
+    if !context.views.jobs.contains(job.uid) {
+        // The job was deleted before the event of one of its Pods arrived.
         return Requeue::Never;
     }
     let running = context.reconciles.begin();
@@ -188,10 +190,10 @@ async fn reconcile(job: Arc<JobRef>, context: Arc<Context>) -> Requeue {
         Err(panicked) => Err(ReconcileError::Panicked(panicked)),
     };
     running.end(outcome.as_ref().err().map(ReconcileError::category));
-    // It may have gone meanwhile.
-    context.forget_unless_known(job.uid);
+    // The job may have been deleted meanwhile.
+    context.forget_if_deleted(job.uid);
     match outcome {
-        Ok(due) => due.into(),
+        Ok(delay) => delay.into(),
         Err(error) => {
             log(&error, &job);
             BACK_OFF
@@ -202,7 +204,7 @@ async fn reconcile(job: Arc<JobRef>, context: Arc<Context>) -> Requeue {
 fn log(error: &ReconcileError, job: &JobRef) {
     match error {
         ReconcileError::Write(error) if error.is_conflict() => {
-            tracing::debug!(%job, "read too early; trying again");
+            tracing::debug!(%job, "the cache was stale; trying again");
         }
         error => {
             let error: &dyn std::error::Error = error;

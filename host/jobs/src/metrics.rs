@@ -1,7 +1,7 @@
 //! Jobs by phase, how long they wait, and how often they start again.
 
 pub mod milestones;
-pub mod standing;
+pub mod phases;
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use self::milestones::milestones;
-use self::standing::Standing;
+use self::phases::JobPhases;
 use crate::raw::RawJob;
 
 /// Bounds of the buckets, in seconds: from a free controller to a queue of a day.
@@ -30,7 +30,7 @@ const BUCKETS: [f64; 13] = [
 /// Most characters of an exemplar, names and values together, by OpenMetrics.
 const EXEMPLAR_MAX: usize = 128;
 
-/// What the job reconciler counts.
+/// The metrics of the job reconciler.
 #[derive(Clone, Debug, Default)]
 pub struct JobMetrics {
     /// Starts, restarts and ends of jobs.
@@ -39,18 +39,18 @@ pub struct JobMetrics {
     pub reconciles: Reconciles,
 }
 
-/// What becomes of jobs. Cheap to clone; all clones count the same.
+/// Metrics of jobs. Clones share the values.
 #[derive(Clone, Debug)]
 pub struct Jobs {
-    standing: Arc<Mutex<Standing>>,
-    to_partition: Waited,
-    to_running: Waited,
+    phases: Arc<Mutex<JobPhases>>,
+    to_partition: DurationHistogram,
+    to_running: DurationHistogram,
     restarts: Counter,
     finished: Family<[(&'static str, &'static str); 1], Counter>,
     listed: Family<[(&'static str, String); 1], Gauge>,
 }
 
-type Waited = HistogramWithExemplars<Exemplar>;
+type DurationHistogram = HistogramWithExemplars<Exemplar>;
 
 /// A job by its name.
 type Exemplar = [(&'static str, String); 2];
@@ -58,9 +58,9 @@ type Exemplar = [(&'static str, String); 2];
 impl Default for Jobs {
     fn default() -> Self {
         Self {
-            standing: Arc::default(),
-            to_partition: Waited::new(BUCKETS.into_iter()),
-            to_running: Waited::new(BUCKETS.into_iter()),
+            phases: Arc::default(),
+            to_partition: DurationHistogram::new(BUCKETS.into_iter()),
+            to_running: DurationHistogram::new(BUCKETS.into_iter()),
             restarts: Counter::default(),
             finished: Family::default(),
             listed: Family::default(),
@@ -68,15 +68,14 @@ impl Default for Jobs {
     }
 }
 
-/// Jobs that are followed until this is dropped.
+/// Guard of the watch of jobs. Its drop resets the gauges.
 #[derive(Debug)]
-pub struct Following(Jobs);
+pub struct WatchGuard(Jobs);
 
 impl Jobs {
-    /// From here on the watch tells of all jobs. Once this replica no longer follows them, it knows of
-    /// none.
-    pub fn following(&self) -> Following {
-        Following(self.clone())
+    /// Starts to count jobs by phase. When this replica stops watching them, it counts none.
+    pub fn watching(&self) -> WatchGuard {
+        WatchGuard(self.clone())
     }
 
     /// Whether the first list of a kind is complete. No job is reconciled before it is.
@@ -85,15 +84,14 @@ impl Jobs {
         self.listed.get_or_create(&kind).set(complete.into());
     }
 
-    /// Takes in what the watch of all jobs tells.
-    pub fn hear(&self, event: &Event<RawJob>) {
-        self.standing().hear(event);
+    /// Applies an event of the watch of all jobs.
+    pub fn apply_event(&self, event: &Event<RawJob>) {
+        self.phases().apply_event(event);
     }
 
-    /// The status `new` was written in the place of `old`. It is written by one process, and once:
-    /// no milestone is counted twice, not even after a restart of the operator.
-    /// Whether it is the first time that the job runs.
-    pub fn reported(
+    /// Records that the status `new` replaced `old`. One process writes it once, so no milestone is counted twice, even
+    /// after a restart of the operator. Returns whether the job runs for the first time.
+    pub fn record_status(
         &self,
         job: &RawJob,
         old: &IPUJobStatus,
@@ -115,9 +113,8 @@ impl Jobs {
         passed.to_running.is_some()
     }
 
-    fn standing(&self) -> MutexGuard<'_, Standing> {
-        // Every change of it is whole before the next one begins.
-        self.standing.lock()
+    fn phases(&self) -> MutexGuard<'_, JobPhases> {
+        self.phases.lock()
     }
 
     /// Registers these metrics.
@@ -154,7 +151,7 @@ impl Jobs {
     /// Registers the gauges that are read at each scrape.
     pub fn expose(&self, now: &mut Registry) {
         let jobs: Family<[(&str, &str); 1], Gauge> = Family::default();
-        for (phase, count) in self.standing().counts() {
+        for (phase, count) in self.phases().counts() {
             jobs.get_or_create(&[("phase", phase)])
                 .set(metrics::count(count));
         }
@@ -162,9 +159,9 @@ impl Jobs {
     }
 }
 
-impl Drop for Following {
+impl Drop for WatchGuard {
     fn drop(&mut self) {
-        *self.0.standing() = Standing::default();
+        *self.0.phases() = JobPhases::default();
         self.0.listed.clear();
     }
 }

@@ -1,4 +1,4 @@
-//! Gathers everything that decisions about one job need, from what the watches have told.
+//! Reads everything that decisions about one job need, from the watch caches.
 
 use std::collections::BTreeSet;
 
@@ -11,15 +11,15 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::facts::Observed;
+use super::lost_node::overdue_node;
 use super::raw::RawJob;
-use super::stranded::overdue_on;
 use super::validate::decode_status;
 use super::watches::Views;
 
-/// A job as the API server holds it, and what belongs to it.
+/// A job as the API server returned it, and its objects.
 #[derive(Clone, Debug)]
-pub struct Seen {
-    /// The job's metadata, which every object has, however wrong the rest of it is.
+pub struct Snapshot {
+    /// The job. Its metadata is always readable; its spec may be invalid.
     pub job: RawJob,
     /// The whole job as JSON.
     pub object: Value,
@@ -27,27 +27,26 @@ pub struct Seen {
     pub observed: Observed,
 }
 
-/// What could not be read.
+/// A failed read.
 #[derive(Debug, Error)]
 pub enum ObserveError {
-    /// The node of a Pod.
+    /// A Pod's Node could not be read.
     #[error("failed to read the Node {0}")]
     Node(String, #[source] kube::Error),
 }
 
-/// What is known of a job.
+/// The result of reading a job.
 #[derive(Clone, Debug)]
 pub enum Observation {
-    /// There is none.
-    Gone,
-    /// The watches have yet to tell of what the controller has written.
-    Behind,
-    /// The job, and all that belongs to it.
-    Seen(Box<Seen>),
+    /// The job does not exist.
+    NotFound,
+    /// The watches have not reported the controller's own writes yet.
+    CacheStale,
+    /// The job and its objects.
+    Found(Box<Snapshot>),
 }
 
-/// Gathers a job, by its UID, and all that belongs to it: nothing of an earlier job of the same name
-/// counts.
+/// Reads a job, by its UID, and its objects. Objects of an earlier job of the same name do not count.
 pub async fn observe(
     client: &Client,
     views: &Views,
@@ -59,18 +58,18 @@ pub async fn observe(
         views.partitions.of(uid),
     );
     let (Some(jobs), Some(pods), Some(partitions)) = found else {
-        return Ok(Observation::Behind);
+        return Ok(Observation::CacheStale);
     };
     let Some(job) = jobs.into_iter().next() else {
-        return Ok(Observation::Gone);
+        return Ok(Observation::NotFound);
     };
     let object = job.as_json();
-    Ok(Observation::Seen(Box::new(Seen {
+    Ok(Observation::Found(Box::new(Snapshot {
         observed: Observed {
             nodes: nodes(client, &pods).await?,
             pods,
             partitions,
-            unmade: views.unmade.of(uid),
+            uncreated: views.uncreated.of(uid),
             status: decode_status(&object),
         },
         job,
@@ -78,11 +77,11 @@ pub async fn observe(
     })))
 }
 
-/// The nodes of Pods that should have ended by now: they may be lost. Mostly there is no such Pod.
+/// Reads the nodes of Pods whose grace period has expired, because the nodes may be lost. Usually there is none.
 async fn nodes(client: &Client, pods: &[Pod]) -> Result<Vec<Node>, ObserveError> {
     let api: Api<Node> = Api::all(client.clone());
     let now = clock::now();
-    let overdue = pods.iter().filter_map(|pod| overdue_on(pod, now));
+    let overdue = pods.iter().filter_map(|pod| overdue_node(pod, now));
     let mut nodes = Vec::new();
     for name in overdue.collect::<BTreeSet<_>>() {
         let found = api.get_opt(name).await;

@@ -1,4 +1,4 @@
-//! Pure: where a job stands, as one value that every later step matches exhaustively.
+//! Pure: decides the phase of a job, which every later step matches exhaustively.
 
 use serde::Serialize;
 
@@ -8,59 +8,59 @@ use super::facts::{Facts, Instance, Recorded};
 use super::report::DEADLINE_EXCEEDED;
 use super::validate::ValidJob;
 
-/// Where a job stands.
+/// The phase of a job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Phase {
-    /// The user wants it to rest.
+    /// The user has suspended it.
     Suspended,
-    /// An instance lacks its partition.
+    /// An instance waits for its partition.
     Waiting,
-    /// Every instance has its partition, and Pods are being made or get ready.
+    /// Every instance has its partition; Pods are being created or are not Ready yet.
     Starting,
     /// The job's program runs.
     Running,
-    /// A job with a launcher has to start again as a whole, for this reason, and has not failed.
-    Replaced(String),
-    /// A run has ended, and the status does not say so yet. Nothing is cleaned before it does: a
-    /// controller that is killed in between would find the Pods gone and could not tell why.
+    /// A job with a launcher must restart as a whole, for this reason, and has not failed.
+    Restart(String),
+    /// A run has ended, and the status does not record it yet. Nothing is cleaned up before: a controller that is killed
+    /// in between would find no Pods, and no reason.
     Ended(Outcome),
-    /// The job has ended for good, and the status says so.
+    /// The job has finished, and the status records it.
     Finished(Recorded),
 }
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Outcome {
-    /// All instances are done.
+    /// All instances have succeeded.
     Completed,
-    /// It failed, and this is how.
+    /// The run failed.
     Failed(RunFailure),
 }
 
 /// How a run failed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunFailure {
-    /// In words, with the names of Pod and container.
-    pub how: String,
-    /// Exit code of the container that decided; none where it was not a program that failed.
+    /// The message, with the names of Pod and container.
+    pub message: String,
+    /// Exit code of the failed container. `None` if no program failed.
     pub exit_code: Option<i32>,
-    /// A word for programs, where it is not the plain failure of a Pod.
+    /// The condition's reason, if it differs from the usual one.
     pub reason: Option<&'static str>,
-    /// Whether no restart policy helps.
+    /// Whether the job fails regardless of its restart policy.
     pub is_final: bool,
 }
 
 impl Outcome {
-    fn failed(how: String, exit_code: Option<i32>) -> Self {
+    fn failed(message: String, exit_code: Option<i32>) -> Self {
         Self::Failed(RunFailure {
-            how,
+            message,
             exit_code,
             ..RunFailure::default()
         })
     }
 }
 
-/// Where the job stands.
+/// Decides the phase of a job.
 pub fn phase(job: &ValidJob, facts: &Facts) -> Phase {
     if let Some(recorded) = facts.recorded {
         return Phase::Finished(recorded);
@@ -74,43 +74,45 @@ pub fn phase(job: &ValidJob, facts: &Facts) -> Phase {
     };
     match phase {
         Phase::Ended(_) => phase,
-        _ if facts.due.overdue => Phase::Ended(overdue(job)),
+        _ if facts.deadlines.overdue => Phase::Ended(deadline_exceeded(job)),
         phase => phase,
     }
 }
 
-fn overdue(job: &ValidJob) -> Outcome {
+fn deadline_exceeded(job: &ValidJob) -> Outcome {
     let seconds = job.active_deadline_seconds.unwrap_or_default();
     Outcome::Failed(RunFailure {
-        how: format!("the job was active for longer than spec.activeDeadlineSeconds: {seconds}"),
+        message: format!(
+            "the job was active for longer than spec.activeDeadlineSeconds: {seconds}"
+        ),
         exit_code: None,
         reason: Some(DEADLINE_EXCEEDED),
         is_final: true,
     })
 }
 
-/// Each instance runs for itself; the job has ended when all of them have.
+/// Decides the phase without a launcher: instances are independent, and the job ends when all of them have ended.
 fn without_launcher(facts: &Facts) -> Phase {
     if !facts.instances.is_empty() && facts.instances.iter().all(Instance::ended) {
-        let ends = facts.instances.iter().filter_map(Instance::how_it_ended);
+        let ends = facts.instances.iter().filter_map(Instance::instance_end);
         let mut failed = ends.filter_map(|end| Some((end.failure?, end.exit_code)));
         return Phase::Ended(match failed.next() {
             None => Outcome::Completed,
-            Some((how, code)) => Outcome::failed(format!("worker failed: {how}"), code),
+            Some((failure, code)) => Outcome::failed(format!("worker failed: {failure}"), code),
         });
     }
-    let mut going_on = facts.instances.iter().filter(|found| !found.ended());
-    if going_on.clone().any(lacks_partition) {
+    let mut active = facts.instances.iter().filter(|found| !found.ended());
+    if active.clone().any(lacks_partition) {
         return Phase::Waiting;
     }
-    if going_on.any(Instance::incomplete) {
+    if active.any(Instance::incomplete) {
         Phase::Starting
     } else {
         Phase::Running
     }
 }
 
-/// The launcher's command is the job: its exit code decides, unless a worker was lost before it.
+/// Decides the phase with a launcher: its exit code decides, unless a worker was lost before it ended.
 fn with_launcher(job: &ValidJob, facts: &Facts) -> Phase {
     let launcher = &facts.launcher;
     match &launcher.state {
@@ -131,34 +133,34 @@ fn with_launcher(job: &ValidJob, facts: &Facts) -> Phase {
                 format!("{lost}, while the launcher ran"),
                 code,
             )),
-            None => broken(facts)
-                .or_else(|| replaced(facts))
-                .or_else(|| moved(job, facts))
+            None => broken_partition(facts)
+                .or_else(|| template_changed(facts))
+                .or_else(|| controller_drained(job, facts))
                 .unwrap_or(Phase::Running),
         },
         PodState::Absent
-        | PodState::Going { .. }
+        | PodState::Terminating { .. }
         | PodState::Stale
         | PodState::Lost(_)
         | PodState::Pending(_) => {
-            if facts.ran || launcher.state.started() {
-                return Phase::Ended(launcher_gone(facts));
+            if facts.has_run || launcher.state.started() {
+                return Phase::Ended(launcher_deleted(facts));
             }
-            before_the_launcher(facts)
+            before_launcher(facts)
         }
     }
 }
 
-/// A launcher that is deleted while it runs has failed; where a worker was lost, that is why: the kubelet
-/// may tell late that the launcher runs, and until it does the operator itself deletes it then.
-fn launcher_gone(facts: &Facts) -> Outcome {
+/// A launcher that is deleted while it runs has failed. If a worker was lost, that is the reason: the kubelet may report
+/// late that the launcher runs, and until then the operator itself deletes it after the loss of a worker.
+fn launcher_deleted(facts: &Facts) -> Outcome {
     if let Some((lost, code)) = lost_worker(facts, None) {
         return Outcome::failed(format!("{lost}, while the launcher ran"), code);
     }
     let name = &facts.launcher.name;
-    let why = deleted_because(&facts.launcher.state);
-    let how = format!("launcher failed: Pod {name} was deleted while it ran{why}");
-    Outcome::failed(how, None)
+    let reason = deletion_reason(&facts.launcher.state);
+    let message = format!("launcher failed: Pod {name} was deleted while it ran{reason}");
+    Outcome::failed(message, None)
 }
 
 fn launcher_failed(facts: &Facts, failure: &Failure) -> Outcome {
@@ -171,7 +173,7 @@ fn launcher_failed(facts: &Facts, failure: &Failure) -> Outcome {
     }
 }
 
-fn before_the_launcher(facts: &Facts) -> Phase {
+fn before_launcher(facts: &Facts) -> Phase {
     let ended = facts.workers().find(|worker| worker.state.ended());
     if let Some(worker) = ended {
         return Phase::Ended(match worker.state.failure() {
@@ -185,8 +187,8 @@ fn before_the_launcher(facts: &Facts) -> Phase {
             ),
         });
     }
-    if let Some(replaced) = replaced(facts) {
-        return replaced;
+    if let Some(restart) = template_changed(facts) {
+        return restart;
     }
     if facts.instances.iter().any(lacks_partition) {
         return Phase::Waiting;
@@ -194,45 +196,45 @@ fn before_the_launcher(facts: &Facts) -> Phase {
     Phase::Starting
 }
 
-/// The run under a partition that broke has failed, whatever its program makes of it.
-fn broken(facts: &Facts) -> Option<Phase> {
+/// A run whose partition breaks has failed, regardless of its program.
+fn broken_partition(facts: &Facts) -> Option<Phase> {
     facts.instances.iter().find_map(|instance| {
         let PartitionState::Broken(broken) = &instance.partition.state else {
             return None;
         };
-        let how = format!(
+        let message = format!(
             "instance {} lost its partition, while the launcher ran: {}",
             instance.index, broken.reason
         );
-        Some(Phase::Ended(Outcome::failed(how, None)))
+        Some(Phase::Ended(Outcome::failed(message, None)))
     })
 }
 
-/// Workers of another template than the job has now cannot run beside the others.
-fn replaced(facts: &Facts) -> Option<Phase> {
+/// A change of the template restarts the run: workers of two templates cannot run together.
+fn template_changed(facts: &Facts) -> Option<Phase> {
     let is_outdated = facts.instances.iter().any(Instance::is_outdated);
-    is_outdated.then(|| Phase::Replaced("spec.workers.template has changed".to_owned()))
+    is_outdated.then(|| Phase::Restart("spec.workers.template has changed".to_owned()))
 }
 
-/// The run moves off a controller that is drained, where its restart policy lets another run follow.
-fn moved(job: &ValidJob, facts: &Facts) -> Option<Phase> {
-    if !job.restart.replaces_a_lost_run() {
+/// A drain of a controller restarts the run elsewhere, if the restart policy allows that.
+fn controller_drained(job: &ValidJob, facts: &Facts) -> Option<Phase> {
+    if !job.restart.restarts_lost_runs() {
         return None;
     }
     facts
         .instances
         .iter()
         .find_map(|instance| match &instance.partition.state {
-            PartitionState::Leaving(_, why) => Some(Phase::Replaced(format!(
-                "instance {} moves: {why}",
+            PartitionState::Draining(_, reason) => Some(Phase::Restart(format!(
+                "instance {} moves: {reason}",
                 instance.index
             ))),
             _ => None,
         })
 }
 
-/// Says which worker was lost before `until`, the end of the launcher where it has ended, and the
-/// exit code of its program where that ended by itself.
+/// Describes the worker that was lost before `until`, the end of the launcher, and returns the exit code of its program if
+/// that ended by itself. `None` for `until` means that the launcher has not ended.
 fn lost_worker(facts: &Facts, until: Option<jiff::Timestamp>) -> Option<(String, Option<i32>)> {
     let before = |at: Option<jiff::Timestamp>| match (at, until) {
         (Some(at), Some(until)) => at < until,
@@ -242,9 +244,9 @@ fn lost_worker(facts: &Facts, until: Option<jiff::Timestamp>) -> Option<(String,
         let name = &worker.name;
         match &worker.state {
             PodState::Absent => Some((format!("worker {name} is gone"), None)),
-            PodState::Going { asked, .. } if before(*asked) => {
-                let why = deleted_because(&worker.state);
-                Some((format!("worker {name} was deleted{why}"), None))
+            PodState::Terminating { requested, .. } if before(*requested) => {
+                let reason = deletion_reason(&worker.state);
+                Some((format!("worker {name} was deleted{reason}"), None))
             }
             PodState::Stale => Some((format!("worker {name} lost its partition"), None)),
             PodState::Lost(failure) if before(failure.at) => {
@@ -254,7 +256,7 @@ fn lost_worker(facts: &Facts, until: Option<jiff::Timestamp>) -> Option<(String,
             PodState::Failed(failure) if before(failure.at) => {
                 Some((format!("worker failed: {failure}"), failure.exit_code))
             }
-            PodState::Going { .. }
+            PodState::Terminating { .. }
             | PodState::Lost(_)
             | PodState::Succeeded(_)
             | PodState::Failed(_)
@@ -264,14 +266,17 @@ fn lost_worker(facts: &Facts, until: Option<jiff::Timestamp>) -> Option<(String,
     })
 }
 
-/// Who deleted a Pod, where Kubernetes says so: the scheduler for a Pod of higher priority, a drain.
-fn deleted_because(state: &PodState) -> String {
+/// Describes a deletion by Kubernetes, such as a preemption or a drain.
+fn deletion_reason(state: &PodState) -> String {
     match state {
-        PodState::Going { why: Some(why), .. } => format!(" ({why})"),
+        PodState::Terminating {
+            reason: Some(reason),
+            ..
+        } => format!(" ({reason})"),
         _ => String::new(),
     }
 }
 
 fn lacks_partition(instance: &Instance) -> bool {
-    instance.partition.state.held().is_none()
+    instance.partition.state.placed().is_none()
 }

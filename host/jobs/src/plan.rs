@@ -1,6 +1,6 @@
-//! Pure: what is to be done for a job, as a value that a small executor carries out.
+//! Pure: plans the next writes for a job.
 
-mod staff;
+mod instance;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,45 +14,45 @@ use serde::Serialize;
 
 use super::build::{PodSettings, access, partitions};
 use super::facts::partition::PartitionState;
-use super::facts::pod::Aftermath;
+use super::facts::pod::SidecarState;
 use super::facts::{Facts, Instance, Owned};
 use super::phase::Phase;
 use super::validate::ValidJob;
 
-/// How long after a reconcile that went well the job is looked at again, whatever happens.
+/// Requeue delay after a successful reconcile.
 const RESYNC: Duration = Duration::from_mins(5);
 
-/// What is to be done for a job, in the order of the fields.
+/// The planned writes, in the order of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Plan {
     /// Pods to delete.
     pub delete_pods: Vec<Deletion>,
-    /// Pods whose main container has ended, and whose other containers are to end too.
+    /// Pods whose sidecars are to end, because the main container has ended.
     pub end_pods: Vec<Deletion>,
-    /// Partitions to have reset, now that no Pod uses them.
+    /// Partitions to reset, which no Pod uses.
     pub reset_partitions: Vec<Reset>,
-    /// Partitions that may leave their controllers from now on, or may no more.
+    /// Partitions to pin or unpin.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub bind_partitions: Vec<Binding>,
-    /// Partitions to ask for.
+    pub pin_updates: Vec<PinUpdate>,
+    /// Partitions to request.
     pub create_partitions: Vec<IPUPartition>,
-    /// Objects to bring to this state; Pods mount and use them, so they come first.
+    /// Objects to apply before the Pods, which use them.
     pub apply: Vec<Applicable>,
-    /// By instance: the partition that the first Pods to make begin to use. The status says so before
-    /// they are made, or a reset could be missed once they are gone.
+    /// By instance: the partition that the first new Pods will use. The status records it before they are created, or a
+    /// reset could be missed after their deletion.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub begins: BTreeMap<String, String>,
-    /// Pods to make.
+    pub new_uses: BTreeMap<String, String>,
+    /// Pods to create.
     pub create_pods: Vec<Pod>,
-    /// Partitions to give back.
+    /// Partitions to release.
     pub delete_partitions: Vec<Deletion>,
-    /// Whether the job itself is to be deleted, because its time after its end is over.
+    /// Whether to delete the job, because its TTL has expired.
     pub delete_job: bool,
-    /// When to look again though nothing has changed.
+    /// Requeue delay.
     pub requeue: Option<Duration>,
 }
 
-/// An object to delete: this one, and no other of the same name.
+/// An object to delete, identified by its UID.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Deletion {
     /// Name of the object.
@@ -62,7 +62,7 @@ pub struct Deletion {
 }
 
 impl Deletion {
-    /// The deletion of an object that exists.
+    /// Creates the deletion of an object.
     pub fn of(metadata: &ObjectMeta) -> Option<Self> {
         Some(Self {
             name: metadata.name.clone()?,
@@ -71,45 +71,45 @@ impl Deletion {
     }
 }
 
-/// A partition that is to be reset before other Pods use it.
+/// A partition to reset before other Pods use it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reset {
     /// Name of the IPUPartition.
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// Which instance of the job it belongs to.
+    /// Index of the job's instance.
     pub instance: u32,
-    /// The `spec.resetGeneration` that asks for it.
+    /// The new `spec.resetGeneration`.
     pub generation: i64,
 }
 
-/// A partition whose owner may now be moved, or may no more, since its restart policy has changed.
+/// A change of `spec.options.pinned`, after a change of the job's restart policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Binding {
+pub struct PinUpdate {
     /// Name of the IPUPartition.
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// The `spec.options.pinned` that it is to have.
+    /// The new `spec.options.pinned`.
     pub pinned: bool,
 }
 
-/// An object that is brought to a state, whatever state it was in.
+/// An object to apply.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Applicable {
-    /// Who the launcher is.
+    /// The launcher's ServiceAccount.
     ServiceAccount(ServiceAccount),
-    /// What the launcher may do.
+    /// The launcher's Role.
     Role(Role),
-    /// Gives the one to the other.
+    /// The binding of the two.
     RoleBinding(RoleBinding),
 }
 
-/// A kind of object that a job's Pods mount or use.
+/// The kind of an applied object, which the job's Pods depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum File {
+pub enum DependentKind {
     /// A ServiceAccount.
     ServiceAccount,
     /// A Role.
@@ -118,34 +118,34 @@ pub enum File {
     RoleBinding,
 }
 
-impl File {
-    /// How many kinds there are.
+impl DependentKind {
+    /// Number of kinds.
     pub const COUNT: usize = 3;
 
-    /// Its place among all kinds.
-    pub fn place(self) -> usize {
+    /// Returns its index among all kinds.
+    pub fn index(self) -> usize {
         self as usize
     }
 }
 
 impl Applicable {
-    /// Its kind.
-    pub fn file(&self) -> File {
+    /// Returns its kind.
+    pub fn kind(&self) -> DependentKind {
         match self {
-            Self::ServiceAccount(_) => File::ServiceAccount,
-            Self::Role(_) => File::Role,
-            Self::RoleBinding(_) => File::RoleBinding,
+            Self::ServiceAccount(_) => DependentKind::ServiceAccount,
+            Self::Role(_) => DependentKind::Role,
+            Self::RoleBinding(_) => DependentKind::RoleBinding,
         }
     }
 }
 
-/// What is to be done for a job that is not being deleted.
+/// Plans the next writes for a job that is not being deleted.
 pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings) -> Plan {
     let mut plan = match phase {
         Phase::Waiting | Phase::Starting | Phase::Running if job.start.unreadable().is_some() => {
-            // What there is goes on to its end.
+            // The existing Pods run to their end.
             return Plan {
-                requeue: Some(wake(facts)),
+                requeue: Some(requeue_delay(facts)),
                 ..Plan::default()
             };
         }
@@ -155,20 +155,20 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
             Some(_) => Plan::default(),
             None => run(job, facts, settings),
         },
-        Phase::Ended(_) | Phase::Replaced(_) => Plan::default(),
-        Phase::Suspended => rest(facts),
-        Phase::Finished(_) => clean(job, facts),
+        Phase::Ended(_) | Phase::Restart(_) => Plan::default(),
+        Phase::Suspended => suspend(facts),
+        Phase::Finished(_) => clean_up(job, facts),
     };
     let in_use = match phase {
-        // While the last partitions form: those who wait for room have no objects yet, and nobody waits for these.
+        // While the last partitions are created: jobs in the queue have no such objects yet, and no Pod waits for these.
         Phase::Waiting | Phase::Starting => {
             let state = |one: &Instance| one.partition.state.clone();
-            let is_coming =
+            let is_forming_or_usable =
                 |one| state(one) == PartitionState::Forming || state(one).usable().is_some();
-            facts.all().any(Instance::live) || facts.instances.iter().all(is_coming)
+            facts.all().any(Instance::live) || facts.instances.iter().all(is_forming_or_usable)
         }
         Phase::Running => true,
-        Phase::Ended(_) | Phase::Replaced(_) | Phase::Suspended | Phase::Finished(_) => false,
+        Phase::Ended(_) | Phase::Restart(_) | Phase::Suspended | Phase::Finished(_) => false,
     };
     if job.launcher.is_some() && (in_use || !plan.create_pods.is_empty()) {
         plan.apply = vec![
@@ -178,54 +178,57 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
         ];
     }
     if !matches!(phase, Phase::Finished(_)) && job.start.unreadable().is_none() {
-        plan.bind_partitions = bindings(job, facts);
+        plan.pin_updates = pin_updates(job, facts);
     }
-    plan.requeue = Some(wake(facts));
+    plan.requeue = Some(requeue_delay(facts));
     plan
 }
 
-/// How soon to look again though nothing has changed.
-fn wake(facts: &Facts) -> Duration {
-    facts.due.wake.map_or(RESYNC, |wake| wake.min(RESYNC))
+/// Returns the requeue delay.
+fn requeue_delay(facts: &Facts) -> Duration {
+    facts.deadlines.next.map_or(RESYNC, |next| next.min(RESYNC))
 }
 
-/// The partitions that were asked for under another restart policy.
-fn bindings(job: &ValidJob, facts: &Facts) -> Vec<Binding> {
+/// Returns the partitions that were requested under another restart policy.
+fn pin_updates(job: &ValidJob, facts: &Facts) -> Vec<PinUpdate> {
     let pinned = partitions::is_pinned(job);
     let found = facts.all().map(|instance| (&instance.partition, instance));
-    let others = found.filter(|(owned, instance)| instance.pinned != pinned && !owned.leaving);
-    let bindings = others.filter_map(|(owned, _)| {
-        Some(Binding {
+    let others =
+        found.filter(|(owned, instance)| instance.pinned != pinned && !owned.is_terminating);
+    let updates = others.filter_map(|(owned, _)| {
+        Some(PinUpdate {
             name: owned.name.clone(),
             uid: owned.uid.clone()?,
             pinned,
         })
     });
-    bindings.collect()
+    updates.collect()
 }
 
-/// Brings every wanted instance forward by whatever step it needs, and takes the surplus away.
+/// Plans the next step of every desired instance, and releases the surplus.
 fn run(job: &ValidJob, facts: &Facts, settings: &PodSettings) -> Plan {
     let mut plan = Plan::default();
-    let replaced = match job.launcher {
+    let to_replace = match job.launcher {
         Some(_) => Vec::new(),
-        None => job.strategy.replaced(facts),
+        None => job.strategy.to_replace(facts),
     };
     for instance in facts.instances.iter().chain(&facts.surge) {
         if instance.ended() {
-            plan.finish(instance);
-        } else if facts.due.yielding && (instance.incomplete() || job.launcher.is_some()) {
-            plan.give_up(instance);
-        } else if replaced.iter().any(|found| found.index == instance.index) {
+            plan.finish_instance(instance);
+        } else if facts.deadlines.in_quota_backoff
+            && (instance.incomplete() || job.launcher.is_some())
+        {
+            plan.release_instance(instance);
+        } else if to_replace.iter().any(|found| found.index == instance.index) {
             plan.delete_all(instance);
         } else {
-            plan.staff(job, facts, instance, settings);
+            plan.reconcile_instance(job, facts, instance, settings);
         }
     }
     for instance in facts.surplus.iter().rev() {
-        plan.give_up(instance);
+        plan.release_instance(instance);
     }
-    if facts.due.yielding && job.launcher.is_some() {
+    if facts.deadlines.in_quota_backoff && job.launcher.is_some() {
         plan.remove(&facts.launcher);
     } else {
         plan.launch(job, facts, settings);
@@ -233,13 +236,13 @@ fn run(job: &ValidJob, facts: &Facts, settings: &PodSettings) -> Plan {
     plan
 }
 
-/// Takes the Pods and partitions of every instance that has not ended.
-fn rest(facts: &Facts) -> Plan {
+/// Deletes the Pods and partitions of every instance that has not ended.
+fn suspend(facts: &Facts) -> Plan {
     let mut plan = Plan::default();
     plan.remove(&facts.launcher);
     for instance in facts.all() {
         if instance.ended() {
-            plan.finish(instance);
+            plan.finish_instance(instance);
         } else {
             plan.delete_all(instance);
             if !facts.launcher.live() {
@@ -250,23 +253,23 @@ fn rest(facts: &Facts) -> Plan {
     plan
 }
 
-/// Deletes what the policy names, then whatever partition no Pod uses any more.
-fn clean(job: &ValidJob, facts: &Facts) -> Plan {
+/// Deletes Pods according to `cleanPodPolicy`, and releases partitions that no Pod uses any more.
+fn clean_up(job: &ValidJob, facts: &Facts) -> Plan {
     let mut plan = Plan {
-        delete_job: facts.due.expired,
+        delete_job: facts.deadlines.expired,
         ..Plan::default()
     };
     for member in facts.all().flat_map(|instance| &instance.workers) {
-        let unwanted = match job.clean_pod_policy {
-            // A Pod whose main container has ended keeps its logs.
+        let delete = match job.clean_pod_policy {
+            // A Pod whose main container has ended remains, with its logs.
             CleanPodPolicy::None => {
-                member.live() && member.aftermath == Aftermath::None && !keeps_workers(job, facts)
+                member.live() && member.sidecars == SidecarState::None && !keeps_workers(job, facts)
             }
             CleanPodPolicy::Workers | CleanPodPolicy::All => true,
         };
-        if unwanted {
+        if delete {
             plan.remove(member);
-        } else if member.aftermath == Aftermath::Sidecars {
+        } else if member.sidecars == SidecarState::Running {
             plan.end_pods.extend(deletion(member));
         }
     }
@@ -281,16 +284,16 @@ fn clean(job: &ValidJob, facts: &Facts) -> Plan {
     plan
 }
 
-/// Whether live workers outlive their job. With `cleanPodPolicy: None` those of a launcher do, as in
-/// the original; not so after a time that the user has set, which is there to free the IPUs.
+/// Whether live workers remain after the end of their job. With `cleanPodPolicy: None` those of a launcher remain, as in
+/// Graphcore's operator. They do not after a deadline of the user, whose purpose is to release the IPUs.
 fn keeps_workers(job: &ValidJob, facts: &Facts) -> bool {
     let command = job.launcher.as_ref();
-    command.is_some_and(|launcher| launcher.session.is_none()) && !facts.timed_out
+    command.is_some_and(|launcher| launcher.interactive_seconds.is_none()) && !facts.timed_out
 }
 
-/// The deletion of an object that exists and is not being deleted yet.
+/// Returns the deletion of an object that exists and is not terminating.
 fn deletion<S>(owned: &Owned<S>) -> Option<Deletion> {
-    if owned.leaving {
+    if owned.is_terminating {
         return None;
     }
     Some(Deletion {

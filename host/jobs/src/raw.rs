@@ -1,4 +1,4 @@
-//! Pure: an IPUJob as the API server holds it, however wrong its spec is.
+//! Pure: an IPUJob as the API server returned it, with a spec that may be invalid.
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::uid::Uid;
@@ -7,13 +7,12 @@ use kube::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::kept::{JobRef, OfJob};
+use super::pruned::{JobObject, JobRef};
 
-/// What kubectl remembers of the last apply: the whole job once more.
+/// Annotation of kubectl with the last applied manifest, which is the whole job once more.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// An IPUJob whose spec and status may be anything: one that does not decode must not stop the watch
-/// of the others.
+/// An IPUJob whose spec and status can be any JSON, so that one invalid job does not stop the watch.
 #[derive(Clone, Debug, Serialize, Deserialize, Resource)]
 #[resource(inherit = IPUJob)]
 pub struct RawJob {
@@ -28,7 +27,7 @@ pub struct RawJob {
 }
 
 impl RawJob {
-    /// The job as JSON, with its kind.
+    /// Returns the job as JSON, with its kind.
     ///
     /// # Panics
     /// Never: metadata is plain data.
@@ -40,7 +39,7 @@ impl RawJob {
     }
 }
 
-impl OfJob for RawJob {
+impl JobObject for RawJob {
     fn job(&self) -> Option<JobRef> {
         Some(JobRef {
             namespace: self.metadata.namespace.as_deref()?.into(),
@@ -49,7 +48,7 @@ impl OfJob for RawJob {
         })
     }
 
-    fn cut(mut self) -> Self {
+    fn prune(mut self) -> Self {
         self.metadata.managed_fields = None;
         if let Some(annotations) = &mut self.metadata.annotations {
             annotations.remove(LAST_APPLIED);
@@ -63,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spec_of_any_kind_is_kept_as_it_is() {
+    fn a_spec_of_any_type_round_trips() {
         for spec in [json!(5), json!({"jobInstances": "many"}), json!([])] {
             let object = json!({
                 "apiVersion": "graphcore.ai/v1alpha1",

@@ -1,10 +1,10 @@
-//! Pure: the status of a job, from where it stands and from what became of the last writes.
+//! Pure: builds the status of a job from its facts, phase and plan, and from the obstacles of the last writes.
 
 pub mod conditions;
 pub mod events;
+pub mod invalid;
 mod obstacle;
 pub mod postponed;
-pub mod refused;
 mod run;
 
 use std::collections::BTreeMap;
@@ -27,55 +27,54 @@ use super::plan::Plan;
 use super::restart::Next;
 use super::validate::ValidJob;
 
-/// Condition of the contract: the job waits for partitions or Pods.
+/// Condition of Graphcore's operator: the job waits for partitions or Pods.
 pub const PENDING: &str = "Pending";
-/// Condition of the contract: the job runs.
+/// Condition of Graphcore's operator: the job runs.
 pub const RUNNING: &str = "Running";
-/// Condition of the contract: the job has ended well.
+/// Condition of Graphcore's operator: the job has succeeded.
 pub const SUCCEEDED: &str = "Succeeded";
-/// Condition of the contract: the job has ended badly, or cannot be carried out.
+/// Condition of Graphcore's operator: the job has failed, or is invalid.
 pub const FAILED: &str = "Failed";
-/// Condition of the contract: the job is being started again, and why.
+/// Condition of Graphcore's operator: the job is restarting, with the reason.
 pub const RESTARTING: &str = "Restarting";
-/// Condition: the job is at rest (`spec.suspend`), as in a Kubernetes Job.
+/// Condition: the job is suspended (`spec.suspend`), as in a Kubernetes Job.
 pub const SUSPENDED: &str = "Suspended";
 /// Condition, for tools that read kstatus: the job runs or has completed.
 pub const READY: &str = "Ready";
-/// Condition, for tools that read kstatus: the job has failed, and will not go on by itself.
+/// Condition, for tools that read kstatus: the job has failed, and does not continue by itself.
 pub const STALLED: &str = "Stalled";
-/// Reason of a job that was active for too long, as in a Kubernetes Job.
+/// Reason of a job that exceeded its deadline, as in a Kubernetes Job.
 pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
-/// Condition: every instance has its partition; where not, why, controller by controller.
+/// Condition: every instance has its partition. Otherwise the message has the reasons of each controller.
 pub const PARTITIONS_READY: &str = "PartitionsReady";
-/// Condition: every Pod that is wanted exists and runs; where not, why.
+/// Condition: every desired Pod exists and runs. It is set only if that is false.
 pub const PODS_READY: &str = "PodsReady";
-/// Condition: every worker was made from the template as it is now.
+/// Condition: every worker was created from the current template. It is set only if that is false.
 pub const TEMPLATE_CURRENT: &str = "TemplateCurrent";
-/// Condition of a finished job: its partitions were given back; where not, why.
+/// Condition of a finished job: its partitions are released. Otherwise the message has the reasons.
 pub const PARTITIONS_RELEASED: &str = "PartitionsReleased";
 
-/// What the original says when nothing is wrong.
+/// Message of Graphcore's operator for a job without problems.
 pub const RECONCILED: &str = "Successfully reconciled IPUJob";
-/// What the original says, once for each instance that waits.
+/// Message of Graphcore's operator, once for each waiting instance.
 pub const NOT_READY: &str = "partition not ready yet!";
-/// What the original says of a completed job.
+/// Message of Graphcore's operator for a completed job.
 pub const ALL_DONE: &str = "All instances done";
 
-/// Where a job stands and what follows from it: what its status is written from.
-pub(super) struct Standing<'a> {
+/// The input of the status.
+pub(super) struct StatusInput<'a> {
     job: &'a ValidJob,
     facts: &'a Facts,
     phase: &'a Phase,
-    /// What follows, where a run has just ended.
+    /// The restart decision, if a run has just ended.
     next: Option<Next>,
-    /// By instance: the partition that Pods are about to use.
-    begins: &'a BTreeMap<String, String>,
-    /// What stood in the way of the last writes.
+    /// By instance: the partition that new Pods will use.
+    new_uses: &'a BTreeMap<String, String>,
+    /// The obstacles of the last writes.
     obstacles: &'a [Obstacle],
 }
 
-/// The status that the job has now, with a plan that is carried out or about to be, and what stood in
-/// its way. Times of what did not change stay as they were.
+/// Builds the status of a job, before or after its plan is applied. Times of unchanged fields remain.
 pub fn status(
     job: &ValidJob,
     facts: &Facts,
@@ -88,42 +87,42 @@ pub fn status(
         Phase::Ended(outcome) => Some(job.restart.next(outcome, facts.run.failures, now)),
         _ => None,
     };
-    let standing = Standing {
+    let input = StatusInput {
         job,
         facts,
         phase,
         next,
-        begins: &plan.begins,
+        new_uses: &plan.new_uses,
         obstacles,
     };
-    let state = standing.state();
-    let over = standing.is_over();
-    let run = run::remembered(&standing, state, now);
+    let state = input.state();
+    let finished = input.is_finished();
+    let run = run::run_status(&input, state, now);
     let mut conditions = Conditions::new(&old.conditions, now);
-    conditions.describe(&standing, state, run.restarting.as_deref());
-    let restarts = i32::from(matches!(standing.next, Some(Next::Again { .. })));
+    conditions.describe(&input, state, run.restarting.as_deref());
+    let restarts = i32::from(matches!(input.next, Some(Next::Retry { .. })));
     IPUJobStatus {
         launcher_status: state,
-        current_replicas: Some(if over { 0 } else { count(current(facts)) }),
+        current_replicas: Some(if finished { 0 } else { count(current(facts)) }),
         desired_replicas: count(job.instances as usize),
-        last_message: standing.last_message(&run, old),
-        ipu_partition_created: Some(every_instance_has_its_partition(facts)),
+        last_message: input.last_message(&run, old),
+        ipu_partition_created: Some(has_all_partitions(facts)),
         restart_count: Some(old.restart_count.unwrap_or(0).saturating_add(restarts)),
         start_time: match phase {
-            // As in a Kubernetes Job: the time at rest does not count.
+            // As in a Kubernetes Job: the time while it is suspended does not count.
             Phase::Suspended => None,
             _ => old.start_time.clone().or(Some(Time(now))),
         },
         completion_time: old
             .completion_time
             .clone()
-            .or_else(|| over.then_some(Time(now))),
+            .or_else(|| finished.then_some(Time(now))),
         last_reconcile_time: old.last_reconcile_time.clone(),
         workers_status: Some(workers_status(facts)),
         automatic_resets: automatic_resets(facts),
         selector: Some(selector(job)),
         observed_generation: job.generation,
-        session_end_time: standing.session_end().or_else(|| {
+        session_end_time: input.interactive_end().or_else(|| {
             let ended = matches!(phase, Phase::Ended(_) | Phase::Finished(_));
             old.session_end_time.clone().filter(|_| ended)
         }),
@@ -132,7 +131,7 @@ pub fn status(
     }
 }
 
-/// The status to write, or none where nothing but times would change.
+/// Returns the status to write. `None` if nothing but times would change.
 pub fn changed(old: &IPUJobStatus, mut new: IPUJobStatus, now: Timestamp) -> Option<IPUJobStatus> {
     new.last_reconcile_time.clone_from(&old.last_reconcile_time);
     if new == *old {
@@ -142,8 +141,7 @@ pub fn changed(old: &IPUJobStatus, mut new: IPUJobStatus, now: Timestamp) -> Opt
     Some(new)
 }
 
-/// The job with another status, and the version that was read: it is written as long as nobody else
-/// has written the job since.
+/// Returns the job with another status and with the version that was read, so that the write fails if the job has changed.
 ///
 /// # Panics
 /// Never: a status is plain data.
@@ -153,30 +151,30 @@ pub fn with_status(object: &Value, new: &IPUJobStatus) -> Value {
     object
 }
 
-/// The end that a status records. Only an end has a completion time; a job that could not be
-/// carried out has none, and goes on once it is corrected.
-pub fn recorded(status: &IPUJobStatus) -> Option<Recorded> {
+/// Returns the end that a status records. Only an end has a completion time: an invalid job has none, and continues when it
+/// is corrected.
+pub fn recorded_end(status: &IPUJobStatus) -> Option<Recorded> {
     status.completion_time.as_ref()?;
-    if says(status, SUCCEEDED) {
+    if is_condition_true(status, SUCCEEDED) {
         Some(Recorded::Completed)
-    } else if says(status, FAILED) {
+    } else if is_condition_true(status, FAILED) {
         Some(Recorded::Failed)
     } else {
         None
     }
 }
 
-/// Whether a status has this condition, and it is true.
-pub fn says(status: &IPUJobStatus, wanted: &str) -> bool {
+/// Whether a status has this condition with the status `True`.
+pub fn is_condition_true(status: &IPUJobStatus, type_: &str) -> bool {
     let mut conditions = status.conditions.iter();
-    conditions.any(|condition| condition.type_ == wanted && condition.status == "True")
+    conditions.any(|condition| condition.type_ == type_ && condition.status == "True")
 }
 
-impl Standing<'_> {
-    /// Whether the job has ended for good.
-    fn is_over(&self) -> bool {
+impl StatusInput<'_> {
+    /// Whether the job has finished.
+    fn is_finished(&self) -> bool {
         match self.phase {
-            Phase::Ended(_) => matches!(self.next, Some(Next::Final(_))),
+            Phase::Ended(_) => matches!(self.next, Some(Next::Terminal(_))),
             Phase::Finished(_) => true,
             _ => false,
         }
@@ -187,15 +185,15 @@ impl Standing<'_> {
         match self.phase {
             Phase::Finished(Recorded::Completed) => JobState::Completed,
             Phase::Finished(Recorded::Failed) => JobState::Failed,
-            Phase::Ended(_) if !self.is_over() => JobState::Pending,
+            Phase::Ended(_) if !self.is_finished() => JobState::Pending,
             Phase::Ended(Outcome::Completed) => JobState::Completed,
             Phase::Ended(Outcome::Failed(_)) => JobState::Failed,
             Phase::Suspended => JobState::Suspended,
             Phase::Running => JobState::Running,
             Phase::Waiting if can_never_start(facts) => JobState::Failed,
-            // As users know it: `Running 2 2` while a worker is ContainerCreating.
-            Phase::Starting if job.launcher.is_none() && facts.ran => JobState::Running,
-            Phase::Waiting | Phase::Starting | Phase::Replaced(_) => JobState::Pending,
+            // As in Graphcore's operator: `Running 2 2` while a worker is ContainerCreating.
+            Phase::Starting if job.launcher.is_none() && facts.has_run => JobState::Running,
+            Phase::Waiting | Phase::Starting | Phase::Restart(_) => JobState::Pending,
         }
     }
 
@@ -203,14 +201,14 @@ impl Standing<'_> {
         match self.phase {
             Phase::Finished(_) => old.last_message.clone(),
             Phase::Suspended => "suspended: spec.suspend is true".to_owned(),
-            Phase::Ended(Outcome::Completed) if self.is_over() => ALL_DONE.to_owned(),
-            Phase::Ended(Outcome::Failed(failure)) if self.is_over() => failure.how.clone(),
-            Phase::Ended(_) | Phase::Replaced(_) => restarting(run),
-            Phase::Waiting | Phase::Starting | Phase::Running => self.how_it_goes(run),
+            Phase::Ended(Outcome::Completed) if self.is_finished() => ALL_DONE.to_owned(),
+            Phase::Ended(Outcome::Failed(failure)) if self.is_finished() => failure.message.clone(),
+            Phase::Ended(_) | Phase::Restart(_) => restart_message(run),
+            Phase::Waiting | Phase::Starting | Phase::Running => self.progress_message(run),
         }
     }
 
-    fn how_it_goes(&self, run: &RunStatus) -> String {
+    fn progress_message(&self, run: &RunStatus) -> String {
         let facts = self.facts;
         if let Some(obstacle) = self.obstacles.first() {
             return obstacle.to_string();
@@ -218,20 +216,24 @@ impl Standing<'_> {
         if let Some(reason) = rejection(facts) {
             return reason.to_owned();
         }
-        if let Some(pod) = conditions::held_up(facts).next() {
+        if let Some(pod) = conditions::pod_problems(facts).next() {
             return pod;
         }
         if run.restarting.is_some() {
-            return restarting(run);
+            return restart_message(run);
         }
-        if facts.due.yielding {
-            return run::yielding(facts);
+        if facts.deadlines.in_quota_backoff {
+            return run::quota_backoff_message(facts);
         }
-        let waiting = facts.instances.iter().filter(|found| waits(found)).count();
+        let waiting = facts
+            .instances
+            .iter()
+            .filter(|found| waits_for_partition(found))
+            .count();
         if waiting > 0 {
             return NOT_READY.repeat(waiting);
         }
-        match self.session_end() {
+        match self.interactive_end() {
             Some(Time(end)) => format!(
                 "{RECONCILED}; the interactive job lasts until {}: kubectl exec -it {} -- bash",
                 end.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -241,27 +243,27 @@ impl Standing<'_> {
         }
     }
 
-    /// When the interactive session that runs ends by itself.
-    fn session_end(&self) -> Option<Time> {
-        let seconds = self.job.launcher.as_ref()?.session?;
-        let since = self.facts.launcher_since?;
+    /// Returns the time at which a running interactive job ends.
+    fn interactive_end(&self) -> Option<Time> {
+        let seconds = self.job.launcher.as_ref()?.interactive_seconds?;
+        let since = self.facts.launcher_started?;
         let end = since.checked_add(jiff::SignedDuration::from_secs(i64::from(seconds)));
         end.ok().map(Time)
     }
 }
 
-fn restarting(run: &RunStatus) -> String {
-    let why = run.restarting.as_deref().unwrap_or_default();
+fn restart_message(run: &RunStatus) -> String {
+    let reason = run.restarting.as_deref().unwrap_or_default();
     match &run.not_before {
         Some(Time(at)) => format!(
-            "restarting, not before {}: {why}",
+            "restarting, not before {}: {reason}",
             at.strftime("%Y-%m-%dT%H:%M:%SZ")
         ),
-        None => format!("restarting: {why}"),
+        None => format!("restarting: {reason}"),
     }
 }
 
-/// No Pod exists, and no controller can ever make the partition.
+/// Whether no Pod is live and no controller can ever create the partition.
 fn can_never_start(facts: &Facts) -> bool {
     facts.instances.iter().all(|instance| !instance.live()) && rejection(facts).is_some()
 }
@@ -276,22 +278,22 @@ fn rejection(facts: &Facts) -> Option<&str> {
         })
 }
 
-/// Instances that have a Pod and have not ended.
+/// Returns the number of instances with a live Pod.
 fn current(facts: &Facts) -> usize {
     facts.all().filter(|instance| instance.live()).count()
 }
 
-/// Whether an instance has to wait for its partition.
-fn waits(instance: &Instance) -> bool {
+/// Whether an instance waits for its partition.
+fn waits_for_partition(instance: &Instance) -> bool {
     !instance.ended() && !instance.live() && instance.partition.state.usable().is_none()
 }
 
-fn every_instance_has_its_partition(facts: &Facts) -> bool {
+fn has_all_partitions(facts: &Facts) -> bool {
     !facts.instances.is_empty()
         && facts
             .instances
             .iter()
-            .all(|instance| instance.partition.state.held().is_some())
+            .all(|instance| instance.partition.state.placed().is_some())
 }
 
 fn workers_status(facts: &Facts) -> WorkersStatus {
@@ -301,7 +303,7 @@ fn workers_status(facts: &Facts) -> WorkersStatus {
             PodState::Absent => {}
             PodState::Succeeded(_) => counted.succeeded += 1,
             PodState::Failed(_) | PodState::Lost(_) => counted.failed += 1,
-            PodState::Going { .. }
+            PodState::Terminating { .. }
             | PodState::Stale
             | PodState::Pending(_)
             | PodState::Running { .. } => counted.active += 1,
@@ -310,7 +312,7 @@ fn workers_status(facts: &Facts) -> WorkersStatus {
     counted
 }
 
-/// Nothing is written as long as there were none.
+/// Returns the number of automatic resets. `None` if there were none, so that the field is not written.
 fn automatic_resets(facts: &Facts) -> Option<i64> {
     let resets: i64 = facts
         .all()
@@ -319,8 +321,7 @@ fn automatic_resets(facts: &Facts) -> Option<i64> {
     (resets > 0).then_some(resets)
 }
 
-/// Selects the first worker of each instance and never the launcher: a HorizontalPodAutoscaler
-/// counts the Pods that it selects as replicas.
+/// Returns a selector of the first worker of each instance: a HorizontalPodAutoscaler counts the selected Pods as replicas.
 fn selector(job: &ValidJob) -> String {
     format!(
         "{}={},{}=worker,{}=0",
@@ -331,7 +332,7 @@ fn selector(job: &ValidJob) -> String {
     )
 }
 
-/// The rules of admission bound the number of instances far below this.
+/// Converts a count. Admission limits the number of instances far below the maximum.
 fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }

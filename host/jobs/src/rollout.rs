@@ -1,52 +1,52 @@
-//! Pure: which instances are replaced when the template of a job without launcher has changed.
+//! Pure: selects the instances to replace after a change of the template of a job without launcher.
 
 use ipu_api::ipujob::{self, StrategyType};
 
 use super::facts::{Facts, Instance};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// What a share is where the user gave none.
-const DEFAULT_SHARE: Share = Share::Percent(25);
+/// Default of both bounds.
+const DEFAULT_BOUND: Bound = Bound::Percent(25);
 
-/// How instances are replaced; counted in instances, because those share a partition.
+/// The update strategy. It counts instances, because the Pods of an instance share a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// All at once.
+    /// Replaces all at once.
     Recreate,
-    /// Some at a time.
+    /// Replaces some at a time.
     RollingUpdate {
-        /// How many may exist beyond the wanted number.
-        surge: Share,
-        /// How many may be missing.
-        unavailable: Share,
+        /// Maximum number of additional instances.
+        surge: Bound,
+        /// Maximum number of unavailable instances.
+        unavailable: Bound,
     },
 }
 
-/// A number of instances, or a share of them.
+/// A number of instances, or a percentage of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
-    /// So many.
+pub enum Bound {
+    /// A number.
     Count(u32),
-    /// So many of a hundred.
+    /// A percentage.
     Percent(u32),
 }
 
 impl Strategy {
-    /// The strategy that a spec asks for; what it leaves open is a rolling update by quarters.
+    /// Creates the strategy of a spec. The default is a rolling update of 25%.
     pub fn new(strategy: Option<&ipujob::Strategy>) -> Self {
         let kind = strategy.and_then(|strategy| strategy.type_);
         if kind == Some(StrategyType::Recreate) {
             return Self::Recreate;
         }
         let bounds = strategy.and_then(|strategy| strategy.rolling_update.as_ref());
-        let share = |given: Option<&IntOrString>| given.and_then(share).unwrap_or(DEFAULT_SHARE);
+        let bound = |given: Option<&IntOrString>| given.and_then(bound).unwrap_or(DEFAULT_BOUND);
         Self::RollingUpdate {
-            surge: share(bounds.and_then(|bounds| bounds.max_surge.as_ref())),
-            unavailable: share(bounds.and_then(|bounds| bounds.max_unavailable.as_ref())),
+            surge: bound(bounds.and_then(|bounds| bounds.max_surge.as_ref())),
+            unavailable: bound(bounds.and_then(|bounds| bounds.max_unavailable.as_ref())),
         }
     }
 
-    /// How many instances may exist beyond `instances` while some are replaced.
+    /// Returns the maximum number of additional instances.
     pub fn surge(self, instances: u32) -> u32 {
         match self {
             Self::Recreate => 0,
@@ -54,8 +54,7 @@ impl Strategy {
         }
     }
 
-    /// How many of `instances` may be missing while some are replaced. One, where rounding leaves
-    /// nothing of both bounds: a rollout would never end.
+    /// Returns the maximum number of unavailable instances. It is 1 if both bounds round to 0, or a rollout would never end.
     fn unavailable(self, instances: u32) -> u32 {
         match self {
             Self::Recreate => instances,
@@ -66,40 +65,40 @@ impl Strategy {
         }
     }
 
-    /// The instances whose Pods are deleted now, to be made again from the new template: those that
-    /// serve nobody at once, of the others as many as may be missing.
-    pub fn replaced(self, facts: &Facts) -> Vec<&Instance> {
-        let wanted = u32::try_from(facts.instances.len()).unwrap_or(u32::MAX);
+    /// Returns the outdated instances to replace now: all unavailable ones, and as many available ones as the strategy
+    /// allows.
+    pub fn to_replace(self, facts: &Facts) -> Vec<&Instance> {
+        let desired = u32::try_from(facts.instances.len()).unwrap_or(u32::MAX);
         let outdated = || facts.instances.iter().filter(|found| found.is_outdated());
         let all = facts.instances.iter().chain(&facts.surge);
         let available = all.filter(|found| found.available()).count();
-        let least = wanted.saturating_sub(self.unavailable(wanted));
-        let spare = available.saturating_sub(usize::try_from(least).unwrap_or(usize::MAX));
-        let useless = outdated().filter(|found| !found.available());
-        let useful = outdated().filter(|found| found.available());
-        useless.chain(useful.take(spare)).collect()
+        let least = desired.saturating_sub(self.unavailable(desired));
+        let surplus = available.saturating_sub(usize::try_from(least).unwrap_or(usize::MAX));
+        let unavailable = outdated().filter(|found| !found.available());
+        let available_ones = outdated().filter(|found| found.available());
+        unavailable.chain(available_ones.take(surplus)).collect()
     }
 }
 
-impl Share {
+impl Bound {
     fn of(self, instances: u32, divide: fn(u64, u64) -> u64) -> u32 {
         match self {
             Self::Count(count) => count,
             Self::Percent(percent) => {
-                let share = divide(u64::from(percent) * u64::from(instances), 100);
-                u32::try_from(share).unwrap_or(u32::MAX)
+                let bound = divide(u64::from(percent) * u64::from(instances), 100);
+                u32::try_from(bound).unwrap_or(u32::MAX)
             }
         }
     }
 }
 
-/// Reads `2` or `25%`; the rules of admission refuse anything else.
-fn share(given: &IntOrString) -> Option<Share> {
+/// Parses `2` or `25%`. Admission refuses anything else.
+fn bound(given: &IntOrString) -> Option<Bound> {
     match given {
-        IntOrString::Int(count) => u32::try_from(*count).ok().map(Share::Count),
+        IntOrString::Int(count) => u32::try_from(*count).ok().map(Bound::Count),
         IntOrString::String(text) => match text.strip_suffix('%') {
-            Some(percent) => percent.parse().ok().map(Share::Percent),
-            None => text.parse().ok().map(Share::Count),
+            Some(percent) => percent.parse().ok().map(Bound::Percent),
+            None => text.parse().ok().map(Bound::Count),
         },
     }
 }
@@ -108,7 +107,7 @@ fn share(given: &IntOrString) -> Option<Share> {
 mod tests {
     use super::*;
 
-    fn rolling(surge: Share, unavailable: Share) -> Strategy {
+    fn rolling(surge: Bound, unavailable: Bound) -> Strategy {
         Strategy::RollingUpdate { surge, unavailable }
     }
 
@@ -119,23 +118,23 @@ mod tests {
         assert_eq!(bounds(1), (1, 0));
         assert_eq!(bounds(4), (1, 1));
         assert_eq!(bounds(10), (3, 2));
-        let counts = rolling(Share::Count(0), Share::Count(2));
+        let counts = rolling(Bound::Count(0), Bound::Count(2));
         assert_eq!((counts.surge(3), counts.unavailable(3)), (0, 2));
     }
 
     #[test]
-    fn a_rollout_that_may_neither_add_nor_miss_one_misses_one() {
-        let stuck = rolling(Share::Percent(0), Share::Percent(10));
+    fn a_rollout_with_both_bounds_at_zero_replaces_one_instance() {
+        let stuck = rolling(Bound::Percent(0), Bound::Percent(10));
         assert_eq!((stuck.surge(3), stuck.unavailable(3)), (0, 1));
     }
 
     #[test]
-    fn shares_are_read_as_kubernetes_writes_them() {
-        let text = |text: &str| share(&IntOrString::String(text.to_owned()));
-        assert_eq!(text("30%"), Some(Share::Percent(30)));
-        assert_eq!(text("3"), Some(Share::Count(3)));
+    fn bounds_are_parsed_as_in_kubernetes() {
+        let text = |text: &str| bound(&IntOrString::String(text.to_owned()));
+        assert_eq!(text("30%"), Some(Bound::Percent(30)));
+        assert_eq!(text("3"), Some(Bound::Count(3)));
         assert_eq!(text("many"), None);
-        assert_eq!(share(&IntOrString::Int(-1)), None);
-        assert_eq!(share(&IntOrString::Int(2)), Some(Share::Count(2)));
+        assert_eq!(bound(&IntOrString::Int(-1)), None);
+        assert_eq!(bound(&IntOrString::Int(2)), Some(Bound::Count(2)));
     }
 }

@@ -1,5 +1,4 @@
-//! Pure: what is still known of a job whose spec cannot be read: enough to see its end and to give back
-//! what it holds.
+//! Pure: reconstructs a job whose spec is unreadable from its objects, so that it can finish and release its partitions.
 
 use ipu_api::ipujob::CleanPodPolicy;
 use ipu_api::names;
@@ -13,12 +12,12 @@ use super::raw::RawJob;
 use super::restart::RestartRule;
 use super::rollout::Strategy;
 use super::validate::{Size, Start, Template, ValidJob, ValidLauncher, ValidateError};
-use super::{kept, report};
+use super::{pruned, report};
 
-/// What is known of a job whose spec cannot be read: how large it is, from what it has; what its
-/// end leads to, from the fields that can be read. None where it has nothing and has not ended.
+/// Reconstructs a job whose spec is unreadable: its size from its objects, and its clean-up from the readable fields.
+/// Returns `None` if it has no objects and has not finished.
 ///
-/// Nothing can be built from it, so nothing is: it only goes on to its end.
+/// The operator creates no more objects for such a job, and only lets it finish.
 pub fn salvage(job: &RawJob, observed: &Observed, error: ValidateError) -> Option<ValidJob> {
     let Observed {
         pods,
@@ -26,7 +25,7 @@ pub fn salvage(job: &RawJob, observed: &Observed, error: ValidateError) -> Optio
         status,
         ..
     } = observed;
-    if pods.is_empty() && partitions.is_empty() && report::recorded(status).is_none() {
+    if pods.is_empty() && partitions.is_empty() && report::recorded_end(status).is_none() {
         return None;
     }
     let metadata = &job.metadata;
@@ -35,8 +34,8 @@ pub fn salvage(job: &RawJob, observed: &Observed, error: ValidateError) -> Optio
     let has_launcher = pods
         .iter()
         .any(|pod| pod.metadata.name.as_ref() == Some(&launcher))
-        || is_given(&job.spec, "launcher")
-        || is_given(&job.spec, "interactive");
+        || is_set(&job.spec, "launcher")
+        || is_set(&job.spec, "interactive");
     let clean_pod_policy: CleanPodPolicy = field(&job.spec, "cleanPodPolicy").unwrap_or_default();
     Some(ValidJob {
         name,
@@ -50,7 +49,7 @@ pub fn salvage(job: &RawJob, observed: &Observed, error: ValidateError) -> Optio
         launcher: has_launcher.then(|| ValidLauncher {
             command: Vec::new(),
             env: Vec::new(),
-            session: None,
+            interactive_seconds: None,
         }),
         template: Template {
             metadata: ObjectMeta::default(),
@@ -60,7 +59,7 @@ pub fn salvage(job: &RawJob, observed: &Observed, error: ValidateError) -> Optio
             hash: String::new(),
         },
         clean_pod_policy,
-        // Another run could not be built.
+        // The operator cannot build Pods of another run.
         restart: RestartRule::new(None, clean_pod_policy),
         strategy: Strategy::Recreate,
         suspend: field(&job.spec, "suspend").unwrap_or_default(),
@@ -72,18 +71,18 @@ pub fn salvage(job: &RawJob, observed: &Observed, error: ValidateError) -> Optio
     })
 }
 
-/// A field of a spec, where it can be read.
+/// Returns a field of a spec, if it is readable.
 fn field<T: DeserializeOwned>(spec: &Value, name: &str) -> Option<T> {
     serde_json::from_value(spec.get(name)?.clone()).ok()
 }
 
-fn is_given(spec: &Value, name: &str) -> bool {
+fn is_set(spec: &Value, name: &str) -> bool {
     spec.get(name).is_some_and(|value| !value.is_null())
 }
 
-/// One more than the last instance that there is or was.
+/// Returns the highest index of an existing or finished instance, plus one.
 fn instances(observed: &Observed) -> u32 {
-    let of_pods = observed.pods.iter().filter_map(kept::instance);
+    let of_pods = observed.pods.iter().filter_map(pruned::instance);
     let of_partitions = observed.partitions.iter().map(|found| found.spec.slot);
     let run = observed.status.run.as_ref();
     let ended = run.into_iter().flat_map(|run| run.ended.keys());
@@ -92,8 +91,8 @@ fn instances(observed: &Observed) -> u32 {
     last.map_or(0, |last| last.saturating_add(1))
 }
 
-/// The size of the job's partitions, which is fixed; without one, as many workers as there are Pods of
-/// one instance.
+/// Returns the size of the job's partitions, which never changes. Without a partition, the size is the number of Pods of an
+/// instance.
 fn size(observed: &Observed) -> Size {
     if let Some(found) = observed.partitions.first() {
         return Size {
@@ -102,7 +101,7 @@ fn size(observed: &Observed) -> Size {
             replicas_per_worker: 1,
         };
     }
-    let instances = || observed.pods.iter().filter_map(kept::instance);
+    let instances = || observed.pods.iter().filter_map(pruned::instance);
     let workers =
         instances().map(|instance| instances().filter(|other| *other == instance).count());
     let workers = workers

@@ -13,10 +13,10 @@ use super::ReconcileError;
 use super::context::Context;
 use super::facts;
 use super::finalize::{self, Deleting};
-use super::kept::JobRef;
-use super::observe::{self, Observation, Seen};
+use super::observe::{self, Observation, Snapshot};
 use super::phase;
 use super::plan;
+use super::pruned::JobRef;
 use super::raw::RawJob;
 use super::report::postponed::postponed;
 use super::report::{self, Obstacle};
@@ -24,137 +24,147 @@ use super::salvage;
 use super::validate::{self, ValidJob, ValidateError};
 use super::writes;
 
-/// How soon a job is looked at again that something stands in the way of: nothing that is watched
-/// tells when a stranger's object goes, or that a node is lost.
-const OBSTACLE: Duration = Duration::from_secs(15);
+/// Requeue delay of a blocked job. No watch reports the deletion of another owner's object, or the loss of a node.
+const BLOCKED: Duration = Duration::from_secs(15);
 
-/// How soon a job is looked at again whose watches are behind. Mostly they tell of it before.
-const BEHIND: Duration = Duration::from_secs(1);
+/// Requeue delay of a job whose cache is stale. Usually a watch event comes first.
+const CACHE_STALE: Duration = Duration::from_secs(1);
 
-/// The delay after which a job is due again, if ever by itself.
-type Due = Result<Option<Duration>, ReconcileError>;
+/// The requeue delay of a job. `None` waits for the next event.
+type RequeueDelay = Result<Option<Duration>, ReconcileError>;
 
-/// Looks at a job, and does whatever it needs next. Every line of the log that comes of it names
-/// the job.
-pub(super) async fn step(context: &Context, job: &JobRef) -> Due {
-    let seen = match observe::observe(&context.client, &context.views, job.uid).await? {
-        Observation::Seen(seen) => seen,
-        Observation::Behind => return Ok(Some(BEHIND)),
-        Observation::Gone => return Ok(None),
+/// Reconciles a job once. Every log line of the reconcile names the job.
+pub(super) async fn step(context: &Context, job: &JobRef) -> RequeueDelay {
+    let snapshot = match observe::observe(&context.client, &context.views, job.uid).await? {
+        Observation::Found(snapshot) => snapshot,
+        Observation::CacheStale => return Ok(Some(CACHE_STALE)),
+        Observation::NotFound => return Ok(None),
     };
-    let uid = seen.job.uid().unwrap_or_default();
-    // An error's level: whatever is logged within it names the job.
+    let uid = snapshot.job.uid().unwrap_or_default();
+    // A span of level error is enabled at every log level.
     let span = tracing::error_span!("reconcile", %job, trace_id = trace::id(&uid));
     trace::of_job(&span, &uid);
-    advance(context, seen).instrument(span).await
+    advance(context, snapshot).instrument(span).await
 }
 
-async fn advance(context: &Context, seen: Box<Seen>) -> Due {
-    let is_deleted = seen.job.metadata.deletion_timestamp.is_some();
+async fn advance(context: &Context, snapshot: Box<Snapshot>) -> RequeueDelay {
+    let is_deleted = snapshot.job.metadata.deletion_timestamp.is_some();
     let is_ours = if is_deleted {
-        seen.job
+        snapshot
+            .job
             .finalizers()
             .iter()
             .any(|one| names::is_job_finalizer(one))
     } else {
-        !is_managed_by_another(&seen.object)
+        !is_managed_by_another(&snapshot.object)
     };
     if !is_ours {
         return Ok(None);
     }
-    context.free(&seen).await?;
+    context.force_delete_pods(&snapshot).await?;
     if is_deleted {
-        return finalize(context, seen).await;
+        return finalize(context, snapshot).await;
     }
-    match read(context, &seen) {
-        Ok(job) => carry_on(context, &job, seen).await,
-        Err(error) => refuse(context, seen, &error).await,
+    match read(context, &snapshot) {
+        Ok(job) => advance_valid(context, &job, snapshot).await,
+        Err(error) => report_invalid(context, snapshot, &error).await,
     }
 }
 
-/// Reads a job. One that cannot be read is brought to its end, where it has begun.
-fn read(context: &Context, seen: &Seen) -> Result<ValidJob, ValidateError> {
-    validate::read(&seen.object, context.settings.max_ipus_per_job)
-        .or_else(|error| salvage::salvage(&seen.job, &seen.observed, error.clone()).ok_or(error))
+/// Reads a job. A job that has started and is unreadable now is salvaged, so that it can finish.
+fn read(context: &Context, snapshot: &Snapshot) -> Result<ValidJob, ValidateError> {
+    validate::read(&snapshot.object, context.settings.max_ipus_per_job).or_else(|error| {
+        salvage::salvage(&snapshot.job, &snapshot.observed, error.clone()).ok_or(error)
+    })
 }
 
-/// Decides what is to be done for a job, does it, and reports.
-async fn carry_on(context: &Context, job: &ValidJob, mut seen: Box<Seen>) -> Due {
-    if !has_finalizer(&seen.job) {
-        // Before anything is made that outlives the job.
-        context.set_finalizer(&seen, true).await?;
+/// Plans and applies the next step of a job, and writes its status.
+async fn advance_valid(
+    context: &Context,
+    job: &ValidJob,
+    mut snapshot: Box<Snapshot>,
+) -> RequeueDelay {
+    if !has_finalizer(&snapshot.job) {
+        // Before the first object is created that outlives the job.
+        context.set_finalizer(&snapshot, true).await?;
         return Ok(None);
     }
     let now = clock::now();
-    let facts = facts::facts(job, &seen.observed, now);
+    let facts = facts::facts(job, &snapshot.observed, now);
     let phase = phase::phase(job, &facts);
     let plan = plan::plan(job, &facts, &phase, &context.settings.pods);
     if plan.delete_job {
-        writes::delete_job(&context.jobs(&seen), &seen.job, &context.views.jobs).await?;
+        writes::delete_job(&context.jobs(&snapshot), &snapshot.job, &context.views.jobs).await?;
         return Ok(None);
     }
-    let status = |obstacles: &[Obstacle], seen: &Seen| {
-        let old = &seen.observed.status;
+    let status = |obstacles: &[Obstacle], snapshot: &Snapshot| {
+        let old = &snapshot.observed.status;
         report::status(job, &facts, &phase, (&plan, obstacles), old, now)
     };
-    if !plan.begins.is_empty() {
-        // Before the first Pod: once it is gone, nothing else tells that it used its partition.
-        let begins = status(&[], &seen);
-        context.report(&mut seen, begins, now).await?;
+    if !plan.new_uses.is_empty() {
+        // Before the first Pod: after its deletion, only the status tells that it used its partition.
+        let uses = status(&[], &snapshot);
+        context.report(&mut snapshot, uses, now).await?;
     }
-    let obstacles = context.apply(&seen, &plan).await?;
-    let looks_again = !obstacles.is_empty() || awaits_pods(&seen);
+    let obstacles = context.apply(&snapshot, &plan).await?;
+    let is_blocked = !obstacles.is_empty() || has_terminating_pods(&snapshot);
     let unreadable = job.start.unreadable().map(|error| Obstacle::Unreadable {
         object: format!("IPUJob {}", job.name),
         reason: error.to_string(),
     });
     let obstacles: Vec<_> = unreadable.into_iter().chain(obstacles).collect();
-    let reported = status(&obstacles, &seen);
-    let (old, created) = (&seen.observed.status, &seen.job.metadata.creation_timestamp);
+    let reported = status(&obstacles, &snapshot);
+    let (old, created) = (
+        &snapshot.observed.status,
+        &snapshot.job.metadata.creation_timestamp,
+    );
     let postponed = postponed(old, &reported, created.as_ref(), now);
     if postponed.is_none() {
-        context.report(&mut seen, reported, now).await?;
+        context.report(&mut snapshot, reported, now).await?;
     }
-    Ok(again(looks_again, [plan.requeue, postponed]))
+    Ok(requeue_delay(is_blocked, [plan.requeue, postponed]))
 }
 
-/// When a job is looked at again: where something stands in its way soon, and sooner where something is
-/// due.
-fn again(looks_again: bool, due: [Option<Duration>; 2]) -> Option<Duration> {
-    let obstacle = looks_again.then_some(OBSTACLE);
-    obstacle.into_iter().chain(due.into_iter().flatten()).min()
+/// Returns the shortest of the requeue delays that apply.
+fn requeue_delay(is_blocked: bool, due: [Option<Duration>; 2]) -> Option<Duration> {
+    let blocked = is_blocked.then_some(BLOCKED);
+    blocked.into_iter().chain(due.into_iter().flatten()).min()
 }
 
-/// A job that cannot be read, and of which there is nothing yet: its status says so.
-async fn refuse(context: &Context, mut seen: Box<Seen>, error: &ValidateError) -> Due {
+/// Writes the status of an unreadable job that has not started.
+async fn report_invalid(
+    context: &Context,
+    mut snapshot: Box<Snapshot>,
+    error: &ValidateError,
+) -> RequeueDelay {
     let now = clock::now();
-    let old = &seen.observed.status;
-    let status = report::refused::status(&seen.object, error, old, now);
-    context.report(&mut seen, status, now).await?;
+    let old = &snapshot.observed.status;
+    let status = report::invalid::status(&snapshot.object, error, old, now);
+    context.report(&mut snapshot, status, now).await?;
     Ok(None)
 }
 
-/// A job that is being deleted: Pods first, then partitions, then the finalizer.
-async fn finalize(context: &Context, mut seen: Box<Seen>) -> Due {
-    let deleting = finalize::deleting(&seen.observed.pods, &seen.observed.partitions);
+/// Advances the deletion of a job: deletes its Pods, then its partitions, then the finalizer.
+async fn finalize(context: &Context, mut snapshot: Box<Snapshot>) -> RequeueDelay {
+    let deleting = finalize::deleting(&snapshot.observed.pods, &snapshot.observed.partitions);
     match &deleting {
         Deleting::Pods { plan, .. } | Deleting::Partitions { plan, .. } => {
-            context.apply(&seen, plan).await?;
+            context.apply(&snapshot, plan).await?;
             let now = clock::now();
-            let status = finalize::status(&deleting, &seen.observed.status, now);
-            context.report(&mut seen, status, now).await?;
-            Ok(Some(OBSTACLE))
+            let status = finalize::status(&deleting, &snapshot.observed.status, now);
+            context.report(&mut snapshot, status, now).await?;
+            Ok(Some(BLOCKED))
         }
         Deleting::Done => {
-            context.set_finalizer(&seen, false).await?;
+            context.set_finalizer(&snapshot, false).await?;
             Ok(None)
         }
     }
 }
 
-/// Whether Pods are being deleted: nothing that is watched tells when a node is lost for good.
-fn awaits_pods(seen: &Seen) -> bool {
-    let mut pods = seen.observed.pods.iter();
+/// Whether Pods are terminating. No watch reports that a node is lost.
+fn has_terminating_pods(snapshot: &Snapshot) -> bool {
+    let mut pods = snapshot.observed.pods.iter();
     pods.any(|pod| pod.metadata.deletion_timestamp.is_some())
 }
 
@@ -168,9 +178,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_due_sooner_than_an_obstacle_is_looked_at_is_not_late() {
+    fn the_shortest_requeue_delay_counts() {
         let seconds = |seconds| Some(Duration::from_secs(seconds));
-        for (looks_again, due, expected) in [
+        for (is_blocked, due, expected) in [
             (false, None, None),
             (false, seconds(300), seconds(300)),
             (true, None, seconds(15)),
@@ -178,7 +188,11 @@ mod tests {
             (true, seconds(2), seconds(2)),
         ] {
             for due in [[due, None], [None, due], [due, seconds(900).and(due)]] {
-                assert_eq!(again(looks_again, due), expected, "{looks_again} {due:?}");
+                assert_eq!(
+                    requeue_delay(is_blocked, due),
+                    expected,
+                    "{is_blocked} {due:?}"
+                );
             }
         }
     }

@@ -1,5 +1,4 @@
-//! Pure: reads an IPUJob into a `ValidJob`, a form that cannot be wrong, and says what keeps it from being
-//! started.
+//! Pure: validates an IPUJob into a `ValidJob`, and decides whether it may start.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +17,7 @@ use thiserror::Error;
 use super::restart::RestartRule;
 use super::rollout::Strategy;
 
-/// A job that can be carried out: every number is a number, and there is a first container.
+/// A job that the operator can reconcile: all numbers are in range, and there is a first container.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidJob {
     /// Name of the IPUJob.
@@ -33,73 +32,73 @@ pub struct ValidJob {
     pub uid: String,
     /// The `metadata.generation` that was read.
     pub generation: Option<i64>,
-    /// Instances wanted; each has a partition of its own.
+    /// Desired number of instances, each with its own partition.
     pub instances: u32,
-    /// What each instance consists of.
+    /// Size of each instance.
     pub size: Size,
     /// The launcher of a parallel job.
     pub launcher: Option<ValidLauncher>,
-    /// What the worker Pods are made from.
+    /// Template of the worker Pods.
     pub template: Template,
-    /// What is deleted once the job has finished.
+    /// Pods to delete when the job has finished.
     pub clean_pod_policy: CleanPodPolicy,
-    /// When it runs again after it has ended.
+    /// Restart rule.
     pub restart: RestartRule,
-    /// How its Pods are replaced when the template changes.
+    /// Update strategy after a change of the template.
     pub strategy: Strategy,
-    /// Whether it is to rest.
+    /// Whether it is suspended.
     pub suspend: bool,
-    /// Seconds from its start after which it is ended.
+    /// Seconds after its start at which the operator ends it.
     pub active_deadline_seconds: Option<i64>,
-    /// Seconds from its end after which it is deleted.
+    /// Seconds after its end at which the operator deletes it.
     pub ttl_seconds_after_finished: Option<i64>,
     /// Whether its partitions may be reconfigured.
     pub reconfigurable: bool,
     /// Whether its partitions may be moved to other IPUs.
     pub relocatable: bool,
-    /// Whether it may be started, or more of it.
+    /// Whether it, or more of it, may start.
     pub start: Start,
 }
 
-/// Whether a job may be started, or more of it. Rules and limits are for the start: what runs when they
-/// become stricter is carried to its end.
+/// Whether a job, or more of it, may start. Rules and limits apply to the start: a running job may finish when they become
+/// stricter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Start {
-    /// It keeps every rule.
+    /// It violates no rule.
     Allowed,
-    /// It breaks rules: no further partition is asked for.
+    /// It violates rules: the operator requests no further partition.
     Refused(ValidateError),
-    /// Its spec cannot be read: nothing more is made for it.
+    /// Its spec is unreadable: the operator creates nothing more for it.
     Unreadable(ValidateError),
 }
 
-/// What each instance of a job consists of.
+/// The size of each instance of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// IPUs of the partition: a power of two.
+    /// Number of IPUs of the partition: a power of two.
     pub ipus: u32,
-    /// Worker Pods, which is the number of GCDs: 1 or more.
+    /// Number of worker Pods, which is the number of GCDs: at least 1.
     pub workers: u32,
-    /// Model replicas of each worker: 1 or more.
+    /// Number of model replicas of each worker: at least 1.
     pub replicas_per_worker: u32,
 }
 
 impl Size {
-    /// Model replicas of the whole partition.
+    /// Returns the number of model replicas of the whole partition.
     pub fn replicas(self) -> u32 {
         self.workers * self.replicas_per_worker
     }
 }
 
-/// What the launcher Pod runs: the main command of a parallel job, or nothing for a time.
+/// The launcher of a parallel job, which runs a command, or of an interactive job, which waits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidLauncher {
-    /// The command and its arguments: at least one word, but for a session.
+    /// The command and its arguments. Empty for an interactive job.
     pub command: Vec<String>,
-    /// Environment beyond that of the workers' first container.
+    /// Environment variables in addition to those of the workers' first container.
     pub env: Vec<EnvVar>,
-    /// Seconds that an interactive session lasts, from the launcher's start; none with a command.
-    pub session: Option<u32>,
+    /// Duration of an interactive job in seconds, from the launcher's start. `None` with a command.
+    pub interactive_seconds: Option<u32>,
 }
 
 /// The user's Pod template.
@@ -107,34 +106,34 @@ pub struct ValidLauncher {
 pub struct Template {
     /// Labels and annotations.
     pub metadata: ObjectMeta,
-    /// The Pod without its first container.
+    /// The Pod without its containers.
     pub spec: PodSpec,
-    /// The first container, in which the user's program runs.
+    /// The first container, which runs the user's program.
     pub first: Container,
     /// The other containers.
     pub others: Vec<Container>,
-    /// The same for the same template.
+    /// Hash of the template.
     pub hash: String,
 }
 
-/// Why a job cannot be carried out.
+/// The reason for which a job is invalid.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ValidateError {
-    /// The object does not have the shape of an IPUJob, which the schema should have refused.
+    /// The object is not an IPUJob. Normally the schema refuses it.
     #[error("{field} cannot be read: {reason}; correct it with `kubectl edit`")]
     Undecodable {
         /// Path of the field.
         field: String,
-        /// What was found and what was expected.
+        /// The found and the expected type.
         reason: String,
     },
-    /// The job breaks rules, which the webhook should have refused.
+    /// The job violates rules. Normally the webhook refuses it.
     #[error("{}", sentences(.0))]
     Broken(Vec<Violation>),
 }
 
 impl ValidateError {
-    /// A word for programs: the reason of the condition and of the event.
+    /// Returns the reason of the condition and of the event.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Undecodable { .. } => "IPUJobUndecodable",
@@ -143,8 +142,8 @@ impl ValidateError {
     }
 }
 
-/// Reads the object as the API server holds it. An object that was edited past the schema gives an
-/// error here, and not in the watch, where it would stop all others.
+/// Decodes a job. An object that does not match the schema is an error here, and not in the watch, where it would stop all
+/// others.
 fn decode(object: &Value) -> Result<IPUJob, ValidateError> {
     serde_path_to_error::deserialize(object).map_err(|error| ValidateError::Undecodable {
         field: error.path().to_string(),
@@ -152,7 +151,7 @@ fn decode(object: &Value) -> Result<IPUJob, ValidateError> {
     })
 }
 
-/// The status as far as it can be read; an unreadable one counts as none.
+/// Decodes the status. An unreadable one counts as empty.
 pub fn decode_status(object: &Value) -> IPUJobStatus {
     object
         .get("status")
@@ -160,12 +159,10 @@ pub fn decode_status(object: &Value) -> IPUJobStatus {
         .unwrap_or_default()
 }
 
-/// Reads a job, as the API server holds it, into the form that cannot be wrong. An error: it is
-/// missing what even a job that runs needs.
+/// Validates a job. An error means that it lacks a field that even a running job needs.
 ///
-/// `max_ipus` bounds the size of a partition, of jobs that are yet to start. The webhooks ask the same
-/// rules; this is for objects that got past them, and for a validation guest that was swapped for a
-/// milder one.
+/// `max_ipus` limits the size of a partition of jobs that have not started. The webhooks check the same rules; this check is
+/// for objects that bypassed them, and for a replaced validation guest with weaker rules.
 pub fn read(object: &Value, max_ipus: u32) -> Result<ValidJob, ValidateError> {
     let job = decode(object)?;
     let unlimited = Settings {
@@ -201,7 +198,7 @@ pub fn read(object: &Value, max_ipus: u32) -> Result<ValidJob, ValidateError> {
     })
 }
 
-/// Whether an object keeps the rules that a job must keep to be started.
+/// Checks the rules for the start of a job.
 fn start(object: &Value, max_ipus: u32) -> Start {
     let settings = Settings {
         max_ipus_per_job: max_ipus,
@@ -215,7 +212,7 @@ fn start(object: &Value, max_ipus: u32) -> Start {
 }
 
 impl Start {
-    /// Why nothing more of the job is started, where that is so.
+    /// Returns the reason for which nothing more of the job starts, if there is one.
     pub fn refusal(&self) -> Option<&ValidateError> {
         match self {
             Self::Allowed => None,
@@ -223,7 +220,7 @@ impl Start {
         }
     }
 
-    /// Why nothing more is made for the job, where that is so.
+    /// Returns the reason for which the operator creates nothing more for the job, if there is one.
     pub fn unreadable(&self) -> Option<&ValidateError> {
         match self {
             Self::Allowed | Self::Refused(_) => None,
@@ -233,7 +230,7 @@ impl Start {
 }
 
 impl ValidJob {
-    /// Who owns everything that is made for the job inside its namespace.
+    /// Returns the owner reference of the job's objects in its namespace.
     pub fn owner_reference(&self) -> OwnerReference {
         OwnerReference {
             api_version: API_VERSION.to_owned(),
@@ -245,7 +242,7 @@ impl ValidJob {
         }
     }
 
-    /// Who owns the job's partitions.
+    /// Returns the owner of the job's partitions.
     pub fn partition_owner(&self) -> PartitionOwner {
         PartitionOwner {
             api_version: API_VERSION.to_owned(),
@@ -256,12 +253,12 @@ impl ValidJob {
         }
     }
 
-    /// Index over all instances of worker `gcd` of `instance`.
+    /// Returns the index over all instances of worker `gcd` of `instance`.
     pub fn worker_index(&self, instance: u32, gcd: u32) -> u32 {
         instance * self.size.workers + gcd
     }
 
-    /// Names of all worker Pods that are wanted, in order.
+    /// Returns the names of all desired worker Pods, in order.
     pub fn worker_names(&self) -> Vec<String> {
         (0..self.instances * self.size.workers)
             .map(|index| names::worker(&self.name, index))
@@ -270,8 +267,8 @@ impl ValidJob {
 }
 
 fn sentences(violations: &[Violation]) -> String {
-    let each: Vec<String> = violations.iter().map(ToString::to_string).collect();
-    each.join("; ")
+    let sentences: Vec<String> = violations.iter().map(ToString::to_string).collect();
+    sentences.join("; ")
 }
 
 fn template(job: &IPUJob) -> Result<Template, ValidateError> {
@@ -301,23 +298,23 @@ fn template(job: &IPUJob) -> Result<Template, ValidateError> {
 }
 
 fn launcher(spec: IPUJobSpec) -> Result<Option<ValidLauncher>, ValidateError> {
-    let broken = |field: &str, message: &str| {
+    let violation = |field: &str, message: &str| {
         let (field, message) = (field.to_owned(), message.to_owned());
         ValidateError::Broken(vec![Violation { field, message }])
     };
     match (spec.launcher, spec.interactive) {
-        (Some(launcher), _) if launcher.command.is_empty() => Err(broken(
+        (Some(launcher), _) if launcher.command.is_empty() => Err(violation(
             "spec.launcher.command",
             "is empty; write the command that starts the job, such as [mpirun, …]",
         )),
         (Some(launcher), _) => Ok(Some(ValidLauncher {
             command: launcher.command,
             env: launcher.env.unwrap_or_default(),
-            session: None,
+            interactive_seconds: None,
         })),
         (None, Some(interactive)) => {
-            let session = u32::try_from(interactive.ttl).map_err(|_| {
-                broken(
+            let seconds = u32::try_from(interactive.ttl).map_err(|_| {
+                violation(
                     "spec.interactive.ttl",
                     "is negative; say how many seconds the interactive job lasts, such as 3600",
                 )
@@ -325,14 +322,14 @@ fn launcher(spec: IPUJobSpec) -> Result<Option<ValidLauncher>, ValidateError> {
             Ok(Some(ValidLauncher {
                 command: Vec::new(),
                 env: Vec::new(),
-                session: Some(session),
+                interactive_seconds: Some(seconds),
             }))
         }
         (None, None) => Ok(None),
     }
 }
 
-/// Whether an annotation of the job says `true`.
+/// Whether an annotation of the job is `true`.
 fn is_set(job: &IPUJob, annotation: &str) -> bool {
     job.metadata
         .annotations

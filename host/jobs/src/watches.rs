@@ -1,4 +1,4 @@
-//! Follows all jobs with their Pods and partitions, and says which jobs have to be looked at.
+//! Watches IPUJobs, their Pods and their IPUPartitions, and triggers reconciles of the jobs.
 
 use std::collections::{BTreeSet, HashMap};
 use std::pin::pin;
@@ -21,17 +21,16 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Resource, ResourceExt};
 use parking_lot::{Mutex, MutexGuard};
 
+use super::cache::Cache;
+use super::cache_sync::CacheSync;
 use super::context::Context;
-use super::index::Index;
-use super::kept::{JobRef, OfJob};
-use super::lists::Lists;
+use super::pruned::{JobObject, JobRef};
 use super::raw::RawJob;
 
-/// What is known of all jobs' objects of one kind. It is shared between the watch that tells of
-/// them and the reconciles that write them.
-pub struct View<K>(Mutex<Index<K>>);
+/// The cache of one kind, shared by its watch and by the reconciles that write the objects.
+pub struct View<K>(Mutex<Cache<K>>);
 
-/// What is known of jobs and of everything that belongs to them.
+/// The caches of jobs and of their objects.
 #[derive(Default)]
 pub struct Views {
     /// The jobs themselves.
@@ -40,22 +39,22 @@ pub struct Views {
     pub pods: View<Pod>,
     /// Their partitions.
     pub partitions: View<IPUPartition>,
-    /// Their Pods that are not there.
-    pub unmade: Unmade,
+    /// Their Pods that were certainly not created.
+    pub uncreated: UncreatedPods,
 }
 
-/// By job: names of Pods that were to be made and were not, as far as answers and the watch tell. Where
-/// nothing is known of a Pod that is not there, it may have been made, and have used its partition.
+/// By job: names of Pods that the operator tried to create and that were not created, according to replies and the watch.
+/// Any other Pod that does not exist may have existed, and may have used its partition.
 #[derive(Debug, Default)]
-pub struct Unmade(Mutex<HashMap<Uid, BTreeSet<String>>>);
+pub struct UncreatedPods(Mutex<HashMap<Uid, BTreeSet<String>>>);
 
-impl Unmade {
-    /// Notes that a Pod is to be made, which has not been there since its partition was reset.
+impl UncreatedPods {
+    /// Records a Pod before its creation. It has not existed since the last reset of its partition.
     pub fn insert(&self, job: Uid, pod: &str) {
         self.all().entry(job).or_default().insert(pod.to_owned());
     }
 
-    /// Notes that a Pod is or was there.
+    /// Records that a Pod exists or existed.
     pub fn remove(&self, job: Uid, pod: &str) {
         let mut all = self.all();
         if let Some(pods) = all.get_mut(&job) {
@@ -66,8 +65,8 @@ impl Unmade {
         }
     }
 
-    /// A watch tells of a Pod: it is or was there, also where the answer to its request was lost.
-    pub fn hear(&self, event: &Event<Pod>) {
+    /// Applies a watch event: the Pod exists or existed, even if the reply to its creation was lost.
+    pub fn apply_event(&self, event: &Event<Pod>) {
         let (Event::Apply(pod) | Event::InitApply(pod) | Event::Delete(pod)) = event else {
             return;
         };
@@ -76,18 +75,17 @@ impl Unmade {
         }
     }
 
-    /// The Pods of one job.
+    /// Returns the names of one job's Pods.
     pub fn of(&self, job: Uid) -> BTreeSet<String> {
         self.all().get(&job).cloned().unwrap_or_default()
     }
 
-    /// Forgets a job that is gone.
+    /// Forgets a deleted job.
     pub fn forget(&self, job: Uid) {
         self.all().remove(&job);
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<Uid, BTreeSet<String>>> {
-        // Every change of it is whole before the next one begins.
         self.0.lock()
     }
 }
@@ -98,131 +96,137 @@ impl<K> Default for View<K> {
     }
 }
 
-impl<K: OfJob> View<K> {
-    /// The objects of a job, by its UID. None where the watch has yet to tell of what was written.
+impl<K: JobObject> View<K> {
+    /// Returns the objects of a job, by its UID. `None` if the cache is stale.
     pub fn of(&self, job: Uid) -> Option<Vec<K>> {
-        let mut index = self.index();
-        let found = index.of(job, Instant::now());
-        if let Some((job, error)) = index.take_unread() {
+        let mut cache = self.cache();
+        let objects = cache.of(job, Instant::now());
+        if let Some((job, error)) = cache.take_undecodable() {
             let error: &dyn std::error::Error = &error;
-            tracing::error!(error, %job, "an object of the job cannot be read again");
+            tracing::error!(error, %job, "an object of the job cannot be decoded from the cache");
         }
-        found
+        objects
     }
 
-    /// Notes what was written, so that nothing is decided before the watch has told of it.
-    pub fn wrote(&self, object: &K) {
-        self.index().wrote(object, Instant::now());
+    /// Records a write: the job's objects are stale until the watch reports it.
+    pub fn expect_update(&self, object: &K) {
+        self.cache().expect_update(object, Instant::now());
     }
 
-    /// Notes that an object of a job was removed at once.
-    pub fn removed(&self, job: &str, uid: &str) {
-        self.index().removed(job, uid, Instant::now());
+    /// Records that an object of a job was deleted without a grace period.
+    pub fn expect_delete(&self, job: &str, uid: &str) {
+        self.cache().expect_delete(job, uid, Instant::now());
     }
 
-    /// Takes in what a watch tells. Answers the jobs that have to be looked at.
-    pub fn hear(&self, event: Event<K>) -> Vec<Arc<JobRef>> {
-        self.index().hear(event)
+    /// Applies a watch event. Returns the jobs to reconcile.
+    pub fn apply_event(&self, event: Event<K>) -> Vec<Arc<JobRef>> {
+        self.cache().apply_event(event)
     }
 
-    /// Whether anything of a job is known.
-    pub fn knows(&self, job: Uid) -> bool {
-        self.index().knows(job)
+    /// Whether the cache has an object of the job, or expects one.
+    pub fn contains(&self, job: Uid) -> bool {
+        self.cache().contains(job)
     }
 
-    fn index(&self) -> MutexGuard<'_, Index<K>> {
-        // Every change of it is whole before the next one begins.
+    fn cache(&self) -> MutexGuard<'_, Cache<K>> {
         self.0.lock()
     }
 }
 
-/// Follows all three kinds until it is dropped. Jobs that have to be looked at go to `touched`, after the
-/// views have changed.
-pub(super) async fn follow(context: Arc<Context>, touched: UnboundedSender<Arc<JobRef>>) {
+/// Watches all three kinds until it is dropped. Sends the jobs to reconcile to `triggers`, after the caches have changed.
+pub(super) async fn follow(context: Arc<Context>, triggers: UnboundedSender<Arc<JobRef>>) {
     let (client, scope) = (&context.client, &context.settings.scope);
-    let (views, lists) = (&context.views, &context.lists);
-    let ours = watcher::Config::default().labels(names::JOB_UID_LABEL);
-    let pods = scope::watch::everywhere::<trimmed::Guarded<Pod>>(client, scope, ours.clone());
+    let (views, cache_sync) = (&context.views, &context.cache_sync);
+    let owned = watcher::Config::default().labels(names::JOB_UID_LABEL);
+    let pods = scope::watch::everywhere::<trimmed::Guarded<Pod>>(client, scope, owned.clone());
     let partitions = Api::<trimmed::Guarded<IPUPartition>>::all(client.clone());
-    let partitions = watcher(partitions, ours).default_backoff();
-    // A job that is known is looked at: what belongs to it has to be known before.
+    let partitions = watcher(partitions, owned).default_backoff();
+    // A listed job is reconciled, so its objects are listed first.
     let jobs = async {
-        lists.once_complete::<Pod>().await;
-        lists.once_complete::<IPUPartition>().await;
+        cache_sync.wait_synced::<Pod>().await;
+        cache_sync.wait_synced::<IPUPartition>().await;
         scope::watch::everywhere::<Trimmed<RawJob>>(client, scope, watcher::Config::default())
     };
-    let hear_jobs = |event| hear_jobs(&context, untrimmed(event));
-    let hear_pods = |event| match readable(untrimmed(event)) {
+    let apply_job_event = |event| apply_job_event(&context, untrimmed(event));
+    let apply_pod_event = |event| match readable(untrimmed(event)) {
         Some(event) => {
-            views.unmade.hear(&event);
-            views.pods.hear(event)
+            views.uncreated.apply_event(&event);
+            views.pods.apply_event(event)
         }
         None => Vec::new(),
     };
-    // Of one that cannot be read the proxy tells, in the object's own events; what was known stays.
-    let hear_partitions = |event| match of_scope(untrimmed(event), scope) {
-        Some(event) => views.partitions.hear(event),
+    // The proxy reports an unreadable object in the object's events. The cache keeps its last state.
+    let apply_partition_event = |event| match in_scope(untrimmed(event), scope) {
+        Some(event) => views.partitions.apply_event(event),
         None => Vec::new(),
     };
     tokio::join!(
-        follow_kind(lists, "Pod", pods, hear_pods, &touched),
-        follow_kind(lists, "IPUPartition", partitions, hear_partitions, &touched),
-        follow_kind(lists, "IPUJob", jobs.flatten_stream(), hear_jobs, &touched),
+        follow_kind(cache_sync, "Pod", pods, apply_pod_event, &triggers),
+        follow_kind(
+            cache_sync,
+            "IPUPartition",
+            partitions,
+            apply_partition_event,
+            &triggers
+        ),
+        follow_kind(
+            cache_sync,
+            "IPUJob",
+            jobs.flatten_stream(),
+            apply_job_event,
+            &triggers
+        ),
     );
 }
 
-/// Takes in what the watch of all jobs tells. Answers the jobs that have to be looked at.
-pub(super) fn hear_jobs(context: &Context, event: Event<RawJob>) -> Vec<Arc<JobRef>> {
-    context.counts.hear(&event);
-    let ends = matches!(event, Event::Delete(_) | Event::InitDone);
-    let touched = context.views.jobs.hear(event);
-    if ends {
-        for job in &touched {
+/// Applies an event of the watch of all jobs. Returns the jobs to reconcile.
+pub(super) fn apply_job_event(context: &Context, event: Event<RawJob>) -> Vec<Arc<JobRef>> {
+    context.counts.apply_event(&event);
+    let may_delete = matches!(event, Event::Delete(_) | Event::InitDone);
+    let jobs = context.views.jobs.apply_event(event);
+    if may_delete {
+        for job in &jobs {
             context.forget(job.uid);
         }
     }
-    touched
+    jobs
 }
 
-/// Follows one watch until it is dropped. Jobs that `hear` answers go to `touched`.
+/// Follows one watch until it is dropped. Sends the jobs that `apply` returns to `triggers`.
 pub(super) async fn follow_kind<W: Resource, J: IntoIterator<Item = Arc<JobRef>>>(
-    lists: &Lists,
+    cache_sync: &CacheSync,
     kind: &str,
     events: impl Stream<Item = watcher::Result<Event<W>>>,
-    mut hear: impl FnMut(Event<W>) -> J,
-    touched: &UnboundedSender<Arc<JobRef>>,
+    mut apply: impl FnMut(Event<W>) -> J,
+    triggers: &UnboundedSender<Arc<JobRef>>,
 ) {
     let (mut events, mut is_first_list) = (pin!(events), true);
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
-                let (object, is_complete) = (named(&event), matches!(event, Event::InitDone));
-                let heard = panics::caught_now(|| hear(event));
+                let (object, is_complete) = (object_name(&event), matches!(event, Event::InitDone));
+                let applied = panics::caught_now(|| apply(event));
                 if is_complete && std::mem::take(&mut is_first_list) {
-                    lists.complete(kind);
+                    cache_sync.mark_synced(kind);
                 }
-                let Ok(jobs) = heard else {
-                    tracing::error!(
-                        kind,
-                        object,
-                        "an object that the watch reported is left out"
-                    );
+                let Ok(jobs) = applied else {
+                    tracing::error!(kind, object, "an object that the watch reported is skipped");
                     continue;
                 };
                 for job in jobs {
-                    // Nobody listens any more where the controller ends.
-                    let _ = touched.unbounded_send(job);
+                    // The receiver is gone when the controller stops.
+                    let _ = triggers.unbounded_send(job);
                 }
             }
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, kind, "a watch was interrupted, and begins again");
+                tracing::warn!(error, kind, "a watch was interrupted and restarts");
             }
         }
     }
 }
 
-fn named<W: Resource>(event: &Event<W>) -> Option<String> {
+fn object_name<W: Resource>(event: &Event<W>) -> Option<String> {
     let (Event::Apply(object) | Event::InitApply(object) | Event::Delete(object)) = event else {
         return None;
     };
@@ -230,21 +234,20 @@ fn named<W: Resource>(event: &Event<W>) -> Option<String> {
     Some(format!("{namespace}/{}", object.name_any()))
 }
 
-/// IPUPartitions are of no namespace: those of jobs that another release serves are seen as well. One that
-/// cannot be read is left as it was.
-fn of_scope(
+/// Drops events of other releases' IPUPartitions, which are cluster-scoped, and of unreadable ones.
+fn in_scope(
     event: Event<DeserializeGuard<IPUPartition>>,
     scope: &Scope,
 ) -> Option<Event<IPUPartition>> {
-    let mine = |object: DeserializeGuard<IPUPartition>| {
+    let read = |object: DeserializeGuard<IPUPartition>| {
         let partition = object.0.ok()?;
-        let is_mine = scope.contains(&partition.spec.owner.namespace);
-        is_mine.then_some(partition)
+        let is_served = scope.contains(&partition.spec.owner.namespace);
+        is_served.then_some(partition)
     };
     Some(match event {
-        Event::Apply(object) => Event::Apply(mine(object)?),
-        Event::InitApply(object) => Event::InitApply(mine(object)?),
-        Event::Delete(object) => Event::Delete(mine(object)?),
+        Event::Apply(object) => Event::Apply(read(object)?),
+        Event::InitApply(object) => Event::InitApply(read(object)?),
+        Event::Delete(object) => Event::Delete(read(object)?),
         Event::Init => Event::Init,
         Event::InitDone => Event::InitDone,
     })

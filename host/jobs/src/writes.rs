@@ -1,6 +1,6 @@
-//! The one door through which the job controller writes to the cluster.
+//! All writes of the job controller to the cluster.
 
-mod meaning;
+mod classify;
 
 use std::fmt::Debug;
 
@@ -17,49 +17,49 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use tracing::Instrument;
 
-use super::kept::{OfJob, version};
-use super::plan::{Binding, Deletion, Reset};
+use super::plan::{Deletion, PinUpdate, Reset};
+use super::pruned::{JobObject, version};
 use super::raw::RawJob;
 use super::report::Obstacle;
 use super::watches::View;
-use meaning::{failed, in_the_way, named, refused_or_failed, says_all_of};
+use classify::{contains_all, failed, object_name, ownership_conflict, refused_or_failed};
 
-/// A write that did not get through to the API server, or met an error of its own.
+/// A write that failed, and that the next reconcile retries.
 #[derive(Debug, Error)]
 #[error("failed to {action} {object}")]
 pub struct WriteError {
     action: &'static str,
     object: String,
-    /// What the client says.
+    /// The error of the client.
     #[source]
     pub source: kube::Error,
 }
 
 impl WriteError {
-    /// Whether somebody else wrote the object since it was read.
+    /// Whether another client has changed the object since it was read.
     pub fn is_conflict(&self) -> bool {
         matches!(&self.source, kube::Error::Api(status) if status.is_conflict())
     }
 }
 
-/// What became of a write.
-pub type Written = Result<Option<Obstacle>, WriteError>;
+/// The result of a creation: the obstacle, if there is one.
+pub type CreateResult = Result<Option<Obstacle>, WriteError>;
 
-/// The version at which an object is as it should be, or what keeps it from that.
-pub type Brought = Result<Result<u64, Obstacle>, WriteError>;
+/// The result of an apply: the version of the object, or the obstacle.
+pub type ApplyResult = Result<Result<u64, Obstacle>, WriteError>;
 
-/// Makes an object. Where one of the name exists, its owner's UID decides: it is ours and was made
-/// a moment ago, it is going, or it belongs to a stranger, and is never adopted.
+/// Creates an object. If an object of the name exists, its owner's UID decides: it is the job's own and was created a moment
+/// ago, it is terminating, or it belongs to another owner and is never adopted.
 ///
-/// `view` is told of what is there now.
-pub async fn create<K>(api: &Api<K>, object: &K, owner: &str, view: &View<K>) -> Written
+/// The cache behind `view` expects the object.
+pub async fn create<K>(api: &Api<K>, object: &K, owner: &str, view: &View<K>) -> CreateResult
 where
-    K: OfJob + Clone + Debug,
+    K: JobObject + Clone + Debug,
 {
-    let span = tracing::trace_span!("create", object = named(object));
-    match api.create(&by_us(), object).instrument(span).await {
-        Ok(made) => {
-            view.wrote(&made);
+    let span = tracing::trace_span!("create", object = object_name(object));
+    match api.create(&post_params(), object).instrument(span).await {
+        Ok(created) => {
+            view.expect_update(&created);
             Ok(None)
         }
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
@@ -69,27 +69,27 @@ where
                 .await
                 .map_err(|source| failed("read", object, source))?;
             if let Some(found) = &found {
-                view.wrote(found);
+                view.expect_update(found);
             }
-            // Gone again: the next reconcile makes it.
-            Ok(found.and_then(|found| in_the_way(&found, object, owner)))
+            // If it was deleted meanwhile, the next reconcile creates it.
+            Ok(found.and_then(|found| ownership_conflict(&found, object, owner)))
         }
         Err(error) => refused_or_failed("create", object, error).map(Some),
     }
 }
 
-/// Brings an object inside the job's namespace to a state by server-side apply, unless it belongs
-/// to a stranger: a ServiceAccount `<job>-launcher` may well be a user's own.
+/// Applies an object in the job's namespace (server-side apply), unless it belongs to another owner: a ServiceAccount
+/// `<job>-launcher` may be a user's.
 ///
-/// One that is `expected` is looked at first, since mostly it is as it should be; another is made at
-/// once, which mostly succeeds.
+/// An `expected` object is read first, because usually it needs no write. Any other is created first, which usually
+/// succeeds.
 pub async fn apply<K>(
     client: &Client,
     namespace: &str,
     object: &K,
     owner: &str,
     expected: bool,
-) -> Brought
+) -> ApplyResult
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Serialize
@@ -100,8 +100,8 @@ where
     let api: Api<K> = Api::namespaced(client.clone(), namespace);
     let name = object.name_any();
     if !expected {
-        match api.create(&by_us(), object).await {
-            Ok(made) => return Ok(Ok(version(made.meta()))),
+        match api.create(&post_params(), object).await {
+            Ok(created) => return Ok(Ok(version(created.meta()))),
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}
             Err(error) => return refused_or_failed("create", object, error).map(Err),
         }
@@ -110,25 +110,25 @@ where
         .get_opt(&name)
         .await
         .map_err(|source| failed("read", object, source))?;
-    let mut wanted = object.clone();
+    let mut desired = object.clone();
     if let Some(found) = found {
-        if let Some(obstacle) = in_the_way(&found, object, owner) {
+        if let Some(obstacle) = ownership_conflict(&found, object, owner) {
             return Ok(Err(obstacle));
         }
-        if says_all_of(&json!(found), &json!(object)) {
+        if contains_all(&json!(found), &json!(object)) {
             return Ok(Ok(version(found.meta())));
         }
-        // Another object that takes the name in between is a conflict, and not overwritten.
-        wanted.meta_mut().uid = found.uid();
+        // The UID prevents that another object of the name, created meanwhile, is overwritten.
+        desired.meta_mut().uid = found.uid();
     }
     let parameters = PatchParams::apply(names::FIELD_MANAGER).force();
-    match api.patch(&name, &parameters, &Patch::Apply(&wanted)).await {
+    match api.patch(&name, &parameters, &Patch::Apply(&desired)).await {
         Ok(written) => Ok(Ok(version(written.meta()))),
         Err(error) => refused_or_failed("apply", object, error).map(Err),
     }
 }
 
-/// Deletes this object of a job and no other of the same name. One that is gone is a success.
+/// Deletes an object of a job by its UID. An object that does not exist is a success.
 pub async fn delete<K>(
     api: &Api<K>,
     deletion: &Deletion,
@@ -136,13 +136,13 @@ pub async fn delete<K>(
     view: &View<K>,
 ) -> Result<(), WriteError>
 where
-    K: OfJob + Clone + Debug,
+    K: JobObject + Clone + Debug,
 {
     delete_with(api, deletion, DeleteParams::background(), (job, view)).await
 }
 
-/// Deletes a Pod of a job without waiting for its node, which is lost.
-pub async fn delete_by_force(
+/// Deletes a Pod of a job with a grace period of 0, because its node is lost.
+pub async fn force_delete(
     pods: &Api<Pod>,
     deletion: &Deletion,
     job: &str,
@@ -159,7 +159,7 @@ async fn delete_with<K>(
     (job, view): (&str, &View<K>),
 ) -> Result<(), WriteError>
 where
-    K: OfJob + Clone + Debug,
+    K: JobObject + Clone + Debug,
 {
     let parameters = DeleteParams {
         preconditions: Some(Preconditions {
@@ -170,8 +170,8 @@ where
     };
     match api.delete(&deletion.name, &parameters).await {
         Ok(deleted) => match deleted.left() {
-            Some(leaving) => view.wrote(&leaving),
-            None => view.removed(job, &deletion.uid),
+            Some(terminating) => view.expect_update(&terminating),
+            None => view.expect_delete(job, &deletion.uid),
         },
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
         Err(source) => {
@@ -185,9 +185,9 @@ where
     Ok(())
 }
 
-/// Ends what runs on in a Pod beside its main container. The Pod stays, and with it its logs.
+/// Ends the sidecars of a Pod whose main container has ended. The Pod and its logs remain.
 ///
-/// A deadline is the one thing of a running Pod's spec that ends it and can be set later.
+/// `activeDeadlineSeconds` is the only mutable field of a Pod's spec that ends it.
 pub async fn end_pod(pods: &Api<Pod>, pod: &Deletion, view: &View<Pod>) -> Result<(), WriteError> {
     let patch = json!({
         "metadata": {"uid": pod.uid},
@@ -196,7 +196,7 @@ pub async fn end_pod(pods: &Api<Pod>, pod: &Deletion, view: &View<Pod>) -> Resul
     merge(pods, &pod.name, &patch, "end the sidecars of", view).await
 }
 
-/// Asks for a reset of a partition.
+/// Requests a reset of a partition.
 pub async fn reset(
     partitions: &Api<IPUPartition>,
     reset: &Reset,
@@ -210,20 +210,20 @@ pub async fn reset(
     merge(partitions, &reset.name, &patch, action, view).await
 }
 
-/// Says whether a partition may leave its controller.
-pub async fn bind(
+/// Updates whether a partition is pinned.
+pub async fn update_pin(
     partitions: &Api<IPUPartition>,
-    binding: &Binding,
+    update: &PinUpdate,
     view: &View<IPUPartition>,
 ) -> Result<(), WriteError> {
     let patch = json!({
-        "metadata": {"uid": binding.uid},
-        "spec": {"options": {"pinned": binding.pinned}},
+        "metadata": {"uid": update.uid},
+        "spec": {"options": {"pinned": update.pinned}},
     });
-    merge(partitions, &binding.name, &patch, "let move or stay", view).await
+    merge(partitions, &update.name, &patch, "update the pin of", view).await
 }
 
-/// Merges into this object and no other of the same name. One that is gone needs it no more.
+/// Sends a merge patch to an object by its UID. An object that does not exist needs no write.
 async fn merge<K>(
     api: &Api<K>,
     name: &str,
@@ -232,18 +232,18 @@ async fn merge<K>(
     view: &View<K>,
 ) -> Result<(), WriteError>
 where
-    K: OfJob + Clone + Debug,
+    K: JobObject + Clone + Debug,
 {
     let parameters = PatchParams {
         field_manager: Some(names::FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
     let sent = api.patch(name, &parameters, &Patch::Merge(patch)).await;
-    unless_gone(action, name, sent.map(Some), view)?;
+    record_write(action, name, sent.map(Some), view)?;
     Ok(())
 }
 
-/// Deletes an IPUJob whose time after its end is over, as it was when that was decided.
+/// Deletes a finished IPUJob after its TTL, unless it has changed since that was decided.
 pub async fn delete_job(
     jobs: &Api<RawJob>,
     job: &RawJob,
@@ -257,15 +257,15 @@ pub async fn delete_job(
         ..DeleteParams::background()
     };
     let name = job.name_any();
-    let leaving = match jobs.delete(&name, &parameters).await {
+    let terminating = match jobs.delete(&name, &parameters).await {
         Ok(deleted) => Ok(deleted.left()),
         Err(error) => Err(error),
     };
-    unless_gone("delete", &name, leaving, view)?;
+    record_write("delete", &name, terminating, view)?;
     Ok(())
 }
 
-/// Sends a merge patch to an IPUJob: its finalizers.
+/// Patches the finalizers of an IPUJob.
 pub async fn patch_job(
     jobs: &Api<RawJob>,
     name: &str,
@@ -275,9 +275,8 @@ pub async fn patch_job(
     merge(jobs, name, patch, "patch", view).await
 }
 
-/// Replaces the status of an IPUJob, given whole and with the version that was read. Server-side
-/// apply would need the whole object to keep the schema, and the status of one that does not is where
-/// a user looks for the reason; a merge patch costs the API server a third more.
+/// Replaces the status of an IPUJob, given the whole job with the version that was read. Server-side apply would require a
+/// valid object, and the status of an invalid one must report the reason. A merge patch costs the API server a third more.
 pub async fn replace_job_status(
     jobs: &Api<RawJob>,
     name: &str,
@@ -296,10 +295,10 @@ pub async fn replace_job_status(
         Ok(request) => jobs.clone().into_client().request::<RawJob>(request).await,
         Err(error) => Err(error),
     };
-    unless_gone("write the status of", name, sent.map(Some), view)
+    record_write("write the status of", name, sent.map(Some), view)
 }
 
-/// Whether a Pod of an instance exists that its job's view does not show: the view is told of it.
+/// Whether a Pod of an instance exists that the cache does not contain. The cache then expects it.
 pub async fn has_pods(
     pods: &Api<Pod>,
     (job, instance): (&str, u32),
@@ -316,13 +315,13 @@ pub async fn has_pods(
         object: format!("the Pods of instance {instance}"),
         source,
     })?;
-    let is_ours = |pod: &&Pod| pod.job().is_some_and(|owner| owner.uid == Uid::of(job));
-    let ours = found.iter().filter(is_ours);
-    Ok(ours.inspect(|pod| view.wrote(pod)).count() > 0)
+    let is_owned = |pod: &&Pod| pod.job().is_some_and(|owner| owner.uid == Uid::of(job));
+    let owned = found.iter().filter(is_owned);
+    Ok(owned.inspect(|pod| view.expect_update(pod)).count() > 0)
 }
 
-/// Tells the view what is there now. An object that is gone needs no write any more.
-fn unless_gone<K: OfJob>(
+/// Records a write in the cache. An object that does not exist needs no write.
+fn record_write<K: JobObject>(
     action: &'static str,
     name: &str,
     sent: Result<Option<K>, kube::Error>,
@@ -331,7 +330,7 @@ fn unless_gone<K: OfJob>(
     match sent {
         Ok(written) => {
             if let Some(object) = &written {
-                view.wrote(object);
+                view.expect_update(object);
             }
             Ok(written)
         }
@@ -344,7 +343,7 @@ fn unless_gone<K: OfJob>(
     }
 }
 
-fn by_us() -> PostParams {
+fn post_params() -> PostParams {
     PostParams {
         field_manager: Some(names::FIELD_MANAGER.to_owned()),
         ..PostParams::default()

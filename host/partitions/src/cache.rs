@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use ipu_api::uid::Uid;
-use ipu_runtime::packed::{Packed, Packing};
+use ipu_runtime::compressed::{Compressed, ObjectCompressor};
 use ipu_runtime::watch_store::{self, Store};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -29,7 +29,7 @@ pub struct Cache {
     /// Names of controllers and of owners' namespaces, each once.
     words: BTreeSet<Arc<str>>,
     allocations: Allocations,
-    packing: Packing,
+    compressor: ObjectCompressor,
     changes: u64,
     given_back: u64,
 }
@@ -61,7 +61,7 @@ struct Kept {
 
 #[derive(Debug)]
 enum Whole {
-    Readable(Packed),
+    Readable(Compressed),
     Unreadable(Box<InvalidObject>),
 }
 
@@ -122,14 +122,14 @@ impl Cache {
         let is_change = matches!(event, Event::Apply(_));
         let Self {
             store,
-            packing,
+            compressor,
             words,
             ..
         } = self;
         let name = |object: &Guarded| Some(object.name_any().into());
-        let changes = store.hear(event, name, |name, object, known| {
+        let changes = store.apply_event(event, name, |name, object, known| {
             let held = known.get(name).map(Known::held);
-            let kept = kept(object, held.unwrap_or_default(), (packing, words), now);
+            let kept = kept(object, held.unwrap_or_default(), (compressor, words), now);
             Some(Known::Mine(Box::new(kept)))
         });
         self.changes += u64::from(is_complete);
@@ -150,7 +150,7 @@ impl Cache {
         let held = capacity::allocations(partition, |name| word(&mut self.words, name));
         let name = partition.name_any().into();
         let other = (!held.is_empty()).then_some(Known::OfOther(held));
-        let change = self.store.tell(name, other);
+        let change = self.store.update(name, other);
         self.account(change);
     }
 
@@ -172,7 +172,7 @@ impl Cache {
     /// The object of this name.
     pub fn get(&mut self, name: &str) -> Option<Guarded> {
         let kept = self.store.objects().get(name)?.mine()?;
-        Some(unpacked(&mut self.packing, name, &kept.whole))
+        Some(decompressed(&mut self.compressor, name, &kept.whole))
     }
 
     /// The first `count` objects that are wanted and whose names come after this one, by name.
@@ -189,7 +189,7 @@ impl Cache {
                 .range::<str, _>((after, Bound::Unbounded)),
         );
         let page = page.filter(|(_, kept)| is_wanted(&kept.brief)).take(count);
-        page.map(|(name, kept)| unpacked(&mut self.packing, name, &kept.whole))
+        page.map(|(name, kept)| decompressed(&mut self.compressor, name, &kept.whole))
             .collect()
     }
 
@@ -210,7 +210,7 @@ impl Cache {
         let wanted = mine(self.store.objects().iter());
         let wanted = wanted.filter(|(_, kept)| is_wanted(&kept.brief));
         wanted
-            .filter_map(|(name, kept)| unpacked(&mut self.packing, name, &kept.whole).0.ok())
+            .filter_map(|(name, kept)| decompressed(&mut self.compressor, name, &kept.whole).0.ok())
             .collect()
     }
 
@@ -279,7 +279,7 @@ fn mine<'a>(
 fn kept(
     object: Guarded,
     held: &[Allocation],
-    (packing, words): (&mut Packing, &mut BTreeSet<Arc<str>>),
+    (compressor, words): (&mut ObjectCompressor, &mut BTreeSet<Arc<str>>),
     now: Timestamp,
 ) -> Kept {
     match object.0 {
@@ -288,7 +288,7 @@ fn kept(
             waiter: partition
                 .is_waiting()
                 .then(|| Box::new(line::waiter(&partition, now))),
-            whole: Whole::Readable(packing.pack(&partition)),
+            whole: Whole::Readable(compressor.compress(&partition)),
         },
         // What it held cannot be told any more, and is still held.
         Err(invalid) => Kept {
@@ -330,15 +330,17 @@ fn word(words: &mut BTreeSet<Arc<str>>, word: &str) -> Arc<str> {
     word
 }
 
-fn unpacked(packing: &mut Packing, name: &str, whole: &Whole) -> Guarded {
+fn decompressed(compressor: &mut ObjectCompressor, name: &str, whole: &Whole) -> Guarded {
     DeserializeGuard(match whole {
-        Whole::Readable(packed) => packing.unpack(packed).map_err(|error| InvalidObject {
-            error: error.to_string(),
-            metadata: ObjectMeta {
-                name: Some(name.to_owned()),
-                ..ObjectMeta::default()
-            },
-        }),
+        Whole::Readable(packed) => compressor
+            .decompress(packed)
+            .map_err(|error| InvalidObject {
+                error: error.to_string(),
+                metadata: ObjectMeta {
+                    name: Some(name.to_owned()),
+                    ..ObjectMeta::default()
+                },
+            }),
         Whole::Unreadable(invalid) => Err((**invalid).clone()),
     })
 }

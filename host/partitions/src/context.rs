@@ -7,7 +7,7 @@ use ipu_api::uid::Uid;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::Namespaces;
 use ipu_runtime::events::EventQueue;
-use ipu_runtime::lease::Held;
+use ipu_runtime::lease::Leadership;
 use ipu_runtime::scope::Scope;
 use ipu_runtime::work_queue::metrics::Reconciles;
 use kube::Client;
@@ -60,7 +60,7 @@ pub struct Context {
     /// Whose partitions are made.
     pub scope: Scope,
     /// That this replica leads.
-    pub held: Arc<Held>,
+    pub held: Arc<Leadership>,
     /// Counts the reconciles.
     pub(super) reconciles: Reconciles,
     /// Events about IPUPartitions.
@@ -78,7 +78,7 @@ pub struct Context {
 
 impl Context {
     /// What the replica works with while it leads.
-    pub fn new(shared: Shared, held: Arc<Held>) -> Self {
+    pub fn new(shared: Shared, held: Arc<Leadership>) -> Self {
         let Shared {
             client,
             fleet,

@@ -30,7 +30,7 @@ impl Written {
         let uid = Uid::of(uid);
         match version.and_then(number) {
             Some(version) => self.0.lock().expect(uid, (uid, version), 0, now),
-            None => self.0.lock().told(uid, uid, u64::MAX),
+            None => self.0.lock().observe(uid, uid, u64::MAX),
         }
     }
 
@@ -38,14 +38,14 @@ impl Written {
     pub(super) fn behind(&self, uid: &str, seen: Option<&str>, now: Instant) -> Option<Duration> {
         let (uid, seen) = (Uid::of(uid), seen.and_then(number)?);
         let mut expectations = self.0.lock();
-        expectations.told(uid, uid, seen);
-        expectations.left(uid, now)
+        expectations.observe(uid, uid, seen);
+        expectations.remaining(uid, now)
     }
 
     /// The object of this UID is gone.
     pub(super) fn forget(&self, uid: &str) {
         let uid = Uid::of(uid);
-        self.0.lock().told(uid, uid, u64::MAX);
+        self.0.lock().observe(uid, uid, u64::MAX);
     }
 }
 

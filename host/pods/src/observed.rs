@@ -77,22 +77,22 @@ impl Observed {
         let is_complete = matches!(event, Event::InitDone);
         let expectations = &mut kind.expectations;
         let key = |pod: &Pod| pod.metadata.uid.as_deref().map(Uid::of);
-        let changes = kind.store.hear(event, key, |uid, pod, _| {
-            expectations.told(*uid, *uid, version(&pod.metadata));
+        let changes = kind.store.apply_event(event, key, |uid, pod, _| {
+            expectations.observe(*uid, *uid, version(&pod.metadata));
             NativePod::of(&pod)
         });
         for Change { key, .. } in &changes {
             if is_end {
-                kind.expectations.ended(*key, *key);
+                kind.expectations.observe_delete(*key, *key);
             } else if is_complete {
-                kind.expectations.told(*key, *key, u64::MAX);
+                kind.expectations.observe(*key, *key, u64::MAX);
             }
         }
         if is_complete {
             let objects = kind.store.objects();
             let lists = kind.store.lists();
             kind.expectations
-                .listed(lists, |_, object| objects.contains_key(&object));
+                .observe_list(lists, |_, object| objects.contains_key(&object));
         }
         let known = kind.store.objects();
         let pods = changes.into_iter().filter_map(|change| {
@@ -110,10 +110,10 @@ impl Observed {
         let is_complete = matches!(event, Event::InitDone);
         let expectations = &mut partitions.expectations;
         let key = |object: &IPUPartition| object.metadata.name.as_deref().map(Into::into);
-        let changes = partitions.store.hear(event, key, |_, object, _| {
+        let changes = partitions.store.apply_event(event, key, |_, object, _| {
             let partition = Partition::of(object)?;
             if let Some((pod, uid)) = keys(&partition) {
-                expectations.told(pod, uid, partition.version);
+                expectations.observe(pod, uid, partition.version);
             }
             Some(partition)
         });
@@ -121,7 +121,7 @@ impl Observed {
         if is_end || is_complete {
             let gone = changes.iter().filter_map(|one| one.before.as_ref());
             for (pod, uid) in gone.filter_map(keys) {
-                partitions.expectations.ended(pod, uid);
+                partitions.expectations.observe_delete(pod, uid);
             }
         }
         if is_complete {
@@ -130,7 +130,7 @@ impl Observed {
             let lists = partitions.store.lists();
             partitions
                 .expectations
-                .listed(lists, |_, object| uids.contains(&object));
+                .observe_list(lists, |_, object| uids.contains(&object));
         }
         let concerned = changes.into_iter().flat_map(|change| {
             let partition = known.get(&change.key).or(change.before.as_ref());
@@ -168,7 +168,8 @@ impl Observed {
     pub fn look(&self, pod: &PodRef, now: Instant) -> Look {
         let inner = self.inner.lock();
         let Inner { pods, partitions } = &*inner;
-        let is_late = |expectations: &Expectations| expectations.left(pod.key(), now).is_some();
+        let is_late =
+            |expectations: &Expectations| expectations.remaining(pod.key(), now).is_some();
         if is_late(&pods.expectations) || is_late(&partitions.expectations) {
             return Look::Behind;
         }

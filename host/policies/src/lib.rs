@@ -36,7 +36,7 @@ use std::sync::Arc;
 
 use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::{GuestHostOptions, Limits};
-use ipu_runtime::lease::{Elector, Leading, TTL};
+use ipu_runtime::lease::{Elector, LEASE_DURATION, LeadershipStatus};
 use ipu_runtime::release::{Process, ReleaseOptions};
 use ipu_runtime::scope::Conflicts;
 use kube::Client;
@@ -72,7 +72,7 @@ pub async fn follow(
     client: Client,
     release: &ReleaseOptions,
     process: Process,
-    (active, leading, conflicts): (active_policies::ActivePolicies, Leading, Conflicts),
+    (active, leading, conflicts): (active_policies::ActivePolicies, LeadershipStatus, Conflicts),
     stop: CancellationToken,
 ) {
     let name = release.replica_name();
@@ -111,8 +111,8 @@ pub async fn follow(
         if process == Process::Controller {
             let lease = format!("{}-policies", release.fullname);
             let namespace = &release.namespace;
-            let elector = Elector::new(client.clone(), namespace, &lease, &name, TTL);
-            let elector = elector.telling(leading).unless(conflicts);
+            let elector = Elector::new(client.clone(), namespace, &lease, &name, LEASE_DURATION);
+            let elector = elector.with_status(leading).with_conflicts(conflicts);
             let run = rollout_leader::run(client.clone(), elector, namespace, store, stop.clone());
             Box::pin(run).await;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use ipu_api::ipupolicy::{Hook, IPUPolicy, IPUPolicyStatus};
 use ipu_runtime::clock;
-use ipu_runtime::lease::{Elector, Held};
+use ipu_runtime::lease::{Elector, Leadership};
 use ipu_runtime::panics;
 use ipu_text::explain;
 use jiff::Timestamp;
@@ -62,7 +62,7 @@ pub async fn run(
                 held: held.clone(),
             };
             tokio::select! {
-                () = elector.keep(&held) => {}
+                () = elector.renew_until_lost(&held) => {}
                 () = leader.run(&leases, &lease_changes, &stop) => {
                     elector.release(&held).await;
                     return;
@@ -80,7 +80,7 @@ struct RolloutLeader {
     client: Client,
     leases: Api<Lease>,
     policies: PolicyStore,
-    held: Arc<Held>,
+    held: Arc<Leadership>,
 }
 
 impl RolloutLeader {

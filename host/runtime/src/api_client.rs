@@ -1,6 +1,6 @@
 //! Requests to the API server, counted at the one place that all of them pass: the client.
 
-mod request;
+mod request_info;
 
 use std::task::{Context, Poll};
 
@@ -16,7 +16,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use tower::{Layer, Service};
 
-use self::request::described;
+use self::request_info::request_info;
 use crate::clock;
 
 /// Requests to the API server. Cheap to clone; all clones count the same.
@@ -87,7 +87,7 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let uri = request.uri();
-        let (verb, resource) = described(request.method().as_str(), uri.path(), uri.query());
+        let (verb, resource) = request_info(request.method().as_str(), uri.path(), uri.query());
         let calls = self.calls.clone();
         let asked = Timestamp::now();
         let answered = self.inner.call(request);

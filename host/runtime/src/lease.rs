@@ -1,7 +1,8 @@
-//! Leader election: of several replicas the one that holds a Kubernetes Lease reconciles.
+//! Leader election: the replica that holds a Kubernetes Lease reconciles.
 //!
-//! A lease is no fence: a process that is paused wakes up and believes that it leads. What it writes
-//! is compared with the version that it read, and [`Held::is_valid`] is asked before each effect.
+//! A Lease does not stop a replica that was paused: it wakes up and considers itself the leader. Therefore each write has
+//! the version that was read, and [`Leadership::is_valid`] is checked before each effect. The durations have the names of
+//! Kubernetes' client-go.
 
 mod decide;
 mod fence;
@@ -17,13 +18,13 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::scope::Conflicts;
-use decide::Move;
+use decide::Action;
 pub use fence::fenced;
 
-/// How long a replica leads after it last said so, as the components of Kubernetes have it.
-pub const TTL: Duration = Duration::from_secs(15);
+/// Default duration of a Lease, as for the components of Kubernetes.
+pub const LEASE_DURATION: Duration = Duration::from_secs(15);
 
-/// Why the Lease could not be read or written.
+/// A failed read or write of the Lease.
 #[derive(Debug, thiserror::Error)]
 enum LeaseError {
     #[error("failed to read the Lease {name}")]
@@ -39,122 +40,127 @@ enum LeaseError {
         source: Box<kube::Error>,
     },
     #[error("failed to read or write the Lease {name}: the API server gave no answer in time")]
-    Late { name: String },
+    Timeout { name: String },
 }
 
-/// A replica that wants to lead.
+/// A candidate for the leadership.
 #[derive(Clone, Debug)]
 pub struct Elector {
     api: Api<Lease>,
     name: String,
-    me: String,
-    ttl: Duration,
-    leading: Leading,
+    identity: String,
+    lease_duration: Duration,
+    status: LeadershipStatus,
     conflicts: Conflicts,
 }
 
-/// Whether a replica leads, for whoever wants to know. Cheap to clone; all clones know the same.
+/// Whether a replica leads. Clones share the value.
 #[derive(Clone, Debug, Default)]
-pub struct Leading(Arc<Mutex<Option<Arc<Held>>>>);
+pub struct LeadershipStatus(Arc<Mutex<Option<Arc<Leadership>>>>);
 
-/// That this replica leads, for as long as it could say so to the API server.
+/// The leadership of this replica, valid until the last renewal expires.
 #[derive(Debug)]
-pub struct Held {
-    until: Mutex<Instant>,
+pub struct Leadership {
+    valid_until: Mutex<Instant>,
 }
 
-/// The Lease as it was last seen to change. Clocks of two machines differ, so that the times in it
-/// are for people: what counts is for how long this process has seen it unchanged.
-struct Seen {
+/// The Lease at its last observed change. Clocks of two machines differ, so decisions use the time for which this process
+/// has observed the Lease unchanged, and not the times in it.
+struct Observed {
     version: Option<String>,
     since: Instant,
 }
 
-/// How one look at the Lease ended.
-enum Look {
+/// The result of one attempt to acquire or renew the Lease.
+enum Attempt {
     /// This replica leads.
-    Mine,
-    /// Another one does.
-    Theirs,
-    /// Somebody else wrote it at the same time: look again.
-    Raced,
+    Acquired,
+    /// Another replica leads.
+    HeldByOther,
+    /// Another replica wrote the Lease at the same time: try again.
+    Conflict,
 }
 
 impl Elector {
-    /// A replica called `me`, which no other live one is called, that wants the Lease `name`.
-    pub fn new(client: Client, namespace: &str, name: &str, me: &str, ttl: Duration) -> Self {
+    /// Creates a candidate for the Lease `name`. No other live replica has the same `identity`.
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        name: &str,
+        identity: &str,
+        lease_duration: Duration,
+    ) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
             name: name.to_owned(),
-            me: me.to_owned(),
-            ttl,
-            leading: Leading::default(),
+            identity: identity.to_owned(),
+            lease_duration,
+            status: LeadershipStatus::default(),
             conflicts: Conflicts::default(),
         }
     }
 
-    /// The same, which lets `leading` know.
+    /// Publishes the leadership in `status`.
     #[must_use]
-    pub fn telling(self, leading: Leading) -> Self {
-        Self { leading, ..self }
+    pub fn with_status(self, status: LeadershipStatus) -> Self {
+        Self { status, ..self }
     }
 
-    /// The same, which does not lead while another release has what this one wants.
+    /// Prevents the leadership while this release conflicts with an older one.
     #[must_use]
-    pub fn unless(self, conflicts: Conflicts) -> Self {
+    pub fn with_conflicts(self, conflicts: Conflicts) -> Self {
         Self { conflicts, ..self }
     }
 
     /// Waits until this replica leads.
-    pub async fn acquire(&self) -> Arc<Held> {
-        let mut seen = None;
-        let mut complained = false;
+    pub async fn acquire(&self) -> Arc<Leadership> {
+        let mut observed = None;
+        let mut has_warned = false;
         loop {
-            self.conflicts.none().await;
+            self.conflicts.wait_none().await;
             let began = Instant::now();
-            match self.within(self.attempt(&mut seen, began)).await {
-                Ok(Look::Mine) => {
-                    tracing::info!(lease = self.name, me = self.me, "leading");
-                    let held = Arc::new(Held {
-                        until: Mutex::new(began + self.validity()),
+            match self.with_timeout(self.attempt(&mut observed, began)).await {
+                Ok(Attempt::Acquired) => {
+                    tracing::info!(lease = self.name, me = self.identity, "leading");
+                    let leadership = Arc::new(Leadership {
+                        valid_until: Mutex::new(began + self.renew_deadline()),
                     });
-                    self.leading.put(held.clone());
-                    return held;
+                    self.status.set(leadership.clone());
+                    return leadership;
                 }
-                Ok(Look::Theirs | Look::Raced) => complained = false,
-                Err(error) if !complained => {
-                    complained = true;
+                Ok(Attempt::HeldByOther | Attempt::Conflict) => has_warned = false,
+                Err(error) if !has_warned => {
+                    has_warned = true;
                     tracing::warn!("{}; trying again", ipu_text::explain(&error));
                 }
                 Err(_) => {}
             }
-            tokio::time::sleep(self.pause()).await;
+            tokio::time::sleep(self.retry_period()).await;
         }
     }
 
-    /// Renews the Lease; ends once it is lost, or was not renewed in time, however long an answer takes, or
-    /// another release has what this one wants.
-    pub async fn keep(&self, held: &Held) {
+    /// Renews the Lease until it is lost, is not renewed in time, or the release conflicts with an older one.
+    pub async fn renew_until_lost(&self, leadership: &Leadership) {
         tokio::select! {
-            () = self.renew(held) => tracing::warn!(lease = self.name, "another replica leads now"),
-            () = held.ran_out() => {
+            () = self.renew(leadership) => tracing::warn!(lease = self.name, "another replica leads now"),
+            () = leadership.expired() => {
                 tracing::warn!(lease = self.name, "not renewed in time; no longer leading");
             }
-            () = self.conflicts.any() => held.extend(Instant::now()),
+            () = self.conflicts.wait_any() => leadership.set_valid_until(Instant::now()),
         }
     }
 
-    /// Renews the Lease until another replica has it.
-    async fn renew(&self, held: &Held) {
-        let mut seen = None;
+    /// Renews the Lease until another replica holds it.
+    async fn renew(&self, leadership: &Leadership) {
+        let mut observed = None;
         loop {
-            tokio::time::sleep(self.pause()).await;
+            tokio::time::sleep(self.retry_period()).await;
             let began = Instant::now();
-            match self.within(self.attempt(&mut seen, began)).await {
-                Ok(Look::Mine) => held.extend(began + self.validity()),
-                Ok(Look::Raced) => {}
-                Ok(Look::Theirs) => {
-                    held.extend(began);
+            match self.with_timeout(self.attempt(&mut observed, began)).await {
+                Ok(Attempt::Acquired) => leadership.set_valid_until(began + self.renew_deadline()),
+                Ok(Attempt::Conflict) => {}
+                Ok(Attempt::HeldByOther) => {
+                    leadership.set_valid_until(began);
                     return;
                 }
                 Err(error) => tracing::warn!("{}", ipu_text::explain(&error)),
@@ -162,12 +168,13 @@ impl Elector {
         }
     }
 
-    /// Gives the Lease back, so that another replica need not wait until it runs out.
-    pub async fn release(&self, held: &Held) {
-        held.extend(Instant::now());
-        let given = self.within(async {
+    /// Releases the Lease, so that another replica does not wait until it expires.
+    pub async fn release(&self, leadership: &Leadership) {
+        leadership.set_valid_until(Instant::now());
+        let released = self.with_timeout(async {
             let lease = self.read().await?;
-            let Some(lease) = lease.filter(|lease| decide::holder(lease) == Some(&*self.me)) else {
+            let Some(lease) = lease.filter(|lease| decide::holder(lease) == Some(&*self.identity))
+            else {
                 return Ok(());
             };
             let spec = decide::released(lease.spec.as_ref(), clock::now());
@@ -178,42 +185,56 @@ impl Elector {
             .await
             .map(|_| ())
         });
-        match given.await {
+        match released.await {
             Ok(()) => tracing::info!(lease = self.name, "gave the lead back"),
             Err(error) => tracing::warn!("{}", ipu_text::explain(&error)),
         }
     }
 
-    /// One look at the Lease, and what follows from it.
-    async fn attempt(&self, seen: &mut Option<Seen>, now: Instant) -> Result<Look, LeaseError> {
+    /// Reads the Lease, and acquires or renews it if this is allowed.
+    async fn attempt(
+        &self,
+        observed: &mut Option<Observed>,
+        now: Instant,
+    ) -> Result<Attempt, LeaseError> {
         let lease = self.read().await?;
         let version = lease.as_ref().and_then(|lease| {
             let version = &lease.metadata.resource_version;
             version.clone()
         });
-        let last = match seen.take().filter(|last| last.version == version) {
-            Some(last) => seen.insert(last),
-            None => seen.insert(Seen {
+        let last = match observed.take().filter(|last| last.version == version) {
+            Some(last) => observed.insert(last),
+            None => observed.insert(Observed {
                 version,
                 since: now,
             }),
         };
         let unchanged = now.duration_since(last.since);
-        let written = match decide::next(lease.as_ref(), &self.me, unchanged) {
-            Move::Wait => return Ok(Look::Theirs),
-            Move::Create => {
+        let written = match decide::next_action(lease.as_ref(), &self.identity, unchanged) {
+            Action::Wait => return Ok(Attempt::HeldByOther),
+            Action::Create => {
                 let lease = Lease {
                     metadata: ObjectMeta {
                         name: Some(self.name.clone()),
                         ..ObjectMeta::default()
                     },
-                    spec: Some(decide::spec(None, &self.me, self.ttl, clock::now())),
+                    spec: Some(decide::spec(
+                        None,
+                        &self.identity,
+                        self.lease_duration,
+                        clock::now(),
+                    )),
                 };
                 self.api.create(&PostParams::default(), &lease).await
             }
-            Move::Take => {
+            Action::Acquire => {
                 let lease = lease.unwrap_or_default();
-                let spec = decide::spec(lease.spec.as_ref(), &self.me, self.ttl, clock::now());
+                let spec = decide::spec(
+                    lease.spec.as_ref(),
+                    &self.identity,
+                    self.lease_duration,
+                    clock::now(),
+                );
                 let lease = Lease {
                     spec: Some(spec),
                     ..lease
@@ -221,7 +242,7 @@ impl Elector {
                 return self.write(&lease).await;
             }
         };
-        taken(written, &self.name)
+        attempt_result(written, &self.name)
     }
 
     async fn read(&self) -> Result<Option<Lease>, LeaseError> {
@@ -233,76 +254,78 @@ impl Elector {
     }
 
     /// Replaces the Lease, unless it changed since it was read.
-    async fn write(&self, lease: &Lease) -> Result<Look, LeaseError> {
+    async fn write(&self, lease: &Lease) -> Result<Attempt, LeaseError> {
         let params = PostParams::default();
-        taken(
+        attempt_result(
             self.api.replace(&self.name, &params, lease).await,
             &self.name,
         )
     }
 
-    async fn within<T>(
+    async fn with_timeout<T>(
         &self,
         work: impl Future<Output = Result<T, LeaseError>>,
     ) -> Result<T, LeaseError> {
-        let late = || LeaseError::Late {
+        let late = || LeaseError::Timeout {
             name: self.name.clone(),
         };
-        let answered = tokio::time::timeout(self.ttl / 3, work).await;
-        answered.unwrap_or_else(|_| Err(late()))
+        let completed = tokio::time::timeout(self.lease_duration / 3, work).await;
+        completed.unwrap_or_else(|_| Err(late()))
     }
 
-    /// For how long after a renewal this replica may act: shorter than others wait.
-    fn validity(&self) -> Duration {
-        self.ttl * 2 / 3
+    /// Time after a renewal for which this replica may act. Other replicas wait longer.
+    fn renew_deadline(&self) -> Duration {
+        self.lease_duration * 2 / 3
     }
 
-    /// Between two looks.
-    fn pause(&self) -> Duration {
-        self.ttl / 8
+    /// Time between two attempts.
+    fn retry_period(&self) -> Duration {
+        self.lease_duration / 8
     }
 }
 
-impl Leading {
+impl LeadershipStatus {
     /// Whether the replica may act now.
     pub fn is_valid(&self) -> bool {
-        let held = self.0.lock();
-        held.as_ref().is_some_and(|held| held.is_valid())
+        let leadership = self.0.lock();
+        leadership
+            .as_ref()
+            .is_some_and(|leadership| leadership.is_valid())
     }
 
-    fn put(&self, held: Arc<Held>) {
-        *self.0.lock() = Some(held);
+    fn set(&self, leadership: Arc<Leadership>) {
+        *self.0.lock() = Some(leadership);
     }
 }
 
-impl Held {
-    /// Whether this replica may still act. Asked of the clock, so that a process that was paused
-    /// knows before any answer of the API server does.
+impl Leadership {
+    /// Whether this replica may still act, by its own clock. A process that was paused knows it before any response of the
+    /// API server.
     pub fn is_valid(&self) -> bool {
-        Instant::now() < self.until()
+        Instant::now() < self.valid_until()
     }
 
     /// Waits until this replica may no longer act.
-    async fn ran_out(&self) {
+    async fn expired(&self) {
         while self.is_valid() {
-            tokio::time::sleep_until(self.until()).await;
+            tokio::time::sleep_until(self.valid_until()).await;
         }
     }
 
-    fn until(&self) -> Instant {
-        *self.until.lock()
+    fn valid_until(&self) -> Instant {
+        *self.valid_until.lock()
     }
 
-    fn extend(&self, until: Instant) {
-        *self.until.lock() = until;
+    fn set_valid_until(&self, valid_until: Instant) {
+        *self.valid_until.lock() = valid_until;
     }
 }
 
-/// Somebody else was quicker where the API server says that the object is there or has changed.
-fn taken(written: Result<Lease, kube::Error>, name: &str) -> Result<Look, LeaseError> {
+/// Interprets the result of a write. The status 409 means that another replica was faster.
+fn attempt_result(written: Result<Lease, kube::Error>, name: &str) -> Result<Attempt, LeaseError> {
     match written {
-        Ok(_) => Ok(Look::Mine),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(Look::Raced),
+        Ok(_) => Ok(Attempt::Acquired),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(Attempt::Conflict),
         Err(source) => Err(LeaseError::Write {
             name: name.to_owned(),
             source: Box::new(source),
@@ -321,8 +344,7 @@ mod tests {
 
     use super::*;
 
-    /// An API server that lets a Lease be made, counts what is written, and then answers nothing that
-    /// is about Leases.
+    /// An API server that accepts the creation of a Lease, counts writes, and does not respond to later requests for Leases.
     fn server(writes: Arc<AtomicUsize>) -> Client {
         let leases = Arc::new(AtomicUsize::new(0));
         let service = service_fn(move |request: Request<Body>| {
@@ -350,31 +372,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lead_ends_before_another_replica_takes_it_though_no_answer_comes() {
-        let (ttl, writes) = (Duration::from_secs(3), Arc::default());
-        let elector = Elector::new(server(writes), "default", "lease", "me", ttl);
-        let held = elector.acquire().await;
-        let others_wait_until = Instant::now() + ttl * 4 / 5;
+    async fn the_leadership_ends_before_another_replica_acquires_it_without_a_response() {
+        let (lease_duration, writes) = (Duration::from_secs(3), Arc::default());
+        let elector = Elector::new(server(writes), "default", "lease", "me", lease_duration);
+        let leadership = elector.acquire().await;
+        let others_wait_until = Instant::now() + lease_duration * 4 / 5;
         let ended_in_time = tokio::select! {
             biased;
-            () = elector.keep(&held) => true,
+            () = elector.renew_until_lost(&leadership) => true,
             () = tokio::time::sleep_until(others_wait_until) => false,
         };
         assert!(ended_in_time);
-        assert!(!held.is_valid());
+        assert!(!leadership.is_valid());
     }
 
     #[tokio::test]
-    async fn who_no_longer_leads_reads_and_writes_nothing() {
+    async fn a_replica_without_leadership_can_read_and_cannot_write() {
         let writes = Arc::new(AtomicUsize::new(0));
-        let held = Arc::new(Held {
-            until: Mutex::new(Instant::now() + Duration::from_hours(1)),
+        let leadership = Arc::new(Leadership {
+            valid_until: Mutex::new(Instant::now() + Duration::from_hours(1)),
         });
-        let client = fenced(&server(writes.clone()), held.clone());
+        let client = fenced(&server(writes.clone()), leadership.clone());
         let maps = Api::<k8s_openapi::api::core::v1::ConfigMap>::default_namespaced(client);
         let (params, map) = (PostParams::default(), Default::default());
         maps.create(&params, &map).await.unwrap();
-        held.extend(Instant::now());
+        leadership.set_valid_until(Instant::now());
         let refused = maps.create(&params, &map).await.unwrap_err();
         let refused = ipu_text::explain(&refused);
         assert!(refused.contains("another replica may lead"), "{refused}");

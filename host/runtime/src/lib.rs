@@ -1,5 +1,5 @@
-//! What every process of the operator needs, whatever it reconciles: leadership, a work queue, watches, events, ports with TLS,
-//! certificates, telemetry and metrics.
+//! The runtime of the operator's processes: leader election, work queue, watches, events, ports with TLS, certificates,
+//! telemetry and metrics.
 //!
 //! It knows the Kubernetes API of the operator (`ipu-api`), and neither jobs nor partitions nor policies.
 #![forbid(unsafe_code)]
@@ -8,6 +8,7 @@ pub mod api_client;
 pub mod bounded_json;
 pub mod certificates;
 pub mod clock;
+pub mod compressed;
 pub mod config_map_watch;
 pub mod events;
 pub mod fair_semaphore;
@@ -15,7 +16,6 @@ pub mod json_difference;
 pub mod label_watch;
 pub mod lease;
 pub mod metrics;
-pub mod packed;
 pub mod panics;
 pub mod port;
 pub mod release;

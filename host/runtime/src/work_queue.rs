@@ -1,7 +1,7 @@
-//! Reconciles objects by key when something asks for it: so many at a time, and each by one at a time.
+//! A work queue: reconciles objects by key, with limited concurrency and one reconcile of a key at a time.
 
-mod agenda;
 pub mod metrics;
+mod queue;
 
 use std::hash::Hash;
 use std::panic::resume_unwind;
@@ -12,13 +12,13 @@ use futures::{FutureExt, Stream, StreamExt};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use self::agenda::Agenda;
+use self::queue::Queue;
 use crate::work_queue::metrics::Reconciles;
 
-/// When an object is reconciled again, where nothing asks for it before.
+/// When an object is reconciled again, if no event triggers it before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {
-    /// Only when something asks for it.
+    /// Only after an event.
     Never,
     /// After this delay.
     After(Duration),
@@ -37,24 +37,23 @@ impl From<Option<Duration>> for Requeue {
     }
 }
 
-/// How a queue works.
+/// The settings of a queue.
 pub struct Limits<'a> {
-    /// Reconciles that may run at the same time.
+    /// Maximum number of concurrent reconciles.
     pub concurrency: usize,
-    /// Metrics that show how many objects wait.
+    /// Metrics of the queue and its reconciles.
     pub reconciles: &'a Reconciles,
     /// Ends the queue.
     pub stop: CancellationToken,
 }
 
-/// Reconciles each object that `keys` names, once `ready`, until the queue is stopped; then the reconciles
-/// under way come to their end, and none begins. Dropped, all of them end at once.
+/// Reconciles each object of `keys`, after `ready`, until the queue is stopped. Then the reconciles in progress finish, and no
+/// other starts. If the queue is dropped, all of them end at once.
 ///
-/// Instead of kube's `Controller`, whose tables take more memory for each of thousands of objects than
-/// the objects do.
+/// It replaces kube's `Controller`, whose tables need more memory for each of thousands of objects than the objects.
 ///
 /// # Panics
-/// Where a reconcile does.
+/// If a reconcile panics.
 pub async fn run<K, R>(
     keys: impl Stream<Item = K>,
     ready: impl Future<Output = ()>,
@@ -69,43 +68,43 @@ pub async fn run<K, R>(
         reconciles,
         stop,
     } = limits;
-    let queue = reconciles.queue();
+    let depth = reconciles.queue_depth();
     let (mut keys, mut ready) = (pin!(keys), pin!(ready.fuse()));
-    let (mut agenda, mut running) = (Agenda::default(), JoinSet::new());
+    let (mut queue, mut running) = (Queue::default(), JoinSet::new());
     let mut free = 0;
     while !stop.is_cancelled() {
         while running.len() < free
-            && let Some(key) = agenda.begin(Instant::now())
+            && let Some(key) = queue.get(Instant::now())
         {
             let work = reconcile(K::clone(&key));
             running.spawn(async move { (key, work.await.into()) });
         }
-        queue.waits(agenda.asked());
-        let due = agenda.first().filter(|_| running.len() < free);
+        depth.set(queue.pending());
+        let due = queue.next_due().filter(|_| running.len() < free);
         tokio::select! {
             () = stop.cancelled() => break,
             () = &mut ready, if free == 0 => free = concurrency,
-            Some(key) = keys.next() => agenda.ask(key, Instant::now()),
+            Some(key) = keys.next() => queue.add_at(key, Instant::now()),
             Some(ended) = running.join_next() => {
-                let (key, requeue) = ended.unwrap_or_else(|error| fall_with(error));
-                agenda.end(key, requeue, Instant::now());
+                let (key, requeue) = ended.unwrap_or_else(|error| resume_panic(error));
+                queue.done(key, requeue, Instant::now());
             }
-            () = until(due) => {}
+            () = sleep_until(due) => {}
         }
     }
     while let Some(ended) = running.join_next().await {
-        ended.unwrap_or_else(|error| fall_with(error));
+        ended.unwrap_or_else(|error| resume_panic(error));
     }
 }
 
-async fn until(due: Option<Instant>) {
+async fn sleep_until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due.into()).await,
         None => std::future::pending().await,
     }
 }
 
-fn fall_with(error: JoinError) -> ! {
+fn resume_panic(error: JoinError) -> ! {
     resume_unwind(error.into_panic())
 }
 
@@ -120,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// What the reconciles of a test have done.
+    /// The reconciles of a test.
     #[derive(Default)]
     struct Seen {
         begun: Mutex<BTreeMap<Arc<str>, usize>>,
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn so_many_run_at_once_and_each_again_after_its_pause() {
+    async fn concurrency_is_limited_and_keys_are_requeued() {
         let (seen, stop) = (Arc::<Seen>::default(), CancellationToken::new());
         let (names, asked) = mpsc::unbounded::<Arc<str>>();
         let again = (Some(1), future::ready(()));
@@ -198,11 +197,11 @@ mod tests {
             tokio::task::yield_now().await;
         }
         queue.await.unwrap();
-        assert_eq!(seen.at_once.lock().unwrap().0, 0, "all came to their end");
+        assert_eq!(seen.at_once.lock().unwrap().0, 0, "all have finished");
     }
 
     #[tokio::test]
-    async fn nothing_begins_before_the_queue_is_ready_nor_once_it_is_stopped() {
+    async fn no_reconcile_starts_before_the_queue_is_ready_or_after_it_is_stopped() {
         let (seen, stop) = (Arc::<Seen>::default(), CancellationToken::new());
         let (names, asked) = mpsc::unbounded::<Arc<str>>();
         let ready = Arc::new(Notify::new());
@@ -227,23 +226,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_under_way_ends_with_whoever_dropped_the_queue() {
+    async fn a_dropped_queue_drops_its_reconciles() {
         let seen = Arc::<Seen>::default();
         let (names, asked) = mpsc::unbounded::<Arc<str>>();
         names.unbounded_send("a".into()).unwrap();
         let once = (None, future::ready(()));
         let queue = queue(Arc::clone(&seen), asked, once, CancellationToken::new());
         tokio::select! {
-            () = queue => panic!("nobody told it to stop"),
+            () = queue => panic!("the queue was not stopped"),
             () = seen.until_begun(1) => {}
         }
         while Arc::strong_count(&seen) > 1 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(
-            seen.at_once.lock().unwrap().0,
-            1,
-            "it never came to its end"
-        );
+        assert_eq!(seen.at_once.lock().unwrap().0, 1, "it has not finished");
     }
 }

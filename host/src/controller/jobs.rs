@@ -1,4 +1,4 @@
-//! Reconciles jobs and native Pods in one replica of the controller at a time, by turns under a Lease.
+//! Reconciles jobs and native Pods in the replica of the controller that holds the Lease.
 
 use std::time::Duration;
 
@@ -13,51 +13,58 @@ use tracing::error;
 
 use crate::exposition::Metrics;
 
-/// How long to wait before the job reconciler is tried again, where it could not start.
-const AGAIN: Duration = Duration::from_secs(5);
+/// Delay before the job reconciler is restarted after a failed start.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// How long reconciles under way may take once the process is told to stop; shorter than Kubernetes waits.
+/// Time limit of the reconciles in progress when the process stops. It is shorter than the Pod's grace period.
 const DRAIN: Duration = Duration::from_secs(15);
 
-/// Reconciles jobs, and native Pods where there are settings for them, whenever this replica leads, until `stop`; another takes over once it has not been
-/// heard of for `ttl`. Where this one no longer leads, nothing is written any more and what is under way
-/// is dropped as if the process was killed: every write names the UID or the version that it is for.
-pub async fn lead_in_turn(
+/// Reconciles jobs, and native Pods if there are settings for them, while this replica leads, until `stop`. Another replica
+/// takes over when this one has not renewed the Lease for `lease_duration`. Without the leadership this replica writes
+/// nothing, and drops the reconciles in progress as if the process was killed: every write has a UID or a version as its
+/// precondition.
+pub async fn run_as_leader(
     client: &Client,
     release: &ReleaseOptions,
     (settings, native_pods, metrics): (&JobSettings, Option<&NativePodSettings>, &Metrics),
-    ttl: Duration,
+    lease_duration: Duration,
     stop: &CancellationToken,
 ) {
     let lease = format!("{}-controller-manager", release.fullname);
-    let me = release.replica_name();
-    let elector = Elector::new(client.clone(), &release.namespace, &lease, &me, ttl);
+    let identity = release.replica_name();
+    let elector = Elector::new(
+        client.clone(),
+        &release.namespace,
+        &lease,
+        &identity,
+        lease_duration,
+    );
     let elector = elector
-        .telling(metrics.leading.clone())
-        .unless(metrics.conflicts.clone());
-    while let Some(held) = stop.run_until_cancelled(elector.acquire()).await {
-        let client = fenced(client, held.clone());
+        .with_status(metrics.leading.clone())
+        .with_conflicts(metrics.conflicts.clone());
+    while let Some(leadership) = stop.run_until_cancelled(elector.acquire()).await {
+        let client = fenced(client, leadership.clone());
         tokio::select! {
-            () = elector.keep(&held) => {}
+            () = elector.renew_until_lost(&leadership) => {}
             () = lead(&client, (settings, native_pods), metrics, stop) => {
-                elector.release(&held).await;
+                elector.release(&leadership).await;
                 return;
             }
-            () = drained(stop) => {
-                elector.release(&held).await;
+            () = drain_timeout(stop) => {
+                elector.release(&leadership).await;
                 return;
             }
         }
     }
 }
 
-/// Waits until the process is told to stop, and what was under way then has had its time.
-async fn drained(stop: &CancellationToken) {
+/// Waits until the process stops and the time limit of the reconciles in progress is over.
+async fn drain_timeout(stop: &CancellationToken) {
     stop.cancelled().await;
     tokio::time::sleep(DRAIN).await;
 }
 
-/// Runs both reconcilers. Where that of jobs cannot start (a CRD is missing, say), the webhooks go on.
+/// Runs both reconcilers. If that of jobs cannot start, for example because a CRD is missing, the webhooks continue.
 async fn lead(
     client: &Client,
     (settings, native_pods): (&JobSettings, Option<&NativePodSettings>),
@@ -89,6 +96,8 @@ async fn lead_jobs(
             "the job reconciler could not start, and is tried again: {}",
             explain(&failure)
         );
-        let _ = stop.run_until_cancelled(tokio::time::sleep(AGAIN)).await;
+        let _ = stop
+            .run_until_cancelled(tokio::time::sleep(RETRY_DELAY))
+            .await;
     }
 }

@@ -17,9 +17,8 @@ use tracing::warn;
 
 use super::probes::{Readiness, Step};
 
-/// How long new connections are still taken at the end: an API server hears a little late that this
-/// replica is no longer ready.
-const LAME: Duration = Duration::from_millis(500);
+/// Delay before the port is closed, because API servers learn a little late that this replica is not ready.
+const SHUTDOWN_DELAY: Duration = Duration::from_millis(500);
 
 /// Why a round of keeping the webhooks trusted failed.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +50,7 @@ pub async fn run(
     let ending = async {
         let rounds = keep(&mut serving, &registration, readiness);
         let _ = stop.run_until_cancelled(rounds).await;
-        tokio::time::sleep(LAME).await;
+        tokio::time::sleep(SHUTDOWN_DELAY).await;
         closing.cancel();
     };
     let (served, ()) = tokio::join!(served, ending);

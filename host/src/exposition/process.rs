@@ -5,7 +5,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-use ipu_runtime::lease::Leading;
+use ipu_runtime::lease::LeadershipStatus;
 use ipu_runtime::release::Process;
 use ipu_runtime::scope::Conflicts;
 
@@ -17,8 +17,8 @@ pub(super) fn register(registry: &mut Registry) {
 pub(super) fn leading(
     now: &mut Registry,
     process: Process,
-    reconciles: &Leading,
-    policies: &Leading,
+    reconciles: &LeadershipStatus,
+    policies: &LeadershipStatus,
 ) {
     let leads: &[_] = match process {
         Process::Controller => &[("controller-manager", reconciles), ("policies", policies)],

@@ -118,7 +118,7 @@ async fn everybody_gets_open_metrics_with_exemplars() {
     let took = std::time::Duration::from_millis(3);
     metrics
         .admission
-        .answered("validation", "refused", Some("a-uid"), took);
+        .record("validation", "refused", Some("a-uid"), took);
     let router = serve(exposed(&metrics).await, api_server(&Asked::default()));
     let sample = "ipu_operator_admission_duration_seconds_bucket{le=\"0.005\",webhook=\"validation\",\
         verdict=\"refused\"} 1";

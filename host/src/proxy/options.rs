@@ -103,7 +103,7 @@ impl Default for Times {
             in_error: Duration::from_secs(30),
             gang_patience: Duration::from_mins(2),
             sweep: sweep::Times::default(),
-            lease: lease::TTL,
+            lease: lease::LEASE_DURATION,
         }
     }
 }

@@ -159,7 +159,7 @@ fn every_value_reaches_the_process_that_it_is_for() {
     assert_eq!(controller.webhook_certificate, Source::Given);
     assert!(!controller.webhook_ca_bundle);
     let client_ca = controller.webhook_client_ca.as_deref().unwrap();
-    clients::of_authority(client_ca).expect("the PEM arrives with its line breaks");
+    clients::verifier(client_ca).expect("the PEM arrives with its line breaks");
     for release in [&controller.release, &proxy.release] {
         assert_eq!(release.configuration(), "my-ipus.ipu");
     }

@@ -254,8 +254,8 @@ async fn of_two_releases_that_want_the_same_namespace_the_second_rests_until_the
     let stop = CancellationToken::new();
     let of_first = conflicts(&first, "rest-a,rest-b", &stop).await;
     let of_second = conflicts(&second, "rest-b,rest-c", &stop).await;
-    of_first.none().await;
-    of_second.any().await;
+    of_first.wait_none().await;
+    of_second.wait_any().await;
     let message = of_second.current()[0].message();
     for part in [
         "namespace rest-b",
@@ -266,7 +266,7 @@ async fn of_two_releases_that_want_the_same_namespace_the_second_rests_until_the
     }
 
     first.helm(&["uninstall", first.name]).unwrap();
-    of_second.none().await;
+    of_second.wait_none().await;
     assert_eq!(of_second.current(), []);
     stop.cancel();
 }

@@ -7,7 +7,7 @@ use ipu_api::ipupartition::{DecidedBy, IPUPartition, PartitionPhase};
 use ipu_api::ipupolicy::{IPUPolicy, PolicyPhase};
 use ipu_guest_host::{GuestHost, digest_of};
 use ipu_policies::active_policies::ActivePolicies;
-use ipu_runtime::lease::Leading;
+use ipu_runtime::lease::LeadershipStatus;
 use ipu_runtime::release::Process;
 use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::scope::Conflicts;
@@ -37,7 +37,7 @@ async fn coordinator(scene: &Scene) -> DropGuard {
     let stop = CancellationToken::new();
     let (client, stopping) = (scene.client.clone(), stop.clone());
     tokio::spawn(async move {
-        let asked = (guests, Leading::default(), Conflicts::default());
+        let asked = (guests, LeadershipStatus::default(), Conflicts::default());
         ipu_policies::follow(client, &release, Process::Controller, asked, stopping).await;
     });
     stop.drop_guard()

@@ -7,7 +7,7 @@ use ipu_api::ipupolicy::{IPUPolicy, IPUPolicyStatus, PolicyPhase};
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::{GuestHost, digest_of};
 use ipu_policies::active_policies::ActivePolicies;
-use ipu_runtime::lease::Leading;
+use ipu_runtime::lease::LeadershipStatus;
 use ipu_runtime::release::Process;
 use ipu_runtime::scope::Conflicts;
 use k8s_openapi::ByteString;
@@ -199,7 +199,7 @@ impl Other {
         let stop = CancellationToken::new();
         let stopping = stop.clone();
         let task = tokio::spawn(async move {
-            let asked = (guests, Leading::default(), Conflicts::default());
+            let asked = (guests, LeadershipStatus::default(), Conflicts::default());
             ipu_policies::follow(client, &release, Process::Controller, asked, stopping).await;
         });
         Self { task, stop }

@@ -20,7 +20,7 @@ use ipu_policies::namespace_usage::namespaces;
 use ipu_runtime::certificates::Source;
 use ipu_runtime::certificates::manager::CertificateManager;
 use ipu_runtime::certificates::registration::Registration;
-use ipu_runtime::lease::Leading;
+use ipu_runtime::lease::LeadershipStatus;
 use ipu_runtime::port::serve::{Port, WEBHOOKS};
 use ipu_runtime::release::Process;
 use ipu_runtime::release::ReleaseOptions;
@@ -224,7 +224,7 @@ impl View {
 
     /// A manager as that of the webhooks, of another Secret.
     pub(crate) fn certificate_manager(&self, secret: &str) -> CertificateManager {
-        manager(self.client(), secret)
+        certificate_manager(self.client(), secret)
     }
 
     /// Creates a job as kubectl does, and keeps the warnings, which kube's `Api` drops.
@@ -290,7 +290,7 @@ fn serve(
                     client.clone(),
                     &release,
                     Process::Controller,
-                    (guests, Leading::default(), Conflicts::default()),
+                    (guests, LeadershipStatus::default(), Conflicts::default()),
                     stop.clone()
                 ),
                 watch.follow(client.clone(), stop.clone()),

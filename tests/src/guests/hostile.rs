@@ -56,7 +56,7 @@ pub fn unsettled() -> Vec<u8> {
             (i32.const 24))
           (func (export "ipu:policy/validator@0.1.0#validate") (param i32) (result i32) (i32.const 16)))"#
     );
-    policy(&text, Slot::Validation)
+    policy(&text, Hook::Validation)
 }
 
 /// A validation policy of some kilobytes that is not compiled within gigabytes: loops within loops, each of which hands

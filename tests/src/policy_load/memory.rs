@@ -76,7 +76,7 @@ async fn ask(guests: &ActivePolicies, chain: HookChain) -> Result<(), PolicyLoad
     let answer = ChainRun::new(guests, &request, creating())
         .run_validation()
         .await;
-    if answer.asked.len() != count {
+    if answer.called.len() != count {
         return Err(PolicyLoadError::Wrong(format!(
             "not all answer: {answer:?}"
         )));

@@ -90,7 +90,7 @@ async fn measure(
             .run_defaulting()
             .await;
         times.push(begun.elapsed());
-        if answer.asked.len() != 1 {
+        if answer.called.len() != 1 {
             return Err(PolicyLoadError::Wrong(format!("no answer: {answer:?}")));
         }
     }

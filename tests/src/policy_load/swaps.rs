@@ -104,10 +104,10 @@ async fn ask(guests: &ActivePolicies, counts: &Counts) -> Result<(), PolicyLoadE
         .run_validation()
         .await;
     counts.answers.fetch_add(1, Ordering::Relaxed);
-    if answer.decision != Decision::Allowed || answer.asked.len() != 2 {
+    if answer.decision != Decision::Allowed || answer.called.len() != 2 {
         counts.failed.fetch_add(1, Ordering::Relaxed);
     }
-    let mut digests = answer.asked.iter().map(|(_, digest)| digest);
+    let mut digests = answer.called.iter().map(|(_, digest)| digest);
     let first = digests.next();
     if digests.any(|digest| Some(digest) != first) {
         counts.mixed.fetch_add(1, Ordering::Relaxed);

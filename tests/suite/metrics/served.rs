@@ -44,7 +44,7 @@ async fn happen(metrics: &Metrics) {
     let second = Duration::from_secs(1);
     metrics
         .admission
-        .answered("validation", "allowed", Some("uid"), second);
+        .record("validation", "allowed", Some("uid"), second);
     metrics
         .guests
         .record_call(Hook::Placement, Some("sha256:0"), None, second);
@@ -74,7 +74,7 @@ async fn happen(metrics: &Metrics) {
     let now: Timestamp = "2026-01-01T12:01:00Z".parse().unwrap();
     metrics
         .jobs
-        .reported(&job, &status(json!({})), &status(ended), now);
+        .record_status(&job, &status(json!({})), &status(ended), now);
     metrics.jobs.listed("Pod", true);
     let answers = service_fn(async |_: http::Request<Body>| {
         Ok::<_, tower::BoxError>(http::Response::new(Body::empty()))

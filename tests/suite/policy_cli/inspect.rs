@@ -40,7 +40,7 @@ fn json_tells_the_same() {
         let file = guests().join(format!("{}.wasm", guest.name));
         let printed = policy(&["inspect", text(&file), "--json"]).unwrap();
         let value: Value = serde_json::from_str(&printed).unwrap();
-        assert_eq!(value["world"], json!(guest.slot.world()));
+        assert_eq!(value["world"], json!(guest.hook.world()));
         assert_eq!(value["accepted"], json!(true), "{value}");
         assert_eq!(value["lacks"], json!([]));
         assert_eq!(

@@ -35,7 +35,7 @@ impl Live {
         let policies = open(options(&[Hook::Defaulting, Hook::Validation])).await;
         let stop = CancellationToken::new();
         let (told, path, ending) = (policies.clone(), folder.path().to_owned(), stop.clone());
-        let served = tokio::spawn(async move { recording::serve(&told, &path, ending).await });
+        let served = tokio::spawn(async move { call_recording::serve(&told, &path, ending).await });
         let live = Self {
             policies,
             folder,

@@ -190,7 +190,7 @@ async fn a_module_that_answers_so_is_refused_when_it_is_tried() {
     };
     let prepared = policies.prepare(Hook::Defaulting, hostile::defaulting(&body), config);
     let error = prepared.await.map(drop).unwrap_err();
-    let LoadError::Tried(why) = &error else {
+    let LoadError::Test(why) = &error else {
         panic!("{error:?}");
     };
     assert!(why.to_string().contains("so many members"), "{why}");

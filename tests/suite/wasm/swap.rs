@@ -69,7 +69,7 @@ impl Met {
                 .run_validation()
                 .await;
             assert_eq!(answer.decision, answer::Decision::Allowed);
-            let digests = answer.asked.iter().map(|(_, digest)| digest.to_string());
+            let digests = answer.called.iter().map(|(_, digest)| digest.to_string());
             self.digests.lock().unwrap().extend(digests);
             self.calls.fetch_add(1, Ordering::Relaxed);
         }

@@ -140,7 +140,7 @@ async fn time_stands_still_and_chance_is_the_same_in_every_call() {
 #[tokio::test]
 async fn there_is_no_network_and_no_flood_of_chance() {
     let error = answer("(drop (call $network))").await.unwrap_err();
-    let GuestError::NotThere(what) = &error else {
+    let GuestError::UnsupportedWasi(what) = &error else {
         panic!("{error:?}");
     };
     let what = what.to_string();

@@ -1,4 +1,4 @@
-//! Pure: what lets a job's launcher start processes in its workers, and in nothing else.
+//! Pure: builds the ServiceAccount, Role and RoleBinding that allow a job's launcher to exec into its workers only.
 
 use ipu_api::names;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -7,7 +7,7 @@ use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject
 use super::metadata;
 use crate::validate::ValidJob;
 
-/// The account that the launcher Pod runs as.
+/// Builds the launcher Pod's ServiceAccount.
 pub fn service_account(job: &ValidJob) -> ServiceAccount {
     ServiceAccount {
         metadata: metadata(job, names::launcher(&job.name)),
@@ -15,7 +15,7 @@ pub fn service_account(job: &ValidJob) -> ServiceAccount {
     }
 }
 
-/// The rights of that account: by name, this job's workers only.
+/// Builds the launcher's Role, with the names of this job's workers.
 pub fn role(job: &ValidJob) -> Role {
     let workers = job.worker_names();
     Role {

@@ -1,4 +1,4 @@
-//! Pure: puts `ipu-agent` and the files for mpirun into a Pod, whatever image its containers have.
+//! Pure: installs `ipu-agent` and the files for mpirun in a Pod, regardless of the images of its containers.
 
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, EmptyDirVolumeSource, PodSpec, SeccompProfile, SecurityContext,
@@ -8,13 +8,13 @@ use k8s_openapi::api::core::v1::{
 use super::PodSettings;
 use crate::validate::ValidJob;
 
-/// Where the agent and the files are, in every container that they are put into.
+/// Folder of the agent and the files, in every container that mounts them.
 pub const FOLDER: &str = "/ipu-operator-agent";
 
-/// The agent's program there.
+/// Path of the agent's program.
 pub const PROGRAM: &str = "/ipu-operator-agent/ipu-agent";
 
-/// Name of the script in the folder that mpirun calls in the place of ssh.
+/// Name of the script in the folder, which mpirun calls instead of ssh.
 pub const KUBEEXEC: &str = "kubeexec.sh";
 
 /// Name of the list of workers in the folder.
@@ -28,7 +28,7 @@ const USER: i64 = 65_532;
 
 /// Adds the init container that installs the agent and the files, and their volume.
 pub fn add_to_pod(spec: &mut PodSpec, job: &ValidJob, settings: &PodSettings) {
-    // First, so that the user's own init containers can use the agent's folder as well.
+    // The first init container, so that the user's init containers can use the folder too.
     spec.init_containers
         .get_or_insert_default()
         .insert(0, install(job, settings));
@@ -59,7 +59,7 @@ fn install(job: &ValidJob, settings: &PodSettings) -> Container {
         image: Some(settings.launcher_image.clone()),
         image_pull_policy: settings.launcher_image_pull_policy.clone(),
         command: Some(command.map(str::to_owned).collect()),
-        // What the strictest Pod security standard asks for, so that the user's Pod decides.
+        // The agent satisfies the strictest Pod security standard, so that only the user's Pod matters.
         security_context: Some(SecurityContext {
             allow_privilege_escalation: Some(false),
             capabilities: Some(Capabilities {

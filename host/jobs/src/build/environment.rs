@@ -1,47 +1,47 @@
-//! Pure: the environment that lets Poplar, poprun and Open MPI find their IPUs and workers.
+//! Pure: builds the environment by which Poplar, poprun and Open MPI find their IPUs and workers.
 
 use k8s_openapi::api::core::v1::EnvVar;
 
 use super::agent;
-use crate::facts::partition::Held;
+use crate::facts::partition::PlacedPartition;
 use crate::validate::{Size, ValidJob};
 
 /// Seconds that Poplar waits for the V-IPU controller.
 const VIPU_TIMEOUT: &str = "120";
 
-/// What a worker's containers get: the partition, their GCD, and their share of the replicas.
-pub fn of_worker(job: &ValidJob, held: &Held, gcd: u32) -> Vec<EnvVar> {
-    let mut env = of_partition(held);
+/// Builds the environment of a worker's containers: the partition, their GCD, and their share of the replicas.
+pub fn of_worker(job: &ValidJob, placed: &PlacedPartition, gcd: u32) -> Vec<EnvVar> {
+    let mut env = of_partition(placed);
     env.push(variable("IPUOF_VIPU_API_GCD_ID", &gcd.to_string()));
     env.extend(of_replicas(job.size, gcd));
     env
 }
 
-/// What the launcher gets: the partition, which poprun needs, and where Open MPI finds its workers.
-pub fn of_launcher(held: &Held) -> Vec<EnvVar> {
-    let mut env = of_partition(held);
+/// Builds the environment of the launcher: the partition, which poprun needs, and the workers for Open MPI.
+pub fn of_launcher(placed: &PlacedPartition) -> Vec<EnvVar> {
+    let mut env = of_partition(placed);
     env.extend(of_open_mpi());
     env
 }
 
-/// `stronger` after `weaker`, so that its values can refer to the others; of a variable that both set, the one of
-/// `stronger` is left.
+/// Merges two lists of variables: `stronger` replaces variables of `weaker`, and follows them, so that its values can refer to
+/// the others.
 pub fn merge(mut weaker: Vec<EnvVar>, stronger: Vec<EnvVar>) -> Vec<EnvVar> {
     weaker.retain(|variable| stronger.iter().all(|set| set.name != variable.name));
     weaker.extend(stronger);
     weaker
 }
 
-fn of_partition(held: &Held) -> Vec<EnvVar> {
+fn of_partition(placed: &PlacedPartition) -> Vec<EnvVar> {
     vec![
-        variable("IPUOF_VIPU_API_HOST", &held.controller.host),
-        variable("IPUOF_VIPU_API_PORT", &held.controller.port.to_string()),
-        variable("IPUOF_VIPU_API_PARTITION_ID", &held.id),
+        variable("IPUOF_VIPU_API_HOST", &placed.controller.host),
+        variable("IPUOF_VIPU_API_PORT", &placed.controller.port.to_string()),
+        variable("IPUOF_VIPU_API_PARTITION_ID", &placed.id),
         variable("IPUOF_VIPU_API_TIMEOUT", VIPU_TIMEOUT),
     ]
 }
 
-/// Only where there is more than one replica: Poplar programs take these as a sign of poprun.
+/// Returns the variables of poprun, if there is more than one replica: Poplar programs take them as a sign of poprun.
 fn of_replicas(size: Size, gcd: u32) -> Vec<EnvVar> {
     let total = size.replicas();
     if total <= 1 {
@@ -55,7 +55,7 @@ fn of_replicas(size: Size, gcd: u32) -> Vec<EnvVar> {
             "POPDIST_REPLICA_INDEX_OFFSET",
             gcd * size.replicas_per_worker,
         ),
-        // Each worker is a host of its own, on which it is the only instance.
+        // Each worker is its own host, with one instance.
         ("POPDIST_LOCAL_INSTANCE_INDEX", 0),
         ("POPDIST_UNIFORM_REPLICAS_PER_INSTANCE", 1),
     ];
@@ -65,9 +65,9 @@ fn of_replicas(size: Size, gcd: u32) -> Vec<EnvVar> {
         .collect()
 }
 
-/// Open MPI 4 (`OMPI_MCA_plm_rsh_*`, `orte_*`) and 5 (`PRTE_MCA_*`) each ignore the other's names
-/// without a word, and 5 would then run all ranks in the launcher: so both are set. Only the
-/// launcher may exec, hence no tree spawn.
+/// Returns the variables of Open MPI. Versions 4 (`OMPI_MCA_plm_rsh_*`, `orte_*`) and 5 (`PRTE_MCA_*`) silently ignore each
+/// other's names, and version 5 would run all ranks in the launcher, so both are set. Only the launcher may exec, so there
+/// is no tree spawn.
 fn of_open_mpi() -> Vec<EnvVar> {
     let file = |name| format!("{}/{name}", agent::FOLDER);
     let (script, hostfile) = (file(agent::KUBEEXEC), file(agent::HOSTFILE));

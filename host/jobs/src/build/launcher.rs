@@ -1,28 +1,28 @@
-//! Pure: the launcher Pod, made in the image of the workers' first container.
+//! Pure: builds the launcher Pod from the template's first container.
 
 use ipu_api::names;
 use k8s_openapi::api::core::v1::{Affinity, Container, EnvVar, Pod, PodSpec};
 
 use super::{PodSettings, Role, agent, environment, metadata, workers};
-use crate::facts::partition::Held;
+use crate::facts::partition::PlacedPartition;
 use crate::validate::{ValidJob, ValidLauncher};
 
 /// Name of the launcher's container.
 const CONTAINER: &str = "launcher";
 
-/// The launcher Pod in a run of the job. `held` is the partition of the first instance.
+/// Builds the launcher Pod of a run. `placed` is the partition of the first instance.
 ///
-/// It takes from the workers what the user's command may rely on, and none of what a process that
-/// only starts others does not need: no sidecars, no resources, no host network.
+/// The Pod has the parts of the template that the user's command may need. It has no sidecars, resources or host network,
+/// because it only starts other processes.
 pub fn launcher(
     job: &ValidJob,
     command: &ValidLauncher,
     settings: &PodSettings,
-    (held, run): (&Held, i64),
+    (placed, run): (&PlacedPartition, i64),
 ) -> Pod {
     let template = &job.template.spec;
     let mut spec = PodSpec {
-        containers: vec![container(job, command, held)],
+        containers: vec![container(job, command, placed)],
         volumes: template.volumes.clone(),
         image_pull_secrets: template.image_pull_secrets.clone(),
         security_context: template.security_context.clone(),
@@ -41,11 +41,11 @@ pub fn launcher(
         ..PodSpec::default()
     };
     agent::add_to_pod(&mut spec, job, settings);
-    // poprun talks to the V-IPU controller too, and host paths are those of the workers' nodes.
-    workers::select_node(&mut spec, held);
+    // poprun also calls the V-IPU controller, and host paths exist on the workers' nodes.
+    workers::select_node(&mut spec, placed);
     let mut meta = metadata(job, names::launcher(&job.name));
-    // Annotations steer networks and injected sidecars. Labels do not pass: Services and
-    // disruption budgets that select the workers would count the launcher in.
+    // Annotations configure networks and injected sidecars. Labels are not copied, because Services and disruption budgets
+    // that select the workers would also select the launcher.
     meta.annotations
         .clone_from(&job.template.metadata.annotations);
     let annotations = meta.annotations.get_or_insert_default();
@@ -61,7 +61,7 @@ pub fn launcher(
         names::ROLE_LABEL.to_owned(),
         Role::Launcher.label().to_owned(),
     );
-    labels.insert(names::PARTITION_ID_LABEL.to_owned(), held.id.clone());
+    labels.insert(names::PARTITION_ID_LABEL.to_owned(), placed.id.clone());
     Pod {
         metadata: meta,
         spec: Some(spec),
@@ -69,14 +69,14 @@ pub fn launcher(
     }
 }
 
-fn container(job: &ValidJob, launcher: &ValidLauncher, held: &Held) -> Container {
+fn container(job: &ValidJob, launcher: &ValidLauncher, placed: &PlacedPartition) -> Container {
     let first = &job.template.first;
     let mut container = Container {
         name: CONTAINER.to_owned(),
         image: first.image.clone(),
         image_pull_policy: first.image_pull_policy.clone(),
         command: Some(command(launcher)),
-        env: Some(variables(first, launcher, held)),
+        env: Some(variables(first, launcher, placed)),
         env_from: first.env_from.clone(),
         working_dir: first.working_dir.clone(),
         security_context: first.security_context.clone(),
@@ -88,9 +88,9 @@ fn container(job: &ValidJob, launcher: &ValidLauncher, held: &Held) -> Container
     container
 }
 
-/// An interactive session is a command that waits, and ends by itself: it needs nobody to end it.
+/// Returns the launcher's command. That of an interactive job waits and ends by itself.
 fn command(launcher: &ValidLauncher) -> Vec<String> {
-    match launcher.session {
+    match launcher.interactive_seconds {
         None => launcher.command.clone(),
         Some(seconds) => {
             let words = [agent::PROGRAM, "idle", "--seconds"].map(str::to_owned);
@@ -99,13 +99,13 @@ fn command(launcher: &ValidLauncher) -> Vec<String> {
     }
 }
 
-fn variables(first: &Container, launcher: &ValidLauncher, held: &Held) -> Vec<EnvVar> {
+fn variables(first: &Container, launcher: &ValidLauncher, placed: &PlacedPartition) -> Vec<EnvVar> {
     let of_first = first.env.clone().unwrap_or_default();
     let own = environment::merge(of_first, launcher.env.clone());
-    environment::merge(environment::of_launcher(held), own)
+    environment::merge(environment::of_launcher(placed), own)
 }
 
-/// Only towards nodes: workers often keep away from each other, and would keep the launcher away.
+/// Copies only the node affinity. The anti-affinity between workers would also apply to the launcher.
 fn node_affinity(template: &PodSpec) -> Option<Affinity> {
     let node_affinity = template.affinity.as_ref()?.node_affinity.clone()?;
     Some(Affinity {

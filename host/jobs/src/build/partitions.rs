@@ -1,4 +1,4 @@
-//! Pure: the request for the partition of one instance.
+//! Pure: builds the IPUPartition of one instance.
 
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions};
 use ipu_api::names;
@@ -8,8 +8,8 @@ use kube::api::ObjectMeta;
 use super::labels;
 use crate::validate::ValidJob;
 
-/// The IPUPartition of an instance. It has no ownerReference, because it is cluster-scoped and must
-/// survive the job until nothing of it is left on any V-IPU controller.
+/// Builds the IPUPartition of an instance. It has no owner reference, because it is cluster-scoped and must outlive the job
+/// until all V-IPU controllers have removed the partition.
 pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
     let owner = job.partition_owner();
     let replicas = job.size.replicas();
@@ -17,7 +17,7 @@ pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
         metadata: ObjectMeta {
             name: Some(names::partition_object(&owner, instance)),
             labels: Some(labels(job)),
-            // From the first moment, and without a write of its own: the proxy lets go of it.
+            // Set at the creation, so that it needs no further write. The proxy removes it.
             finalizers: Some(vec![names::PARTITION_FINALIZER.to_owned()]),
             ..ObjectMeta::default()
         },
@@ -29,7 +29,7 @@ pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
             options: PartitionOptions {
                 replicas: (replicas != job.size.workers).then_some(replicas),
                 reconfigurable: job.reconfigurable,
-                // The launcher starts once the workers of all instances are there.
+                // The launcher starts when the workers of all instances are Ready.
                 gang_size: (job.launcher.is_some() && job.instances > 1).then_some(job.instances),
                 pinned: is_pinned(job),
                 relocatable: job.relocatable,
@@ -46,8 +46,7 @@ pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
     }
 }
 
-/// Whether the job's partitions stay where they are: what runs under them could not be started again
-/// elsewhere.
+/// Whether the job's partitions are pinned, because its run could not restart elsewhere.
 pub fn is_pinned(job: &ValidJob) -> bool {
-    job.launcher.is_some() && !job.restart.replaces_a_lost_run()
+    job.launcher.is_some() && !job.restart.restarts_lost_runs()
 }

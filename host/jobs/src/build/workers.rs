@@ -1,19 +1,19 @@
-//! Pure: worker Pods: the user's template, passed through whole, and what the operator adds to it.
+//! Pure: builds the worker Pods: the user's whole template, and the operator's additions.
 
 use ipu_api::names;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SecurityContext};
 
 use super::{PodSettings, Role, agent, environment, metadata};
-use crate::facts::partition::Held;
+use crate::facts::partition::PlacedPartition;
 use crate::validate::ValidJob;
 
-/// Worker `gcd` of `instance` in a run of the job. All its containers get the environment: a helper
-/// beside the main one may use the IPUs as well.
+/// Builds worker `gcd` of `instance` in a run of the job. All its containers get the environment, because a sidecar may use
+/// the IPUs too.
 pub fn worker(
     job: &ValidJob,
     settings: &PodSettings,
     (instance, gcd, run): (u32, u32, i64),
-    held: &Held,
+    placed: &PlacedPartition,
 ) -> Pod {
     let mut spec = job.template.spec.clone();
     let mut first = job.template.first.clone();
@@ -23,34 +23,34 @@ pub fn worker(
     }
     spec.containers = std::iter::once(first)
         .chain(job.template.others.iter().cloned())
-        .map(|container| with_environment(container, job, held, gcd))
+        .map(|container| with_environment(container, job, placed, gcd))
         .collect();
     if settings.worker_host_network {
         use_host_network(&mut spec);
     }
-    select_node(&mut spec, held);
-    // A restarted container would meet a partition that its predecessor left in an unknown state.
+    select_node(&mut spec, placed);
+    // A restarted container would find its partition in an unknown state.
     spec.restart_policy = Some("Never".to_owned());
     Pod {
-        metadata: worker_metadata(job, (instance, gcd, run), held),
+        metadata: worker_metadata(job, (instance, gcd, run), placed),
         spec: Some(spec),
         status: None,
     }
 }
 
-/// Adds the label of the nodes that reach the partition's V-IPU controller. An entry of the user's
-/// with the same key has the same value: `facts::partition` holds back any other.
-pub(super) fn select_node(spec: &mut PodSpec, held: &Held) {
+/// Adds the label of the nodes that reach the partition's V-IPU controller. An entry of the user with the same key has the
+/// same value: `facts::partition` does not report the partition as ready otherwise.
+pub(super) fn select_node(spec: &mut PodSpec, placed: &PlacedPartition) {
     spec.node_selector.get_or_insert_default().insert(
-        held.controller.label_key.clone(),
-        held.controller.label_value.clone(),
+        placed.controller.label_key.clone(),
+        placed.controller.label_value.clone(),
     );
 }
 
 fn worker_metadata(
     job: &ValidJob,
     (instance, gcd, run): (u32, u32, i64),
-    held: &Held,
+    placed: &PlacedPartition,
 ) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
     let template = &job.template.metadata;
     let mut meta = metadata(
@@ -64,7 +64,7 @@ fn worker_metadata(
             (names::ROLE_LABEL, Role::Worker.label().to_owned()),
             (names::INSTANCE_LABEL, instance.to_string()),
             (names::GCD_LABEL, gcd.to_string()),
-            (names::PARTITION_ID_LABEL, held.id.clone()),
+            (names::PARTITION_ID_LABEL, placed.id.clone()),
             (names::RUN_LABEL, run.to_string()),
         ]
         .map(|(key, value)| (key.to_owned(), value)),
@@ -87,33 +87,38 @@ fn worker_metadata(
     meta
 }
 
-/// The launcher starts the processes; until then the container waits, at a cost of nothing.
+/// Makes the container wait until the launcher starts processes in it.
 fn idle(container: &mut Container) {
     container.command = Some(vec![agent::PROGRAM.to_owned(), "idle".to_owned()]);
     container.args = None;
     agent::mount(container);
 }
 
-fn with_environment(mut container: Container, job: &ValidJob, held: &Held, gcd: u32) -> Container {
+fn with_environment(
+    mut container: Container,
+    job: &ValidJob,
+    placed: &PlacedPartition,
+    gcd: u32,
+) -> Container {
     let own = container.env.take().unwrap_or_default();
     container.env = Some(environment::merge(
-        environment::of_worker(job, held, gcd),
+        environment::of_worker(job, placed, gcd),
         own,
     ));
     container
 }
 
-/// What reaching the RDMA card of the node takes, as the original had it.
+/// Gives access to the node's RDMA card, as in Graphcore's operator.
 fn use_host_network(spec: &mut PodSpec) {
     spec.host_network = Some(true);
-    // With plain ClusterFirst nothing inside the cluster would resolve on the host's network.
+    // With ClusterFirst, a Pod on the host network cannot resolve names of the cluster.
     if matches!(spec.dns_policy.as_deref(), None | Some("ClusterFirst")) {
         spec.dns_policy = Some("ClusterFirstWithHostNet".to_owned());
     }
     for container in &mut spec.containers {
         let context: &mut SecurityContext = container.security_context.get_or_insert_default();
         context.privileged = Some(true);
-        // Kubernetes refuses a privileged container that may not escalate.
+        // Kubernetes refuses a privileged container without privilege escalation.
         if context.allow_privilege_escalation == Some(false) {
             context.allow_privilege_escalation = None;
         }

@@ -1,26 +1,25 @@
-//! Pure: whether Kubernetes itself ended a Pod, and in which words it says so.
+//! Pure: detects that Kubernetes disrupted a Pod, and reads its reason.
 
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 
-/// What Kubernetes says of its own act, in the condition that the scheduler, the eviction API, the
-/// taint manager and the kubelet set before they end a Pod.
-pub fn told(status: &PodStatus) -> Option<String> {
+/// Returns reason and message of the condition that the scheduler, the eviction API, the taint manager and the kubelet set
+/// before they terminate a Pod.
+pub fn description(status: &PodStatus) -> Option<String> {
     let condition = condition(status)?;
     let reason = condition.reason.as_deref()?;
     Some(super::pod::joined(reason, condition.message.as_deref()))
 }
 
-/// The condition that names a disruption.
+/// Returns the condition `DisruptionTarget`.
 pub fn condition(status: &PodStatus) -> Option<&PodCondition> {
     let mut conditions = status.conditions.iter().flatten();
     conditions.find(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True")
 }
 
-/// Whether a Pod that has failed ended through no fault of its own. `started` says whether any
-/// container of it has.
+/// Whether a disruption ended a failed Pod, and not its program. `started` means that one of its containers has started.
 ///
-/// The kubelet also calls it an eviction where a Pod uses more ephemeral storage than its own limits
-/// allow. Then there is no condition, and a Pod that is made again would do the same.
+/// The kubelet also evicts a Pod that exceeds its own limits of ephemeral storage. Then there is no condition, and a
+/// recreated Pod would exceed them again.
 pub fn is_disrupted(status: &PodStatus, started: bool) -> bool {
     let reason = status.reason.as_deref().unwrap_or_default();
     let refused_by_the_node = matches!(

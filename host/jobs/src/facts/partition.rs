@@ -1,4 +1,4 @@
-//! Pure: what an IPUPartition says to the job that asked for it.
+//! Pure: the state of an IPUPartition, as its job sees it.
 
 use std::collections::BTreeMap;
 
@@ -7,113 +7,114 @@ use serde::Serialize;
 
 use ipu_api::partition_conditions;
 
-/// What an IPUPartition says to the job that asked for it.
+/// The state of an IPUPartition, as its job sees it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum PartitionState {
-    /// It was not asked for yet.
+    /// It is not requested yet.
     Absent,
-    /// It is not there yet, and this is why: one text for each V-IPU controller, or none.
+    /// It waits, for one reason from each V-IPU controller, or for no known reason.
     Waiting(Vec<String>),
-    /// A V-IPU controller is making it.
+    /// A V-IPU controller is creating it.
     Forming,
-    /// No controller can ever make it, and this is why.
+    /// No controller can ever create it, for this reason.
     Rejected(String),
-    /// It is there, and Pods may use it.
-    Held(Held),
-    /// It is there but must not be used by a new Pod now, and this is why.
-    Unusable(Held, String),
-    /// It is broken, or gone though it was wanted: whoever uses it starts again once it was reset,
-    /// or another took its place.
+    /// Pods can use it.
+    Ready(PlacedPartition),
+    /// It exists, but a new Pod must not use it now, for this reason.
+    Unusable(PlacedPartition, String),
+    /// It is broken or lost. Its Pods restart after it was reset or replaced.
     Broken(Broken),
-    /// It is to move to another controller, as soon as no Pod uses it, and this is why.
-    Leaving(Held, String),
-    /// It is being given back.
-    Going(String),
+    /// Its controller is drained, for this reason: it moves to another one as soon as no Pod uses it.
+    Draining(PlacedPartition, String),
+    /// It is being released.
+    Terminating(String),
 }
 
 /// A partition that cannot be used any more.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Broken {
-    /// What is left of it.
-    pub held: Option<Held>,
-    /// How often its owner has had it reset; none where another reset is asked for already.
+    /// The rest of it on a controller.
+    pub placed: Option<PlacedPartition>,
+    /// Number of resets that its owner has requested. `None` if another reset is already requested.
     pub resets: Option<i64>,
-    /// What its controller says.
+    /// The controller's reason.
     pub reason: String,
 }
 
-/// A partition that a controller holds for the job.
+/// A partition that exists on a controller.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Held {
+pub struct PlacedPartition {
     /// The V-IPU controller.
     pub controller: ControllerRef,
-    /// Id of the partition on it.
+    /// Id of the partition.
     pub id: String,
-    /// How often its owner has had it reset.
+    /// Number of resets that its owner has requested.
     pub resets: i64,
 }
 
-impl Held {
-    /// Names the partition between two resets: who uses it next must know whether it was used.
+impl PlacedPartition {
+    /// Returns a key of the partition between two resets, which shows whether it has been used since the last reset.
     pub fn use_key(&self) -> String {
         format!("{}/{}", self.id, self.resets)
     }
 }
 
 impl PartitionState {
-    /// The partition, where there is one.
-    pub fn held(&self) -> Option<&Held> {
+    /// Returns the partition, if it exists.
+    pub fn placed(&self) -> Option<&PlacedPartition> {
         match self {
-            Self::Held(held) | Self::Unusable(held, _) | Self::Leaving(held, _) => Some(held),
-            Self::Broken(broken) => broken.held.as_ref(),
+            Self::Ready(placed) | Self::Unusable(placed, _) | Self::Draining(placed, _) => {
+                Some(placed)
+            }
+            Self::Broken(broken) => broken.placed.as_ref(),
             Self::Absent
             | Self::Waiting(_)
             | Self::Forming
             | Self::Rejected(_)
-            | Self::Going(_) => None,
+            | Self::Terminating(_) => None,
         }
     }
 
-    /// The partition, where a new Pod may use it now.
-    pub fn usable(&self) -> Option<&Held> {
+    /// Returns the partition, if a new Pod can use it now.
+    pub fn usable(&self) -> Option<&PlacedPartition> {
         match self {
-            Self::Held(held) => Some(held),
+            Self::Ready(placed) => Some(placed),
             _ => None,
         }
     }
 
-    /// How often it was reset, where it can be reset once more when no Pod uses it.
+    /// Returns the number of its resets, if it can be reset once more when no Pod uses it.
     pub fn resets(&self) -> Option<i64> {
         match self {
-            Self::Held(held) => Some(held.resets),
+            Self::Ready(placed) => Some(placed.resets),
             Self::Broken(broken) => broken.resets,
             _ => None,
         }
     }
 
-    /// Its id, where there is one.
+    /// Returns its id, if it exists.
     pub fn id(&self) -> Option<&str> {
-        self.held().map(|held| held.id.as_str())
+        self.placed().map(|placed| placed.id.as_str())
     }
 
-    /// Whether it is on its way, and nothing is known to keep it from being made.
+    /// Whether it is being created, without a known reason to wait.
     pub fn is_forming(&self) -> bool {
         match self {
             Self::Absent | Self::Forming => true,
             Self::Waiting(reasons) => reasons.is_empty(),
             Self::Rejected(_)
-            | Self::Held(_)
+            | Self::Ready(_)
             | Self::Unusable(..)
             | Self::Broken(_)
-            | Self::Leaving(..)
-            | Self::Going(_) => false,
+            | Self::Draining(..)
+            | Self::Terminating(_) => false,
         }
     }
 
-    /// Why it cannot be used, as a user should read it; `None` where it can be.
-    pub fn why_not(&self) -> Option<String> {
+    /// Returns the reason that a user reads if it cannot be used. `None` if it can.
+    pub fn unusable_reason(&self) -> Option<String> {
         match self {
-            Self::Held(_) => None,
+            Self::Ready(_) => None,
             Self::Absent => Some("it is being requested".to_owned()),
             Self::Waiting(reasons) if !reasons.is_empty() => Some(reasons.join("; ")),
             Self::Waiting(_) | Self::Forming => Some(
@@ -121,15 +122,15 @@ impl PartitionState {
             ),
             Self::Rejected(reason)
             | Self::Unusable(_, reason)
-            | Self::Leaving(_, reason)
-            | Self::Going(reason) => Some(reason.clone()),
+            | Self::Draining(_, reason)
+            | Self::Terminating(reason) => Some(reason.clone()),
             Self::Broken(broken) => Some(broken.reason.clone()),
         }
     }
 }
 
-/// Reads an IPUPartition. `selector` is what the job's Pods ask of their node: a partition of a
-/// controller whose node label contradicts it cannot be reached by them.
+/// Computes the state of an IPUPartition. `selector` is the node selector of the job's Pods. They cannot reach a partition
+/// whose controller has another node label.
 pub fn state(
     partition: Option<&IPUPartition>,
     selector: Option<&BTreeMap<String, String>>,
@@ -140,88 +141,91 @@ pub fn state(
     let nothing = IPUPartitionStatus::default();
     let status = partition.status.as_ref().unwrap_or(&nothing);
     if partition.metadata.deletion_timestamp.is_some() {
-        return PartitionState::Going(going(status));
+        return PartitionState::Terminating(release_message(status));
     }
-    let held = status
+    let placed = status
         .controller
         .clone()
         .zip(status.partition_id.clone())
-        .map(|(controller, id)| Held {
+        .map(|(controller, id)| PlacedPartition {
             controller,
             id,
             resets: status.observed_reset_generation,
         });
-    let awaits_reset = partition.spec.reset_generation > status.observed_reset_generation;
-    match (status.phase, held) {
+    let reset_pending = partition.spec.reset_generation > status.observed_reset_generation;
+    match (status.phase, placed) {
         (PartitionPhase::Rejected, _) => PartitionState::Rejected(
             status
                 .message
                 .clone()
                 .unwrap_or_else(|| "no V-IPU controller can ever make it".to_owned()),
         ),
-        (PartitionPhase::Ready, Some(held)) if awaits_reset => {
-            let reason = format!("partition {} is about to be reset", held.id);
-            PartitionState::Unusable(held, reason)
+        (PartitionPhase::Ready, Some(placed)) if reset_pending => {
+            let reason = format!("partition {} is about to be reset", placed.id);
+            PartitionState::Unusable(placed, reason)
         }
-        (PartitionPhase::Ready, Some(held))
+        (PartitionPhase::Ready, Some(placed))
             if partition_conditions::draining_since(status).is_some() =>
         {
             let reason = status.message.clone().unwrap_or_default();
-            PartitionState::Leaving(held, reason)
+            PartitionState::Draining(placed, reason)
         }
-        (PartitionPhase::Ready, Some(held)) => match contradiction(&held, selector) {
-            None => PartitionState::Held(held),
-            Some(reason) => PartitionState::Unusable(held, reason),
+        (PartitionPhase::Ready, Some(placed)) => match selector_conflict(&placed, selector) {
+            None => PartitionState::Ready(placed),
+            Some(reason) => PartitionState::Unusable(placed, reason),
         },
-        // What is left is still broken to those who use it, and a reset waits for them.
-        (PartitionPhase::Error, held) if held.is_some() || !awaits_reset => {
-            let said = || status.message.clone().unwrap_or_default();
+        // The rest of it is still broken for its Pods, and a reset waits until they end.
+        (PartitionPhase::Error, placed) if placed.is_some() || !reset_pending => {
+            let message = || status.message.clone().unwrap_or_default();
             PartitionState::Broken(Broken {
-                reason: held
+                reason: placed
                     .as_ref()
-                    .map_or_else(said, |held| unusable(status, held)),
-                resets: (!awaits_reset).then_some(status.observed_reset_generation),
-                held,
+                    .map_or_else(message, |placed| unusable_message(status, placed)),
+                resets: (!reset_pending).then_some(status.observed_reset_generation),
+                placed,
             })
         }
-        (PartitionPhase::Resetting, Some(held)) => {
-            let reason = unusable(status, &held);
-            PartitionState::Unusable(held, reason)
+        (PartitionPhase::Resetting, Some(placed)) => {
+            let reason = unusable_message(status, &placed);
+            PartitionState::Unusable(placed, reason)
         }
-        (PartitionPhase::Creating, _) if forms(status) => PartitionState::Forming,
-        _ => PartitionState::Waiting(waiting(status)),
+        (PartitionPhase::Creating, _) if is_being_created(status) => PartitionState::Forming,
+        _ => PartitionState::Waiting(waiting_reasons(status)),
     }
 }
 
-fn contradiction(held: &Held, selector: Option<&BTreeMap<String, String>>) -> Option<String> {
+fn selector_conflict(
+    placed: &PlacedPartition,
+    selector: Option<&BTreeMap<String, String>>,
+) -> Option<String> {
     let ControllerRef {
         name,
         label_key,
         label_value,
         ..
-    } = &held.controller;
-    let asked = selector?.get(label_key)?;
-    (asked != label_value).then(|| {
+    } = &placed.controller;
+    let requested = selector?.get(label_key)?;
+    (requested != label_value).then(|| {
         format!(
-            "spec.workers.template.spec.nodeSelector requests {label_key}={asked}, but partition \
+            "spec.workers.template.spec.nodeSelector requests {label_key}={requested}, but partition \
              {} is on {name}, which nodes with {label_key}={label_value} reach; \
              take the entry out of nodeSelector",
-            held.id
+            placed.id
         )
     })
 }
 
-fn unusable(status: &IPUPartitionStatus, held: &Held) -> String {
+fn unusable_message(status: &IPUPartitionStatus, placed: &PlacedPartition) -> String {
     let phase = format!("{:?}", status.phase);
-    let said = status.message.as_deref().unwrap_or("nothing more is known");
+    let message = status.message.as_deref().unwrap_or("nothing more is known");
     format!(
-        "partition {} on {}: {phase}: {said}",
-        held.id, held.controller.name
+        "partition {} on {}: {phase}: {message}",
+        placed.id, placed.controller.name
     )
 }
 
-/// Whether a controller is making it, and nothing is said against that.
-fn forms(status: &IPUPartitionStatus) -> bool {
+/// Whether a controller is creating it, and reports no problem.
+fn is_being_created(status: &IPUPartitionStatus) -> bool {
     let mut conditions = status.conditions.iter();
     conditions.any(|ready| {
         ready.reason == partition_conditions::CREATING
@@ -229,36 +233,36 @@ fn forms(status: &IPUPartitionStatus) -> bool {
     })
 }
 
-/// What keeps a partition from being made; nothing while it is simply on its way, or the job's status
-/// would be written at every step of it.
-fn waiting(status: &IPUPartitionStatus) -> Vec<String> {
-    if status.phase == PartitionPhase::Creating && forms(status) {
+/// Returns the reasons that a partition waits for. There are none while it is being created, or each step of the creation
+/// would cause a write of the job's status.
+fn waiting_reasons(status: &IPUPartitionStatus) -> Vec<String> {
+    if status.phase == PartitionPhase::Creating && is_being_created(status) {
         return Vec::new();
     }
-    let each: Vec<String> = status
+    let reasons: Vec<String> = status
         .waiting
         .iter()
         .map(|waiting| format!("{}: {}", waiting.controller, waiting.reason))
         .collect();
-    if each.is_empty() {
+    if reasons.is_empty() {
         status.message.iter().cloned().collect()
     } else {
-        each
+        reasons
     }
 }
 
-fn going(status: &IPUPartitionStatus) -> String {
-    let place = status
+fn release_message(status: &IPUPartitionStatus) -> String {
+    let on_controller = status
         .controller
         .as_ref()
         .map(|controller| format!(" on {}", controller.name))
         .unwrap_or_default();
     let id = status.partition_id.as_deref().unwrap_or("(no id yet)");
-    let said: Vec<String> = waiting(status).into_iter().collect();
-    let said = if said.is_empty() {
+    let message: Vec<String> = waiting_reasons(status).into_iter().collect();
+    let message = if message.is_empty() {
         String::new()
     } else {
-        format!(": {}", said.join("; "))
+        format!(": {}", message.join("; "))
     };
-    format!("partition {id}{place} is being released{said}")
+    format!("partition {id}{on_controller} is being released{message}")
 }

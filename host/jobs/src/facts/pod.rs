@@ -1,41 +1,41 @@
-//! Pure: what a Pod says to the job that it belongs to.
+//! Pure: the state of a Pod, as its job sees it.
 
 use ipu_api::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
 use serde::Serialize;
 
-use super::{deletion_asked, disruption};
+use super::{deletion_requested, disruption};
 
-/// What a Pod says to the job that it belongs to.
+/// The state of a Pod, as its job sees it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum PodState {
-    /// There is none.
+    /// It does not exist.
     Absent,
-    /// It is being deleted, asked for at this time.
-    Going {
-        /// When the deletion was asked for.
-        asked: Option<Timestamp>,
+    /// It is being deleted.
+    Terminating {
+        /// When the deletion was requested.
+        requested: Option<Timestamp>,
         /// Whether its containers had started.
         started: bool,
-        /// What Kubernetes says of it, where it was not a user who deleted it.
+        /// The reason of Kubernetes, if no user deleted it.
         #[serde(skip_serializing_if = "Option::is_none")]
-        why: Option<String>,
+        reason: Option<String>,
     },
-    /// It belongs to an earlier run, or uses a partition that is no longer the current one.
+    /// It belongs to an earlier run, or uses an earlier partition.
     Stale,
-    /// It ended through no fault of its program: its node was lost or drained, or had no room.
+    /// It was disrupted, and its program did not fail: its node was lost, drained or full, for example.
     Lost(Failure),
-    /// Its containers have not started yet, for this reason if one is known.
+    /// Its containers have not started, for this reason if it is known.
     Pending(Option<String>),
     /// Its containers run.
     Running {
         /// Whether it is Ready.
         ready: bool,
     },
-    /// It ended with 0, at this time.
+    /// It ended with exit code 0, at this time.
     Succeeded(Option<Timestamp>),
-    /// It ended otherwise.
+    /// It failed.
     Failed(Failure),
 }
 
@@ -44,13 +44,13 @@ pub enum PodState {
 pub struct Failure {
     /// Name of the Pod.
     pub pod: String,
-    /// The container that failed; none where the whole Pod did (evicted, for example).
+    /// The failed container. `None` if the whole Pod failed, for example because it was evicted.
     pub container: Option<String>,
     /// Its exit code.
     pub exit_code: Option<i32>,
-    /// A word for programs, such as `OOMKilled` or `Evicted`.
+    /// The reason, such as `OOMKilled` or `Evicted`.
     pub reason: String,
-    /// What Kubernetes says beyond that.
+    /// The message of Kubernetes.
     pub message: Option<String>,
     /// When it ended.
     pub at: Option<Timestamp>,
@@ -59,7 +59,7 @@ pub struct Failure {
 }
 
 impl PodState {
-    /// Whether it ran to its end.
+    /// Whether its program has ended.
     pub fn ended(&self) -> bool {
         matches!(self, Self::Succeeded(_) | Self::Failed(_))
     }
@@ -68,16 +68,16 @@ impl PodState {
     pub fn started(&self) -> bool {
         match self {
             Self::Running { .. } | Self::Succeeded(_) | Self::Failed(_) => true,
-            Self::Going { started, .. } => *started,
+            Self::Terminating { started, .. } => *started,
             Self::Lost(failure) => failure.started,
             Self::Absent | Self::Stale | Self::Pending(_) => false,
         }
     }
 
-    /// Whether there is no Pod to count on: it has to be made, or made again.
+    /// Whether it must be created or recreated.
     pub fn missing(&self) -> bool {
         match self {
-            Self::Absent | Self::Going { .. } | Self::Stale | Self::Lost(_) => true,
+            Self::Absent | Self::Terminating { .. } | Self::Stale | Self::Lost(_) => true,
             Self::Pending(_) | Self::Running { .. } | Self::Succeeded(_) | Self::Failed(_) => false,
         }
     }
@@ -87,7 +87,7 @@ impl PodState {
         matches!(self, Self::Running { ready: true })
     }
 
-    /// How it failed, where it did.
+    /// Returns its failure, if it failed.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Self::Failed(failure) => Some(failure),
@@ -113,10 +113,10 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Reads a Pod. `partition` is the id that its instance's partition has now, where it is known;
-/// `run` is the run of the job that goes on.
+/// Computes the state of a Pod. `partition` is the current partition id of its instance, if it is known; `run` is the
+/// current run of the job.
 ///
-/// Its main container's end is its end: a sidecar that goes on must not keep a job from completing.
+/// A Pod ends with its main container: a running sidecar does not prevent the completion of a job.
 pub fn state(pod: &Pod, partition: Option<&str>, run: i64) -> PodState {
     let nothing = PodStatus::default();
     let status = pod.status.as_ref().unwrap_or(&nothing);
@@ -130,14 +130,14 @@ pub fn state(pod: &Pod, partition: Option<&str>, run: i64) -> PodState {
         None => ended_at(status),
     };
     let has_ended = end.is_some() || matches!(phase, "Succeeded" | "Failed");
-    if let Some(asked) = deletion_asked(&pod.metadata)
-        // A program that was told to end has not ended by itself, whatever its exit code is.
-        && !(has_ended && at.is_some_and(|at| at < asked) && !is_due_at_once(pod))
+    if let Some(requested) = deletion_requested(&pod.metadata)
+// A program that ends after the deletion was requested did not end by itself, regardless of its exit code.
+        && !(has_ended && at.is_some_and(|at| at < requested) && !has_no_grace_left(pod))
     {
-        return PodState::Going {
-            asked: Some(at.map_or(asked, |at| at.min(asked))),
+        return PodState::Terminating {
+            requested: Some(at.map_or(requested, |at| at.min(requested))),
             started: phase == "Running" || end.is_some(),
-            why: disruption::told(status),
+            reason: disruption::description(status),
         };
     }
     if has_ended {
@@ -151,55 +151,54 @@ pub fn state(pod: &Pod, partition: Option<&str>, run: i64) -> PodState {
             ready: is_ready(status),
         };
     }
-    PodState::Pending(why_pending(status))
+    PodState::Pending(pending_reason(status))
 }
 
-/// Whether a Pod is deleted with no grace left. The kubelet asks for that once the containers of a
-/// deleted Pod have ended, and with it goes when the deletion was asked for first: any time up to
-/// the program's end.
-fn is_due_at_once(pod: &Pod) -> bool {
+/// Whether a Pod is deleted with a grace period of 0. The kubelet requests that when the containers of a deleted Pod have
+/// ended. This overwrites the time of the first request, which was any time before the program's end.
+fn has_no_grace_left(pod: &Pod) -> bool {
     let metadata = &pod.metadata;
     metadata.deletion_timestamp.is_some()
         && metadata.deletion_grace_period_seconds.unwrap_or(0) == 0
 }
 
-/// What becomes of a Pod after its main container.
+/// The sidecars of a Pod whose main container has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub enum Aftermath {
-    /// Its main container has not ended, or the whole Pod has.
+pub enum SidecarState {
+    /// The main container has not ended, or the whole Pod has.
     #[default]
     None,
-    /// It will end by itself: the kubelet ends native sidecars, and has yet to say that it is done.
-    Closing,
-    /// Containers beside the main one run on; nobody but the operator ends them.
-    Sidecars,
+    /// The kubelet terminates the native sidecars, and has not reported their end.
+    Terminating,
+    /// Other containers run, and only the operator terminates them.
+    Running,
 }
 
-/// What becomes of a Pod after its main container.
-pub fn aftermath(pod: &Pod) -> Aftermath {
+/// Computes the state of a Pod's sidecars.
+pub fn sidecars(pod: &Pod) -> SidecarState {
     let Some(status) = &pod.status else {
-        return Aftermath::None;
+        return SidecarState::None;
     };
     let main = main_container(pod, status).filter(|main| terminated(main).is_some());
     let (Some("Running"), Some(main)) = (status.phase.as_deref(), main) else {
-        return Aftermath::None;
+        return SidecarState::None;
     };
     let mut others = status.container_statuses.iter().flatten();
     if others.any(|other| other.name != main.name && terminated(other).is_none()) {
-        Aftermath::Sidecars
+        SidecarState::Running
     } else {
-        Aftermath::Closing
+        SidecarState::Terminating
     }
 }
 
-/// Since when the main container of a Pod runs, where it does.
+/// Returns the start time of a Pod's main container, if it runs.
 pub fn running_since(pod: &Pod) -> Option<Timestamp> {
     let main = main_container(pod, pod.status.as_ref()?)?;
     let running = main.state.as_ref()?.running.as_ref()?;
     running.started_at.as_ref().map(|time| time.0)
 }
 
-/// Which run of the job a Pod belongs to.
+/// Returns the run of the job that a Pod belongs to.
 fn run_of(pod: &Pod) -> i64 {
     let labels = pod.metadata.labels.as_ref();
     labels
@@ -224,7 +223,7 @@ fn ended(pod: &Pod, status: &PodStatus, at: Option<Timestamp>) -> PodState {
     }
 }
 
-/// The container whose end is the Pod's end; none before the kubelet has said anything of it.
+/// Returns the main container, whose end is the Pod's end. `None` before the kubelet reports it.
 fn main_container<'a>(pod: &'a Pod, status: &'a PodStatus) -> Option<&'a ContainerStatus> {
     let annotations = pod.metadata.annotations.as_ref();
     let name = annotations
@@ -237,8 +236,7 @@ fn main_container<'a>(pod: &'a Pod, status: &'a PodStatus) -> Option<&'a Contain
         .find(|container| container.name == *name)
 }
 
-/// When a container ended. A runtime that does not know it yet says 1970, which is no time, and not
-/// before everything else.
+/// Returns the time at which a container ended. A runtime that does not know the time reports 1970.
 fn finished_at(end: &ContainerStateTerminated) -> Option<Timestamp> {
     let at = end.finished_at.as_ref()?.0;
     (at > Timestamp::UNIX_EPOCH).then_some(at)
@@ -264,7 +262,7 @@ fn is_ready(status: &PodStatus) -> bool {
         .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// Every container of the Pod, in the order in which they run.
+/// All containers of the Pod, in the order in which they start.
 fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
     status
         .init_container_statuses
@@ -291,11 +289,11 @@ fn failure(pod: &Pod, status: &PodStatus, at: Option<Timestamp>) -> Failure {
         .chain(containers(status))
         .filter_map(|container| Some((container, terminated(container)?)))
         .find(|(_, end)| end.exit_code != 0);
-    let by_kubernetes = disruption::condition(status);
+    let disruption = disruption::condition(status);
     let reason = status
         .reason
         .clone()
-        .or_else(|| by_kubernetes?.reason.clone())
+        .or_else(|| disruption?.reason.clone())
         .or_else(|| failed.and_then(|(_, end)| end.reason.clone()))
         .unwrap_or_else(|| "Error".to_owned());
     Failure {
@@ -306,7 +304,7 @@ fn failure(pod: &Pod, status: &PodStatus, at: Option<Timestamp>) -> Failure {
         message: status
             .message
             .clone()
-            .or_else(|| by_kubernetes?.message.clone())
+            .or_else(|| disruption?.message.clone())
             .or_else(|| failed.and_then(|(_, end)| end.message.clone()))
             .map(|message| message.trim().to_owned())
             .filter(|message| !message.is_empty()),
@@ -320,11 +318,11 @@ fn has_started(container: &ContainerStatus) -> bool {
     state.is_some_and(|state| state.running.is_some() || state.terminated.is_some())
 }
 
-fn why_pending(status: &PodStatus) -> Option<String> {
+fn pending_reason(status: &PodStatus) -> Option<String> {
     let waiting = containers(status).find_map(|container| {
         let waiting = container.state.as_ref()?.waiting.as_ref()?;
         let reason = waiting.reason.as_deref()?;
-        // These two are what every Pod goes through.
+        // Every Pod has these two reasons for a moment.
         if matches!(reason, "ContainerCreating" | "PodInitializing") {
             return None;
         }
@@ -342,7 +340,7 @@ fn why_pending(status: &PodStatus) -> Option<String> {
     })
 }
 
-/// A reason of Kubernetes with its message.
+/// Joins a reason and a message of Kubernetes.
 pub(super) fn joined(reason: &str, message: Option<&str>) -> String {
     match message {
         Some(message) => format!("{reason}: {message}"),

@@ -1,24 +1,24 @@
-//! Pure: what a job has passed for the first time between two of its statuses.
+//! Pure: finds the milestones that a job has reached between two statuses.
 
 use ipu_api::ipujob_status::{IPUJobStatus, JobState};
 use jiff::Timestamp;
 
 use crate::report::{RUNNING, SUSPENDED};
 
-/// What was passed. Times are in seconds since the job's creation.
+/// The reached milestones. Times are in seconds since the job's creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Milestones {
-    /// All its partitions are there for the first time.
+    /// All its partitions exist for the first time.
     pub to_partition: Option<f64>,
     /// It runs for the first time.
     pub to_running: Option<f64>,
-    /// How often it was started again.
+    /// Number of restarts.
     pub restarts: u64,
-    /// It has ended for good, in this phase.
+    /// It has finished, in this phase.
     pub finished: Option<&'static str>,
 }
 
-/// What a job that was created at `created` has passed.
+/// Returns the milestones of a job that was created at `created`.
 pub fn milestones(
     old: &IPUJobStatus,
     new: &IPUJobStatus,
@@ -26,24 +26,24 @@ pub fn milestones(
     now: Timestamp,
 ) -> Milestones {
     let has_run = has(old, RUNNING);
-    // A job that was held back by its user waited for that user.
-    let was_held = has(old, SUSPENDED) || has(new, SUSPENDED);
+    // A suspended job waits for its user.
+    let was_suspended = has(old, SUSPENDED) || has(new, SUSPENDED);
     let waited = created
-        .filter(|_| !has_run && !was_held)
+        .filter(|_| !has_run && !was_suspended)
         .map(|created| now.duration_since(created).as_secs_f64().max(0.0));
     let had_partitions = old.ipu_partition_created == Some(true);
     let has_partitions = new.ipu_partition_created == Some(true);
     let restarts = |status: &IPUJobStatus| status.restart_count.unwrap_or(0);
-    let is_over = old.completion_time.is_none() && new.completion_time.is_some();
+    let has_finished = old.completion_time.is_none() && new.completion_time.is_some();
     Milestones {
         to_partition: waited.filter(|_| !had_partitions && has_partitions),
         to_running: waited.filter(|_| has(new, RUNNING)),
         restarts: u64::try_from(restarts(new).saturating_sub(restarts(old))).unwrap_or(0),
-        finished: is_over.then(|| phase(new.launcher_status)),
+        finished: has_finished.then(|| phase(new.launcher_status)),
     }
 }
 
-/// A phase as users know it.
+/// Returns the name of a phase.
 pub(super) fn phase(state: JobState) -> &'static str {
     match state {
         JobState::Pending => "Pending",
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn each_milestone_is_passed_once() {
+    fn each_milestone_is_reached_once() {
         let nothing = Milestones::default();
         let partition = passed(json!({}), json!({"iPUPartitionCreated": true}));
         assert_eq!(
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_held_back_did_not_wait_for_ipus() {
+    fn a_suspended_job_did_not_wait_for_ipus() {
         let held = json!({"conditions": [{"type": "Suspended", "status": "False"}]});
         let running = passed(held, conditions(&["Suspended", "Running"]));
         assert_eq!(running, Milestones::default());

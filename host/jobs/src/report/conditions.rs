@@ -1,4 +1,4 @@
-//! Pure: the conditions of a job: those that users of the original know, and those that say why.
+//! Pure: builds the conditions of a job: those of Graphcore's operator, and those with reasons.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{
     FAILED, Obstacle, PARTITIONS_READY, PARTITIONS_RELEASED, PENDING, PODS_READY, READY,
-    RESTARTING, RUNNING, STALLED, SUCCEEDED, SUSPENDED, Standing, TEMPLATE_CURRENT,
+    RESTARTING, RUNNING, STALLED, SUCCEEDED, SUSPENDED, StatusInput, TEMPLATE_CURRENT,
 };
 use crate::facts::partition::PartitionState;
 use crate::facts::pod::PodState;
@@ -17,20 +17,20 @@ use crate::phase::{Outcome, Phase};
 use crate::restart::Next;
 use crate::validate::ValidJob;
 
-/// Reason of a job that waits for a partition which something keeps from being made.
+/// Reason of a job that waits for a partition because of a problem.
 pub(super) const WAITING: &str = "WaitingForPartition";
 
-/// Reasons beyond this many are counted, not listed.
-const LISTED: usize = 5;
+/// Maximum number of reasons in a message. It contains the number of the others.
+const REASONS_MAX: usize = 5;
 
-/// The conditions of a job while they are being written, oldest first.
+/// Builder of a job's conditions, oldest first.
 pub struct Conditions {
     list: Vec<JobCondition>,
     now: Time,
 }
 
 impl Conditions {
-    /// Starts from what the status says already.
+    /// Starts with the conditions of the current status.
     pub fn new(old: &[JobCondition], now: Timestamp) -> Self {
         Self {
             list: old.to_vec(),
@@ -38,12 +38,12 @@ impl Conditions {
         }
     }
 
-    /// The conditions, oldest first.
+    /// Returns the conditions, oldest first.
     pub fn into_vec(self) -> Vec<JobCondition> {
         self.list
     }
 
-    /// Sets a condition. Nothing moves, not even a time, where it says the same already.
+    /// Sets a condition. Keeps its times if nothing else changes.
     pub fn set(&mut self, type_: &str, status: bool, reason: &str, message: &str) {
         let status = if status { "True" } else { "False" };
         let new = JobCondition {
@@ -74,58 +74,57 @@ impl Conditions {
         };
     }
 
-    /// Turns a condition of the contract to False; it keeps its words and times, as users know it.
-    pub fn over(&mut self, type_: &str) {
+    /// Sets a condition to `False`, if it exists. Its message and times remain, as in Graphcore's operator.
+    pub fn set_false(&mut self, type_: &str) {
         if let Some(old) = self.list.iter_mut().find(|old| old.type_ == type_) {
             "False".clone_into(&mut old.status);
         }
     }
 
-    /// A condition that says that something is wrong, where it is; taken out where it is not.
-    fn complain(&mut self, type_: &str, complaint: Option<(&str, String)>) {
-        match complaint {
+    /// Sets a condition to `False` because of a problem, or removes it if there is no problem.
+    fn set_problem(&mut self, type_: &str, problem: Option<(&str, String)>) {
+        match problem {
             Some((reason, message)) => self.set(type_, false, reason, &message),
             None => self.list.retain(|old| old.type_ != type_),
         }
     }
 
-    /// Writes everything that there is to say of the job. `restarting` says why it starts again,
-    /// while it does.
+    /// Sets all conditions of the job. `restarting` is the reason of a restart.
     pub(super) fn describe(
         &mut self,
-        standing: &Standing<'_>,
+        input: &StatusInput<'_>,
         state: JobState,
         restarting: Option<&str>,
     ) {
-        let Standing {
+        let StatusInput {
             job, facts, phase, ..
-        } = standing;
+        } = input;
         let name = format!("IPUJob {}/{}", job.namespace, job.name);
         if state != JobState::Failed {
-            // A job that could not be carried out, and now can.
+            // The job was invalid, and is corrected.
             self.list.retain(|old| old.type_ != FAILED);
         }
         self.describe_progress(&name, state, restarting);
         match phase {
-            Phase::Ended(Outcome::Completed) if standing.is_over() => {
+            Phase::Ended(Outcome::Completed) if input.is_finished() => {
                 let message = format!("{name} successfully completed.");
                 self.set(SUCCEEDED, true, "IPUJobSucceeded", &message);
             }
-            Phase::Ended(Outcome::Failed(failure)) if standing.is_over() => {
-                let message = format!("{name} has failed: {}", failure.how);
-                let reason = match standing.next {
-                    Some(Next::Final(Some(reason))) => reason,
+            Phase::Ended(Outcome::Failed(failure)) if input.is_finished() => {
+                let message = format!("{name} has failed: {}", failure.message);
+                let reason = match input.next {
+                    Some(Next::Terminal(Some(reason))) => reason,
                     _ => "IPUJobFailed",
                 };
                 self.set(FAILED, true, reason, &message);
             }
             Phase::Waiting if state == JobState::Failed => {
-                let why = super::rejection(facts).unwrap_or_default();
+                let rejection = super::rejection(facts).unwrap_or_default();
                 let (reason, cannot) = match job.start.refusal() {
                     Some(refusal) => (refusal.reason(), "is not started"),
                     None => ("IPUJobUnplaceable", "can never start"),
                 };
-                let message = format!("{name} {cannot}: {why}");
+                let message = format!("{name} {cannot}: {rejection}");
                 self.set(FAILED, true, reason, &message);
             }
             Phase::Finished(_) => self.describe_release(facts),
@@ -133,16 +132,16 @@ impl Conditions {
             | Phase::Waiting
             | Phase::Starting
             | Phase::Running
-            | Phase::Replaced(_)
+            | Phase::Restart(_)
             | Phase::Ended(_) => {}
         }
         match phase {
             Phase::Ended(_) | Phase::Finished(_) | Phase::Suspended => {}
-            _ => self.describe_resources(facts, standing.obstacles),
+            _ => self.describe_resources(facts, input.obstacles),
         }
         if **phase == Phase::Suspended {
             self.list.retain(|old| old.type_ != PARTITIONS_READY);
-            self.complain(PODS_READY, None);
+            self.set_problem(PODS_READY, None);
         }
         self.describe_template(job, facts);
         self.describe_for_tools(state);
@@ -153,24 +152,24 @@ impl Conditions {
             JobState::Pending => {
                 let message = format!("{name} is waiting for resources to be ready.");
                 self.set(PENDING, true, "IPUJobPending", &message);
-                self.over(RUNNING);
+                self.set_false(RUNNING);
             }
             JobState::Running => {
-                self.over(PENDING);
+                self.set_false(PENDING);
                 let message = format!("{name} is running.");
                 self.set(RUNNING, true, "IPUJobRunning", &message);
             }
             JobState::Completed | JobState::Failed | JobState::Suspended => {
-                self.over(PENDING);
-                self.over(RUNNING);
+                self.set_false(PENDING);
+                self.set_false(RUNNING);
             }
         }
         match restarting {
-            Some(why) => {
-                let message = format!("{name} is restarting: {why}");
+            Some(reason) => {
+                let message = format!("{name} is restarting: {reason}");
                 self.set(RESTARTING, true, "IPUJobRestarting", &message);
             }
-            None => self.over(RESTARTING),
+            None => self.set_false(RESTARTING),
         }
         if state == JobState::Suspended {
             let message = format!("{name} is suspended.");
@@ -181,7 +180,7 @@ impl Conditions {
         }
     }
 
-    /// What kstatus, and with it Flux and Argo, reads of any object.
+    /// Sets the conditions that kstatus reads, and with it Flux and Argo.
     pub(super) fn describe_for_tools(&mut self, state: JobState) {
         let (ready, reason, message) = match state {
             JobState::Pending => (false, "Pending", "waiting for partitions or Pods"),
@@ -210,8 +209,8 @@ impl Conditions {
             .filter(|instance| !instance.ended())
             .filter_map(|instance| {
                 let state = &instance.partition.state;
-                let why = state.why_not()?;
-                Some((state, format!("instance {}: {why}", instance.index)))
+                let reason = state.unusable_reason()?;
+                Some((state, format!("instance {}: {reason}", instance.index)))
             })
             .unzip();
         if waiting.is_empty() {
@@ -224,45 +223,45 @@ impl Conditions {
             } else {
                 WAITING
             };
-            self.set(PARTITIONS_READY, false, reason, &listed(&reasons));
+            self.set(PARTITIONS_READY, false, reason, &join_reasons(&reasons));
         }
         let pods: Vec<String> = obstacles
             .iter()
             .map(ToString::to_string)
-            .chain(held_up(facts))
+            .chain(pod_problems(facts))
             .collect();
-        let complaint = if facts.due.yielding {
-            Some(("PodsRefused", super::run::yielding(facts)))
+        let problem = if facts.deadlines.in_quota_backoff {
+            Some(("PodsRefused", super::run::quota_backoff_message(facts)))
         } else {
-            (!pods.is_empty()).then(|| ("PodsWaiting", listed(&pods)))
+            (!pods.is_empty()).then(|| ("PodsWaiting", join_reasons(&pods)))
         };
-        self.complain(PODS_READY, complaint);
+        self.set_problem(PODS_READY, problem);
     }
 
     fn describe_template(&mut self, job: &ValidJob, facts: &Facts) {
         let outdated: Vec<String> = facts.outdated().into_iter().map(str::to_owned).collect();
-        let complaint = (!outdated.is_empty()).then(|| {
+        let problem = (!outdated.is_empty()).then(|| {
             let message = format!(
                 "to be replaced by Pods of the template as it is now (hash {}): {}",
                 job.template.hash,
-                listed(&outdated)
+                join_reasons(&outdated)
             );
             ("RollingOut", message)
         });
-        self.complain(TEMPLATE_CURRENT, complaint);
+        self.set_problem(TEMPLATE_CURRENT, problem);
     }
 
-    /// Says what keeps partitions of a job that has ended, and says that they are given back only after that: mostly
-    /// they go within a moment, and a write for each job would say nothing else.
+    /// Sets the reasons for which a finished job still has partitions. Reports their release only after such a reason:
+    /// usually it takes a moment, and would cost one more write for each job.
     fn describe_release(&mut self, facts: &Facts) {
-        self.complain(PODS_READY, None);
+        self.set_problem(PODS_READY, None);
         self.list.retain(|old| old.type_ != PARTITIONS_READY);
-        let kept: Vec<String> = facts
+        let reasons: Vec<String> = facts
             .all()
             .filter(|instance| instance.partition.uid.is_some())
-            .map(|instance| kept(facts, instance))
+            .map(|instance| retention_reason(facts, instance))
             .collect();
-        if kept.is_empty() {
+        if reasons.is_empty() {
             if self.has(PARTITIONS_RELEASED) {
                 let all = "every partition of the job was released";
                 self.set(PARTITIONS_RELEASED, true, "PartitionsReleased", all);
@@ -272,28 +271,29 @@ impl Conditions {
                 PARTITIONS_RELEASED,
                 false,
                 "PartitionsInUse",
-                &listed(&kept),
+                &join_reasons(&reasons),
             );
         }
     }
 }
 
-/// What Kubernetes says of each Pod that does not start, or that it takes away.
-pub(super) fn held_up(facts: &Facts) -> impl Iterator<Item = String> {
+/// Returns the problems of Pods: the reasons of Kubernetes for which they do not start, or are deleted.
+pub(super) fn pod_problems(facts: &Facts) -> impl Iterator<Item = String> {
     let members = facts.workers().chain(std::iter::once(&facts.launcher));
     members.filter_map(|member| match &member.state {
-        PodState::Pending(Some(why)) => Some(format!("Pod {}: {why}", member.name)),
-        PodState::Going { why: Some(why), .. } => {
-            Some(format!("Pod {} is being deleted: {why}", member.name))
-        }
+        PodState::Pending(Some(reason)) => Some(format!("Pod {}: {reason}", member.name)),
+        PodState::Terminating {
+            reason: Some(reason),
+            ..
+        } => Some(format!("Pod {} is being deleted: {reason}", member.name)),
         PodState::Lost(failure) => Some(format!("lost {failure}")),
         _ => None,
     })
 }
 
-/// Why a partition of a finished job is still there.
-fn kept(facts: &Facts, instance: &Instance) -> String {
-    let place = instance
+/// Returns the reason for which a finished job still has a partition.
+fn retention_reason(facts: &Facts, instance: &Instance) -> String {
+    let partition = instance
         .partition
         .state
         .id()
@@ -305,28 +305,28 @@ fn kept(facts: &Facts, instance: &Instance) -> String {
         .find(|member| member.live())
     {
         Some(user) => format!(
-            "partition {place} is kept as long as Pod {} lives (spec.cleanPodPolicy: Workers or \
+            "partition {partition} is kept as long as Pod {} lives (spec.cleanPodPolicy: Workers or \
              All deletes it at the end of a job)",
             user.name
         ),
         None => instance
             .partition
             .state
-            .why_not()
-            .unwrap_or_else(|| format!("partition {place} is being released")),
+            .unusable_reason()
+            .unwrap_or_else(|| format!("partition {partition} is being released")),
     }
 }
 
-fn listed(reasons: &[String]) -> String {
+fn join_reasons(reasons: &[String]) -> String {
     let mut text = reasons
         .iter()
-        .take(LISTED)
+        .take(REASONS_MAX)
         .map(String::as_str)
         .collect::<Vec<_>>()
         .join("; ");
-    if reasons.len() > LISTED {
+    if reasons.len() > REASONS_MAX {
         // Writing to a String cannot fail.
-        let _ = write!(text, "; and {} more", reasons.len() - LISTED);
+        let _ = write!(text, "; and {} more", reasons.len() - REASONS_MAX);
     }
     text
 }

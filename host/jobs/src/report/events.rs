@@ -1,4 +1,4 @@
-//! Pure: the events of a job, from how its status changed and from what was done.
+//! Pure: builds the events of a job from its writes and from the changes of its status.
 
 use ipu_api::ipujob_status::{IPUJobStatus, JobCondition};
 use ipu_runtime::events::{Event, normal, warning};
@@ -7,25 +7,35 @@ use super::conditions::WAITING;
 use super::{
     Applied, FAILED, Obstacle, PARTITIONS_READY, PODS_READY, RESTARTING, SUCCEEDED, SUSPENDED,
 };
+use crate::lost_node::LostPod;
 use crate::plan::Plan;
-use crate::stranded::Stranded;
 
-/// Pods that one event names.
-const NAMED: usize = 4;
+/// Maximum number of Pods that one event names.
+const NAMES_MAX: usize = 4;
 
-/// Events about what was written, in the order of the writing.
-pub fn of_writes(plan: &Plan, applied: &Applied) -> Vec<Event> {
+/// Returns the events of the writes, in their order.
+pub fn write_events(plan: &Plan, applied: &Applied) -> Vec<Event> {
     let mut events = Vec::new();
-    let hindered: Vec<&str> = applied.obstacles.iter().map(Obstacle::object).collect();
+    let blocked: Vec<&str> = applied.obstacles.iter().map(Obstacle::object).collect();
     let created = plan.create_pods.iter().filter(|_| !applied.blocked);
     let created = created.filter_map(|pod| pod.metadata.name.as_deref());
     let created: Vec<&str> = created
-        .filter(|name| !hindered.contains(&format!("Pod {name}").as_str()))
+        .filter(|name| !blocked.contains(&format!("Pod {name}").as_str()))
         .collect();
-    events.extend(of_pods("SuccessfulCreate", "Create", "created", &created));
+    events.extend(pods_event(
+        "SuccessfulCreate",
+        "Create",
+        "created",
+        &created,
+    ));
     let deleted = plan.delete_pods.iter();
     let deleted: Vec<&str> = deleted.map(|deletion| deletion.name.as_str()).collect();
-    events.extend(of_pods("SuccessfulDelete", "Delete", "deleted", &deleted));
+    events.extend(pods_event(
+        "SuccessfulDelete",
+        "Delete",
+        "deleted",
+        &deleted,
+    ));
     for pod in &plan.end_pods {
         let name = &pod.name;
         let note = format!("ended what runs on in Pod {name} beside its main container");
@@ -51,8 +61,8 @@ pub fn of_writes(plan: &Plan, applied: &Applied) -> Vec<Event> {
     events
 }
 
-/// One event about all Pods that the same was done to: a job may have hundreds.
-fn of_pods(
+/// Returns one event for all Pods of the same action, because a job may have hundreds of Pods.
+fn pods_event(
     reason: &'static str,
     action: &'static str,
     done: &str,
@@ -61,45 +71,44 @@ fn of_pods(
     match names {
         [] => None,
         [name] => Some(normal(reason, action, format!("{done} Pod {name}")).about(name)),
-        names if names.len() <= NAMED => {
+        names if names.len() <= NAMES_MAX => {
             let note = format!("{done} Pods {}", names.join(", "));
             Some(normal(reason, action, note))
         }
         names => {
-            let (named, others) = names.split_at(NAMED);
+            let (named, others) = names.split_at(NAMES_MAX);
             let note = format!("{done} Pods {} and {} more", named.join(", "), others.len());
             Some(normal(reason, action, note))
         }
     }
 }
 
-/// Events about conditions that turned.
-pub fn of_status(old: &IPUJobStatus, new: &IPUJobStatus) -> Vec<Event> {
-    let turned = |type_: &str, to: &str| {
+/// Returns the events of changed conditions.
+pub fn status_events(old: &IPUJobStatus, new: &IPUJobStatus) -> Vec<Event> {
+    let changed_message = |type_: &str, to: &str| {
         let now = find(new, type_).filter(|condition| condition.status == to)?;
         let before = find(old, type_);
         let same = before.is_some_and(|before| {
-            // Another restart is another event, also where the job did not run in between.
-            let by_status = to == "True" && type_ != RESTARTING;
-            before.status == to && (by_status || before.message == now.message)
+            // Each restart has an event, even if the job did not run in between.
+            let compares_status = to == "True" && type_ != RESTARTING;
+            before.status == to && (compares_status || before.message == now.message)
         });
         (!same).then(|| now.message.clone())
     };
     let mut events = Vec::new();
-    // Once for each wait. How many IPUs are free where changes all the time, and stands in the status.
+    // Once for each wait. The status has the free capacity, which changes all the time.
     let waits = |status| find(status, PARTITIONS_READY).filter(|now| now.reason == WAITING);
     if let (None, Some(now)) = (waits(old), waits(new)) {
         events.push(normal(WAITING, "Place", now.message.clone()));
     }
-    // Once for each wait too: the words of the scheduler and of a quota change all the time.
-    let complaint = |status| find(status, PODS_READY).filter(|now| now.status == "False");
-    let reason = |complaint: Option<&JobCondition>| complaint.map(|now| now.reason.clone());
-    if let Some(now) =
-        complaint(new).filter(|now| reason(complaint(old)).as_ref() != Some(&now.reason))
+    // Once for each wait: the messages of the scheduler and of a quota change all the time.
+    let problem = |status| find(status, PODS_READY).filter(|now| now.status == "False");
+    let reason = |problem: Option<&JobCondition>| problem.map(|now| now.reason.clone());
+    if let Some(now) = problem(new).filter(|now| reason(problem(old)).as_ref() != Some(&now.reason))
     {
         events.push(warning("PodsWaiting", "Reconcile", now.message.clone()));
     }
-    if let Some(note) = turned(RESTARTING, "True") {
+    if let Some(note) = changed_message(RESTARTING, "True") {
         events.push(warning("IPUJobRestarting", "Restart", note));
     }
     let resets = [old, new].map(|status| status.automatic_resets.unwrap_or(0));
@@ -110,16 +119,16 @@ pub fn of_status(old: &IPUJobStatus, new: &IPUJobStatus) -> Vec<Event> {
         );
         events.push(warning("AutomaticReset", "Reset", note));
     }
-    if let Some(note) = turned(SUSPENDED, "True") {
+    if let Some(note) = changed_message(SUSPENDED, "True") {
         events.push(normal("JobSuspended", "Suspend", note));
     }
-    if let Some(note) = turned(SUSPENDED, "False") {
+    if let Some(note) = changed_message(SUSPENDED, "False") {
         events.push(normal("JobResumed", "Resume", note));
     }
-    if let Some(note) = turned(SUCCEEDED, "True") {
+    if let Some(note) = changed_message(SUCCEEDED, "True") {
         events.push(normal("IPUJobSucceeded", "Reconcile", note));
     }
-    if let Some(note) = turned(FAILED, "True") {
+    if let Some(note) = changed_message(FAILED, "True") {
         events.push(warning("IPUJobFailed", "Reconcile", note));
     }
     events
@@ -132,9 +141,9 @@ fn find<'a>(status: &'a IPUJobStatus, type_: &str) -> Option<&'a JobCondition> {
         .find(|condition| condition.type_ == type_)
 }
 
-/// The event of a Pod that was deleted by force.
-pub fn of_stranded(stranded: &Stranded) -> Event {
-    let Stranded { pod, node, since } = stranded;
+/// Returns the event of a force-deleted Pod.
+pub fn pod_force_deleted(lost: &LostPod) -> Event {
+    let LostPod { pod, node, since } = lost;
     let note = format!(
         "deleted Pod {} by force: it should have ended, and its node {node} has not been heard of \
          since {since}",
@@ -148,12 +157,12 @@ mod tests {
     use super::*;
 
     fn note(names: &[&str]) -> Option<(String, Option<String>)> {
-        let event = of_pods("SuccessfulCreate", "Create", "created", names)?;
+        let event = pods_event("SuccessfulCreate", "Create", "created", names)?;
         Some((event.note, event.pod))
     }
 
     #[test]
-    fn pods_that_the_same_was_done_to_share_an_event() {
+    fn pods_of_the_same_action_share_an_event() {
         assert_eq!(note(&[]), None);
         let one = note(&["a-worker-0"]).unwrap();
         assert_eq!(one.0, "created Pod a-worker-0");

@@ -1,78 +1,78 @@
-//! Pure: what stands in the way of what a plan writes.
+//! Pure: the obstacles that the writes of a plan can meet.
 
 use serde::Serialize;
 
-use crate::settled::Versions;
+use crate::verified::Versions;
 
-/// Something that keeps a job's objects from being written, and is for the user to know.
+/// A reason for which an object of a job cannot be written, which a user must know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Obstacle {
-    /// The job's spec cannot be read.
+    /// The job's spec is unreadable.
     Unreadable {
         /// Kind and name of the job.
         object: String,
-        /// What cannot be read, and what to do.
+        /// The unreadable field, and the remedy.
         reason: String,
     },
-    /// An object of the name exists and belongs to somebody else.
-    Stranger {
+    /// An object of the name exists, and the job does not own it.
+    NotOwned {
         /// Kind and name of the object, such as `Pod mnist-worker-0`.
         object: String,
-        /// Whose it is, as far as it says.
+        /// Its owner, if it names one.
         owner: String,
     },
-    /// An object of the name exists, is ours or an earlier job's, and is being deleted.
-    Leaving {
+    /// An object of the name exists, belongs to this or an earlier job, and is terminating.
+    Terminating {
         /// Kind and name of the object.
         object: String,
-        /// Whether it is this job's.
-        is_ours: bool,
+        /// Whether this job owns it.
+        is_owned: bool,
     },
     /// The API server refused the object.
     Refused {
         /// Kind and name of the object.
         object: String,
-        /// What the API server said.
+        /// The message of the API server.
         reason: String,
     },
 }
 
 impl Obstacle {
-    /// Kind and name of the object that it is about.
+    /// Returns kind and name of the object.
     pub fn object(&self) -> &str {
         match self {
-            Self::Stranger { object, .. }
-            | Self::Leaving { object, .. }
+            Self::NotOwned { object, .. }
+            | Self::Terminating { object, .. }
             | Self::Unreadable { object, .. }
             | Self::Refused { object, .. } => object,
         }
     }
 
-    /// Whether what was to be made certainly was not: one of the name that is ours may have been there.
-    pub fn is_unmade(&self) -> bool {
-        !matches!(self, Self::Leaving { is_ours: true, .. })
+    /// Whether the object was certainly not created: an object of the name that the job owns may be an earlier one.
+    pub fn is_not_created(&self) -> bool {
+        !matches!(self, Self::Terminating { is_owned: true, .. })
     }
 }
 
-/// What became of a plan.
+/// The result of applying a plan.
 #[derive(Debug, Default)]
 pub struct Applied {
-    /// What stood in the way, which is for the user to know and no reason to stop.
+    /// The obstacles. They do not stop the other writes.
     pub obstacles: Vec<Obstacle>,
-    /// Whether files or rights are not the job's own yet, so that no Pod was made.
+    /// Whether an object that Pods use is not the job's own, so that no Pod was created.
     pub blocked: bool,
-    /// The versions at which files and rights were found or made.
+    /// The versions of the applied objects.
     pub versions: Versions,
 }
 
 impl std::fmt::Display for Obstacle {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Stranger { object, owner } => write!(
+            Self::NotOwned { object, owner } => write!(
                 formatter,
                 "{object} exists and belongs to {owner}; delete it, or give the job another name"
             ),
-            Self::Leaving { object, .. } => {
+            Self::Terminating { object, .. } => {
                 write!(formatter, "waiting for an earlier {object} to be gone")
             }
             Self::Refused { object, reason } => {

@@ -1,4 +1,4 @@
-//! Pure: which statuses need not be written yet, because they say that all goes well and the next one says more.
+//! Pure: postpones writes of statuses that report normal progress, because a more complete one follows soon.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::PODS_READY;
 
-/// How long progress may stay unwritten. Stored times have whole seconds: it is written after one to two of them.
-const PROGRESS: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
+/// Maximum delay of such a write. Stored times have whole seconds, so the delay is one to two seconds.
+const MAX_DELAY: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
 
-/// How long the write of `new` may be put off: none where it is to be written now. `created` is when the job was made.
+/// Returns the remaining delay of the write of `new`. `None` writes it now. `created` is the job's creation time.
 ///
-/// Only what is said of a job that begins, or that has ended a moment ago, may come later: nothing is decided by what
-/// is left out, and no reader learns late that something is wrong.
+/// Only the progress of a starting job, and of a job that has just ended, is postponed: no decision depends on it, and
+/// problems are written at once.
 pub fn postponed(
     old: &IPUJobStatus,
     new: &IPUJobStatus,
@@ -25,16 +25,16 @@ pub fn postponed(
     if let Some(ended) = &old.completion_time {
         return remaining(Some(ended), now);
     }
-    let begins = |status: &IPUJobStatus| status.launcher_status == JobState::Pending;
-    let is_fresh = old.conditions.is_empty();
-    let says_more = old.run.clone().unwrap_or_default() != new.run.clone().unwrap_or_default()
+    let is_pending = |status: &IPUJobStatus| status.launcher_status == JobState::Pending;
+    let is_new = old.conditions.is_empty();
+    let has_news = old.run.clone().unwrap_or_default() != new.run.clone().unwrap_or_default()
         || old.automatic_resets != new.automatic_resets
-        || old.observed_generation != new.observed_generation && !is_fresh
-        || is_held_up(new);
-    if says_more || !(begins(old) && begins(new)) {
+        || old.observed_generation != new.observed_generation && !is_new
+        || has_problem(new);
+    if has_news || !(is_pending(old) && is_pending(new)) {
         return None;
     }
-    let last = if is_fresh {
+    let last = if is_new {
         created
     } else {
         old.last_reconcile_time.as_ref()
@@ -42,15 +42,15 @@ pub fn postponed(
     remaining(last, now)
 }
 
-/// How long it remains recent that something happened, where it is.
+/// Returns the rest of the delay after an event, if it is not over.
 fn remaining(at: Option<&Time>, now: Timestamp) -> Option<Duration> {
-    let until = clock::later(at?.0, PROGRESS);
-    // A time in the future is of a clock that was set back since.
+    let until = clock::later(at?.0, MAX_DELAY);
+    // A time in the future comes from a clock that was set back meanwhile.
     (at?.0 <= now && now < until).then(|| until.duration_since(now).unsigned_abs())
 }
 
-/// Whether a Pod does not come up, or an object of the job cannot be made.
-fn is_held_up(status: &IPUJobStatus) -> bool {
+/// Whether a Pod does not start, or an object of the job cannot be created.
+fn has_problem(status: &IPUJobStatus) -> bool {
     let mut conditions = status.conditions.iter();
     conditions.any(|condition| condition.type_ == PODS_READY)
 }

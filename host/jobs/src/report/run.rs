@@ -1,4 +1,4 @@
-//! Pure: what is remembered of a run, because the cluster cannot show it any more once a Pod is gone.
+//! Pure: builds the part of the status that records a run, because deleted Pods do not show it any more.
 
 use std::collections::BTreeMap;
 
@@ -7,46 +7,46 @@ use ipu_runtime::clock;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Obstacle, Standing};
+use super::{Obstacle, StatusInput};
 use crate::facts::Facts;
-use crate::facts::due::{REFUSED_HOLDS, REFUSED_RESTS};
+use crate::facts::deadlines::{QUOTA_BACKOFF, REFUSAL_TIMEOUT};
 use crate::facts::partition::PartitionState;
 use crate::phase::Phase;
 use crate::restart::Next;
 
-/// What is remembered after this look at the job.
-pub(super) fn remembered(standing: &Standing<'_>, state: JobState, now: Timestamp) -> RunStatus {
-    let facts = standing.facts;
+/// Builds the record of the run.
+pub(super) fn run_status(input: &StatusInput<'_>, state: JobState, now: Timestamp) -> RunStatus {
+    let facts = input.facts;
     let old = &facts.run;
     let same_run = RunStatus {
         number: old.number,
         failures: old.failures,
         not_before: old.not_before.clone(),
         restarting: old.restarting.clone(),
-        refused_since: refused_since(standing, now),
-        used: used(standing),
-        ended: ended(standing),
+        refused_since: refused_since(input, now),
+        used: used(input),
+        ended: ended(input),
     };
-    match (standing.phase, &standing.next) {
+    match (input.phase, &input.next) {
         (
             _,
-            Some(Next::Again {
+            Some(Next::Retry {
                 failures,
                 not_before,
-                why,
+                reason,
             }),
         ) => RunStatus {
             number: old.number.saturating_add(1),
             failures: *failures,
             not_before: Some(Time(*not_before)),
-            restarting: Some(why.clone()),
+            restarting: Some(reason.clone()),
             ended: BTreeMap::new(),
             ..same_run
         },
-        (Phase::Replaced(why), _) => RunStatus {
+        (Phase::Restart(reason), _) => RunStatus {
             number: old.number.saturating_add(1),
             not_before: None,
-            restarting: Some(why.clone()),
+            restarting: Some(reason.clone()),
             ..same_run
         },
         _ if state != JobState::Pending => RunStatus {
@@ -58,61 +58,61 @@ pub(super) fn remembered(standing: &Standing<'_>, state: JobState, now: Timestam
     }
 }
 
-/// What a user reads while instances do without a partition because their Pods are refused.
-pub(super) fn yielding(facts: &Facts) -> String {
+/// Returns the message while instances have no partition because the API server refused their Pods.
+pub(super) fn quota_backoff_message(facts: &Facts) -> String {
     let since = facts.run.refused_since.as_ref();
-    let again = since.map(|since| clock::later(since.0, REFUSED_HOLDS + REFUSED_RESTS));
-    let again = again.map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    let end = since.map(|since| clock::later(since.0, REFUSAL_TIMEOUT + QUOTA_BACKOFF));
+    let end = end.map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     format!(
         "the API server refused Pods of the job for {} minutes, so its partitions were released; \
          the job requests them again at {}",
-        REFUSED_HOLDS.as_mins(),
-        again.unwrap_or_default()
+        REFUSAL_TIMEOUT.as_mins(),
+        end.unwrap_or_default()
     )
 }
 
-/// Which partitions the Pods of each instance may have begun to use: written before the first of them
-/// is made.
-fn used(standing: &Standing<'_>) -> BTreeMap<String, String> {
-    let facts = standing.facts;
+/// By instance: the partition that its Pods may have used. The status records it before the first of them is created.
+fn used(input: &StatusInput<'_>) -> BTreeMap<String, String> {
+    let facts = input.facts;
     let mut used = BTreeMap::new();
     for instance in facts.all() {
         let key = instance.index.to_string();
         let partition = &instance.partition.state;
         let known = facts.run.used.get(&key).cloned();
-        let now = match partition.held() {
-            _ if standing.begins.contains_key(&key) => standing.begins.get(&key).cloned(),
-            // Also where an earlier version of the operator has not written it down.
-            Some(held) if instance.spent => Some(held.use_key()),
+        let current = match partition.placed() {
+            _ if input.new_uses.contains_key(&key) => input.new_uses.get(&key).cloned(),
+            // Even if an earlier version of the operator has not recorded it.
+            Some(placed) if instance.used => Some(placed.use_key()),
             _ => known.filter(|_| *partition != PartitionState::Absent),
         };
-        used.extend(now.map(|now| (key, now)));
+        used.extend(current.map(|current| (key, current)));
     }
     used
 }
 
-/// Which wanted instances have ended while others go on. With a launcher, its end is the job's.
-fn ended(standing: &Standing<'_>) -> BTreeMap<String, InstanceEnd> {
-    if standing.job.launcher.is_some() || standing.is_over() {
+/// The ends of desired instances while others run. With a launcher there are none, because its end is the job's end.
+fn ended(input: &StatusInput<'_>) -> BTreeMap<String, InstanceEnd> {
+    if input.job.launcher.is_some() || input.is_finished() {
         return BTreeMap::new();
     }
-    let instances = standing.facts.instances.iter();
+    let instances = input.facts.instances.iter();
     instances
-        .filter_map(|instance| Some((instance.index.to_string(), instance.how_it_ended()?)))
+        .filter_map(|instance| Some((instance.index.to_string(), instance.instance_end()?)))
         .collect()
 }
 
-/// Since when Pods are refused: kept while the instances rest, begun anew when they ask again.
-fn refused_since(standing: &Standing<'_>, now: Timestamp) -> Option<Time> {
-    let since = standing.facts.run.refused_since.clone();
-    if standing.facts.due.yielding {
+/// Returns the time since which the API server refuses Pods. It remains during the back-off, and restarts with the next
+/// request.
+fn refused_since(input: &StatusInput<'_>, now: Timestamp) -> Option<Time> {
+    let since = input.facts.run.refused_since.clone();
+    if input.facts.deadlines.in_quota_backoff {
         return since;
     }
     let refused = |obstacle: &Obstacle| matches!(obstacle, Obstacle::Refused { .. });
-    if !standing.obstacles.iter().any(refused) {
+    if !input.obstacles.iter().any(refused) {
         return None;
     }
     since
-        .filter(|since| clock::later(since.0, REFUSED_HOLDS) > now)
+        .filter(|since| clock::later(since.0, REFUSAL_TIMEOUT) > now)
         .or(Some(Time(now)))
 }

@@ -156,11 +156,7 @@ fn a_partition_may_move_as_the_restart_policy_of_now_says() {
     }
     let (_, mut world) = running(&IPUJob::sample());
     let plan = world.step(&IPUJob::sample().valid()).plan;
-    assert_eq!(
-        plan.bind_partitions,
-        [],
-        "a worker by itself is always moved"
-    );
+    assert_eq!(plan.pin_updates, [], "a worker by itself is always moved");
 }
 
 #[test]
@@ -174,7 +170,7 @@ fn a_run_leaves_a_drained_controller_only_where_another_may_follow() {
     assert!(!world.observed.partitions[0].spec.options.pinned);
     world.partition_status(0, leaving());
     let step = world.step(&job);
-    assert!(matches!(step.phase, Phase::Replaced(why) if why.contains("is being drained")));
+    assert!(matches!(step.phase, Phase::Restart(why) if why.contains("is being drained")));
     world.settle(&job);
     assert!(world.pods().is_empty());
     world.partition_status(0, moved());
@@ -219,7 +215,7 @@ fn automatic_resets_are_counted_and_told() {
     world.partition_status(0, status);
     world.settle(&job);
     assert_eq!(world.status().automatic_resets, Some(2));
-    let told = events::of_status(&before, world.status());
+    let told = events::status_events(&before, world.status());
     assert!(
         told.iter().any(|event| event.reason == "AutomaticReset"),
         "{told:?}"

@@ -7,10 +7,10 @@ use serde_json::json;
 use super::fixtures::{JobFixture, settings};
 use super::world::{controller, environment};
 use crate::build::{PodSettings, launcher, partitions, workers};
-use crate::facts::partition::Held;
+use crate::facts::partition::PlacedPartition;
 
-fn held() -> Held {
-    Held {
+fn held() -> PlacedPartition {
+    PlacedPartition {
         controller: controller(),
         id: "p-sample-0".to_owned(),
         resets: 0,

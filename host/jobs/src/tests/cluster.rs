@@ -18,12 +18,12 @@ use tower::service_fn;
 
 use super::fixtures::{JobFixture, MAX_IPUS, settings};
 use crate::context::Context;
-use crate::kept::{JobRef, OfJob};
 use crate::metrics::JobMetrics;
-use crate::plan::File;
+use crate::plan::DependentKind;
+use crate::pruned::{JobObject, JobRef};
 use crate::raw::RawJob;
 use crate::watches::View;
-use crate::{JobSettings, removed};
+use crate::{JobSettings, dependents_watch};
 
 const GROUP: &str = "/apis/graphcore.ai/v1alpha1";
 const JOBS: &str = "/apis/graphcore.ai/v1alpha1/namespaces/default/ipujobs";
@@ -180,8 +180,8 @@ impl Cluster {
     pub(crate) fn tell(&self, context: &Context) {
         self.tell_but_pods(context);
         for event in listed(self.below(PODS)) {
-            context.views.unmade.hear(&event);
-            context.views.pods.hear(event);
+            context.views.uncreated.apply_event(&event);
+            context.views.pods.apply_event(event);
         }
     }
 
@@ -192,29 +192,29 @@ impl Cluster {
         let core = "/api/v1/namespaces/default";
         self.tell_files::<k8s_openapi::api::core::v1::ServiceAccount>(
             context,
-            File::ServiceAccount,
+            DependentKind::ServiceAccount,
             &format!("{core}/serviceaccounts/"),
         );
         self.tell_files::<k8s_openapi::api::rbac::v1::Role>(
             context,
-            File::Role,
+            DependentKind::Role,
             &format!("{RIGHTS}/roles/"),
         );
         self.tell_files::<k8s_openapi::api::rbac::v1::RoleBinding>(
             context,
-            File::RoleBinding,
+            DependentKind::RoleBinding,
             &format!("{RIGHTS}/rolebindings/"),
         );
     }
 
-    fn tell_files<K>(&self, context: &Context, file: File, below: &str)
+    fn tell_files<K>(&self, context: &Context, file: DependentKind, below: &str)
     where
         PartialObjectMeta<K>: DeserializeOwned,
     {
-        let mut settled = context.settled();
+        let mut verified = context.verified();
         let files = self.below::<PartialObjectMeta<K>>(below);
         for event in listed(files) {
-            removed::hear(&mut settled, (file, ""), event);
+            dependents_watch::apply_event(&mut verified, (file, ""), event);
         }
     }
 
@@ -250,9 +250,9 @@ fn listed<K>(objects: Vec<K>) -> impl Iterator<Item = Event<K>> {
         .chain(std::iter::once(Event::InitDone))
 }
 
-fn tell<K: OfJob>(view: &View<K>, objects: Vec<K>) {
+fn tell<K: JobObject>(view: &View<K>, objects: Vec<K>) {
     for event in listed(objects) {
-        view.hear(event);
+        view.apply_event(event);
     }
 }
 

@@ -16,10 +16,10 @@ fn pods_go_first_then_partitions_then_the_finalizer() {
     world.settle(&job);
 
     let seen = &world.observed;
-    let Deleting::Pods { plan, left } = deleting(&seen.pods, &seen.partitions) else {
+    let Deleting::Pods { plan, remaining } = deleting(&seen.pods, &seen.partitions) else {
         panic!("Pods go first");
     };
-    assert_eq!(left, ["sample-worker-0", "sample-worker-1"]);
+    assert_eq!(remaining, ["sample-worker-0", "sample-worker-1"]);
     assert_eq!(plan.delete_pods.len(), 2);
     assert!(plan.delete_partitions.is_empty());
 

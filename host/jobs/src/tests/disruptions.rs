@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::fixtures::{JobFixture, parallel, running, starting};
 use super::world::World;
-use crate::report::events::of_status;
+use crate::report::events::status_events;
 
 impl World {
     /// The kubelet: a Pod is evicted from a node that lacks memory.
@@ -103,7 +103,7 @@ fn a_pod_that_kubernetes_takes_away_is_told_with_the_reason_and_comes_back() {
     let why = "Pod sample-worker-0 is being deleted: PreemptionByScheduler: default-scheduler: \
                preempting to accommodate a higher priority pod";
     assert_eq!(world.status().last_message, why);
-    let events = of_status(&before, world.status());
+    let events = status_events(&before, world.status());
     let told = events.iter().find(|event| event.reason == "PodsWaiting");
     assert_eq!(told.unwrap().note, why);
 
@@ -146,7 +146,7 @@ fn a_pod_that_the_kubelet_ends_for_its_node_comes_back_and_one_for_its_own_limit
     let lost = "lost Pod sample-worker-0, container main: exit code 137 (Evicted): The node was low \
                 on resource: memory.";
     assert_eq!(world.status().last_message, lost);
-    let events = of_status(&before, world.status());
+    let events = status_events(&before, world.status());
     assert!(events.iter().any(|event| event.note == lost), "{events:?}");
     world.settle(&job);
     world.reset_partitions();

@@ -4,7 +4,7 @@ use ipu_api::ipujob::{IPUJob, RestartPolicyType};
 use ipu_api::ipujob_status::{IPUJobStatus, JobState, RunStatus};
 
 use super::fixtures::JobFixture;
-use super::world::{Moment, World};
+use super::world::{CrashPoint, World};
 use crate::report::{self, Obstacle, events};
 use crate::validate::ValidJob;
 
@@ -38,7 +38,7 @@ fn used(world: &World) -> Vec<&str> {
 fn the_use_of_a_partition_is_written_down_before_the_first_pod() {
     for job in [pair(), IPUJob::sample().launcher(&["mpirun"]).valid()] {
         let mut world = with_partition(&job);
-        world.step_killed(&job, &[], Moment::BeforePods);
+        world.step_killed(&job, &[], CrashPoint::BeforePods);
         assert_eq!(world.pods(), [""; 0]);
         assert_eq!(used(&world), ["p-sample-0/0"]);
         assert_eq!(world.condition(report::PARTITIONS_READY).status, "True");
@@ -96,7 +96,7 @@ fn what_another_process_knows_nothing_of_is_reset() {
     let job = pair();
     // Killed before the Pods: nobody can tell that there were none.
     let mut world = with_partition(&job);
-    world.step_killed(&job, &[], Moment::BeforePods);
+    world.step_killed(&job, &[], CrashPoint::BeforePods);
     world.settle(&job);
     assert_eq!((world.resets.len(), world.pods().len()), (1, 0));
     world.reset_partitions();
@@ -105,13 +105,13 @@ fn what_another_process_knows_nothing_of_is_reset() {
 
     // Killed after one was refused: that one may have been there too.
     let mut world = with_partition(&job);
-    world.step_killed(&job, &quota("sample-worker-1"), Moment::BeforeReport);
+    world.step_killed(&job, &quota("sample-worker-1"), CrashPoint::BeforeReport);
     world.settle(&job);
     assert_eq!((world.resets.len(), world.pods().len()), (1, 0));
 
     // Killed after all were made: they are there.
     let mut world = with_partition(&job);
-    world.step_killed(&job, &[], Moment::BeforeReport);
+    world.step_killed(&job, &[], CrashPoint::BeforeReport);
     world.settle(&job);
     assert_eq!((world.resets.len(), world.pods().len()), (0, 2));
 }
@@ -123,7 +123,7 @@ fn a_worker_that_an_earlier_version_made_is_reset_after_too() {
     world.step_with(&job, &quota("sample-worker-1"));
     // That version wrote the use down once all workers were there.
     world.observed.status.run = None;
-    world.observed.unmade.clear();
+    world.observed.uncreated.clear();
     world.evict("sample-worker-0");
     world.settle(&job);
     assert_eq!((world.resets.len(), world.pods().len()), (1, 0));
@@ -136,7 +136,7 @@ fn another_run_uses_the_partition_after_a_reset_wherever_its_process_was_killed(
         .launcher(&["mpirun"])
         .restart(RestartPolicyType::OnFailure)
         .valid();
-    for killed in [Moment::BeforePods, Moment::BeforeReport] {
+    for killed in [CrashPoint::BeforePods, CrashPoint::BeforeReport] {
         let mut world = with_partition(&job);
         for _ in 0..3 {
             world.settle(&job);
@@ -174,17 +174,17 @@ fn a_wait_for_pods_is_told_once_whatever_its_words_are() {
         }
     };
     let told = |old: &IPUJobStatus, new: &IPUJobStatus| {
-        let events = events::of_status(old, new).into_iter();
+        let events = events::status_events(old, new).into_iter();
         events.map(|event| event.note).collect::<Vec<_>>()
     };
     let first = waits("Unschedulable: 0/3 nodes are available", "PodsWaiting");
     let later = waits("Unschedulable: 0/4 nodes are available", "PodsWaiting");
-    let yields = waits("were released", "PodsRefused");
+    let quota_backoff = waits("were released", "PodsRefused");
     let runs = IPUJobStatus::default();
     assert_eq!(told(&runs, &first).len(), 1);
     assert_eq!(told(&first, &later), [""; 0]);
-    assert_eq!(told(&later, &yields), ["were released"]);
-    assert_eq!(told(&yields, &first).len(), 1);
+    assert_eq!(told(&later, &quota_backoff), ["were released"]);
+    assert_eq!(told(&quota_backoff, &first).len(), 1);
     assert_eq!(told(&first, &runs), [""; 0]);
 }
 

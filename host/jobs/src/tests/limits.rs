@@ -35,7 +35,7 @@ fn running(job: &IPUJob) -> World {
 }
 
 fn reasons(before: &ipu_api::ipujob_status::IPUJobStatus, world: &World) -> Vec<&'static str> {
-    let events = events::of_status(before, world.status()).into_iter();
+    let events = events::status_events(before, world.status()).into_iter();
     events.map(|event| event.reason).collect()
 }
 

@@ -103,7 +103,7 @@ fn a_stranger_in_the_way_is_named_and_nothing_ends() {
     let mut world = World::new();
     world.settle(&job);
     world.ready([0]);
-    let stranger = Obstacle::Stranger {
+    let stranger = Obstacle::NotOwned {
         object: "Pod sample-worker-0".to_owned(),
         owner: "ReplicaSet web".to_owned(),
     };
@@ -117,13 +117,16 @@ fn a_stranger_in_the_way_is_named_and_nothing_ends() {
         obstacles: vec![stranger],
         ..Applied::default()
     };
-    assert!(events::of_writes(&step.plan, &hindered).is_empty());
+    assert!(events::write_events(&step.plan, &hindered).is_empty());
     let blocked = Applied {
         blocked: true,
         ..Applied::default()
     };
-    assert!(events::of_writes(&step.plan, &blocked).is_empty());
-    assert_eq!(events::of_writes(&step.plan, &Applied::default()).len(), 1);
+    assert!(events::write_events(&step.plan, &blocked).is_empty());
+    assert_eq!(
+        events::write_events(&step.plan, &Applied::default()).len(),
+        1
+    );
     world.settle(&job);
     assert_eq!(world.row(), "Running 1 1 Successfully reconciled IPUJob");
 }
@@ -197,7 +200,7 @@ fn a_job_that_cannot_be_read_says_why() {
     let error = refusal(&bad, MAX_IPUS).unwrap();
     let now = World::new().now;
     let old = IPUJobStatus::default();
-    let status = report::refused::status(&bad, &error, &old, now);
+    let status = report::invalid::status(&bad, &error, &old, now);
     assert_eq!(status.launcher_status, JobState::Failed);
     assert!(
         status.last_message.contains("spec.ipusPerJobInstance")
@@ -205,9 +208,12 @@ fn a_job_that_cannot_be_read_says_why() {
         "{}",
         status.last_message
     );
-    assert_eq!(report::recorded(&status), None);
-    assert!(report::says(&status, report::STALLED), "for kstatus");
-    let turned: Vec<_> = events::of_status(&old, &status)
+    assert_eq!(report::recorded_end(&status), None);
+    assert!(
+        report::is_condition_true(&status, report::STALLED),
+        "for kstatus"
+    );
+    let turned: Vec<_> = events::status_events(&old, &status)
         .into_iter()
         .map(|event| (event.is_warning, event.reason))
         .collect();

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::cluster::{self, Cluster};
 use super::fixtures::{JobFixture, parallel};
 use crate::context::Context;
-use crate::kept::JobRef;
+use crate::pruned::JobRef;
 use crate::{step, watches};
 
 struct Scene {
@@ -131,7 +131,7 @@ async fn no_reset_is_asked_for_because_the_watch_of_pods_is_late() {
     // As if a list that the API server served from an old cache had lost the Pod.
     let views = &scene.context.views;
     for event in [Event::Init, Event::<Pod>::InitDone] {
-        views.pods.hear(event);
+        views.pods.apply_event(event);
     }
     let asked = scene.step_as_it_is().await;
     assert!(
@@ -219,11 +219,11 @@ async fn nothing_is_remembered_of_a_job_that_is_gone() {
     assert!(context.remembers(uid));
     let object = scene.cluster.object(&cluster::job("sample"));
     let deleted = Event::Delete(serde_json::from_value(object).unwrap());
-    watches::hear_jobs(context, deleted);
+    watches::apply_job_event(context, deleted);
     assert!(!context.remembers(uid));
     // A reconcile that was under way ends after that.
-    context.settled().look(scene.job.clone());
-    context.forget_unless_known(uid);
+    context.verified().begin(scene.job.clone());
+    context.forget_if_deleted(uid);
     assert!(!context.remembers(uid));
 }
 

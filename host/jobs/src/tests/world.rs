@@ -28,7 +28,7 @@ pub(crate) struct World {
 
 /// When a process is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Moment {
+pub(crate) enum CrashPoint {
     /// It is not.
     Never,
     /// After the first status was written, and before anything is made or deleted.
@@ -60,11 +60,11 @@ impl World {
 
     /// One reconcile whose writes meet obstacles: the Pods that these name are not made.
     pub(crate) fn step_with(&mut self, job: &ValidJob, obstacles: &[Obstacle]) -> Step {
-        let step = self.step_killed(job, obstacles, Moment::Never);
-        self.observed.unmade.extend(
+        let step = self.step_killed(job, obstacles, CrashPoint::Never);
+        self.observed.uncreated.extend(
             obstacles
                 .iter()
-                .filter(|obstacle| obstacle.is_unmade())
+                .filter(|obstacle| obstacle.is_not_created())
                 .filter_map(|obstacle| obstacle.object().strip_prefix("Pod "))
                 .map(ToOwned::to_owned),
         );
@@ -76,7 +76,7 @@ impl World {
         &mut self,
         job: &ValidJob,
         obstacles: &[Obstacle],
-        killed: Moment,
+        killed: CrashPoint,
     ) -> Step {
         self.now += SignedDuration::from_secs(1);
         let (facts, now) = (self.facts(job), self.now);
@@ -88,16 +88,16 @@ impl World {
                 *old = status;
             }
         };
-        if killed != Moment::Never {
-            self.observed.unmade.clear();
+        if killed != CrashPoint::Never {
+            self.observed.uncreated.clear();
         }
-        if !plan.begins.is_empty() {
+        if !plan.new_uses.is_empty() {
             write(&[], &mut self.observed.status);
         }
-        if killed != Moment::BeforePods {
+        if killed != CrashPoint::BeforePods {
             self.carry_out(&plan, obstacles);
         }
-        if killed == Moment::Never {
+        if killed == CrashPoint::Never {
             write(obstacles, &mut self.observed.status);
         }
         Step { phase, plan }
@@ -298,11 +298,11 @@ impl World {
             partition.expect("it was seen").spec.reset_generation = reset.generation;
             self.resets.push(reset.name.clone());
         }
-        for binding in &plan.bind_partitions {
+        for update in &plan.pin_updates {
             let mut partitions = self.observed.partitions.iter_mut();
             let partition =
-                partitions.find(|found| found.metadata.uid.as_ref() == Some(&binding.uid));
-            partition.expect("it was seen").spec.options.pinned = binding.pinned;
+                partitions.find(|found| found.metadata.uid.as_ref() == Some(&update.uid));
+            partition.expect("it was seen").spec.options.pinned = update.pinned;
         }
         for partition in &plan.create_partitions {
             let mut partition = partition.clone();
@@ -319,7 +319,7 @@ impl World {
             if hindered(&name) {
                 continue;
             }
-            self.observed.unmade.remove(&name);
+            self.observed.uncreated.remove(&name);
             pod.metadata.uid = Some(name);
             self.observed.pods.push(pod);
         }

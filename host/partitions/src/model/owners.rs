@@ -6,7 +6,7 @@
 //! its program has ended, or since it was told to.
 
 use ipu_api::ipupartition::IPUPartition;
-use ipu_jobs::facts::partition::{self, Held, PartitionState};
+use ipu_jobs::facts::partition::{self, PartitionState, PlacedPartition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Small;
@@ -74,7 +74,7 @@ impl Small {
         }
         match partition::state(object, None) {
             PartitionState::Absent => Some(Deed::Ask),
-            PartitionState::Held(held) if owner.pod.is_none() => {
+            PartitionState::Ready(held) if owner.pod.is_none() => {
                 if owner.used.as_ref() != Some(&held.use_key()) {
                     return Some(Deed::Start);
                 }
@@ -119,8 +119,8 @@ impl Small {
             return;
         };
         let use_key = partition::state(Some(&object), None)
-            .held()
-            .map(Held::use_key);
+            .placed()
+            .map(PlacedPartition::use_key);
         if let Some(id) = api_server::offered(&object) {
             let attached = state.exists(id);
             let owner = &mut state.owners[key];

@@ -226,8 +226,8 @@ impl World {
             }
         }
         match state {
-            PartitionState::Held(_) if !self.is_whole(job) => {}
-            PartitionState::Held(held) if pods.is_empty() => {
+            PartitionState::Ready(_) if !self.is_whole(job) => {}
+            PartitionState::Ready(held) if pods.is_empty() => {
                 let use_key = held.use_key();
                 if self.jobs[job].used.get(&slot) == Some(&use_key) {
                     self.ask_reset(key);
@@ -236,7 +236,7 @@ impl World {
                     self.start_pod(key, held.id);
                 }
             }
-            PartitionState::Leaving(..) => {
+            PartitionState::Draining(..) => {
                 for pod in pods {
                     self.end_pod(pod, 20_000);
                 }

@@ -128,7 +128,7 @@ impl UsageCounter {
         let namespaces = &self.namespaces;
         let changes = self
             .partitions
-            .hear(by_ref(event), uid, |uid, object, known| {
+            .apply_event(by_ref(event), uid, |uid, object, known| {
                 let before = known.get(uid);
                 match &object.0 {
                     Ok(partition) => Some(

@@ -1,4 +1,4 @@
-//! Pure: who holds a Lease, and what a replica that wants it does next.
+//! Pure: decides the next action of a replica that wants a Lease.
 
 use std::time::Duration;
 
@@ -6,38 +6,43 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
-/// What a replica does about a Lease.
+/// The action of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Move {
-    /// There is none: make it.
+pub(super) enum Action {
+    /// Create the Lease, which does not exist.
     Create,
-    /// It is this replica's own, or nobody's: write it, unless it changes meanwhile.
-    Take,
-    /// Another replica holds it.
+    /// Write the Lease, which this replica or nobody holds, unless it changes meanwhile.
+    Acquire,
+    /// Wait, because another replica holds the Lease.
     Wait,
 }
 
-/// What `me` does next, having seen the Lease unchanged for this long.
-pub(super) fn next(lease: Option<&Lease>, me: &str, unchanged: Duration) -> Move {
+/// Decides the next action of the replica `identity`, which has observed the Lease unchanged for this time.
+pub(super) fn next_action(lease: Option<&Lease>, identity: &str, unchanged: Duration) -> Action {
     let Some(lease) = lease else {
-        return Move::Create;
+        return Action::Create;
     };
     match holder(lease) {
-        Some(holder) if holder != me && unchanged < duration(lease) => Move::Wait,
-        Some(_) | None => Move::Take,
+        Some(holder) if holder != identity && unchanged < duration(lease) => Action::Wait,
+        Some(_) | None => Action::Acquire,
     }
 }
 
-/// Who holds it, if anybody.
+/// Returns the holder of a Lease, if there is one.
 pub(super) fn holder(lease: &Lease) -> Option<&str> {
     let holder = lease.spec.as_ref()?.holder_identity.as_deref()?;
     Some(holder).filter(|holder| !holder.is_empty())
 }
 
-/// The Lease in the hand of `me`. Its transitions are counted, for people.
-pub(super) fn spec(old: Option<&LeaseSpec>, me: &str, ttl: Duration, now: Timestamp) -> LeaseSpec {
+/// Builds the spec of a Lease that `identity` holds.
+pub(super) fn spec(
+    old: Option<&LeaseSpec>,
+    identity: &str,
+    lease_duration: Duration,
+    now: Timestamp,
+) -> LeaseSpec {
     let old = old.cloned().unwrap_or_default();
-    let is_mine = old.holder_identity.as_deref() == Some(me);
+    let is_mine = old.holder_identity.as_deref() == Some(identity);
     let count = old.lease_transitions.unwrap_or(0);
     LeaseSpec {
         acquire_time: old
@@ -45,8 +50,10 @@ pub(super) fn spec(old: Option<&LeaseSpec>, me: &str, ttl: Duration, now: Timest
             .filter(|_| is_mine)
             .or(Some(MicroTime(now))),
         renew_time: Some(MicroTime(now)),
-        holder_identity: Some(me.to_owned()),
-        lease_duration_seconds: Some(i32::try_from(ttl.as_secs().max(1)).unwrap_or(i32::MAX)),
+        holder_identity: Some(identity.to_owned()),
+        lease_duration_seconds: Some(
+            i32::try_from(lease_duration.as_secs().max(1)).unwrap_or(i32::MAX),
+        ),
         lease_transitions: Some(if is_mine {
             count
         } else {
@@ -56,7 +63,7 @@ pub(super) fn spec(old: Option<&LeaseSpec>, me: &str, ttl: Duration, now: Timest
     }
 }
 
-/// The Lease in nobody's hand.
+/// Builds the spec of a released Lease.
 pub(super) fn released(old: Option<&LeaseSpec>, now: Timestamp) -> LeaseSpec {
     LeaseSpec {
         holder_identity: Some(String::new()),
@@ -65,7 +72,7 @@ pub(super) fn released(old: Option<&LeaseSpec>, now: Timestamp) -> LeaseSpec {
     }
 }
 
-/// For how long it holds; what is no sensible number counts as the shortest.
+/// Returns the duration of a Lease. An invalid one counts as the shortest.
 fn duration(lease: &Lease) -> Duration {
     let seconds = lease
         .spec
@@ -95,27 +102,27 @@ mod tests {
     }
 
     #[test]
-    fn only_a_lease_that_was_seen_unchanged_for_its_time_is_taken_from_another() {
+    fn a_lease_of_another_replica_is_acquired_only_after_it_was_unchanged_for_its_duration() {
         let at = Duration::from_secs;
         let cases = [
-            (None, 0, Move::Create),
-            (Some(held("me", 15)), 0, Move::Take),
-            (Some(held("", 15)), 0, Move::Take),
-            (Some(held("other", 15)), 0, Move::Wait),
-            (Some(held("other", 15)), 14, Move::Wait),
-            (Some(held("other", 15)), 15, Move::Take),
-            (Some(held("other", -1)), 0, Move::Wait),
-            (Some(held("other", -1)), 1, Move::Take),
-            (Some(Lease::default()), 0, Move::Take),
+            (None, 0, Action::Create),
+            (Some(held("me", 15)), 0, Action::Acquire),
+            (Some(held("", 15)), 0, Action::Acquire),
+            (Some(held("other", 15)), 0, Action::Wait),
+            (Some(held("other", 15)), 14, Action::Wait),
+            (Some(held("other", 15)), 15, Action::Acquire),
+            (Some(held("other", -1)), 0, Action::Wait),
+            (Some(held("other", -1)), 1, Action::Acquire),
+            (Some(Lease::default()), 0, Action::Acquire),
         ];
         for (lease, unchanged, expected) in cases {
-            let got = next(lease.as_ref(), "me", at(unchanged));
+            let got = next_action(lease.as_ref(), "me", at(unchanged));
             assert_eq!(got, expected, "{lease:?} unchanged for {unchanged} s");
         }
     }
 
     #[test]
-    fn a_renewal_keeps_the_time_of_the_takeover_and_the_count() {
+    fn a_renewal_keeps_the_acquire_time_and_the_transitions() {
         let (first, later) = (Timestamp::UNIX_EPOCH, Timestamp::MAX);
         let ttl = Duration::from_secs(15);
         let taken = spec(held("other", 15).spec.as_ref(), "me", ttl, first);
@@ -124,10 +131,10 @@ mod tests {
         assert_eq!(renewed.acquire_time, Some(MicroTime(first)));
         assert_eq!(renewed.renew_time, Some(MicroTime(later)));
         assert_eq!(renewed.lease_transitions, Some(5));
-        let given = Lease {
+        let released = Lease {
             spec: Some(released(Some(&renewed), later)),
             ..Lease::default()
         };
-        assert_eq!(holder(&given), None);
+        assert_eq!(holder(&released), None);
     }
 }

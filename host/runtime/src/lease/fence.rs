@@ -7,22 +7,22 @@ use kube::Client;
 use kube::client::Body;
 use tower::{BoxError, service_fn};
 
-use super::Held;
+use super::Leadership;
 
-/// This replica may no longer write: another one may lead by now.
+/// This replica may not write, because another one may lead.
 #[derive(Debug, thiserror::Error)]
 #[error("nothing is written, since another replica may lead by now")]
 struct NotLeading;
 
-/// The same client, through which nothing is written once `held` has run out: a process that was paused
-/// wakes up in the middle of its work.
-pub fn fenced(client: &Client, held: Arc<Held>) -> Client {
+/// Returns a client that writes nothing after the leadership has expired: a process that was paused may wake up between two
+/// writes.
+pub fn fenced(client: &Client, leadership: Arc<Leadership>) -> Client {
     let (namespace, inner) = (client.default_namespace().to_owned(), client.clone());
     let service = service_fn(move |request: Request<Body>| {
-        let may_go = request.method().is_safe() || held.is_valid();
+        let is_allowed = request.method().is_safe() || leadership.is_valid();
         let inner = inner.clone();
         async move {
-            if may_go {
+            if is_allowed {
                 inner.send(request).await.map_err(BoxError::from)
             } else {
                 Err(NotLeading.into())

@@ -78,13 +78,13 @@ impl Conflicts {
     }
 
     /// Waits until it is known that there are none.
-    pub async fn none(&self) {
+    pub async fn wait_none(&self) {
         self.wait(|known| matches!(known, Known::Conflicts(all) if all.is_empty()))
             .await;
     }
 
     /// Waits until there is one.
-    pub async fn any(&self) {
+    pub async fn wait_any(&self) {
         self.wait(|known| matches!(known, Known::Conflicts(all) if !all.is_empty()))
             .await;
     }

@@ -1,4 +1,4 @@
-//! How many reconciles there are, how they end, how long they take, and how many wait.
+//! Metrics of reconciles: their number, results and durations, and the depth of their queue.
 
 use std::time::Instant;
 
@@ -11,33 +11,32 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::metrics;
 
-/// Bounds of the buckets, in seconds: a reconcile takes milliseconds, and one that makes a partition
-/// minutes.
+/// Bounds of the buckets, in seconds: a reconcile takes milliseconds, and one that creates a partition minutes.
 const BUCKETS: [f64; 12] = [
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0,
 ];
 
-/// Reconciles of all kinds that a process reconciles. Cheap to clone; all clones count the same.
+/// Metrics of the reconciles of all kinds in one process. Clones share the values.
 #[derive(Clone, Debug)]
 pub struct AllReconciles {
-    ends: Family<End, Counter>,
+    results: Family<End, Counter>,
     errors: Family<Failed, Counter>,
-    took: Family<Kind, Histogram, fn() -> Histogram>,
+    duration: Family<Kind, Histogram, fn() -> Histogram>,
     running: Family<Kind, Gauge>,
     waiting: Family<Kind, Gauge>,
     events_lost: Family<Kind, Counter>,
 }
 
-/// Reconciles of one kind. Cheap to clone; all clones count the same.
+/// Metrics of the reconciles of one kind. Clones share the values.
 #[derive(Clone, Debug)]
 pub struct Reconciles {
     kind: &'static str,
-    ends: Family<End, Counter>,
+    results: Family<End, Counter>,
     errors: Family<Failed, Counter>,
-    took: Histogram,
+    duration: Histogram,
     running: Gauge,
     waiting: Gauge,
-    /// Kubernetes events that were not written, because there were too many at once.
+    /// Kubernetes events that were dropped, because the queues were full.
     pub events_lost: Counter,
 }
 
@@ -58,23 +57,23 @@ struct Failed {
     category: &'static str,
 }
 
-/// A reconcile that is under way until this is dropped.
+/// A reconcile in progress, until this is dropped.
 #[derive(Debug)]
 pub struct Running {
     reconciles: Reconciles,
     began: Instant,
 }
 
-/// A queue that is worked on until this is dropped.
+/// The gauge of a queue's depth. Its drop sets the gauge to 0.
 #[derive(Debug)]
-pub struct Queue(Reconciles);
+pub struct QueueDepth(Reconciles);
 
 impl Default for AllReconciles {
     fn default() -> Self {
         Self {
-            ends: Family::default(),
+            results: Family::default(),
             errors: Family::default(),
-            took: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             running: Family::default(),
             waiting: Family::default(),
             events_lost: Family::default(),
@@ -90,12 +89,12 @@ impl Default for Reconciles {
 }
 
 impl Reconciles {
-    /// The queue, empty.
-    pub fn queue(&self) -> Queue {
-        Queue(self.clone())
+    /// Returns the gauge of an empty queue.
+    pub fn queue_depth(&self) -> QueueDepth {
+        QueueDepth(self.clone())
     }
 
-    /// A reconcile begins.
+    /// Records the start of a reconcile.
     pub fn begin(&self) -> Running {
         self.running.inc();
         Running {
@@ -106,14 +105,14 @@ impl Reconciles {
 }
 
 impl AllReconciles {
-    /// Those of one kind, which have it as the label `controller`.
+    /// The metrics of one kind, which is their label `controller`.
     pub fn of_kind(&self, kind: &'static str) -> Reconciles {
         let label = Kind { controller: kind };
         Reconciles {
             kind,
-            ends: self.ends.clone(),
+            results: self.results.clone(),
             errors: self.errors.clone(),
-            took: self.took.get_or_create(&label).clone(),
+            duration: self.duration.get_or_create(&label).clone(),
             running: self.running.get_or_create(&label).clone(),
             waiting: self.waiting.get_or_create(&label).clone(),
             events_lost: self.events_lost.get_or_create(&label).clone(),
@@ -122,7 +121,7 @@ impl AllReconciles {
 
     /// Registers these metrics.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register("reconcile", "Reconciles that ended", self.ends.clone());
+        registry.register("reconcile", "Reconciles that ended", self.results.clone());
         registry.register(
             "reconcile_errors",
             "Reconciles that ended early, by what failed",
@@ -130,9 +129,9 @@ impl AllReconciles {
         );
         registry.register_with_unit(
             "reconcile_duration",
-            "How long a reconcile took",
+            "How long a reconcile duration",
             Unit::Seconds,
-            self.took.clone(),
+            self.duration.clone(),
         );
         registry.register(
             "reconciles_running",
@@ -152,23 +151,26 @@ impl AllReconciles {
     }
 }
 
-impl Queue {
-    /// So many objects wait.
-    pub fn waits(&self, count: usize) {
+impl QueueDepth {
+    /// Sets the number of pending objects.
+    pub fn set(&self, count: usize) {
         self.0.waiting.set(metrics::count(count));
     }
 }
 
 impl Running {
-    /// The reconcile has ended: well, or by an error of this category.
+    /// Records the end of the reconcile: a success, or an error of this category.
     pub fn end(self, error: Option<&'static str>) {
         let Reconciles {
-            ends, errors, took, ..
+            results,
+            errors,
+            duration,
+            ..
         } = &self.reconciles;
-        took.observe(self.began.elapsed().as_secs_f64());
+        duration.observe(self.began.elapsed().as_secs_f64());
         let result = if error.is_some() { "error" } else { "success" };
         let controller = self.reconciles.kind;
-        ends.get_or_create(&End { controller, result }).inc();
+        results.get_or_create(&End { controller, result }).inc();
         if let Some(category) = error {
             let failed = Failed {
                 controller,
@@ -185,9 +187,9 @@ impl Drop for Running {
     }
 }
 
-impl Drop for Queue {
+impl Drop for QueueDepth {
     fn drop(&mut self) {
-        self.waits(0);
+        self.set(0);
     }
 }
 
@@ -196,10 +198,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_runs_and_what_waits_is_counted_until_it_ends() {
+    fn running_and_pending_reconciles_are_counted() {
         let reconciles = Reconciles::default();
-        let queue = reconciles.queue();
-        queue.waits(2);
+        let depth = reconciles.queue_depth();
+        depth.set(2);
         let running = reconciles.begin();
         assert_eq!((reconciles.waiting.get(), reconciles.running.get()), (2, 1));
         running.end(Some("Write"));
@@ -209,7 +211,7 @@ mod tests {
             category: "Write",
         };
         assert_eq!(reconciles.errors.get_or_create(&category).get(), 1);
-        drop(queue);
+        drop(depth);
         assert_eq!(reconciles.waiting.get(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Pure: how many jobs are in each phase, counted as they come and go.
+//! Pure: counts the jobs in each phase.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,13 +8,13 @@ use ipu_runtime::watch_store::{Store, by_ref};
 use kube::runtime::watcher::Event;
 
 use super::milestones::phase;
-use crate::kept::OfJob;
+use crate::pruned::JobObject;
 use crate::raw::RawJob;
 
-/// The phase of a job that is being deleted, whatever it was before.
+/// The phase of a job that is being deleted.
 const DELETING: &str = "Deleting";
 
-/// All phases, so that one without jobs is told as well.
+/// All phases, so that a phase without jobs has a value.
 const PHASES: [&str; 6] = [
     "Pending",
     "Running",
@@ -26,17 +26,17 @@ const PHASES: [&str; 6] = [
 
 /// The phase of every job.
 #[derive(Debug, Default)]
-pub struct Standing(Store<Uid, &'static str>);
+pub struct JobPhases(Store<Uid, &'static str>);
 
-impl Standing {
-    /// Takes in what a watch of all jobs tells.
-    pub fn hear(&mut self, event: &Event<RawJob>) {
+impl JobPhases {
+    /// Applies an event of the watch of all jobs.
+    pub fn apply_event(&mut self, event: &Event<RawJob>) {
         let uid = |job: &&RawJob| job.job().map(|job| job.uid);
         self.0
-            .hear(by_ref(event), uid, |_, job, _| Some(phase_of(job)));
+            .apply_event(by_ref(event), uid, |_, job, _| Some(phase_of(job)));
     }
 
-    /// How many jobs are in each phase: none before all are known.
+    /// Returns the number of jobs in each phase. All are 0 before the first list is complete.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let mut counts = HashMap::from(PHASES.map(|phase| (phase, 0)));
         let known = self.0.is_listed().then(|| self.0.objects());
@@ -47,7 +47,7 @@ impl Standing {
     }
 }
 
-/// A job without a status that can be read waits for one.
+/// Returns the phase of a job. A job without a readable status is pending.
 fn phase_of(job: &RawJob) -> &'static str {
     if job.metadata.deletion_timestamp.is_some() {
         return DELETING;
@@ -70,38 +70,38 @@ mod tests {
         .unwrap()
     }
 
-    fn shown(standing: &Standing) -> Vec<(&'static str, usize)> {
-        let mut counts: Vec<_> = standing.counts().filter(|(_, count)| *count > 0).collect();
+    fn shown(phases: &JobPhases) -> Vec<(&'static str, usize)> {
+        let mut counts: Vec<_> = phases.counts().filter(|(_, count)| *count > 0).collect();
         counts.sort_unstable();
         counts
     }
 
     #[test]
-    fn jobs_are_counted_as_they_come_and_go() {
-        let mut standing = Standing::default();
-        assert_eq!(standing.counts().count(), PHASES.len());
+    fn jobs_are_counted_by_phase() {
+        let mut phases = JobPhases::default();
+        assert_eq!(phases.counts().count(), PHASES.len());
         let running = json!({"launcherStatus": "Running"});
-        standing.hear(&Event::Init);
-        standing.hear(&Event::InitApply(job("a", &running)));
-        standing.hear(&Event::InitApply(job("b", &json!("what?"))));
-        assert_eq!(shown(&standing), []);
-        standing.hear(&Event::InitDone);
-        assert_eq!(shown(&standing), [("Pending", 1), ("Running", 1)]);
-        standing.hear(&Event::Apply(job("b", &running)));
-        assert_eq!(shown(&standing), [("Running", 2)]);
+        phases.apply_event(&Event::Init);
+        phases.apply_event(&Event::InitApply(job("a", &running)));
+        phases.apply_event(&Event::InitApply(job("b", &json!("what?"))));
+        assert_eq!(shown(&phases), []);
+        phases.apply_event(&Event::InitDone);
+        assert_eq!(shown(&phases), [("Pending", 1), ("Running", 1)]);
+        phases.apply_event(&Event::Apply(job("b", &running)));
+        assert_eq!(shown(&phases), [("Running", 2)]);
         let mut leaving = job("a", &running);
         leaving.metadata.deletion_timestamp =
             Some(serde_json::from_value(json!("2026-01-01T12:00:00Z")).unwrap());
-        standing.hear(&Event::Apply(leaving));
-        assert_eq!(shown(&standing), [("Deleting", 1), ("Running", 1)]);
-        standing.hear(&Event::Delete(job("a", &running)));
+        phases.apply_event(&Event::Apply(leaving));
+        assert_eq!(shown(&phases), [("Deleting", 1), ("Running", 1)]);
+        phases.apply_event(&Event::Delete(job("a", &running)));
         for event in [
             Event::Init,
             Event::InitApply(job("c", &running)),
             Event::InitDone,
         ] {
-            standing.hear(&event);
+            phases.apply_event(&event);
         }
-        assert_eq!(shown(&standing), [("Running", 1)]);
+        assert_eq!(shown(&phases), [("Running", 1)]);
     }
 }

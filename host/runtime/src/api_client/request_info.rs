@@ -1,10 +1,14 @@
-//! Pure: what a request to the API server is for, told from its method and path.
+//! Pure: derives verb and resource of a request to the API server from its method and path.
 
 /// The resource of a path that names none: discovery, version, health.
 const NONE: &str = "none";
 
 /// The verb, as RBAC writes it, and the resource with its subresource, such as `ipujobs/status`.
-pub(super) fn described(method: &str, path: &str, query: Option<&str>) -> (&'static str, String) {
+pub(super) fn request_info(
+    method: &str,
+    path: &str,
+    query: Option<&str>,
+) -> (&'static str, String) {
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     let is_known = match parts.next() {
         Some("api") => parts.next().is_some(),
@@ -151,10 +155,10 @@ mod tests {
     ];
 
     #[test]
-    fn a_request_is_known_by_verb_and_resource() {
+    fn verb_and_resource_of_requests() {
         for (method, path, query, verb, resource) in CASES {
-            let described = described(method, path, query);
-            assert_eq!(described, (verb, resource.to_owned()), "{method} {path}");
+            let info = request_info(method, path, query);
+            assert_eq!(info, (verb, resource.to_owned()), "{method} {path}");
         }
     }
 }

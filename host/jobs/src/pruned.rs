@@ -1,4 +1,4 @@
-//! Pure: what is kept in memory of the Pods and partitions of all jobs: what decisions need, as JSON.
+//! Pure: prunes Pods and IPUPartitions to the fields that decisions need, before the cache stores them.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -25,15 +25,15 @@ const ANNOTATIONS: [&str; 2] = [
     names::TEMPLATE_HASH_ANNOTATION,
 ];
 
-/// The version of an object. Versions of one object can be compared as numbers (Kubernetes 1.35 promises
-/// so, and etcd's revisions always could); one that is no number counts as the oldest.
+/// Returns the version of an object. Versions of one object are comparable numbers (Kubernetes 1.35 guarantees this, and
+/// revisions of etcd always were). A version that is not a number counts as the oldest.
 pub fn version(metadata: &ObjectMeta) -> u64 {
     let version = metadata.resource_version.as_deref();
     let version = version.and_then(|version| version.parse().ok());
     version.unwrap_or(0)
 }
 
-/// An IPUJob by its names, and by its UID: another job of the same name is another job.
+/// Reference to an IPUJob. The UID distinguishes it from other jobs of the same name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobRef {
     /// Its namespace.
@@ -50,18 +50,18 @@ impl Display for JobRef {
     }
 }
 
-/// Something that belongs to an IPUJob.
-pub trait OfJob: Resource<DynamicType = ()> + Serialize + DeserializeOwned {
-    /// The job. A label can be set by anybody; what only an owner has is what counts.
+/// An object that belongs to an IPUJob.
+pub trait JobObject: Resource<DynamicType = ()> + Serialize + DeserializeOwned {
+    /// Returns the job, from the owner reference: every user can set a label.
     fn job(&self) -> Option<JobRef>;
 
-    /// The object without what no decision about the job needs. Ten thousand jobs have tens of
-    /// thousands of Pods, and most of a Pod is its spec.
+    /// Removes the fields that no decision needs. Ten thousand jobs have tens of thousands of Pods, and most of a Pod is
+    /// its spec.
     #[must_use]
-    fn cut(self) -> Self;
+    fn prune(self) -> Self;
 }
 
-/// The job that an object inside its namespace belongs to.
+/// Returns the owning job of an object in the job's namespace.
 pub fn owner(metadata: &ObjectMeta) -> Option<JobRef> {
     let mut owners = metadata.owner_references.iter().flatten();
     let owner = owners.find(|owner| owner.kind == "IPUJob")?;
@@ -72,18 +72,18 @@ pub fn owner(metadata: &ObjectMeta) -> Option<JobRef> {
     })
 }
 
-/// Which instance of its job a worker Pod belongs to.
+/// Returns the index of a worker Pod's instance.
 pub fn instance(pod: &Pod) -> Option<u32> {
     let labels = pod.metadata.labels.as_ref()?;
     labels.get(names::INSTANCE_LABEL)?.parse().ok()
 }
 
-impl OfJob for Pod {
+impl JobObject for Pod {
     fn job(&self) -> Option<JobRef> {
         owner(&self.metadata)
     }
 
-    fn cut(self) -> Self {
+    fn prune(self) -> Self {
         Self {
             metadata: metadata(self.metadata),
             spec: self.spec.map(|spec| PodSpec {
@@ -96,7 +96,7 @@ impl OfJob for Pod {
     }
 }
 
-impl OfJob for IPUPartition {
+impl JobObject for IPUPartition {
     fn job(&self) -> Option<JobRef> {
         let owner = &self.spec.owner;
         (owner.kind == "IPUJob").then(|| JobRef {
@@ -106,7 +106,7 @@ impl OfJob for IPUPartition {
         })
     }
 
-    fn cut(mut self) -> Self {
+    fn prune(mut self) -> Self {
         self.metadata = metadata(self.metadata);
         self
     }

@@ -1,9 +1,8 @@
-//! Pure: Pods that never end because their node is lost, and how long they are waited for.
+//! Pure: finds the Pods to force-delete, because their node is lost.
 //!
-//! Kubernetes itself deletes the Pods of a Node object that is gone or carries the out-of-service
-//! taint. Of a node that is only silent it cannot know whether its containers still run, and its Pods
-//! are being deleted for ever. The operator can tell: a partition that is reset or removed on its
-//! V-IPU controller is of no more use to a program that still runs somewhere.
+//! Kubernetes deletes the Pods of a deleted Node, or of one with the out-of-service taint. It does not know whether the
+//! containers of an unreachable node still run, so their Pods remain terminating. The operator can delete them: after a
+//! reset or a removal on its V-IPU controller, a partition is useless to a program that still runs.
 
 use std::time::Duration;
 
@@ -12,38 +11,37 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
 
 use super::plan::Deletion;
 
-/// A Pod whose node has been silent for too long.
+/// A Pod whose node has been unreachable for too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stranded {
+pub struct LostPod {
     /// The Pod.
     pub pod: Deletion,
     /// Its node.
     pub node: String,
-    /// Since when that is not Ready.
+    /// Time since which the node is unreachable.
     pub since: Timestamp,
 }
 
-/// The node of a Pod that should have ended by `now`: its deletion was asked for, and its grace
-/// period is over.
-pub fn overdue_on(pod: &Pod, now: Timestamp) -> Option<&str> {
+/// Returns the node of a terminating Pod whose grace period is over.
+pub fn overdue_node(pod: &Pod, now: Timestamp) -> Option<&str> {
     let due = pod.metadata.deletion_timestamp.as_ref()?.0;
     let node = pod.spec.as_ref()?.node_name.as_deref()?;
     (due < now).then_some(node)
 }
 
-/// Pods that should have ended, and whose node has not been Ready for `patience`.
-pub fn stranded(pods: &[Pod], nodes: &[Node], patience: Duration, now: Timestamp) -> Vec<Stranded> {
-    let patience = SignedDuration::try_from(patience).unwrap_or(SignedDuration::MAX);
-    let on_silent_nodes = pods.iter().filter_map(|pod| {
-        let name = overdue_on(pod, now)?;
+/// Returns the overdue Pods whose node has been unreachable for `timeout`.
+pub fn lost_pods(pods: &[Pod], nodes: &[Node], timeout: Duration, now: Timestamp) -> Vec<LostPod> {
+    let timeout = SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX);
+    let on_unreachable_nodes = pods.iter().filter_map(|pod| {
+        let name = overdue_node(pod, now)?;
         let mut nodes = nodes.iter();
         let node = nodes.find(|node| node.metadata.name.as_deref() == Some(name))?;
-        Some((pod, name, silent_since(node)?))
+        Some((pod, name, unreachable_since(node)?))
     });
-    on_silent_nodes
-        .filter(|(_, _, since)| now.duration_since(*since) >= patience)
+    on_unreachable_nodes
+        .filter(|(_, _, since)| now.duration_since(*since) >= timeout)
         .filter_map(|(pod, node, since)| {
-            Some(Stranded {
+            Some(LostPod {
                 pod: Deletion::of(&pod.metadata)?,
                 node: node.to_owned(),
                 since,
@@ -52,8 +50,8 @@ pub fn stranded(pods: &[Pod], nodes: &[Node], patience: Duration, now: Timestamp
         .collect()
 }
 
-/// Since when the kubelet of a node has not been heard of, where it has not.
-fn silent_since(node: &Node) -> Option<Timestamp> {
+/// Returns the time since which the kubelet of a node has not reported, if it does not.
+fn unreachable_since(node: &Node) -> Option<Timestamp> {
     let conditions = node.status.as_ref()?.conditions.iter().flatten();
     let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
     let NodeCondition {
@@ -61,7 +59,7 @@ fn silent_since(node: &Node) -> Option<Timestamp> {
         last_transition_time,
         ..
     } = ready.next()?;
-    // `False` is said by the kubelet itself, which then still ends its Pods.
+    // The kubelet itself reports `False`, and still terminates its Pods.
     if status != "Unknown" {
         return None;
     }
@@ -74,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_mins(10);
+    const TIMEOUT: Duration = Duration::from_mins(10);
 
     fn pod(name: &str, node: &str, deleted: Option<&str>) -> Pod {
         serde_json::from_value(json!({
@@ -92,16 +90,16 @@ mod tests {
         .unwrap()
     }
 
-    fn found(pod: &Pod, node: &Node, now: &str) -> Vec<String> {
+    fn lost(pod: &Pod, node: &Node, now: &str) -> Vec<String> {
         let (pods, nodes) = ([pod.clone()], [node.clone()]);
-        stranded(&pods, &nodes, PATIENCE, now.parse().unwrap())
+        lost_pods(&pods, &nodes, TIMEOUT, now.parse().unwrap())
             .into_iter()
-            .map(|stranded| format!("{} on {}", stranded.pod.uid, stranded.node))
+            .map(|lost| format!("{} on {}", lost.pod.uid, lost.node))
             .collect()
     }
 
     #[test]
-    fn only_a_pod_that_should_have_ended_on_a_node_that_has_long_been_silent_is_stranded() {
+    fn only_an_overdue_pod_on_a_node_that_has_long_been_unreachable_is_lost() {
         let ready = |status: &str| {
             let since = "2026-06-01T12:00:00Z";
             node(
@@ -112,18 +110,18 @@ mod tests {
                 ]),
             )
         };
-        let silent = ready("Unknown");
+        let unreachable = ready("Unknown");
         let deleted = pod("w", "a", Some("2026-06-01T12:05:00Z"));
         assert_eq!(
-            found(&deleted, &silent, "2026-06-01T12:10:00Z"),
+            lost(&deleted, &unreachable, "2026-06-01T12:10:00Z"),
             ["uid-of-w on a"]
         );
         let none: [String; 0] = [];
-        for (why, pod, node, now) in [
-            ("too early", &deleted, &silent, "2026-06-01T12:09:59Z"),
+        for (case, pod, node, now) in [
+            ("too early", &deleted, &unreachable, "2026-06-01T12:09:59Z"),
             ("Ready", &deleted, &ready("True"), "2026-06-01T13:00:00Z"),
             (
-                "the kubelet is there",
+                "the kubelet reports",
                 &deleted,
                 &ready("False"),
                 "2026-06-01T13:00:00Z",
@@ -131,29 +129,29 @@ mod tests {
             (
                 "not deleted",
                 &pod("w", "a", None),
-                &silent,
+                &unreachable,
                 "2026-06-01T13:00:00Z",
             ),
             (
                 "in its grace period",
                 &pod("w", "a", Some("2026-06-01T14:00:00Z")),
-                &silent,
+                &unreachable,
                 "2026-06-01T13:00:00Z",
             ),
             (
-                "elsewhere",
+                "on another node",
                 &pod("w", "b", Some("2026-06-01T12:05:00Z")),
-                &silent,
+                &unreachable,
                 "2026-06-01T13:00:00Z",
             ),
             (
-                "nothing known",
+                "no conditions",
                 &deleted,
                 &node("a", &json!([])),
                 "2026-06-01T13:00:00Z",
             ),
         ] {
-            assert_eq!(found(pod, node, now), none, "{why}");
+            assert_eq!(lost(pod, node, now), none, "{case}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Which first lists of what is followed are complete. Until all are, no job is reconciled: it would look as
-//! if nothing belonged to it.
+//! Tracks the first list of each watched kind. No job is reconciled before the lists are complete, because the job would
+//! seem to have no objects.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,15 +16,15 @@ use tokio::time::timeout;
 
 use crate::metrics::Jobs;
 
-/// How often it is said that a list is not complete.
-const SAY: Duration = Duration::from_secs(30);
+/// Interval of the log line about incomplete lists.
+const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How many kinds are followed.
+/// Number of watched kinds.
 const KINDS: usize = 6;
 
-/// Which first lists are complete.
+/// The watched kinds, and whether the first list of each is complete.
 #[derive(Debug)]
-pub(super) struct Lists {
+pub(super) struct CacheSync {
     kinds: [Kind; KINDS],
     counts: Jobs,
 }
@@ -32,55 +32,56 @@ pub(super) struct Lists {
 #[derive(Debug)]
 struct Kind {
     name: String,
-    /// Lists that are not complete yet.
-    left: AtomicUsize,
+    /// Number of incomplete lists.
+    incomplete: AtomicUsize,
     complete: SetOnce<()>,
 }
 
-impl Lists {
-    /// None is.
+impl CacheSync {
+    /// No list is complete yet.
     pub(super) fn new(counts: Jobs, scope: &Scope) -> Self {
-        let each = scope.namespaces().map_or(1, BTreeSet::len);
+        let per_namespace = scope.namespaces().map_or(1, BTreeSet::len);
         let kinds = [
             (IPUJob::kind(&()), 1),
             (Pod::kind(&()), 1),
             (IPUPartition::kind(&()), 1),
-            (ServiceAccount::kind(&()), each),
-            (Role::kind(&()), each),
-            (RoleBinding::kind(&()), each),
+            (ServiceAccount::kind(&()), per_namespace),
+            (Role::kind(&()), per_namespace),
+            (RoleBinding::kind(&()), per_namespace),
         ];
         let kinds = kinds.map(|(kind, watches)| {
             counts.listed(&kind, false);
             Kind {
                 name: kind.into_owned(),
-                left: watches.into(),
+                incomplete: watches.into(),
                 complete: SetOnce::new(),
             }
         });
         Self { kinds, counts }
     }
 
-    /// Notes that the first list of a watch of this kind is complete.
-    pub(super) fn complete(&self, kind: &str) {
+    /// Records that the first list of a watch of this kind is complete.
+    pub(super) fn mark_synced(&self, kind: &str) {
         let kind = self.kinds.iter().find(|one| one.name == kind);
-        if let Some(kind) = kind.filter(|kind| kind.left.fetch_sub(1, Ordering::Relaxed) == 1) {
+        if let Some(kind) = kind.filter(|kind| kind.incomplete.fetch_sub(1, Ordering::Relaxed) == 1)
+        {
             self.counts.listed(&kind.name, true);
-            // It is the last one.
+            // Only the last list gets here.
             let _ = kind.complete.set(());
         }
     }
 
-    /// Waits until all objects of this kind were listed.
-    pub(super) async fn once_complete<K: Resource<DynamicType = ()>>(&self) {
+    /// Waits until all first lists of this kind are complete.
+    pub(super) async fn wait_synced<K: Resource<DynamicType = ()>>(&self) {
         if let Some(kind) = self.kinds.iter().find(|one| one.name == K::kind(&())) {
             kind.complete.wait().await;
         }
     }
 
-    /// Says which kinds are not listed, again and again, until all are.
-    pub(super) async fn tell(&self) {
+    /// Logs the incomplete kinds at intervals until all are complete.
+    pub(super) async fn log_unsynced(&self) {
         for kind in &self.kinds {
-            while timeout(SAY, kind.complete.wait()).await.is_err() {
+            while timeout(LOG_INTERVAL, kind.complete.wait()).await.is_err() {
                 tracing::warn!(
                     kind = kind.name,
                     "no job is reconciled before a first list is complete; may the controller list and watch this kind in every namespace that it serves?"
@@ -105,7 +106,7 @@ mod tests {
         let (counts, mut registry) = (Jobs::default(), Registry::default());
         counts.register(&mut registry);
         let names = ["a", "b"].map(str::to_owned).into();
-        let lists = Lists::new(counts, &Scope::Namespaces(Arc::new(names)));
+        let lists = CacheSync::new(counts, &Scope::Namespaces(Arc::new(names)));
         let told = |kind: &str| {
             let mut text = String::new();
             encode(&mut text, &registry).unwrap();
@@ -113,11 +114,11 @@ mod tests {
             let found = text.lines().find_map(|one| one.strip_prefix(&line));
             found.map(str::to_owned)
         };
-        let is_complete = || lists.once_complete::<Role>().now_or_never().is_some();
+        let is_complete = || lists.wait_synced::<Role>().now_or_never().is_some();
         let state = || (is_complete(), told("Role"));
         for _ in ["a", "b"] {
             assert_eq!(state(), (false, Some("0".to_owned())));
-            lists.complete("Role");
+            lists.mark_synced("Role");
         }
         assert_eq!(state(), (true, Some("1".to_owned())));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Pure: the status of a job that cannot be read, and of which there is nothing yet.
+//! Pure: builds the status of an invalid job that has not started.
 
 use ipu_api::ipujob_status::{IPUJobStatus, JobState};
 use jiff::Timestamp;
@@ -9,9 +9,9 @@ use super::conditions::Conditions;
 use super::{FAILED, PENDING, RUNNING};
 use crate::validate::ValidateError;
 
-/// The status of a job that cannot be carried out, and why. `object` is the job as it stands.
+/// Builds the status of an invalid job. `object` is the job.
 ///
-/// There is no completion time: the job goes on once it is corrected.
+/// It has no completion time, because the job continues when it is corrected.
 pub fn status(
     object: &Value,
     error: &ValidateError,
@@ -24,8 +24,8 @@ pub fn status(
     let mut conditions = Conditions::new(&old.conditions, now);
     let message = error.to_string();
     conditions.set(FAILED, true, error.reason(), &message);
-    conditions.over(PENDING);
-    conditions.over(RUNNING);
+    conditions.set_false(PENDING);
+    conditions.set_false(RUNNING);
     conditions.describe_for_tools(JobState::Failed);
     IPUJobStatus {
         launcher_status: JobState::Failed,

@@ -1,0 +1,158 @@
+//! Pure: the watch cache of one kind: the objects of all jobs, by job, and the controller's own writes that the watch
+//! has not reported yet.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ipu_api::uid::Uid;
+use ipu_runtime::compressed::{Compressed, ObjectCompressor};
+use ipu_runtime::watch_store::{Expectations, Store};
+use kube::runtime::watcher::Event;
+
+use super::pruned::{self, JobObject, JobRef};
+
+/// Maximum time until the watch reports a write. An interrupted watch restarts within half a minute after the API server
+/// is available again, and lists everything; this limit is for writes that it never reports.
+const WRITE_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// All objects of one kind that belong to jobs.
+pub struct Cache<K> {
+    store: Store<Key, Entry>,
+    expectations: Expectations,
+    compressor: ObjectCompressor,
+    undecodable: Option<(Arc<JobRef>, serde_json::Error)>,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// The UIDs of a job and of its object.
+type Key = (Uid, Uid);
+
+#[derive(Debug)]
+struct Entry {
+    /// Shared by all objects of the job.
+    job: Arc<JobRef>,
+    /// A version that is not a number is 0, and no write waits for it.
+    version: u64,
+    compressed: Compressed,
+}
+
+impl<K> Default for Cache<K> {
+    fn default() -> Self {
+        Self {
+            store: Store::default(),
+            expectations: Expectations::new(WRITE_TIMEOUT),
+            compressor: ObjectCompressor::default(),
+            undecodable: None,
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<K: JobObject> Cache<K> {
+    /// Applies a watch event. Returns the jobs to reconcile.
+    pub fn apply_event(&mut self, event: Event<K>) -> Vec<Arc<JobRef>> {
+        let Self {
+            store,
+            expectations,
+            compressor,
+            ..
+        } = self;
+        let (is_delete, is_complete) = (
+            matches!(event, Event::Delete(_)),
+            matches!(event, Event::InitDone),
+        );
+        let changes = store.apply_event(event, key, |&(job, uid), object, known| {
+            let version = pruned::version(object.meta());
+            expectations.observe(job, uid, version);
+            let known = of_job(known, job).next();
+            let job = known.map(|(_, other)| Arc::clone(&other.job));
+            Some(Entry {
+                job: job.or_else(|| object.job().map(Arc::new))?,
+                version,
+                compressed: compressor.compress(&object.prune()),
+            })
+        });
+        for (job, uid) in changes.iter().map(|change| change.key) {
+            if is_delete {
+                expectations.observe_delete(job, uid);
+            } else if is_complete {
+                // The list does not contain it, so it was deleted.
+                expectations.observe(job, uid, u64::MAX);
+            }
+        }
+        if is_complete {
+            let exists = |job, uid| store.objects().get(&(job, uid)).is_some();
+            expectations.observe_list(store.lists(), exists);
+        }
+        let jobs = changes.into_iter().filter_map(|change| {
+            let before = change.before.map(|entry| entry.job);
+            before.or_else(|| Some(Arc::clone(&store.objects().get(&change.key)?.job)))
+        });
+        jobs.collect()
+    }
+
+    /// Records a write, or a read of a newer version. The job's objects are stale until the watch reports it.
+    pub fn expect_update(&mut self, object: &K, now: Instant) {
+        if let Some(key) = key(object) {
+            self.expect(key, pruned::version(object.meta()), now);
+        }
+    }
+
+    /// Records that an object was deleted without a grace period.
+    pub fn expect_delete(&mut self, job: &str, uid: &str, now: Instant) {
+        let key = (Uid::of(job), Uid::of(uid));
+        if self.store.objects().get(&key).is_some() {
+            self.expect(key, u64::MAX, now);
+        }
+    }
+
+    /// Returns the objects of a job, by its UID, sorted by name. `None` if the cache is stale.
+    pub fn of(&mut self, job: Uid, now: Instant) -> Option<Vec<K>> {
+        if !self.store.is_listed() || self.expectations.remaining(job, now).is_some() {
+            return None;
+        }
+        let decompressed = of_job(self.store.objects(), job).map(|(_, entry)| {
+            let decompressed = self.compressor.decompress(&entry.compressed);
+            decompressed.map_err(|error| (Arc::clone(&entry.job), error))
+        });
+        let decompressed = decompressed.collect::<Result<Vec<K>, _>>();
+        let decompressed = decompressed.map_err(|undecodable| self.undecodable = Some(undecodable));
+        let mut objects = decompressed.ok()?;
+        // The keys are in the order of UIDs.
+        objects.sort_by(|one, other| one.meta().name.cmp(&other.meta().name));
+        Some(objects)
+    }
+
+    /// Takes the job of the last object that could not be decoded, and the error.
+    pub fn take_undecodable(&mut self) -> Option<(Arc<JobRef>, serde_json::Error)> {
+        self.undecodable.take()
+    }
+
+    /// Whether the cache has an object of the job, or expects one.
+    pub fn contains(&self, job: Uid) -> bool {
+        of_job(self.store.objects(), job).next().is_some() || self.expectations.contains(job)
+    }
+
+    fn expect(&mut self, (job, uid): Key, version: u64, now: Instant) {
+        let entry = self.store.objects().get(&(job, uid));
+        if entry.is_none_or(|entry| entry.version < version) {
+            let lists = self.store.lists();
+            self.expectations.expect(job, (uid, version), lists, now);
+        }
+    }
+}
+
+fn key<K: JobObject>(object: &K) -> Option<Key> {
+    let uid = object.meta().uid.as_deref().unwrap_or_default();
+    Some((object.job()?.uid, Uid::of(uid)))
+}
+
+fn of_job(objects: &BTreeMap<Key, Entry>, job: Uid) -> impl Iterator<Item = (&Key, &Entry)> {
+    let from = objects.range((job, Uid::default())..);
+    from.take_while(move |((of, _), _)| *of == job)
+}
+
+#[cfg(test)]
+mod tests;

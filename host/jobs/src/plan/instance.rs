@@ -1,0 +1,164 @@
+//! Pure: plans the next step of one instance: its partition, a reset, its Pods, and their release.
+
+use super::{Plan, Reset, deletion};
+use crate::build::{self, PodSettings, partitions, workers};
+use crate::facts::partition::{PartitionState, PlacedPartition};
+use crate::facts::pod::{PodState, SidecarState};
+use crate::facts::{Facts, Instance, Member};
+use crate::validate::ValidJob;
+
+impl Plan {
+    /// Requests the partition of an instance, then creates its Pods.
+    ///
+    /// If the partition is broken, or if a Pod that may have used it is missing, all Pods restart together after a reset. A
+    /// partition is never reset under a live Pod.
+    pub(super) fn reconcile_instance(
+        &mut self,
+        job: &ValidJob,
+        facts: &Facts,
+        instance: &Instance,
+        settings: &PodSettings,
+    ) {
+        if instance.refused {
+            return self.release(instance);
+        }
+        if instance.partition.state == PartitionState::Absent {
+            self.create_partitions
+                .push(partitions::partition(job, instance.index));
+        }
+        match instance.partition.state {
+            PartitionState::Broken(_) => return self.restart_instance(instance),
+            // The proxy moves it when no Pod uses it any more.
+            PartitionState::Draining(..) => return self.delete_all(instance),
+            _ if instance.used && instance.has_lost_pod() => {
+                // The launcher is deleted first: it may run although its status does not show that yet, and then the job
+                // has failed because of the worker that is lost now.
+                if !may_start(&facts.launcher.state) {
+                    self.restart_instance(instance);
+                }
+                return;
+            }
+            _ => {}
+        }
+        for (gcd, worker) in (0..).zip(&instance.workers) {
+            match (&worker.state, instance.partition.state.usable()) {
+                (PodState::Stale | PodState::Lost(_), _) => self.remove(worker),
+                (PodState::Absent, Some(placed))
+                    if !facts.deadlines.in_backoff && !lacks_partition(job, facts) =>
+                {
+                    let run = facts.run.number;
+                    let indexes = (instance.index, gcd, run);
+                    self.record_use(facts, instance, placed);
+                    self.create_pods
+                        .push(workers::worker(job, settings, indexes, placed));
+                }
+                (
+                    PodState::Absent
+                    | PodState::Terminating { .. }
+                    | PodState::Pending(_)
+                    | PodState::Running { .. }
+                    | PodState::Succeeded(_)
+                    | PodState::Failed(_),
+                    _,
+                ) => {}
+            }
+        }
+    }
+
+    /// Records the use of a partition before the creation of the first Pod that may use it.
+    fn record_use(&mut self, facts: &Facts, instance: &Instance, placed: &PlacedPartition) {
+        let (index, key) = (instance.index.to_string(), placed.use_key());
+        if facts.run.used.get(&index) != Some(&key) {
+            self.new_uses.insert(index, key);
+        }
+    }
+
+    fn restart_instance(&mut self, instance: &Instance) {
+        self.delete_all(instance);
+        let no_pods = instance.workers.iter().all(|worker| worker.uid.is_none());
+        let owned = &instance.partition;
+        if let (true, Some(resets), Some(uid)) = (no_pods, owned.state.resets(), &owned.uid) {
+            self.reset_partitions.push(Reset {
+                name: owned.name.clone(),
+                uid: uid.clone(),
+                instance: instance.index,
+                generation: resets.saturating_add(1),
+            });
+        }
+    }
+
+    /// Ends the sidecars of an instance that has ended, and releases its partition.
+    pub(super) fn finish_instance(&mut self, instance: &Instance) {
+        let workers = instance.workers.iter();
+        let lingering = workers.filter(|worker| worker.sidecars == SidecarState::Running);
+        self.end_pods.extend(lingering.filter_map(deletion));
+        self.release(instance);
+    }
+
+    /// Deletes the Pods of an instance, and releases its partition.
+    pub(super) fn release_instance(&mut self, instance: &Instance) {
+        self.delete_all(instance);
+        self.release(instance);
+    }
+
+    pub(super) fn delete_all(&mut self, instance: &Instance) {
+        for worker in &instance.workers {
+            self.remove(worker);
+        }
+    }
+
+    pub(super) fn remove(&mut self, member: &Member) {
+        self.delete_pods.extend(deletion(member));
+    }
+
+    /// Releases a partition if no Pod uses it.
+    pub(super) fn release(&mut self, instance: &Instance) {
+        if !instance.live() {
+            self.delete_partitions.extend(deletion(&instance.partition));
+        }
+    }
+
+    /// Creates the launcher when all workers are Ready. Recreates a launcher that has not started if a worker was lost
+    /// meanwhile.
+    pub(super) fn launch(&mut self, job: &ValidJob, facts: &Facts, settings: &PodSettings) {
+        let Some(command) = &job.launcher else { return };
+        let launcher = &facts.launcher;
+        let lost_a_worker = facts.instances.iter().any(Instance::incomplete);
+        let is_superseded = match launcher.state {
+            PodState::Stale | PodState::Lost(_) => true,
+            PodState::Pending(_) => lost_a_worker,
+            _ => false,
+        };
+        if is_superseded {
+            self.remove(launcher);
+        }
+        let ready = facts.workers().all(|worker| worker.state.ready());
+        let first = facts.instances.first();
+        let placed = first.and_then(|first| first.partition.state.placed());
+        if let (true, PodState::Absent, Some(placed)) = (ready, &launcher.state, placed)
+            && !facts.deadlines.in_backoff
+        {
+            let run = facts.run.number;
+            self.create_pods.push(build::launcher::launcher(
+                job,
+                command,
+                settings,
+                (placed, run),
+            ));
+        }
+    }
+}
+
+/// Whether a launcher of this run may have started, and its status does not show that.
+fn may_start(launcher: &PodState) -> bool {
+    matches!(
+        launcher,
+        PodState::Pending(_) | PodState::Terminating { .. }
+    )
+}
+
+/// Whether a job with a launcher lacks a partition of an instance. Its Pods would prevent the release of the others.
+fn lacks_partition(job: &ValidJob, facts: &Facts) -> bool {
+    let mut instances = facts.instances.iter();
+    job.launcher.is_some() && instances.any(|one| one.partition.state.placed().is_none())
+}

@@ -1,0 +1,310 @@
+//! Pure: the jobs whose ServiceAccount, Role and RoleBinding are verified. They are not read again until a watch reports
+//! a change.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use ipu_api::uid::Uid;
+
+use super::plan::{Applicable, DependentKind};
+use super::pruned::JobRef;
+
+/// The version of each dependent object of one job.
+pub type Versions = [u64; DependentKind::COUNT];
+
+/// The verified objects of each job, and the versions that the watches have reported since.
+#[derive(Debug, Default)]
+pub struct Verified {
+    jobs: HashMap<Uid, Entry>,
+    /// By listed namespace; the empty name means all namespaces.
+    lists: [HashMap<Box<str>, List>; DependentKind::COUNT],
+}
+
+#[derive(Debug)]
+struct Entry {
+    job: Arc<JobRef>,
+    /// Whether a verification is in progress and nothing was deleted since it began.
+    in_progress: bool,
+    /// Fingerprint and versions of the verified objects.
+    verified: Option<(u64, Versions)>,
+    /// The latest versions that the watches have reported.
+    latest: Versions,
+}
+
+/// The list of one kind in one namespace.
+#[derive(Debug, Default)]
+struct List {
+    /// Whether a first list is complete. The watch reports no changes before.
+    complete: bool,
+    /// Jobs that the list in progress contains so far.
+    listed: Option<HashSet<Uid>>,
+}
+
+impl Verified {
+    /// Whether these objects of a job are verified, and unchanged since.
+    pub fn is_fresh(&self, job: Uid, objects: &[Applicable]) -> bool {
+        let entry = self.jobs.get(&job);
+        let verified = entry.and_then(|entry| Some((entry, entry.verified?)));
+        verified.is_some_and(|(entry, (verified, versions))| {
+            let mut versions = versions.iter().zip(entry.latest);
+            versions.all(|(verified, latest)| *verified >= latest)
+                && self.are_listed(&entry.job.namespace)
+                && verified == fingerprint(objects)
+        })
+    }
+
+    /// Begins the verification of a job's objects.
+    pub fn begin(&mut self, job: JobRef) {
+        let entry = self.jobs.entry(job.uid).or_insert_with(|| Entry {
+            job: job.into(),
+            in_progress: true,
+            verified: None,
+            latest: Versions::default(),
+        });
+        entry.in_progress = true;
+        entry.verified = None;
+    }
+
+    /// Records that a job's objects were read, or written, as planned. Does nothing if one was deleted since the
+    /// verification began: the deletion may be later than the read.
+    pub fn record(&mut self, job: Uid, objects: &[Applicable], versions: Versions) {
+        if let Some(entry) = self.jobs.get_mut(&job).filter(|entry| entry.in_progress) {
+            entry.verified = Some((fingerprint(objects), versions));
+        }
+    }
+
+    /// Applies the version of a job's object that a watch reports. Returns whether the job needs a reconcile.
+    pub fn observe(
+        &mut self,
+        (kind, namespace): (DependentKind, &str),
+        job: Uid,
+        version: u64,
+    ) -> bool {
+        let list = self.lists[kind.index()].get_mut(namespace);
+        if let Some(listed) = list.and_then(|list| list.listed.as_mut()) {
+            listed.insert(job);
+        }
+        let Some(entry) = self.jobs.get_mut(&job) else {
+            return false;
+        };
+        let latest = &mut entry.latest[kind.index()];
+        *latest = version.max(*latest);
+        let verified = entry.verified.map(|(_, versions)| versions[kind.index()]);
+        verified.is_none_or(|verified| verified < version)
+    }
+
+    /// Applies the deletion of a job's object. Returns whether the job needs a reconcile.
+    pub fn invalidate(&mut self, job: Uid) -> bool {
+        let Some(entry) = self.jobs.get_mut(&job) else {
+            return false;
+        };
+        (entry.in_progress, entry.verified) = (false, None);
+        true
+    }
+
+    /// Begins a list of one kind, in one namespace or in all.
+    pub fn begin_list(&mut self, kind: DependentKind, namespace: &str) {
+        let list = self.lists[kind.index()]
+            .entry(namespace.into())
+            .or_default();
+        list.listed = Some(HashSet::new());
+    }
+
+    /// Completes a list of one kind: objects that it does not contain were deleted. Returns the jobs to reconcile.
+    pub fn end_list(&mut self, kind: DependentKind, namespace: &str) -> Vec<Arc<JobRef>> {
+        let list = self.lists[kind.index()]
+            .entry(namespace.into())
+            .or_default();
+        list.complete = true;
+        let listed = list.listed.take().unwrap_or_default();
+        let mut deleted = Vec::new();
+        for (job, entry) in &mut self.jobs {
+            // The list does not contain an object that was created meanwhile: then the job is verified once more.
+            let is_listed = namespace.is_empty() || *entry.job.namespace == *namespace;
+            if is_listed && entry.verified.is_some() && !listed.contains(job) {
+                (entry.in_progress, entry.verified) = (false, None);
+                deleted.push(Arc::clone(&entry.job));
+            }
+        }
+        deleted
+    }
+
+    /// Whether all kinds are listed in this namespace. Otherwise the watches report no changes there.
+    fn are_listed(&self, namespace: &str) -> bool {
+        self.lists.iter().all(|lists| {
+            let list = lists.get(namespace).or_else(|| lists.get(""));
+            list.is_some_and(|list| list.complete)
+        })
+    }
+
+    /// Whether there is any state of a job.
+    pub(super) fn contains(&self, job: Uid) -> bool {
+        self.jobs.contains_key(&job)
+    }
+
+    /// Forgets a deleted job.
+    pub fn forget(&mut self, job: Uid) {
+        self.jobs.remove(&job);
+    }
+}
+
+/// Returns a hash of the objects. They contain their owner's UID, so the hash differs for a job that was recreated.
+fn fingerprint(objects: &[Applicable]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let text = serde_json::to_string(objects).expect("a plan can be encoded as JSON");
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ServiceAccount;
+    use kube::api::ObjectMeta;
+
+    use super::*;
+
+    const KINDS: [DependentKind; DependentKind::COUNT] = [
+        DependentKind::ServiceAccount,
+        DependentKind::Role,
+        DependentKind::RoleBinding,
+    ];
+
+    fn account(name: &str) -> [Applicable; 1] {
+        let metadata = ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        };
+        let account = ServiceAccount {
+            metadata,
+            ..ServiceAccount::default()
+        };
+        [Applicable::ServiceAccount(account)]
+    }
+
+    fn job() -> JobRef {
+        JobRef {
+            namespace: "n".into(),
+            name: "a".into(),
+            uid: Uid::of("a"),
+        }
+    }
+
+    /// All kinds are listed, and the objects of a job are verified at these versions.
+    fn verified_at(versions: Versions) -> Verified {
+        let mut verified = Verified::default();
+        for kind in KINDS {
+            verified.begin_list(kind, "");
+            verified.end_list(kind, "");
+        }
+        verified.begin(job());
+        verified.record(job().uid, &account("x"), versions);
+        verified
+    }
+
+    #[test]
+    fn only_the_same_objects_of_the_same_job_are_fresh() {
+        let mut verified = verified_at([5; 3]);
+        let uid = job().uid;
+        assert!(verified.is_fresh(uid, &account("x")));
+        assert!(!verified.is_fresh(uid, &account("y")));
+        assert!(!verified.is_fresh(Uid::of("b"), &account("x")));
+        verified.forget(uid);
+        assert!(!verified.is_fresh(uid, &account("x")));
+    }
+
+    #[test]
+    fn objects_are_fresh_until_a_watch_reports_a_later_version() {
+        let mut verified = verified_at([5; 3]);
+        let uid = job().uid;
+        for version in [3, 5] {
+            assert!(
+                !verified.observe((DependentKind::Role, ""), uid, version),
+                "the operator's own write"
+            );
+        }
+        assert!(verified.is_fresh(uid, &account("x")));
+        assert!(
+            verified.observe((DependentKind::Role, ""), uid, 6),
+            "a user's edit"
+        );
+        assert!(!verified.is_fresh(uid, &account("x")));
+        verified.begin(job());
+        verified.record(uid, &account("x"), [5, 6, 5]);
+        assert!(verified.is_fresh(uid, &account("x")));
+    }
+
+    #[test]
+    fn an_edit_or_a_deletion_during_a_verification_invalidates_it() {
+        let mut verified = verified_at([5; 3]);
+        let uid = job().uid;
+        verified.begin(job());
+        assert!(verified.observe((DependentKind::ServiceAccount, ""), uid, 7));
+        verified.record(uid, &account("x"), [6; 3]);
+        assert!(!verified.is_fresh(uid, &account("x")));
+        verified.begin(job());
+        assert!(verified.invalidate(uid));
+        verified.record(uid, &account("x"), [8; 3]);
+        assert!(!verified.is_fresh(uid, &account("x")));
+        assert!(!verified.invalidate(Uid::of("b")), "an unknown job");
+    }
+
+    #[test]
+    fn a_job_that_a_new_list_does_not_contain_is_invalidated() {
+        let mut verified = verified_at([5; 3]);
+        verified.begin_list(DependentKind::Role, "");
+        assert!(verified.is_fresh(job().uid, &account("x")));
+        assert_eq!(
+            verified.end_list(DependentKind::Role, ""),
+            [Arc::new(job())]
+        );
+        assert!(!verified.is_fresh(job().uid, &account("x")));
+        let mut verified = verified_at([5; 3]);
+        verified.begin_list(DependentKind::Role, "");
+        verified.observe((DependentKind::Role, ""), job().uid, 5);
+        assert_eq!(verified.end_list(DependentKind::Role, ""), []);
+        assert!(verified.is_fresh(job().uid, &account("x")));
+    }
+
+    #[test]
+    fn a_list_of_one_namespace_does_not_affect_the_others() {
+        let (mut verified, uid) = (Verified::default(), job().uid);
+        verified.begin(job());
+        verified.record(uid, &account("x"), [5; 3]);
+        for kind in KINDS {
+            for namespace in ["n", "o"] {
+                verified.begin_list(kind, namespace);
+            }
+            assert!(!verified.is_fresh(uid, &account("x")), "{kind:?}");
+            verified.observe((kind, "n"), uid, 5);
+            assert_eq!(verified.end_list(kind, "n"), []);
+        }
+        assert!(
+            verified.is_fresh(uid, &account("x")),
+            "its namespace is listed"
+        );
+        for kind in KINDS {
+            assert_eq!(verified.end_list(kind, "o"), []);
+        }
+        assert!(verified.is_fresh(uid, &account("x")));
+        verified.begin_list(DependentKind::Role, "n");
+        assert_eq!(
+            verified.end_list(DependentKind::Role, "n"),
+            [Arc::new(job())]
+        );
+    }
+
+    #[test]
+    fn nothing_is_fresh_before_all_kinds_are_listed() {
+        let mut verified = Verified::default();
+        verified.begin(job());
+        verified.record(job().uid, &account("x"), [5; 3]);
+        for kind in KINDS {
+            assert!(!verified.is_fresh(job().uid, &account("x")), "{kind:?}");
+            verified.begin_list(kind, "");
+            verified.observe((kind, ""), job().uid, 5);
+            verified.end_list(kind, "");
+        }
+        assert!(verified.is_fresh(job().uid, &account("x")));
+    }
+}

@@ -1,0 +1,84 @@
+//! The states of a version while its source fails, recovers and ends.
+
+use super::*;
+
+fn version() -> DesiredVersion {
+    let spec = serde_json::json!({
+        "hook": "Validation", "module": {"image": {"file": "validation.wasm"}},
+    });
+    DesiredVersion {
+        uid: "uid".to_owned(),
+        generation: 1,
+        spec: serde_json::from_value(spec).unwrap(),
+    }
+}
+
+fn failure(reason: &str) -> Failure {
+    Failure {
+        reason: reason.to_owned(),
+        is_final: false,
+        is_retryable: true,
+    }
+}
+
+#[test]
+fn a_reason_is_cut_to_fit_into_a_lease() {
+    let (mut store, now) = (ModuleStore::default(), Instant::now());
+    assert_eq!(store.start_due(vec![version()], now).len(), 1);
+    let key = ("uid".to_owned(), 1);
+    store.finish(&key, Err(failure(&"é".repeat(1 << 20))), now);
+    let Some(VersionState::Failed { problem, .. }) = store.versions.get(&key) else {
+        panic!("it has failed");
+    };
+    assert!(problem.reason.len() <= REASON && problem.reason.ends_with('…'));
+}
+
+#[test]
+fn an_active_version_loads_until_it_is_ready_or_has_failed() {
+    let (mut store, now) = (ModuleStore::default(), Instant::now());
+    let DesiredVersion {
+        uid,
+        generation,
+        spec,
+    } = version();
+    let enforced = ActiveVersion {
+        name: "policy".to_owned(),
+        uid,
+        generation,
+        spec,
+        created: None,
+        is_enforced: true,
+    };
+    let shadow = ActiveVersion {
+        is_enforced: false,
+        ..enforced.clone()
+    };
+    let active = [enforced];
+    assert!(!store.is_loading(&[]), "nothing is active");
+    store.start_due(vec![version()], now);
+    assert!(store.is_loading(&active));
+    assert!(!store.is_loading(&[shadow]), "it decides nothing");
+    let key = ("uid".to_owned(), 1);
+    store.finish(&key, Err(failure("down")), now);
+    assert!(!store.is_loading(&active));
+}
+
+#[test]
+fn the_retry_delay_of_a_failed_source_grows() {
+    let (mut store, mut now) = (ModuleStore::default(), Instant::now());
+    let key = ("uid".to_owned(), 1);
+    let mut delays = Vec::new();
+    for _ in 0..8 {
+        assert_eq!(store.start_due(vec![version()], now).len(), 1);
+        assert_eq!(
+            store.start_due(vec![version()], now).len(),
+            0,
+            "it is under way"
+        );
+        store.finish(&key, Err(failure("down")), now);
+        let retry_at = store.next_retry().unwrap();
+        delays.push(retry_at.duration_since(now).as_secs());
+        now = retry_at;
+    }
+    assert_eq!(delays, [2, 4, 8, 16, 32, 60, 60, 60]);
+}
