@@ -3,8 +3,12 @@
 use std::fmt::{Display, Formatter, Result as Formatted};
 use std::time::Duration;
 
+/// The percentile whose delay is bounded. Of some sixty requests the longest is the one that met a busy machine at its
+/// worst, which says more about the scheduler than about the operator.
+const BOUNDED: usize = 95;
+
 /// Percentiles that are shown; the last one is the longest.
-const SHOWN: [usize; 3] = [50, 99, 100];
+const SHOWN: [usize; 3] = [50, BOUNDED, 100];
 
 /// Durations of one kind of request.
 #[derive(Clone, Debug, Default)]
@@ -43,10 +47,6 @@ impl Durations {
     fn percentile(&self, percent: usize) -> Option<Duration> {
         let rank = (self.0.len() * percent).div_ceil(100);
         self.0.get(rank.max(1) - 1).copied()
-    }
-
-    fn longest(&self) -> Option<Duration> {
-        self.0.last().copied()
     }
 }
 
@@ -91,9 +91,10 @@ impl<const REQUESTS: usize, const WITNESSES: usize> Comparison<'_, REQUESTS, WIT
     }
 }
 
-/// What the load added to the longest duration.
+/// What the load added to the percentile that is bounded.
 fn added((quiet, loaded): (&Durations, &Durations)) -> Option<Duration> {
-    Some(loaded.longest()?.saturating_sub(quiet.longest()?))
+    let quiet = quiet.percentile(BOUNDED)?;
+    Some(loaded.percentile(BOUNDED)?.saturating_sub(quiet))
 }
 
 /// A table in Markdown.
@@ -102,7 +103,7 @@ impl<const REQUESTS: usize, const WITNESSES: usize> Display
 {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Formatted {
         formatter.write_str(
-            "| request | without load | p50, p99, longest | under load | p50, p99, longest | added |\n\
+            "| request | without load | p50, p95, longest | under load | p50, p95, longest | added |\n\
              | --- | --- | --- | --- | --- | --- |\n",
         )?;
         let requests = self.quiet.requests.iter().zip(&self.loaded.requests);
@@ -158,7 +159,7 @@ mod tests {
             durations.add(Duration::from_millis(millisecond));
         }
         let shown = SHOWN.map(|percent| durations.percentile(percent).unwrap().as_millis());
-        assert_eq!(shown, [100, 198, 200]);
+        assert_eq!(shown, [100, 190, 200]);
         let mut one = Durations::default();
         one.add(Duration::from_millis(3));
         assert_eq!(one.to_string(), "1 | 3.0ms, 3.0ms, 3.0ms");
