@@ -103,7 +103,7 @@ impl<K: JobObject> View<K> {
         let objects = cache.of(job, Instant::now());
         if let Some((job, error)) = cache.take_undecodable() {
             let error: &dyn std::error::Error = &error;
-            tracing::error!(error, %job, "an object of the job cannot be decoded from the cache");
+            tracing::error!(error, %job, "an object of the job cannot be read again");
         }
         objects
     }
@@ -210,7 +210,11 @@ pub(super) async fn follow_kind<W: Resource, J: IntoIterator<Item = Arc<JobRef>>
                     cache_sync.mark_synced(kind);
                 }
                 let Ok(jobs) = applied else {
-                    tracing::error!(kind, object, "an object that the watch reported is skipped");
+                    tracing::error!(
+                        kind,
+                        object,
+                        "an object that the watch reported is left out"
+                    );
                     continue;
                 };
                 for job in jobs {
@@ -220,7 +224,7 @@ pub(super) async fn follow_kind<W: Resource, J: IntoIterator<Item = Arc<JobRef>>
             }
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, kind, "a watch was interrupted and restarts");
+                tracing::warn!(error, kind, "a watch was interrupted, and begins again");
             }
         }
     }

@@ -161,7 +161,7 @@ fn a_sidecar_does_not_keep_a_job_from_completing() {
     assert_eq!(
         world.pods(),
         ["sample-worker-0"],
-        "the Pod pinned for its logs"
+        "the Pod stays for its logs"
     );
     assert_eq!(world.slots(), [0; 0]);
     assert_eq!(world.status().launcher_status, JobState::Completed);

@@ -129,7 +129,7 @@ impl AllReconciles {
         );
         registry.register_with_unit(
             "reconcile_duration",
-            "How long a reconcile duration",
+            "How long a reconcile took",
             Unit::Seconds,
             self.duration.clone(),
         );
