@@ -12,41 +12,39 @@ const JOB_TESTS: FoundBy = FoundBy::Tests(Tests {
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "the use of a partition is written down once all of its Pods are there",
-        file: "host/jobs/src/plan/staff.rs",
-        text: "        if facts.run.used.get(&index) != Some(&used) {",
-        instead: "        if !instance.incomplete() && facts.run.used.get(&index) != Some(&used) {",
+        file: "host/jobs/src/plan/instance.rs",
+        text: "        if facts.run.used.get(&index) != Some(&key) {",
+        instead: "        if !instance.incomplete() && facts.run.used.get(&index) != Some(&key) {",
         found_by: JOB_TESTS,
     },
     Mutation {
         name: "a stricter limit stops what runs",
         file: "host/jobs/src/facts.rs",
-        text: "        (is_open && !begun).then(|| PartitionState::Rejected(error.to_string()))",
-        instead: "        (is_open || begun).then(|| PartitionState::Rejected(error.to_string()))",
+        text: "        (has_not_started && !started).then(|| PartitionState::Rejected(error.to_string()))",
+        instead: "        (has_not_started || started).then(|| PartitionState::Rejected(error.to_string()))",
         found_by: JOB_TESTS,
     },
     Mutation {
         name: "a job is read before all that belongs to jobs was listed",
-        file: "host/jobs/src/lists.rs",
-        text: "kind.left.fetch_sub(1, Ordering::Relaxed) == 1",
-        instead: "kind.left.fetch_sub(1, Ordering::Relaxed) > 0",
+        file: "host/jobs/src/cache_sync.rs",
+        text: "kind.incomplete.fetch_sub(1, Ordering::Relaxed) == 1",
+        instead: "kind.incomplete.fetch_sub(1, Ordering::Relaxed) > 0",
         found_by: JOB_TESTS,
     },
     Mutation {
         name: "what is due is late where something stands in the way of a job",
         file: "host/jobs/src/step.rs",
-        text: "    obstacle.into_iter().chain(due.into_iter().flatten()).min()",
-        instead: "    obstacle.or(due.into_iter().flatten().min())",
+        text: "    blocked.into_iter().chain(due.into_iter().flatten()).min()",
+        instead: "    blocked.or(due.into_iter().flatten().min())",
         found_by: JOB_TESTS,
     },
     Mutation {
         name: "a wait for Pods is told again with every word that changes in it",
         file: "host/jobs/src/report/events.rs",
-        text: "    let reason = |complaint: Option<&JobCondition>| complaint.map(|now| now.reason.clone());
-    if let Some(now) =
-        complaint(new).filter(|now| reason(complaint(old)).as_ref() != Some(&now.reason))",
-        instead: "    let words = |complaint: Option<&JobCondition>| complaint.map(|now| now.message.clone());
-    if let Some(now) =
-        complaint(new).filter(|now| words(complaint(old)).as_ref() != Some(&now.message))",
+        text: "    let reason = |problem: Option<&JobCondition>| problem.map(|now| now.reason.clone());
+    if let Some(now) = problem(new).filter(|now| reason(problem(old)).as_ref() != Some(&now.reason))",
+        instead: "    let words = |problem: Option<&JobCondition>| problem.map(|now| now.message.clone());
+    if let Some(now) = problem(new).filter(|now| words(problem(old)).as_ref() != Some(&now.message))",
         found_by: JOB_TESTS,
     },
 ];
