@@ -54,7 +54,9 @@ impl Known {
                 Change::Keep
             };
         }
-        let total: Option<u32> = totals.into_iter().sum();
+        let total = totals
+            .into_iter()
+            .try_fold(0_u32, |sum, total| Some(sum.saturating_add(total?)));
         total.map_or(Change::Keep, Change::Set)
     }
 }
@@ -77,6 +79,7 @@ mod tests {
         for (totals, value, expected) in [
             (&[Some(16)][..], "here", Change::Set(16)),
             (&[Some(16), Some(64)], "here", Change::Set(80)),
+            (&[Some(16), Some(u32::MAX)], "here", Change::Set(u32::MAX)),
             (&[Some(16)], "elsewhere", Change::Keep),
             (&[Some(16), None], "here", Change::Keep),
             (&[], "here", Change::Keep),
