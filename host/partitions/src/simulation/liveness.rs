@@ -28,6 +28,9 @@ const GIVEN_BACK_WITHIN: u64 = 11 * 60_000;
 /// Between two looks, in milliseconds.
 const LOOK: u64 = 15_000;
 
+/// The same in a run about one moment, in milliseconds.
+const CLOSE_LOOK: u64 = 1_000;
+
 impl World {
     /// Nothing goes wrong from now on: everything that is wanted is served where there is room, and
     /// nobody's partitions are swept.
@@ -43,12 +46,12 @@ impl World {
             }
         }
         let mut since = BTreeMap::new();
-        self.wait_until(PATIENCE, "nothing is nobody's", |world| {
+        self.wait_until((PATIENCE, LOOK), "nothing is nobody's", |world| {
             world.swept_in_time(&mut since)
         });
         let mut since = BTreeMap::new();
         self.wait_until(
-            PATIENCE,
+            (PATIENCE, LOOK),
             "what is wanted is served, and nothing else is there",
             |world| {
                 world.gangs_give_back_in_time(&mut since);
@@ -75,7 +78,7 @@ impl World {
         for job in 0..self.jobs.len() {
             self.agenda.add(0, Event::Fate(job, Fate::Delete));
         }
-        self.wait_until(PATIENCE, "nothing is left", |world| {
+        self.wait_until((PATIENCE, LOOK), "nothing is left", |world| {
             // Objects of owners that are unknown and gone are deleted by those who made them.
             for key in world.left_by_strangers() {
                 let now = Time(world.timestamp());
@@ -89,9 +92,17 @@ impl World {
         }
     }
 
+    /// Lets time pass until this is so. Within the time it must be.
+    pub(super) fn wait(&mut self, time: u64, what: &str, is_so: impl Fn(&World) -> bool) {
+        self.wait_until((time, CLOSE_LOOK), what, |world| {
+            let statuses = || world.api.list().map(|(_, one)| &one.object.status);
+            (!is_so(world)).then(|| format!("{:?}", statuses().collect::<Vec<_>>()))
+        });
+    }
+
     fn wait_until(
         &mut self,
-        time: u64,
+        (time, look): (u64, u64),
         what: &str,
         mut complaint: impl FnMut(&mut World) -> Option<String>,
     ) {
@@ -100,7 +111,7 @@ impl World {
             demand(self.agenda.now() < end, LIVENESS, || {
                 format!("{what}: {complaint}")
             });
-            let next = self.agenda.now() + LOOK;
+            let next = self.agenda.now() + look;
             self.run_until(next);
         }
     }

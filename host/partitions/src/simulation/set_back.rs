@@ -7,7 +7,6 @@ use jiff::SignedDuration;
 use super::api_server::{self, key_of};
 use super::chance::Chance;
 use super::coverage::Coverage;
-use super::invariants::{LIVENESS, demand};
 use super::owners::Job;
 use super::trace::Trace;
 use super::world::World;
@@ -22,9 +21,6 @@ const REFUSED_WITHIN: u64 = 30_000;
 /// waits is looked at every ten seconds or so, and forming takes a minute at most.
 const SERVED_WITHIN: u64 = 150_000;
 
-/// Between two looks, in milliseconds.
-const LOOK: u64 = 1_000;
-
 /// Runs the seed. A broken invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     let mut chance = Chance::new(seed);
@@ -33,11 +29,13 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     world.controllers[0].largest = 0;
     let ipus = chance.pick(&[2, 4, 8]);
     let job = world.add_job(Job::new("mnist".to_owned(), String::new(), ipus, 1));
-    wait(&mut world, REFUSED_WITHIN, |world| was_refused(world, job));
+    world.wait(REFUSED_WITHIN, "the job is refused", |world| {
+        was_refused(world, job)
+    });
     let minutes = chance.pick(&[5, 60, 24 * 60]);
     world.set_clock_back(SignedDuration::from_mins(minutes));
     world.controllers[0].largest = u32::MAX;
-    wait(&mut world, SERVED_WITHIN, |world| {
+    world.wait(SERVED_WITHIN, "the job has a partition", |world| {
         let object = world.api.get(key_of(job, 0));
         object.is_some_and(|one| api_server::offered(&one.object).is_some())
     });
@@ -51,17 +49,4 @@ fn was_refused(world: &World, job: usize) -> bool {
     let status = object.and_then(|one| one.object.status.as_ref());
     let mut attempts = status.iter().flat_map(|status| &status.attempts);
     attempts.any(|one: &Attempt| one.outcome == AttemptOutcome::Refused)
-}
-
-fn wait(world: &mut World, within: u64, is_so: impl Fn(&World) -> bool) {
-    let end = world.agenda.now() + within;
-    while !is_so(world) {
-        let now = world.agenda.now();
-        demand(now < end, LIVENESS, || {
-            let objects = world.api.list();
-            let statuses: Vec<_> = objects.map(|(_, one)| &one.object.status).collect();
-            format!("within {within} ms: {statuses:?}")
-        });
-        world.run_until(now + LOOK);
-    }
 }

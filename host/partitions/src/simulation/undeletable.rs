@@ -22,9 +22,6 @@ const SERVED_WITHIN: u64 = 150_000;
 /// minutes; then come a sweep, the grace, another sweep, and a removal.
 const SWEPT_WITHIN: u64 = 480_000;
 
-/// Between two looks, in milliseconds.
-const LOOK: u64 = 1_000;
-
 /// Runs the seed. A broken invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     let mut world = World::calm(seed, &[8, 8], trace);
@@ -36,7 +33,7 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     });
     let [first, second, third] = jobs;
     let all_served = |world: &World| jobs.into_iter().all(|job| offered(world, job).is_some());
-    wait(&mut world, SERVED_WITHIN, "a job is not served", all_served);
+    world.wait(SERVED_WITHIN, "all jobs are served", all_served);
     world.undeletable.insert(key_of(first, 0));
     let orphan = abandon(&mut world, third);
     for job in [first, second] {
@@ -44,7 +41,7 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     }
     let is_swept =
         |world: &World| world.api.get(key_of(second, 0)).is_none() && !world.exists(&orphan);
-    wait(&mut world, SWEPT_WITHIN, "the sweep has stopped", is_swept);
+    world.wait(SWEPT_WITHIN, "the sweep is done", is_swept);
     let is_left = world.api.get(key_of(first, 0)).is_some();
     demand(is_left, LIVENESS, || {
         "what cannot be deleted is gone".to_owned()
@@ -80,24 +77,11 @@ fn abandon(world: &mut World, job: usize) -> String {
     });
     let now = Time(world.timestamp());
     world.api.delete(key, now);
-    wait(world, SERVED_WITHIN, "it does not go by force", |world| {
+    world.wait(SERVED_WITHIN, "it goes by force", |world| {
         uid(world) != before
     });
     for controller in &mut world.controllers {
         controller.denies = false;
     }
     id
-}
-
-fn wait(world: &mut World, within: u64, what: &str, is_so: impl Fn(&World) -> bool) {
-    let end = world.agenda.now() + within;
-    while !is_so(world) {
-        let now = world.agenda.now();
-        demand(now < end, LIVENESS, || {
-            let objects = world.api.list();
-            let statuses: Vec<_> = objects.map(|(_, one)| &one.object.status).collect();
-            format!("{what} by {now}: {statuses:?}")
-        });
-        world.run_until(now + LOOK);
-    }
 }
