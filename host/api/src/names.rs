@@ -76,6 +76,9 @@ pub const VIPU_HOST_ANNOTATION: &str = "graphcore.ai/vipu-host";
 /// Annotation of a native Pod: the port of the V-IPU controller of its partition.
 pub const VIPU_PORT_ANNOTATION: &str = "graphcore.ai/vipu-port";
 
+/// Value of `IPUOF_VIPU_API_TIMEOUT`: seconds that Poplar waits for the V-IPU controller.
+pub const VIPU_TIMEOUT: &str = "120";
+
 /// Annotation of a job's worker Pods: a hash of the template that they were made from.
 pub const TEMPLATE_HASH_ANNOTATION: &str = "graphcore.ai/template-hash";
 

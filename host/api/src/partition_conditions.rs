@@ -54,6 +54,23 @@ pub fn not_ready_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
     time_of(status, |one| one.type_ == READY && one.status == "False")
 }
 
+/// Whether a controller is creating the partition, and reports no problem.
+pub fn is_being_created(status: &IPUPartitionStatus) -> bool {
+    let mut conditions = status.conditions.iter();
+    conditions.any(|one| one.reason == CREATING && Some(&one.message) == status.message.as_ref())
+}
+
+/// Returns the reason of each V-IPU controller, or the last message if no controller has one.
+pub fn waiting_reasons(status: &IPUPartitionStatus) -> Vec<String> {
+    if status.waiting.is_empty() {
+        return status.message.iter().cloned().collect();
+    }
+    let reasons = status.waiting.iter();
+    reasons
+        .map(|one| format!("{}: {}", one.controller, one.reason))
+        .collect()
+}
+
 /// When the condition came to be as it is that is so.
 fn time_of(status: &IPUPartitionStatus, is_so: impl Fn(&Condition) -> bool) -> Option<Timestamp> {
     let found = status.conditions.iter().find(|one| is_so(one))?;

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use ipu_api::uid::Uid;
 use ipu_runtime::compressed::{Compressed, ObjectCompressor};
-use ipu_runtime::watch_store::{Expectations, Store};
+use ipu_runtime::watch_store::{Expectations, Store, version};
 use kube::runtime::watcher::Event;
 
-use super::pruned::{self, JobObject, JobRef};
+use super::pruned::{JobObject, JobRef};
 
 /// Maximum time until the watch reports a write. An interrupted watch restarts within half a minute after the API server
 /// is available again, and lists everything; this limit is for writes that it never reports.
@@ -64,7 +64,7 @@ impl<K: JobObject> Cache<K> {
             matches!(event, Event::InitDone),
         );
         let changes = store.apply_event(event, key, |&(job, uid), object, known| {
-            let version = pruned::version(object.meta());
+            let version = version(object.meta());
             expectations.observe(job, uid, version);
             let known = of_job(known, job).next();
             let job = known.map(|(_, other)| Arc::clone(&other.job));
@@ -96,7 +96,7 @@ impl<K: JobObject> Cache<K> {
     /// Records a write, or a read of a newer version. The job's objects are stale until the watch reports it.
     pub fn expect_update(&mut self, object: &K, now: Instant) {
         if let Some(key) = key(object) {
-            self.expect(key, pruned::version(object.meta()), now);
+            self.expect(key, version(object.meta()), now);
         }
     }
 

@@ -8,6 +8,7 @@ use futures::future::join_all;
 use ipu_api::names;
 use ipu_runtime::scope;
 use ipu_runtime::trimmed::{Trimmed, untrimmed};
+use ipu_runtime::watch_store::version;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -69,11 +70,7 @@ pub(super) fn apply_event<K>(
     let changed = if is_delete {
         verified.invalidate(job.uid)
     } else {
-        verified.observe(
-            (kind, namespace),
-            job.uid,
-            pruned::version(&object.metadata),
-        )
+        verified.observe((kind, namespace), job.uid, version(&object.metadata))
     };
     if changed {
         vec![job.into()]

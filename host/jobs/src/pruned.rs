@@ -25,14 +25,6 @@ const ANNOTATIONS: [&str; 2] = [
     names::TEMPLATE_HASH_ANNOTATION,
 ];
 
-/// Returns the version of an object. Versions of one object are comparable numbers (Kubernetes 1.35 guarantees this, and
-/// revisions of etcd always were). A version that is not a number counts as the oldest.
-pub fn version(metadata: &ObjectMeta) -> u64 {
-    let version = metadata.resource_version.as_deref();
-    let version = version.and_then(|version| version.parse().ok());
-    version.unwrap_or(0)
-}
-
 /// Reference to an IPUJob. The UID distinguishes it from other jobs of the same name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobRef {

@@ -1,24 +1,21 @@
 //! Watches IPUJobs, their Pods and their IPUPartitions, and triggers reconciles of the jobs.
 
 use std::collections::{BTreeSet, HashMap};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
 use futures::channel::mpsc::UnboundedSender;
-use futures::{FutureExt, Stream, StreamExt};
+use futures::{FutureExt, Stream};
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::names;
 use ipu_api::uid::Uid;
-use ipu_runtime::panics;
-use ipu_runtime::scope::{self, Scope};
+use ipu_runtime::scope;
 use ipu_runtime::trimmed::{self, Trimmed, readable, untrimmed};
 use k8s_openapi::api::core::v1::Pod;
+use kube::Resource;
 use kube::api::Api;
-use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Resource, ResourceExt};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::cache::Cache;
@@ -156,10 +153,11 @@ pub(super) async fn follow(context: Arc<Context>, triggers: UnboundedSender<Arc<
         None => Vec::new(),
     };
     // The proxy reports an unreadable object in the object's events. The cache keeps its last state.
-    let apply_partition_event = |event| match in_scope(untrimmed(event), scope) {
-        Some(event) => views.partitions.apply_event(event),
-        None => Vec::new(),
-    };
+    let apply_partition_event =
+        |event| match scope::watch::partitions_in_scope(untrimmed(event), scope) {
+            Some(event) => views.partitions.apply_event(event),
+            None => Vec::new(),
+        };
     tokio::join!(
         follow_kind(cache_sync, "Pod", pods, apply_pod_event, &triggers),
         follow_kind(
@@ -197,62 +195,9 @@ pub(super) async fn follow_kind<W: Resource, J: IntoIterator<Item = Arc<JobRef>>
     cache_sync: &CacheSync,
     kind: &str,
     events: impl Stream<Item = watcher::Result<Event<W>>>,
-    mut apply: impl FnMut(Event<W>) -> J,
+    apply: impl FnMut(Event<W>) -> J,
     triggers: &UnboundedSender<Arc<JobRef>>,
 ) {
-    let (mut events, mut is_first_list) = (pin!(events), true);
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(event) => {
-                let (object, is_complete) = (object_name(&event), matches!(event, Event::InitDone));
-                let applied = panics::caught_now(|| apply(event));
-                if is_complete && std::mem::take(&mut is_first_list) {
-                    cache_sync.mark_synced(kind);
-                }
-                let Ok(jobs) = applied else {
-                    tracing::error!(
-                        kind,
-                        object,
-                        "an object that the watch reported is left out"
-                    );
-                    continue;
-                };
-                for job in jobs {
-                    // The receiver is gone when the controller stops.
-                    let _ = triggers.unbounded_send(job);
-                }
-            }
-            Err(error) => {
-                let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, kind, "a watch was interrupted, and begins again");
-            }
-        }
-    }
-}
-
-fn object_name<W: Resource>(event: &Event<W>) -> Option<String> {
-    let (Event::Apply(object) | Event::InitApply(object) | Event::Delete(object)) = event else {
-        return None;
-    };
-    let namespace = object.namespace().unwrap_or_default();
-    Some(format!("{namespace}/{}", object.name_any()))
-}
-
-/// Drops events of other releases' IPUPartitions, which are cluster-scoped, and of unreadable ones.
-fn in_scope(
-    event: Event<DeserializeGuard<IPUPartition>>,
-    scope: &Scope,
-) -> Option<Event<IPUPartition>> {
-    let read = |object: DeserializeGuard<IPUPartition>| {
-        let partition = object.0.ok()?;
-        let is_served = scope.contains(&partition.spec.owner.namespace);
-        is_served.then_some(partition)
-    };
-    Some(match event {
-        Event::Apply(object) => Event::Apply(read(object)?),
-        Event::InitApply(object) => Event::InitApply(read(object)?),
-        Event::Delete(object) => Event::Delete(read(object)?),
-        Event::Init => Event::Init,
-        Event::InitDone => Event::InitDone,
-    })
+    let synced = || cache_sync.mark_synced(kind);
+    scope::watch::follow(kind, events, apply, synced, triggers).await;
 }

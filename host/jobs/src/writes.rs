@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::names;
 use ipu_api::uid::Uid;
+use ipu_runtime::watch_store::version;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{NamespaceResourceScope, Request, Resource};
@@ -18,7 +19,7 @@ use thiserror::Error;
 use tracing::Instrument;
 
 use super::plan::{Deletion, PinUpdate, Reset};
-use super::pruned::{JobObject, version};
+use super::pruned::JobObject;
 use super::raw::RawJob;
 use super::report::Obstacle;
 use super::watches::View;

@@ -80,13 +80,13 @@ async fn create(context: &Context, pod: &NativePod, ipus: u32) -> Result<(), Wri
         ..PostParams::default()
     };
     match partitions.create(&parameters, &wanted).await {
-        Ok(created) => context.observed.wrote_partition(created, Instant::now()),
+        Ok(created) => context.observed.expect_partition(created, Instant::now()),
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
             let name = wanted.metadata.name.unwrap_or_default();
             let found = partitions.get_opt(&name).await;
             let found = found.map_err(failed_to("read the IPUPartition of the Pod"))?;
             if let Some(found) = found {
-                context.observed.wrote_partition(found, Instant::now());
+                context.observed.expect_partition(found, Instant::now());
             }
         }
         Err(source) => return Err(failed_to("create the IPUPartition of the Pod")(source)),
@@ -129,7 +129,7 @@ fn wrote(
     action: &'static str,
 ) -> Result<(), WriteError> {
     match sent {
-        Ok(pod) => context.observed.wrote_pod(&pod, Instant::now()),
+        Ok(pod) => context.observed.expect_pod(&pod, Instant::now()),
         Err(kube::Error::Api(status)) if status.code == 404 => {}
         Err(source) => return Err(failed_to(action)(source)),
     }
@@ -145,7 +145,7 @@ async fn release(context: &Context, partition: &Partition) -> Result<(), WriteEr
     match deleted {
         Ok(deleted) => {
             if let Some(left) = deleted.left() {
-                context.observed.wrote_partition(left, Instant::now());
+                context.observed.expect_partition(left, Instant::now());
             }
             Ok(())
         }
@@ -161,7 +161,7 @@ async fn delete_pod(context: &Context, pod: &PodRef) -> Result<(), WriteError> {
     {
         Ok(deleted) => {
             if let Some(left) = deleted.left() {
-                context.observed.wrote_pod(&left, Instant::now());
+                context.observed.expect_pod(&left, Instant::now());
             }
             Ok(())
         }

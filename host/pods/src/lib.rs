@@ -37,11 +37,11 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::execute::WriteError;
-use self::observed::{Look, Observed};
+use self::observed::{Lookup, Observed};
 use self::plan::Plan;
 use self::pod::PodRef;
 use self::report::Due;
-use self::watches::Lists;
+use self::watches::CacheSync;
 
 /// Longest time of one reconcile.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -55,8 +55,8 @@ const BACK_OFF: Requeue = Requeue::BackOff {
     most: Duration::from_mins(1),
 };
 
-/// Requeue delay of a Pod whose watch is behind. The watch mostly triggers before.
-const BEHIND: Duration = Duration::from_secs(1);
+/// Requeue delay of a Pod whose cache is stale. The watch mostly triggers before.
+const CACHE_STALE: Duration = Duration::from_secs(1);
 
 /// Requeue delay of a Pod that lives without its label, and of one whose object the API server refuses.
 const REFUSED: Duration = Duration::from_secs(30);
@@ -99,7 +99,7 @@ struct Context {
     settings: NativePodSettings,
     events: EventQueue,
     observed: Observed,
-    lists: Lists,
+    cache_sync: CacheSync,
     reconciles: Reconciles,
 }
 
@@ -120,7 +120,7 @@ pub async fn run(
         client,
         settings,
         observed: Observed::default(),
-        lists: Lists::default(),
+        cache_sync: CacheSync::default(),
         reconciles: reconciles.clone(),
     });
     let (trigger, triggers) = mpsc::unbounded();
@@ -133,7 +133,13 @@ pub async fn run(
         stop,
     };
     let reconcile = |pod| reconcile(pod, Arc::clone(&context));
-    work_queue::run(triggers, context.lists.complete(), reconcile, limits).await;
+    work_queue::run(
+        triggers,
+        context.cache_sync.wait_synced(),
+        reconcile,
+        limits,
+    )
+    .await;
     context.events.close().await;
 }
 
@@ -162,35 +168,35 @@ async fn reconcile(pod: Arc<PodRef>, context: Arc<Context>) -> Requeue {
 
 /// Observes, plans, executes and reports. Returns the requeue delay; `None` waits for the next event.
 async fn step(context: &Context, pod: &PodRef) -> Result<Option<Duration>, ReconcileError> {
-    let seen = match context.observed.look(pod, Instant::now()) {
-        Look::Behind => return Ok(Some(BEHIND)),
-        Look::Gone(None) => return Ok(None),
-        Look::Gone(Some(partition)) => {
+    let seen = match context.observed.get(pod, Instant::now()) {
+        Lookup::CacheStale => return Ok(Some(CACHE_STALE)),
+        Lookup::Gone(None) => return Ok(None),
+        Lookup::Gone(Some(partition)) => {
             let is_released = execute::release_of_gone(context, pod, &partition).await?;
             return Ok((!is_released).then_some(REFUSED));
         }
-        Look::Seen(seen) => seen,
+        Lookup::Seen(seen) => seen,
     };
     let Plan { step, mut report } = plan::plan(&seen);
     let mut delay = None;
     // The condition is written first: a later step may delete the Pod.
     if step.as_ref().is_some_and(plan::Step::is_last) {
-        delay = tell(context, &seen.pod, report.take()).await?;
+        delay = write_condition(context, &seen.pod, report.take()).await?;
     }
     if let Some(step) = step
         && let Some(refusal) = execute::step(context, &seen, step).await?
     {
-        tell(context, &seen.pod, Some(refusal)).await?;
+        write_condition(context, &seen.pod, Some(refusal)).await?;
         return Ok(Some(REFUSED));
     }
     if report.is_some() {
-        delay = tell(context, &seen.pod, report).await?;
+        delay = write_condition(context, &seen.pod, report).await?;
     }
     Ok(delay)
 }
 
 /// Writes the condition of a Pod if it is due, and publishes its event.
-async fn tell(
+async fn write_condition(
     context: &Context,
     pod: &pod::NativePod,
     report: Option<report::Report>,

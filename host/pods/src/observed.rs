@@ -1,6 +1,6 @@
-//! Pure: the native Pods and their IPUPartitions as the watches last told, with the writes of this process.
+//! Pure: the native Pods and their IPUPartitions as the watches last reported them, with the writes of this process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,16 +8,16 @@ use ipu_api::ipupartition::IPUPartition;
 use ipu_api::names::partition_object;
 use ipu_api::pod_request::PodRequest;
 use ipu_api::uid::Uid;
-use ipu_runtime::watch_store::{Change, Expectations, Store};
+use ipu_runtime::watch_store::{Change, Expectations, Store, version};
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
 
 use crate::partition::Partition;
-use crate::pod::{NativePod, PodRef, version};
+use crate::pod::{NativePod, PodRef};
 
-/// How long a watch is waited for after a write.
-const LATE: Duration = Duration::from_mins(2);
+/// Timeout of an expected event.
+const EXPECTATION_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// What is known of all native Pods and their IPUPartitions.
 #[derive(Default)]
@@ -48,11 +48,11 @@ pub struct Seen {
     pub named: Option<Partition>,
 }
 
-/// What the watches say of a Pod.
+/// The state of a Pod in the cache.
 #[derive(Debug, PartialEq)]
-pub enum Look {
-    /// They have yet to tell of a write.
-    Behind,
+pub enum Lookup {
+    /// They have not reported a write of this process yet.
+    CacheStale,
     /// No such native Pod is known; a partition may be left of it.
     Gone(Option<Box<Partition>>),
     /// The Pod.
@@ -63,14 +63,14 @@ impl<K: Clone + Ord, V> Default for Kind<K, V> {
     fn default() -> Self {
         Self {
             store: Store::default(),
-            expectations: Expectations::new(LATE),
+            expectations: Expectations::new(EXPECTATION_TIMEOUT),
         }
     }
 }
 
 impl Observed {
-    /// Takes in what the watch of Pods tells. Returns the Pods to reconcile.
-    pub fn hear_pod(&self, event: Event<Pod>) -> Vec<Arc<PodRef>> {
+    /// Applies an event of the watch of Pods. Returns the Pods to reconcile.
+    pub fn apply_pod_event(&self, event: Event<Pod>) -> Vec<Arc<PodRef>> {
         let mut inner = self.inner.lock();
         let kind = &mut inner.pods;
         let is_end = matches!(event, Event::Delete(_));
@@ -102,8 +102,8 @@ impl Observed {
         pods.collect()
     }
 
-    /// Takes in what the watch of IPUPartitions tells. Returns the Pods to reconcile.
-    pub fn hear_partition(&self, event: Event<IPUPartition>) -> Vec<Arc<PodRef>> {
+    /// Applies an event of the watch of IPUPartitions. Returns the Pods to reconcile.
+    pub fn apply_partition_event(&self, event: Event<IPUPartition>) -> Vec<Arc<PodRef>> {
         let mut inner = self.inner.lock();
         let Inner { pods, partitions } = &mut *inner;
         let is_end = matches!(event, Event::Delete(_));
@@ -125,8 +125,7 @@ impl Observed {
             }
         }
         if is_complete {
-            let uids: std::collections::BTreeSet<Uid> =
-                known.values().map(|one| Uid::of(&one.uid)).collect();
+            let uids: BTreeSet<Uid> = known.values().map(|one| Uid::of(&one.uid)).collect();
             let lists = partitions.store.lists();
             partitions
                 .expectations
@@ -139,8 +138,8 @@ impl Observed {
         concerned.collect()
     }
 
-    /// Notes that a Pod was written.
-    pub fn wrote_pod(&self, pod: &Pod, now: Instant) {
+    /// Expects the watch to report this written Pod.
+    pub fn expect_pod(&self, pod: &Pod, now: Instant) {
         let mut inner = self.inner.lock();
         if let Some(uid) = pod.metadata.uid.as_deref().map(Uid::of) {
             let version = version(&pod.metadata);
@@ -150,8 +149,8 @@ impl Observed {
         }
     }
 
-    /// Notes that an IPUPartition was written.
-    pub fn wrote_partition(&self, object: IPUPartition, now: Instant) {
+    /// Expects the watch to report this written IPUPartition.
+    pub fn expect_partition(&self, object: IPUPartition, now: Instant) {
         let mut inner = self.inner.lock();
         let Some(partition) = Partition::of(object) else {
             return;
@@ -165,24 +164,24 @@ impl Observed {
     }
 
     /// What is known of a Pod.
-    pub fn look(&self, pod: &PodRef, now: Instant) -> Look {
+    pub fn get(&self, pod: &PodRef, now: Instant) -> Lookup {
         let inner = self.inner.lock();
         let Inner { pods, partitions } = &*inner;
         let is_late =
             |expectations: &Expectations| expectations.remaining(pod.key(), now).is_some();
         if is_late(&pods.expectations) || is_late(&partitions.expectations) {
-            return Look::Behind;
+            return Lookup::CacheStale;
         }
         let partition = |name: &str| partitions.store.objects().get(name).cloned();
         let own = partition(&partition_object(&pod.owner(), 0)).filter(|own| own.is_of_pod);
         let Some(pod) = pods.store.objects().get(&pod.key()) else {
-            return Look::Gone(own.map(Box::new));
+            return Lookup::Gone(own.map(Box::new));
         };
         let named = match &pod.request {
             Ok(PodRequest::Existing(existing)) => partition(&existing.name),
             _ => None,
         };
-        Look::Seen(Box::new(Seen {
+        Lookup::Seen(Box::new(Seen {
             pod: pod.clone(),
             own,
             named,
@@ -227,10 +226,10 @@ mod tests {
     fn listed() -> Observed {
         let observed = Observed::default();
         for event in [Event::Init, Event::InitApply(pod(|_| {})), Event::InitDone] {
-            observed.hear_pod(event);
+            observed.apply_pod_event(event);
         }
         for event in [Event::Init, Event::InitDone] {
-            observed.hear_partition(event);
+            observed.apply_partition_event(event);
         }
         observed
     }
@@ -246,25 +245,25 @@ mod tests {
     #[test]
     fn a_pod_is_seen_with_its_partition_and_the_partition_without_the_pod() {
         let (observed, now) = (listed(), Instant::now());
-        let Look::Seen(seen) = observed.look(&reference(), now) else {
+        let Lookup::Seen(seen) = observed.get(&reference(), now) else {
             panic!("it was listed");
         };
         assert_eq!((seen.own, seen.named), (None, None));
-        let made = observed.hear_partition(Event::Apply(partition(|_| {})));
+        let made = observed.apply_partition_event(Event::Apply(partition(|_| {})));
         assert_eq!(names(&made), ["team/web"]);
-        let Look::Seen(seen) = observed.look(&reference(), now) else {
+        let Lookup::Seen(seen) = observed.get(&reference(), now) else {
             panic!("it was listed");
         };
         assert!(seen.own.is_some());
-        let gone = observed.hear_pod(Event::Delete(pod(|_| {})));
+        let gone = observed.apply_pod_event(Event::Delete(pod(|_| {})));
         assert_eq!(names(&gone), ["team/web"]);
         assert!(matches!(
-            observed.look(&reference(), now),
-            Look::Gone(Some(_))
+            observed.get(&reference(), now),
+            Lookup::Gone(Some(_))
         ));
-        let gone = observed.hear_partition(Event::Delete(partition(|_| {})));
+        let gone = observed.apply_partition_event(Event::Delete(partition(|_| {})));
         assert_eq!(names(&gone), ["team/web"]);
-        assert_eq!(observed.look(&reference(), now), Look::Gone(None));
+        assert_eq!(observed.get(&reference(), now), Lookup::Gone(None));
     }
 
     #[test]
@@ -273,29 +272,29 @@ mod tests {
         let later = |object: &mut serde_json::Value| {
             object["metadata"]["resourceVersion"] = json!("8");
         };
-        observed.wrote_pod(&pod(later), now);
-        assert_eq!(observed.look(&reference(), now), Look::Behind);
-        observed.hear_pod(Event::Apply(pod(later)));
-        assert!(matches!(observed.look(&reference(), now), Look::Seen(_)));
-        observed.wrote_partition(partition(later), now);
-        assert_eq!(observed.look(&reference(), now), Look::Behind);
-        observed.hear_partition(Event::Apply(partition(later)));
-        assert!(matches!(observed.look(&reference(), now), Look::Seen(_)));
-        observed.wrote_pod(&pod(later), now);
-        observed.wrote_partition(partition(later), now);
+        observed.expect_pod(&pod(later), now);
+        assert_eq!(observed.get(&reference(), now), Lookup::CacheStale);
+        observed.apply_pod_event(Event::Apply(pod(later)));
+        assert!(matches!(observed.get(&reference(), now), Lookup::Seen(_)));
+        observed.expect_partition(partition(later), now);
+        assert_eq!(observed.get(&reference(), now), Lookup::CacheStale);
+        observed.apply_partition_event(Event::Apply(partition(later)));
+        assert!(matches!(observed.get(&reference(), now), Lookup::Seen(_)));
+        observed.expect_pod(&pod(later), now);
+        observed.expect_partition(partition(later), now);
         assert!(
-            matches!(observed.look(&reference(), now), Look::Seen(_)),
+            matches!(observed.get(&reference(), now), Lookup::Seen(_)),
             "the watch was faster than the reply"
         );
-        observed.wrote_partition(
+        observed.expect_partition(
             partition(|object| {
                 object["metadata"]["resourceVersion"] = json!("9");
             }),
             now,
         );
         assert!(matches!(
-            observed.look(&reference(), now + LATE),
-            Look::Seen(_)
+            observed.get(&reference(), now + EXPECTATION_TIMEOUT),
+            Lookup::Seen(_)
         ));
     }
 
@@ -305,14 +304,14 @@ mod tests {
         let using = pod(|pod| {
             pod["metadata"]["annotations"] = json!({"graphcore.ai/partition": "shared"});
         });
-        observed.hear_pod(Event::Apply(using));
+        observed.apply_pod_event(Event::Apply(using));
         let shared = partition(|object| {
             object["metadata"] = json!({"name": "shared", "uid": "s"});
             object["spec"]["owner"]["kind"] = json!("Notebook");
         });
-        let concerned = observed.hear_partition(Event::Apply(shared));
+        let concerned = observed.apply_partition_event(Event::Apply(shared));
         assert_eq!(names(&concerned), ["team/web"]);
-        let Look::Seen(seen) = observed.look(&reference(), Instant::now()) else {
+        let Lookup::Seen(seen) = observed.get(&reference(), Instant::now()) else {
             panic!("it was listed");
         };
         assert_eq!(seen.named.unwrap().name, "shared");

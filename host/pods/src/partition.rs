@@ -4,9 +4,10 @@ use ipu_api::ipupartition::{
     ControllerRef, IPUPartition, IPUPartitionStatus, PartitionOwner, PartitionPhase,
 };
 use ipu_api::names::{POD_UID_LABEL, partition_object};
-use ipu_api::partition_conditions::{CREATING, draining_since};
+use ipu_api::partition_conditions::{draining_since, is_being_created, waiting_reasons};
+use ipu_runtime::watch_store::version;
 
-use crate::pod::{PodRef, version};
+use crate::pod::PodRef;
 
 /// A V-IPU partition that Pods may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +95,7 @@ fn state(status: &IPUPartitionStatus, awaits_reset: bool, is_deleted: bool) -> S
     let said = || status.message.clone().unwrap_or_default();
     if is_deleted {
         let mut text = "the partition is being released".to_owned();
-        if let Some(reason) = reasons(status).first() {
+        if let Some(reason) = waiting_reasons(status).first() {
             text = format!("{text}: {reason}");
         }
         return State::Releasing(text);
@@ -112,27 +113,8 @@ fn state(status: &IPUPartitionStatus, awaits_reset: bool, is_deleted: bool) -> S
         }
         (PartitionPhase::Ready, Some(place)) => State::Ready(place),
         (PartitionPhase::Resetting, Some(_)) => State::Unusable(said()),
-        (PartitionPhase::Creating, _) if is_forming(status) => State::Waiting(Vec::new()),
-        _ => State::Waiting(reasons(status)),
-    }
-}
-
-/// Whether a controller creates the partition, and nothing is said against that.
-fn is_forming(status: &IPUPartitionStatus) -> bool {
-    let mut conditions = status.conditions.iter();
-    conditions.any(|one| one.reason == CREATING && Some(&one.message) == status.message.as_ref())
-}
-
-/// The reason of each V-IPU controller, or else what happened last.
-fn reasons(status: &IPUPartitionStatus) -> Vec<String> {
-    let each = status.waiting.iter();
-    let each: Vec<String> = each
-        .map(|waiting| format!("{}: {}", waiting.controller, waiting.reason))
-        .collect();
-    if each.is_empty() {
-        status.message.iter().cloned().collect()
-    } else {
-        each
+        (PartitionPhase::Creating, _) if is_being_created(status) => State::Waiting(Vec::new()),
+        _ => State::Waiting(waiting_reasons(status)),
     }
 }
 

@@ -11,9 +11,9 @@ use ipu_api::names::{
 use ipu_api::owner_metadata::{bounded_annotations, bounded_labels};
 use ipu_api::pod_request::{PodRequest, PodRequestError};
 use ipu_api::uid::Uid;
+use ipu_runtime::watch_store::version;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodCondition};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
 /// A Pod by its names and its UID: another Pod of the same name is another Pod.
@@ -61,14 +61,6 @@ impl PodRef {
     pub fn key(&self) -> Uid {
         Uid::of(&self.uid)
     }
-}
-
-/// The version of an object as a number. Versions of one object grow.
-pub fn version(metadata: &ObjectMeta) -> u64 {
-    let version = metadata.resource_version.as_deref();
-    version
-        .and_then(|version| version.parse().ok())
-        .unwrap_or(0)
 }
 
 /// Where a Pod is in its life.

@@ -21,7 +21,7 @@ const MESSAGE: usize = 2_048;
 /// changes all the time.
 const REWRITE: SignedDuration = SignedDuration::from_secs(10);
 
-/// Time in which most partitions are formed: a Pod is not told before that its partition is on its way.
+/// Time in which most partitions are formed: before it, a condition would only repeat that the partition is being created.
 const PROGRESS: SignedDuration = SignedDuration::from_secs(2);
 
 const FORMING: &str = "PartitionForming";
@@ -32,13 +32,13 @@ pub struct Report {
     is_ready: bool,
     reason: &'static str,
     message: String,
-    told: Told,
+    event_type: EventType,
 }
 
 /// The event that goes with a new reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    Nothing,
+enum EventType {
+    None,
     Normal,
     Warning,
 }
@@ -61,7 +61,7 @@ pub fn ready(place: &Place) -> Report {
         is_ready: true,
         reason: "PartitionReady",
         message,
-        told: Told::Normal,
+        event_type: EventType::Normal,
     }
 }
 
@@ -71,34 +71,34 @@ pub fn waiting_for_gates(others: &[String]) -> Report {
         "the partition is requested once {PARTITION_GATE} is the only scheduling gate; still there: {}",
         others.join(", ")
     );
-    not_ready("WaitingForSchedulingGates", &message, Told::Nothing)
+    not_ready("WaitingForSchedulingGates", &message, EventType::None)
 }
 
 /// The partition is on its way.
 pub fn forming() -> Report {
     let message = "the partition is being created; kubectl get ipupartitions shows the progress";
-    not_ready(FORMING, message, Told::Nothing)
+    not_ready(FORMING, message, EventType::None)
 }
 
 /// Something keeps the partition from being created.
 pub fn waiting(why: &str) -> Report {
-    not_ready("WaitingForPartition", why, Told::Normal)
+    not_ready("WaitingForPartition", why, EventType::Normal)
 }
 
 /// No V-IPU controller can ever create the partition.
 pub fn rejected(why: &str) -> Report {
     let message = format!("the Pod can never start: {why}");
-    not_ready("PartitionRejected", &message, Told::Warning)
+    not_ready("PartitionRejected", &message, EventType::Warning)
 }
 
 /// The API server refuses an object or a change that the Pod needs.
 pub fn refused(why: &str) -> Report {
-    not_ready("PartitionRefused", why, Told::Warning)
+    not_ready("PartitionRefused", why, EventType::Warning)
 }
 
 /// What the Pod requests makes no sense.
 pub fn invalid(why: &str) -> Report {
-    not_ready("InvalidRequest", why, Told::Warning)
+    not_ready("InvalidRequest", why, EventType::Warning)
 }
 
 /// The named partition does not have the GCD.
@@ -112,13 +112,13 @@ pub fn no_such_gcd(existing: &ExistingPartition, gcds: u32) -> Report {
     invalid(&why)
 }
 
-/// There is no partition of the name that the Pod may use. Whether one exists for others is not told.
+/// There is no partition of the name that the Pod may use. The message is the same if other users have one.
 pub fn not_found(name: &str, namespace: &str) -> Report {
     let message = format!(
         "there is no IPUPartition {name} that Pods of namespace {namespace} can share: its owner must be of this \
          namespace, and neither an IPUJob nor a Pod that requests {IPU_RESOURCE}"
     );
-    not_ready("PartitionNotFound", &message, Told::Warning)
+    not_ready("PartitionNotFound", &message, EventType::Warning)
 }
 
 /// Another client removed the gate before the Pod had a partition.
@@ -127,13 +127,13 @@ pub fn gate_removed() -> Report {
         "the scheduling gate {PARTITION_GATE} was removed before the partition was ready, so that the Pod has none; \
          delete the Pod and create it again"
     );
-    not_ready("GateRemoved", &message, Told::Warning)
+    not_ready("GateRemoved", &message, EventType::Warning)
 }
 
 /// Another client deleted the IPUPartition, which waits for the Pod.
 pub fn deleted(name: &str) -> Report {
     let message = format!("IPUPartition {name} was deleted; it goes once no Pod uses it");
-    not_ready("PartitionReleasing", &message, Told::Warning)
+    not_ready("PartitionReleasing", &message, EventType::Warning)
 }
 
 /// The partition is gone or broken while the Pod runs.
@@ -143,15 +143,19 @@ pub fn lost(why: &str, is_replaced: bool) -> Report {
     } else {
         "delete the Pod and create it again"
     };
-    not_ready("PartitionLost", &format!("{why}; {remedy}"), Told::Warning)
+    not_ready(
+        "PartitionLost",
+        &format!("{why}; {remedy}"),
+        EventType::Warning,
+    )
 }
 
-fn not_ready(reason: &'static str, message: &str, told: Told) -> Report {
+fn not_ready(reason: &'static str, message: &str, event_type: EventType) -> Report {
     Report {
         is_ready: false,
         reason,
         message: sanitize(message, MESSAGE),
-        told,
+        event_type,
     }
 }
 
@@ -192,10 +196,10 @@ pub fn due(pod: &NativePod, report: &Report, now: Timestamp) -> Due {
 
 fn event(report: &Report) -> Option<Event> {
     let note = report.message.clone();
-    match report.told {
-        Told::Nothing => None,
-        Told::Normal => Some(normal(report.reason, "Partition", note)),
-        Told::Warning => Some(warning(report.reason, "Partition", note)),
+    match report.event_type {
+        EventType::None => None,
+        EventType::Normal => Some(normal(report.reason, "Partition", note)),
+        EventType::Warning => Some(warning(report.reason, "Partition", note)),
     }
 }
 

@@ -4,9 +4,18 @@ mod expectations;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kube::api::ObjectMeta;
 use kube::runtime::watcher::Event;
 
 pub use expectations::Expectations;
+
+/// Returns the version of an object. Versions of one object are comparable numbers (Kubernetes 1.35 guarantees this, and
+/// revisions of etcd always were). A version that is not a number counts as the oldest.
+pub fn version(metadata: &ObjectMeta) -> u64 {
+    let version = metadata.resource_version.as_deref();
+    let version = version.and_then(|version| version.parse().ok());
+    version.unwrap_or(0)
+}
 
 /// Projections of objects, by key. An object that a list does not contain is removed when the list is complete.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use ipu_api::names::{
     IPU_RESOURCE, NATIVE_POD_LABEL, PARTITION_GATE, PARTITION_ID_LABEL, VIPU_HOST_ANNOTATION,
-    VIPU_PORT_ANNOTATION,
+    VIPU_PORT_ANNOTATION, VIPU_TIMEOUT,
 };
 use ipu_api::pod_request::{NewPartition, PodRequest};
 use json_patch::jsonptr::PointerBuf;
@@ -10,9 +10,6 @@ use json_patch::{AddOperation, Patch, PatchOperation};
 use serde_json::{Value, json};
 
 use super::shown;
-
-/// Seconds that Poplar waits for the V-IPU controller, as in the Pods of IPUJobs.
-const VIPU_TIMEOUT: &str = "120";
 
 /// The parts of an IPUJob that it shares with the Pod that it shows, and that guests may change.
 const SHARED: [&str; 2] = ["/metadata/labels", "/metadata/annotations"];

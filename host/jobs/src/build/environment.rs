@@ -1,13 +1,11 @@
 //! Pure: builds the environment by which Poplar, poprun and Open MPI find their IPUs and workers.
 
+use ipu_api::names::VIPU_TIMEOUT;
 use k8s_openapi::api::core::v1::EnvVar;
 
 use super::agent;
 use crate::facts::partition::PlacedPartition;
 use crate::validate::{Size, ValidJob};
-
-/// Seconds that Poplar waits for the V-IPU controller.
-const VIPU_TIMEOUT: &str = "120";
 
 /// Builds the environment of a worker's containers: the partition, their GCD, and their share of the replicas.
 pub fn of_worker(job: &ValidJob, placed: &PlacedPartition, gcd: u32) -> Vec<EnvVar> {

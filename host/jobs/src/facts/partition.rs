@@ -189,7 +189,9 @@ pub fn state(
             let reason = unusable_message(status, &placed);
             PartitionState::Unusable(placed, reason)
         }
-        (PartitionPhase::Creating, _) if is_being_created(status) => PartitionState::Forming,
+        (PartitionPhase::Creating, _) if partition_conditions::is_being_created(status) => {
+            PartitionState::Forming
+        }
         _ => PartitionState::Waiting(waiting_reasons(status)),
     }
 }
@@ -224,31 +226,13 @@ fn unusable_message(status: &IPUPartitionStatus, placed: &PlacedPartition) -> St
     )
 }
 
-/// Whether a controller is creating it, and reports no problem.
-fn is_being_created(status: &IPUPartitionStatus) -> bool {
-    let mut conditions = status.conditions.iter();
-    conditions.any(|ready| {
-        ready.reason == partition_conditions::CREATING
-            && Some(&ready.message) == status.message.as_ref()
-    })
-}
-
 /// Returns the reasons that a partition waits for. There are none while it is being created, or each step of the creation
 /// would cause a write of the job's status.
 fn waiting_reasons(status: &IPUPartitionStatus) -> Vec<String> {
-    if status.phase == PartitionPhase::Creating && is_being_created(status) {
+    if status.phase == PartitionPhase::Creating && partition_conditions::is_being_created(status) {
         return Vec::new();
     }
-    let reasons: Vec<String> = status
-        .waiting
-        .iter()
-        .map(|waiting| format!("{}: {}", waiting.controller, waiting.reason))
-        .collect();
-    if reasons.is_empty() {
-        status.message.iter().cloned().collect()
-    } else {
-        reasons
-    }
+    partition_conditions::waiting_reasons(status)
 }
 
 fn release_message(status: &IPUPartitionStatus) -> String {

@@ -1,16 +1,21 @@
 //! Follows objects of the namespaces that a release serves.
 
 use std::fmt::Debug;
+use std::pin::pin;
 
-use futures::{Stream, TryStreamExt, future};
+use futures::channel::mpsc::UnboundedSender;
+use futures::{Stream, StreamExt, TryStreamExt, future};
+use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::Api;
+use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Client, Resource};
+use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use super::Scope;
+use crate::panics;
 
 /// One watch of the whole cluster, of which only objects in namespaces that are served are told. It is for kinds that
 /// every release may read everywhere. An interrupted watch begins again at growing intervals.
@@ -68,6 +73,72 @@ fn is_served<K: Resource>(scope: &Scope, event: &Event<K>) -> bool {
         }
         Event::Init | Event::InitDone => true,
     }
+}
+
+/// Follows one watch until it is dropped, and sends the keys that `apply` returns to `triggers`. Calls `synced` once, when
+/// the first list is complete. An object that makes `apply` panic is left out.
+pub async fn follow<W: Resource, T, I: IntoIterator<Item = T>>(
+    kind: &str,
+    events: impl Stream<Item = watcher::Result<Event<W>>>,
+    mut apply: impl FnMut(Event<W>) -> I,
+    synced: impl FnOnce(),
+    triggers: &UnboundedSender<T>,
+) {
+    let (mut events, mut synced) = (pin!(events), Some(synced));
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => {
+                let (object, is_complete) = (object_name(&event), matches!(event, Event::InitDone));
+                let applied = panics::caught_now(|| apply(event));
+                if is_complete && let Some(synced) = synced.take() {
+                    synced();
+                }
+                let Ok(keys) = applied else {
+                    tracing::error!(
+                        kind,
+                        object,
+                        "an object that the watch reported is left out"
+                    );
+                    continue;
+                };
+                for key in keys {
+                    // The receiver is gone when the reconciler stops.
+                    let _ = triggers.unbounded_send(key);
+                }
+            }
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(error, kind, "a watch was interrupted, and begins again");
+            }
+        }
+    }
+}
+
+fn object_name<W: Resource>(event: &Event<W>) -> Option<String> {
+    let (Event::Apply(object) | Event::InitApply(object) | Event::Delete(object)) = event else {
+        return None;
+    };
+    let namespace = object.namespace().unwrap_or_default();
+    Some(format!("{namespace}/{}", object.name_any()))
+}
+
+/// Drops events of other releases' IPUPartitions, which are cluster-scoped, and of unreadable ones.
+pub fn partitions_in_scope(
+    event: Event<DeserializeGuard<IPUPartition>>,
+    scope: &Scope,
+) -> Option<Event<IPUPartition>> {
+    let read = |object: DeserializeGuard<IPUPartition>| {
+        let partition = object.0.ok()?;
+        let is_served = scope.contains(&partition.spec.owner.namespace);
+        is_served.then_some(partition)
+    };
+    Some(match event {
+        Event::Apply(object) => Event::Apply(read(object)?),
+        Event::InitApply(object) => Event::InitApply(read(object)?),
+        Event::Delete(object) => Event::Delete(read(object)?),
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+    })
 }
 
 #[cfg(test)]
