@@ -84,12 +84,14 @@ async fn update(
         // What a manager applies no more, the API server removes.
         Change::Remove => json!(null),
         Change::Set(total) => {
-            let found = nodes.get_opt(&name).await;
+            // A list of one needs no other right than the list of all.
+            let only = ListParams::default().fields(&format!("metadata.name={name}"));
+            let found = nodes.list(&only).await;
             let found = found.map_err(|source| AdvertiseError::Read {
                 node: name.clone(),
                 source,
             })?;
-            let status = found.and_then(|found| found.status);
+            let status = found.items.into_iter().find_map(|node| node.status);
             let capacity = status
                 .and_then(|status| status.capacity)
                 .unwrap_or_default();

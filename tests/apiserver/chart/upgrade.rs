@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::admin::{Admin, KUBERNETES};
 use super::versions::replicas;
 
-/// Every object of the chart in commit c80b819, for the release `ipu-operator` with default values: its kind, namespace
+/// Every object of the chart in commit c80b819 and those that came since, for the release `ipu-operator` with default values: its kind, namespace
 /// and name, and what cannot be changed (the selector of a Deployment, the role of a binding). An upgrade that renames an
 /// object replaces it.
 const NAMES: &str = include_str!("names.txt");
