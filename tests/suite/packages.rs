@@ -6,7 +6,7 @@ use std::fs;
 use crate::sources::{host_packages, repository};
 
 /// The packages of the operator that each of them may name. A package that is missing here names none.
-const MAY_NAME: [(&str, &[&str]); 10] = [
+const MAY_NAME: [(&str, &[&str]); 11] = [
     ("agent", &["text"]),
     ("runtime", &["api", "text"]),
     ("vipu", &["api", "text"]),
@@ -18,6 +18,7 @@ const MAY_NAME: [(&str, &[&str]); 10] = [
     ),
     ("jobs", &["api", "runtime"]),
     ("pods", &["api", "runtime", "text"]),
+    ("kueue", &["api", "jobs", "runtime", "text"]),
     (
         "partitions",
         &["api", "guest-host", "policies", "runtime", "text", "vipu"],

@@ -5,6 +5,7 @@ pub mod agent;
 pub mod environment;
 pub mod launcher;
 pub mod partitions;
+pub mod pod_set;
 pub mod workers;
 
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@ use ipu_api::names;
 use ipu_api::owner_metadata;
 use kube::api::ObjectMeta;
 
-use super::labels;
+use super::{labels, pod_set};
 use crate::validate::ValidJob;
 
 /// Builds the IPUPartition of an instance. It has no owner reference, because it is cluster-scoped and must outlive the job
@@ -33,7 +33,7 @@ pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
                 gang_size: (job.launcher.is_some() && job.instances > 1).then_some(job.instances),
                 pinned: is_pinned(job),
                 relocatable: job.relocatable,
-                node_selector: job.template.spec.node_selector.clone().unwrap_or_default(),
+                node_selector: pod_set::worker_node_selector(job),
             },
             owner_metadata: OwnerMetadata {
                 labels: owner_metadata::bounded_labels(&job.labels),
