@@ -20,9 +20,9 @@ use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 use tests::guests::hostile;
 use tests::http::{HttpError, request};
-use tests::simulator::codes::CodeName;
-use tests::simulator::faults::{Fail, Method, Order};
 use tests::wait::{Seen, eventually};
+use vipu_simulator::codes::CodeName;
+use vipu_simulator::faults::{Fail, Method, Order};
 
 use crate::chart::admin::Admin;
 use crate::job::single;

@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use tests::lab::cgroups::memory::MemoryCgroup;
 use tests::lab::control_plane::{ControlPlane, free_ports};
 use tests::lab::keeper::{Keeper, Program};
-use tests::simulator::{Options, Simulator};
 use tests::wait::{Seen, eventually};
 use tests::{debug_operator, guests, http};
+use vipu_simulator::{Options, Simulator};
 
 use crate::chart::admin::Admin;
 

@@ -1,4 +1,4 @@
-//! Harness, simulator and demo: what the suites and `make demo` are made of.
+//! Harness and demo: what the suites and `make demo` are made of.
 
 pub mod debian;
 pub mod debug_operator;
@@ -21,6 +21,5 @@ pub mod policy_load;
 pub mod prometheus;
 pub mod registry;
 pub mod review;
-pub mod simulator;
 pub mod startup;
 pub mod wait;

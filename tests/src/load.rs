@@ -98,7 +98,7 @@ pub enum LoadError {
     },
     /// A V-IPU controller could not be simulated.
     #[error("failed to simulate a V-IPU controller")]
-    Simulator(#[from] crate::simulator::StartError),
+    Simulator(#[from] vipu_simulator::StartError),
     /// A V-IPU controller could not be called.
     #[error("failed to call a V-IPU controller")]
     Vipu(#[from] vipu_client::VipuError),

@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
-use tests::simulator::faults::Method;
 use tests::wait::{Seen, eventually};
+use vipu_simulator::faults::Method;
 
 use super::scene::{NAMESPACE, Scene, controller, id, notebook};
 

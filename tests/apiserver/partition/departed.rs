@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
-use tests::simulator::faults::{Down, Order};
 use tests::wait::{Seen, eventually};
+use vipu_simulator::faults::{Down, Order};
 
 use super::placement::get;
 use super::scene::{LIST, NAMESPACE, Scene, id, notebook};

@@ -8,10 +8,10 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
-use tests::simulator::faults::Method;
 use tests::wait::{Seen, eventually};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use vipu_simulator::faults::Method;
 
 use super::placement::get;
 use super::scene::{NAMESPACE, Scene, id, notebook};

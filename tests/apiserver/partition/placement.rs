@@ -3,8 +3,8 @@
 use ipu_api::ipupartition::PartitionPhase;
 use ipu_api::names::PARTITION_FINALIZER;
 use kube::ResourceExt;
-use tests::simulator::faults::{Down, Order};
 use tests::wait::{Seen, eventually};
+use vipu_simulator::faults::{Down, Order};
 
 use super::install::label_node;
 use super::scene::{Scene, controller, id};

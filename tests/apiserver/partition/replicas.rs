@@ -6,8 +6,8 @@ use ipu_api::ipupartition::PartitionPhase;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use kube::api::Api;
-use tests::simulator::faults::Method;
 use tests::wait::{Seen, eventually};
+use vipu_simulator::faults::Method;
 
 use super::scene::{NAMESPACE, Replica, Scene, free_port};
 

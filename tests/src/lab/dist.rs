@@ -86,8 +86,8 @@ impl Dist {
             let mut cargo = cargo_build(checkout, "release");
             cargo
                 .args(["--package", "ipu-operator", "--bin", "ipu-operator"])
+                .args(["--package", "vipu-simulator", "--bin", "vipu-simulator"])
                 .args(["--package", "tests", "--bin", "lab"])
-                .args(["--bin", "vipu-simulator"])
                 // The features that the lab itself was built with, so that nothing is built twice.
                 .arg("--no-default-features");
             build("the operator", &mut cargo)

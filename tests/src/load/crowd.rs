@@ -12,9 +12,9 @@ use super::fake_node::end_all;
 use super::product::{Product, job};
 use super::submit::{jobs, submit};
 use super::{LoadError, PATIENCE, api};
-use crate::simulator::Simulator;
-use crate::simulator::faults::Method;
 use crate::wait::{Seen, until};
+use vipu_simulator::Simulator;
+use vipu_simulator::faults::Method;
 
 /// V-IPU controllers that serve them.
 const CONTROLLERS: usize = 16;

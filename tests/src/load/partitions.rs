@@ -17,8 +17,8 @@ use super::api_writes::Writes;
 use super::consumption::Consumption;
 use super::product::FIRST;
 use super::{Load, LoadError, fleet};
-use crate::simulator::Simulator;
-use crate::simulator::faults::Method;
+use vipu_simulator::Simulator;
+use vipu_simulator::faults::Method;
 
 /// Simulated V-IPU controllers over which the partitions are spread.
 const CONTROLLERS: usize = 4;

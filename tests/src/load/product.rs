@@ -25,8 +25,8 @@ use crate::lab::process::Process;
 use crate::lab::progress::Progress;
 use crate::lab::settings::Settings;
 use crate::lab::tools::Tools;
-use crate::simulator::Simulator;
 use crate::wait::{Seen, until, until_or_ended};
+use vipu_simulator::Simulator;
 
 /// Namespace and Helm release.
 pub(super) const RELEASE: &str = "ipu-operator";

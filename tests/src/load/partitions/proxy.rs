@@ -28,8 +28,8 @@ use crate::http;
 use crate::lab::control_plane::{ControlPlane, free_ports};
 use crate::lab::keeper::Keeper;
 use crate::lab::settings::Settings;
-use crate::simulator::Simulator;
 use crate::wait::{Seen, WaitedTooLong, until};
+use vipu_simulator::Simulator;
 
 /// Name of the process.
 const NAME: &str = "vipu-proxy";

@@ -8,11 +8,11 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Extensions, Request, Response, Status};
 use vipu_client::proto;
 
-use super::faults::{Effects, Lie, LostReply, Method};
-use super::lies::Twist;
-use super::pod::Rejection;
-use super::server::Server;
-use super::wire;
+use crate::faults::{Effects, Lie, LostReply, Method};
+use crate::lies::Twist;
+use crate::pod::Rejection;
+use crate::server::Server;
+use crate::wire;
 
 /// Both services of one simulated controller.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::faults::Method;
+use crate::faults::Method;
 
 /// How many calls are kept; older ones are forgotten.
 const CALLS_MAX: usize = 100_000;

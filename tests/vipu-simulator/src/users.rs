@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::codes::CodeName;
+use crate::codes::CodeName;
 
 /// The gRPC metadata that names the caller.
 pub(super) const USER_ID: &str = "user-id";

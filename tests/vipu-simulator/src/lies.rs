@@ -3,7 +3,7 @@
 use prost_types::Timestamp;
 use vipu_client::proto;
 
-use super::faults::Lie;
+use crate::faults::Lie;
 
 /// A number that no enum of the V-IPU API has.
 const UNKNOWN: i32 = 99;

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Parser;
-use tests::simulator::pod::Timings;
-use tests::simulator::tls::TlsFiles;
-use tests::simulator::{Options, Simulator};
 use tokio::signal::unix::{SignalKind, signal};
+use vipu_simulator::pod::Timings;
+use vipu_simulator::tls::TlsFiles;
+use vipu_simulator::{Options, Simulator};
 
 /// A simulated V-IPU controller: the user API on one port, orders to fail on another.
 #[derive(Parser)]

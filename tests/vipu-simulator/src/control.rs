@@ -25,11 +25,11 @@ use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::codes::Codes;
-use super::faults::Order;
-use super::journal::Call;
-use super::pod::{Rejection, Timings, Wanted};
-use super::server::Server;
+use crate::codes::Codes;
+use crate::faults::Order;
+use crate::journal::Call;
+use crate::pod::{Rejection, Timings, Wanted};
+use crate::server::Server;
 
 /// The control port's routes.
 pub(super) fn router(server: Arc<Server>) -> Router {

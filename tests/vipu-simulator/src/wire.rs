@@ -3,7 +3,7 @@
 use proto::list_ipu_attributes_reply::{Attributes, Entry};
 use vipu_client::proto;
 
-use super::pod::{AUTO_RESETS_MAX, Partition, Pod, Stage, Wanted};
+use crate::pod::{AUTO_RESETS_MAX, Partition, Pod, Stage, Wanted};
 
 /// The version that the simulated server gives as its own: the newest that was seen of real ones.
 pub(super) const SERVER_VERSION: &str = "1.18.0";
@@ -178,7 +178,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::simulator::pod::Timings;
+    use crate::pod::Timings;
 
     fn formed(wanted: &Wanted) -> Partition {
         let mut pod = Pod::new("pod1", 64, Timings::default());

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::pod::Pod;
+use crate::pod::Pod;
 
 /// Reads a pod that was kept; nothing where there is no file yet.
 pub(super) fn load(file: &Path) -> io::Result<Option<Pod>> {

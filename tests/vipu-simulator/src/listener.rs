@@ -18,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 use vipu_client::proto::user_service_server::UserServiceServer;
 use vipu_client::proto::version_service_server::VersionServiceServer;
 
-use super::faults::Down;
-use super::server::Server;
-use super::service::{Connection, Service, User};
+use crate::faults::Down;
+use crate::server::Server;
+use crate::service::{Connection, Service, User};
 
 /// Serves the user API on `listener` until `stop`, over TLS where there is an acceptor.
 pub(super) async fn serve(

@@ -9,13 +9,13 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::codes::Codes;
-use super::endless::Taken;
-use super::faults::{Down, Effects, Method, Order, Orders};
-use super::journal::{Call, Journal};
-use super::pod::{Pod, Rejection};
-use super::store;
-use super::users::{USER_ID, Users};
+use crate::codes::Codes;
+use crate::endless::Taken;
+use crate::faults::{Down, Effects, Method, Order, Orders};
+use crate::journal::{Call, Journal};
+use crate::pod::{Pod, Rejection};
+use crate::store;
+use crate::users::{USER_ID, Users};
 
 /// All that the simulator knows.
 #[derive(Debug)]

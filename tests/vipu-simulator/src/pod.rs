@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::allocation::{self, Block};
+use crate::allocation::{self, Block};
 pub use rejection::Rejection;
 
 /// How often the simulated server resets a partition by itself before it gives up.

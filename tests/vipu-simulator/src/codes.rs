@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::pod::Rejection;
+use crate::pod::Rejection;
 
 /// A gRPC status code, by the name that the gRPC documents use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
