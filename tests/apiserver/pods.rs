@@ -5,13 +5,13 @@ mod scene;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use cluster::wait::{Seen, eventually, until};
 use futures::StreamExt;
 use ipu_api::ipupartition::PartitionPhase;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
-use tests::wait::{Seen, eventually, until};
 use vipu_simulator::faults::Method;
 use vipu_simulator::pod::Timings;
 

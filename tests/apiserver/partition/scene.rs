@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cluster::control_plane::ControlPlane;
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::PartitionOwner;
 use ipu_api::names::Identity;
 use ipu_guest_host::GuestHost;
@@ -20,8 +22,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, ObjectMeta, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
-use tests::lab::control_plane::ControlPlane;
-use tests::wait::{Seen, eventually};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

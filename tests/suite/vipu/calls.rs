@@ -1,6 +1,6 @@
 //! Every call of the client, where all goes well.
 
-use tests::wait::eventually;
+use cluster::wait::eventually;
 use vipu_client::Truth;
 use vipu_client::model::{CreateRequest, Inventory, OperationState, ReadyState};
 use vipu_simulator::World;

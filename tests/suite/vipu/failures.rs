@@ -1,6 +1,6 @@
 //! Every way in which a call fails, what the client makes of it, and what the truth then is.
 
-use tests::wait::eventually;
+use cluster::wait::eventually;
 use tonic::Code;
 use vipu_client::model::{OperationState, ReadyState};
 use vipu_client::{Deadlines, Truth, VipuClient, VipuError};

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::wait::{self, Seen};
 use ipu_partitions::fleet::Fleet;
 use ipu_partitions::node_labels::node_labels;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::watcher::Event;
-use tests::wait::{self, Seen};
 use vipu_client::inventory::Report;
 use vipu_client::model::Inventory;
 use vipu_client::registry::KEY;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use cluster::wait::{Seen, eventually};
 use futures::future::join_all;
-use tests::wait::{Seen, eventually};
 use tokio::task::JoinSet;
 use vipu_client::{Deadlines, Registry};
 use vipu_simulator::endless::CLAIMED;

@@ -6,9 +6,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use cluster::pki::{self, Identity, Pki};
+use cluster::wait;
 use tempfile::TempDir;
-use tests::lab::pki::{self, Identity, Pki};
-use tests::wait;
 use tokio_util::sync::CancellationToken;
 use vipu_client::auth::AuthError;
 use vipu_client::{AuthFiles, AuthOptions, Deadlines, Registry, VipuClient, VipuError};

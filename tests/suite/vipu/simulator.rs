@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use cluster::wait::{Seen, eventually};
 use serde_json::{Value, json};
-use tests::wait::{Seen, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use vipu_client::model::ReadyState;
