@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cluster::wait::{Seen, eventually};
 use ipu_operator::controller::jobs;
 use ipu_operator::exposition::Metrics;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
-use tests::wait::{Seen, eventually};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 

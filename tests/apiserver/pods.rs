@@ -5,15 +5,15 @@ mod scene;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use cluster::wait::{Seen, eventually, until};
 use futures::StreamExt;
 use ipu_api::ipupartition::PartitionPhase;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
-use tests::simulator::faults::Method;
-use tests::simulator::pod::Timings;
-use tests::wait::{Seen, eventually, until};
+use vipu_simulator::faults::Method;
+use vipu_simulator::pod::Timings;
 
 use self::scene::{Native, condition, delete, is_bound, once_told, pod, request};
 use crate::partition::scene::{id, notebook};

@@ -1,13 +1,13 @@
 //! Pods that Kubernetes takes away: by preemption and by `kubectl drain`, with and without a PodDisruptionBudget.
 
+use cluster::images::openmpi::OpenMpi;
+use cluster::wait::{Seen, until};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
 use ipu_api::names;
+use lab::demo::KubectlError;
 use libtest_mimic::Failed;
 use serde_json::json;
-use tests::demo::KubectlError;
-use tests::lab::images::openmpi::OpenMpi;
-use tests::wait::{Seen, until};
 
 use crate::failing_pods::{IMAGE, job};
 use crate::pods::{node_of, runs};

@@ -2,14 +2,14 @@
 
 use std::fs;
 
+use cluster::fault::Stopped;
+use cluster::wait::{Seen, until};
 use ipu_api::ipujob_status::JobState;
 use ipu_api::names;
 use kube::ResourceExt;
+use lab::demo::KubectlError;
 use libtest_mimic::Failed;
 use serde_json::json;
-use tests::demo::KubectlError;
-use tests::lab::fault::Stopped;
-use tests::wait::{Seen, until};
 
 use crate::pods::runs;
 use crate::scene::{PATIENCE, Scene};

@@ -33,8 +33,8 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
+use cluster::interrupt::{self, First};
 use scene::Scene;
-use tests::lab::interrupt::{self, First};
 
 /// The trials, in the order in which they run.
 type Check = fn(&Scene) -> Result<(), Failed>;
@@ -200,7 +200,7 @@ fn main() -> ExitCode {
     if let [_, word, spec] = words.as_slice()
         && word == "node"
     {
-        return match tests::lab::node::run(std::path::Path::new(spec)) {
+        return match cluster::node::run(std::path::Path::new(spec)) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("{error}");

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use cluster::control_plane::ControlPlane;
+use cluster::wait::{Seen, eventually};
 use ipu_admission::callers::Callers;
 use ipu_admission::server::router;
 use ipu_admission::{MUTATE_PATH, VALIDATE_PATH};
@@ -30,12 +32,10 @@ use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams, Request};
 use kube::client::Body;
 use kube::core::{ApiResource, Status};
+use release::guests;
 use rustls::server::NoClientAuth;
 use rustls::server::danger::ClientCertVerifier;
 use serde_json::{Value, json};
-use tests::guests;
-use tests::lab::control_plane::ControlPlane;
-use tests::wait::{Seen, eventually};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
@@ -267,7 +267,7 @@ fn serve(
             });
             let guests = ActivePolicies::new(policies.await.unwrap());
             readiness.reached(Step::PoliciesLoaded);
-            let client = tests::lab::kubeconfig::client(&kubeconfig).await.unwrap();
+            let client = cluster::kubeconfig::client(&kubeconfig).await.unwrap();
             let registration = Registration {
                 client: client.clone(),
                 namespace: "default".to_owned(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::{
     IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner, PartitionPhase,
 };
@@ -10,7 +11,6 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
-use tests::wait::{Seen, eventually};
 
 use super::Scene;
 
