@@ -1,7 +1,6 @@
 //! Kubelets that restart and nodes that are created anew: the IPUs are advertised again, and Pods go on.
 
 use ipu_api::names::IPU_RESOURCE;
-use ipu_partitions::advertise::decide::NODES_MANAGER;
 use ipu_runtime::clock;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -19,9 +18,9 @@ use crate::lost_node::kubelet_of;
 use crate::pods::runs;
 use crate::scene::{PATIENCE, Scene};
 
-/// The kubelet of one node is killed and starts again, which sets the resource to 0. The other node is deleted and
-/// registers anew, without the resource. A Pod that requests its IPUs by the annotation runs on. The kubelet may reject a
-/// running Pod with the limit, because its node advertises too little: its owner then creates another one.
+/// The kubelet of one node is killed and starts again. The other node is deleted and registers anew, without the resource.
+/// A Pod that requests its IPUs by the annotation runs on. A kubelet that sets the resource to 0 at its start may reject a
+/// running Pod with the limit: its owner then creates another one.
 pub(crate) fn are_advertised_again(scene: &Scene) -> Result<(), Failed> {
     scene.block_on(async {
         let (restarted, anew) = scene.controllers();
@@ -30,13 +29,13 @@ pub(crate) fn are_advertised_again(scene: &Scene) -> Result<(), Failed> {
         let one_runs = |pods: &[Pod]| pods.iter().filter(|pod| is_running(pod)).count() == 1;
         once(scene, "app=limited", "one to run", one_runs).await?;
 
-        let began = clock::now();
-        kill_kubelet(&restarted.node)?;
         let old = node(scene, &anew.node).await?.uid();
         scene.kubectl(&["delete", "node", &anew.node]).await?;
         kill_kubelet(&anew.node)?;
-        advertises(scene, &restarted.node, "16", began).await?;
-        advertises(scene, &anew.node, "64", began).await?;
+        kill_kubelet(&restarted.node)?;
+        let killed = clock::now();
+        advertises(scene, &restarted.node, "16", killed).await?;
+        advertises(scene, &anew.node, "64", killed).await?;
         assert_ne!(node(scene, &anew.node).await?.uid(), old, "a new Node");
 
         assert_eq!(runs(scene, "annotated", None).await?, before);
@@ -111,32 +110,27 @@ async fn node(scene: &Scene, name: &str) -> Result<Node, Failed> {
     Ok(nodes.get(name).await?)
 }
 
-/// Waits until a node is Ready and has this number of IPUs for Pods, which the operator has written since.
+/// Waits until a node has this number of IPUs for Pods, and a kubelet that says since then that the node is Ready.
 async fn advertises(scene: &Scene, name: &str, ipus: &str, since: Timestamp) -> Result<(), Failed> {
     let nodes: Api<Node> = Api::all(scene.operated.client.clone());
-    until(
-        format!("{name} to advertise {ipus} IPUs"),
-        PATIENCE,
-        async || {
-            let node = nodes.get_opt(name).await?.unwrap_or_default();
-            let written = node.managed_fields().iter().any(|entry| {
-                let is_later = |time: Timestamp| time.as_second() >= since.as_second();
-                entry.manager.as_deref() == Some(NODES_MANAGER)
-                    && entry.time.as_ref().is_some_and(|time| is_later(time.0))
-            });
-            let status = node.status.unwrap_or_default();
-            let seen = (written, is_ready(&status), quantities(&status));
-            let wanted = (true, true, [Some(ipus.to_owned()), Some(ipus.to_owned())]);
-            Ok::<_, kube::Error>(Seen::when(seen, |seen| *seen == wanted))
-        },
-    )
+    let what = format!("{name} to advertise {ipus} IPUs");
+    until(what, PATIENCE, async || {
+        let node = nodes.get_opt(name).await?.unwrap_or_default();
+        let status = node.status.unwrap_or_default();
+        let seen = (is_ready(&status, since), quantities(&status));
+        let wanted = (true, [Some(ipus.to_owned()), Some(ipus.to_owned())]);
+        Ok::<_, kube::Error>(Seen::when(seen, |seen| *seen == wanted))
+    })
     .await?;
     Ok(())
 }
 
-fn is_ready(status: &NodeStatus) -> bool {
+/// Whether a kubelet has reported in a later second that the node is Ready: the one before was dead by then.
+fn is_ready(status: &NodeStatus, since: Timestamp) -> bool {
     let mut conditions = status.conditions.iter().flatten();
-    conditions.any(|one| one.type_ == "Ready" && one.status == "True")
+    let ready = conditions.find(|one| one.type_ == "Ready" && one.status == "True");
+    let reported = ready.and_then(|one| one.last_heartbeat_time.as_ref());
+    reported.is_some_and(|time| time.0.as_second() > since.as_second())
 }
 
 /// The IPUs of a node, and those that Pods may request.
