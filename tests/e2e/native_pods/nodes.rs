@@ -125,12 +125,13 @@ async fn advertises(scene: &Scene, name: &str, ipus: &str, since: Timestamp) -> 
     Ok(())
 }
 
-/// Whether a kubelet has reported in a later second that the node is Ready: the one before was dead by then.
+/// Whether a kubelet has reported since then that the node is Ready. Times of reports are in whole seconds, and a kubelet
+/// reports at its start and then only what changes.
 fn is_ready(status: &NodeStatus, since: Timestamp) -> bool {
     let mut conditions = status.conditions.iter().flatten();
     let ready = conditions.find(|one| one.type_ == "Ready" && one.status == "True");
     let reported = ready.and_then(|one| one.last_heartbeat_time.as_ref());
-    reported.is_some_and(|time| time.0.as_second() > since.as_second())
+    reported.is_some_and(|time| time.0.as_second() >= since.as_second())
 }
 
 /// The IPUs of a node, and those that Pods may request.
