@@ -9,7 +9,7 @@ use crate::names::{GCD_ANNOTATION, IPU_RESOURCE, PARTITION_ANNOTATION};
 
 /// The values that make up a request.
 #[derive(Debug)]
-pub(super) struct Written<'a> {
+pub(super) struct RawRequest<'a> {
     /// The limits of containers, each with the index of its container.
     pub(super) limits: Vec<(usize, Cow<'a, Value>)>,
     /// Index of the first init container with a limit.
@@ -22,7 +22,7 @@ pub(super) struct Written<'a> {
     pub(super) gcd: Option<Cow<'a, Value>>,
 }
 
-impl<'a> Written<'a> {
+impl<'a> RawRequest<'a> {
     /// Reads a Pod whose types nobody has checked.
     pub(super) fn of_json(pod: &'a Value) -> Self {
         let annotations = pod.pointer("/metadata/annotations");
@@ -37,7 +37,7 @@ impl<'a> Written<'a> {
     }
 }
 
-impl Written<'static> {
+impl RawRequest<'static> {
     /// Reads a Pod of the API server.
     pub(super) fn of_pod(pod: &Pod) -> Self {
         let annotations = pod.metadata.annotations.as_ref();
