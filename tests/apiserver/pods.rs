@@ -291,6 +291,15 @@ async fn nodes_advertise_the_ipus_of_their_controller_while_they_have_its_label(
     native.scene.kill_proxy().await;
     native.scene.start_proxy().await;
     once(Some("16")).await;
+    // As a kubelet does that restarts.
+    let zero = json!({"status": {"capacity": {"graphcore.ai/ipu": "0"}}});
+    nodes
+        .patch_status("node", &PatchParams::default(), &Patch::Merge(zero))
+        .await
+        .unwrap();
+    native.scene.kill_proxy().await;
+    native.scene.start_proxy().await;
+    once(Some("16")).await;
     let listed = [(&native.scene.pods[0], "elsewhere")];
     native.scene.list_labelled(&listed).await;
     native.scene.kill_proxy().await;

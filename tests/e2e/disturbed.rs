@@ -14,7 +14,7 @@ use crate::pods::{node_of, runs};
 use crate::scene::{PATIENCE, Scene};
 
 /// What every worker here runs: it goes on until it is told to end.
-const SERVES: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
+pub(crate) const SERVES: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
 
 /// What a drain needs to be told to leave the rest of the cluster alone.
 const DRAIN: [&str; 4] = [

@@ -67,6 +67,11 @@ pub(crate) fn lets_its_pods_go(scene: &Scene) -> Result<(), Failed> {
 
 /// Stops the kubelet of a node.
 fn silence(node: &str) -> Result<Stopped, Failed> {
+    Ok(Stopped::process(kubelet_of(node)?)?)
+}
+
+/// The process of the kubelet of a node.
+pub(crate) fn kubelet_of(node: &str) -> Result<i32, Failed> {
     let of_node = |command: &[u8]| {
         let command = String::from_utf8_lossy(command);
         let mut words = command.split('\0');
@@ -80,8 +85,7 @@ fn silence(node: &str) -> Result<Stopped, Failed> {
             continue;
         };
         if of_node(&command) {
-            let kubelet = entry.file_name().to_string_lossy().parse()?;
-            return Ok(Stopped::process(kubelet)?);
+            return Ok(entry.file_name().to_string_lossy().parse()?);
         }
     }
     Err(format!("no kubelet of node {node} runs").into())

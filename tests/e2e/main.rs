@@ -18,6 +18,7 @@ mod life;
 mod long_names;
 mod lost_node;
 mod namespaces;
+mod native_pods;
 mod parallel;
 mod pods;
 mod policies;
@@ -25,6 +26,7 @@ mod release;
 mod scene;
 mod service;
 mod session;
+mod simulators;
 mod streams;
 mod undisturbed;
 mod upgraded;
@@ -38,7 +40,7 @@ use scene::Scene;
 
 /// The trials, in the order in which they run.
 type Check = fn(&Scene) -> Result<(), Failed>;
-const TRIALS: [(&str, Check); 41] = [
+const TRIALS: [(&str, Check); 46] = [
     ("three_jobs_from_apply_to_completed", scene::demo),
     (
         "proxy_killed_after_the_partition_was_formed_and_before_it_was_recorded",
@@ -165,6 +167,26 @@ const TRIALS: [(&str, Check); 41] = [
         upgraded::from_the_release_before,
     ),
     (
+        "native_pod_waits_for_ipus_though_the_operator_is_killed",
+        native_pods::waits_for_its_ipus,
+    ),
+    (
+        "native_pods_of_a_job_and_a_stateful_set_are_replaced",
+        native_pods::replace_and_restart_pods,
+    ),
+    (
+        "native_pod_of_three_ipus_is_refused",
+        native_pods::is_refused,
+    ),
+    (
+        "native_pod_deleted_while_its_partition_forms_leaves_nothing",
+        native_pods::is_deleted_while_its_partition_forms,
+    ),
+    (
+        "native_manifests_of_graphcores_guide_run",
+        native_pods::examples_run,
+    ),
+    (
         "newcomers_type_what_the_quickstart_says",
         documents::quickstart,
     ),
@@ -173,7 +195,7 @@ const TRIALS: [(&str, Check); 41] = [
 ];
 
 /// Trials of `make test-full` alone: they need more tools, or minutes of patience.
-const LONG: [(&str, Check); 6] = [
+const LONG: [(&str, Check); 7] = [
     ("autoscaler_counts_instances", autoscaled::counts_instances),
     (
         "api_server_away_for_a_minute_is_survived",
@@ -185,6 +207,10 @@ const LONG: [(&str, Check); 6] = [
     ),
     ("stream_that_is_cut_is_noticed", streams::a_cut_is_noticed),
     ("silent_node_lets_its_pods_go", lost_node::lets_its_pods_go),
+    (
+        "ipus_of_restarted_and_new_nodes_are_advertised_again",
+        native_pods::are_advertised_again,
+    ),
     (
         "upgrade_disturbs_none_of_two_hundred_jobs",
         crowd::is_not_disturbed_by_an_upgrade,

@@ -31,8 +31,17 @@ use serde_json::{Value, json};
 use tests::operator_process::{OperatorProcess, ProcessError};
 use tokio::runtime::Runtime;
 
+use crate::simulators;
+
 /// How long anything may take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
+
+/// What a failed trial may leave behind, as `kubectl delete` takes it.
+const LEFT: [&str; 3] = [
+    "ipujobs --all --all-namespaces",
+    "deployments.apps,statefulsets.apps,jobs.batch --all --cascade=foreground",
+    "pods --selector=graphcore.ai/native-pod",
+];
 
 /// The cluster with the operator installed.
 pub(crate) struct Scene {
@@ -113,18 +122,15 @@ impl Scene {
 
     async fn tidy(&self) -> Result<(), Failed> {
         for controller in &self.operated.controllers {
-            self.clear_orders(controller).await?;
+            simulators::reset(controller).await?;
         }
         self.kubectl(&["uncordon", "--selector=kubernetes.io/os=linux"])
             .await?;
-        let delete = [
-            "delete",
-            "ipujobs",
-            "--all",
-            "--all-namespaces",
-            "--timeout=120s",
-        ];
-        self.kubectl(&delete).await?;
+        for left in LEFT {
+            let delete = format!("delete --timeout=120s {left}");
+            let delete: Vec<&str> = delete.split(' ').collect();
+            self.kubectl(&delete).await?;
+        }
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! The first process of a node. It runs in network, mount, process and host-name namespaces of its
 //! own, starts containerd, kubelet and kube-proxy there, and reaps what is left behind. When it ends,
-//! the kernel ends everything in the node.
+//! the kernel ends everything in the node. A kubelet that is killed is started again.
 
 use std::{
     io,

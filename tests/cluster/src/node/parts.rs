@@ -10,7 +10,13 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use kube::{Api, api::PostParams};
-use nix::{errno::Errno, sys::wait::wait};
+use nix::{
+    errno::Errno,
+    sys::{
+        signal::Signal,
+        wait::{WaitStatus, wait},
+    },
+};
 
 use super::{NodeError, NodeSpec, PATIENCE};
 use crate::{files::At, kubeconfig, log_tail::LogTail, process::Process, wait::until_or_ended};
@@ -24,11 +30,19 @@ pub(super) struct Parts {
 /// A program that was started.
 struct Part {
     name: &'static str,
+    command: Command,
     child: Child,
     log: PathBuf,
 }
 
 impl Part {
+    /// Starts it once more, with the same log.
+    fn start_again(&mut self) -> Result<(), NodeError> {
+        let program = PathBuf::from(self.command.get_program());
+        self.child = self.command.spawn().at("start", &program)?;
+        Ok(())
+    }
+
     fn ended(&self) -> NodeError {
         NodeError::Ended {
             name: self.name,
@@ -56,16 +70,17 @@ impl Parts {
             tools.display(),
             own.display()
         );
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(args)
             .env("PATH", path)
             .stdin(Stdio::null())
             .stdout(log)
-            .stderr(errors)
-            .spawn()
-            .at("start", program)?;
+            .stderr(errors);
+        let child = command.spawn().at("start", program)?;
         self.running.push(Part {
             name,
+            command,
             child,
             log: log_path,
         });
@@ -105,11 +120,12 @@ impl Parts {
         .await
     }
 
-    /// Reaps every process of the node that has lost its parent, until a part of the node ends.
-    pub(super) fn reap(self) -> Result<(), NodeError> {
+    /// Reaps every process of the node that has lost its parent, until a part of the node ends. A kubelet that is killed
+    /// starts again, as systemd has it on other nodes.
+    pub(super) fn reap(mut self) -> Result<(), NodeError> {
         loop {
             let ended = match wait() {
-                Ok(status) => status.pid(),
+                Ok(status) => status,
                 Err(Errno::EINTR) => continue,
                 Err(source) => {
                     return Err(NodeError::System {
@@ -118,11 +134,16 @@ impl Parts {
                     });
                 }
             };
-            let id = ended.and_then(|pid| u32::try_from(pid.as_raw()).ok());
-            let mut running = self.running.iter();
-            if let Some(part) = running.find(|part| Some(part.child.id()) == id) {
+            let id = ended.pid().and_then(|pid| u32::try_from(pid.as_raw()).ok());
+            let mut running = self.running.iter_mut();
+            let Some(part) = running.find(|part| Some(part.child.id()) == id) else {
+                continue;
+            };
+            let is_killed = matches!(ended, WaitStatus::Signaled(_, Signal::SIGKILL, _));
+            if part.name != "kubelet" || !is_killed {
                 return Err(part.ended());
             }
+            part.start_again()?;
         }
     }
 }
