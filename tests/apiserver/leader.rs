@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cluster::wait::{Seen, eventually};
-use ipu_operator::controller::jobs;
+use ipu_operator::controller::jobs::{self, Reconcilers};
 use ipu_operator::exposition::Metrics;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
@@ -24,8 +24,13 @@ fn start(stage: &Stage, name: &str, stop: &CancellationToken) -> JoinHandle<()> 
     let stop = stop.clone();
     tokio::spawn(async move {
         let metrics = Metrics::default();
-        let turn = (&settings(), None, &metrics);
-        jobs::run_as_leader(&client, &release, turn, TTL, &stop).await;
+        let reconcilers = Reconcilers {
+            jobs: &settings(),
+            native_pods: None,
+            kueue: None,
+            metrics: &metrics,
+        };
+        jobs::run_as_leader(&client, &release, &reconcilers, TTL, &stop).await;
     })
 }
 

@@ -8,6 +8,7 @@ mod owners;
 
 use std::fmt::Debug;
 
+use cluster::wait::{Seen, until};
 use ipu_api::names::{IPU_RESOURCE, PARTITION_ID_LABEL, PARTITION_READY_CONDITION};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
@@ -17,7 +18,6 @@ use libtest_mimic::Failed;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tests::wait::{Seen, until};
 
 use crate::failing_pods::IMAGE;
 use crate::scene::{PATIENCE, Scene};

@@ -1,9 +1,9 @@
 //! What trials do to a simulated V-IPU controller besides ordering faults.
 
+use cluster::http;
+use lab::demo::{Controller, partitions_of};
 use libtest_mimic::Failed;
 use serde_json::json;
-use tests::demo::{Controller, partitions_of};
-use tests::http;
 
 /// What the ids of partitions begin with that a trial has created by hand.
 const BY_HAND: &str = "by-hand-";

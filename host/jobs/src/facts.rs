@@ -258,7 +258,7 @@ impl<'a> Reader<'a> {
     fn instance(&self, index: u32) -> Instance {
         let job = self.job;
         let found = self.partitions.get(&index).copied();
-        let state = partition::state(found, &self.node_selector);
+        let state = partition::state(found, Some(&self.node_selector));
         let id = state.id().map(ToOwned::to_owned);
         let key = index.to_string();
         let workers: Vec<Member> = (0..job.size.workers)

@@ -1,7 +1,5 @@
 //! Pure: decides the next step of the deletion of a job.
 
-use std::collections::BTreeMap;
-
 use ipu_api::ipujob_status::IPUJobStatus;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::names;
@@ -93,7 +91,7 @@ pub fn status(deleting: &Deleting, old: &IPUJobStatus, now: Timestamp) -> IPUJob
 
 fn describe(partition: &IPUPartition) -> String {
     let name = partition.metadata.name.as_deref().unwrap_or_default();
-    match partition::state(Some(partition), &BTreeMap::new()).unusable_reason() {
+    match partition::state(Some(partition), None).unusable_reason() {
         Some(reason) => format!("IPUPartition {name}: {reason}"),
         None => format!("IPUPartition {name} is being released"),
     }

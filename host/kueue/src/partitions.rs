@@ -1,7 +1,5 @@
 //! Pure: what decisions read of the IPUPartitions of an IPUJob.
 
-use std::collections::BTreeMap;
-
 use ipu_api::ipupartition::IPUPartition;
 use ipu_jobs::facts::partition::{PartitionState, state};
 use jiff::Timestamp;
@@ -33,7 +31,7 @@ impl JobPartition {
             },
             instance: object.spec.slot,
             // The job itself compares the node selector.
-            state: state(Some(object), &BTreeMap::new()),
+            state: state(Some(object), None),
             requested: object
                 .metadata
                 .creation_timestamp

@@ -70,43 +70,19 @@ pub(super) async fn follow(context: Arc<Context>, trigger: UnboundedSender<Key>)
     };
     let flavor_event = |event| read(event, |event| observed.apply_flavor_event(event));
     let check_event = |event| read(event, |event| observed.apply_check_event(event));
-    let synced = &context.cache_sync;
+    let complete = || context.cache_sync.complete_one();
     tokio::join!(
-        scope::watch::follow(
-            "IPUJob",
-            jobs,
-            job_event,
-            || synced.complete_one(),
-            &trigger
-        ),
-        scope::watch::follow(
-            "Workload",
-            workloads,
-            workload_event,
-            || synced.complete_one(),
-            &trigger
-        ),
+        scope::watch::follow("IPUJob", jobs, job_event, complete, &trigger),
+        scope::watch::follow("Workload", workloads, workload_event, complete, &trigger),
         scope::watch::follow(
             "IPUPartition",
             partitions,
             partition_event,
-            || synced.complete_one(),
+            complete,
             &trigger
         ),
-        scope::watch::follow(
-            "ResourceFlavor",
-            flavors,
-            flavor_event,
-            || synced.complete_one(),
-            &trigger
-        ),
-        scope::watch::follow(
-            "AdmissionCheck",
-            checks,
-            check_event,
-            || synced.complete_one(),
-            &trigger
-        ),
+        scope::watch::follow("ResourceFlavor", flavors, flavor_event, complete, &trigger),
+        scope::watch::follow("AdmissionCheck", checks, check_event, complete, &trigger),
     );
 }
 

@@ -27,6 +27,7 @@ use ipu_runtime::port::serve::{Port, WEBHOOKS};
 use ipu_runtime::release::Process;
 use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::scope::Conflicts;
+use ipu_runtime::served_group::ServedGroup;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams, Request};
@@ -278,7 +279,7 @@ fn serve(
             let routes = router(
                 guests.clone(),
                 namespaces.clone(),
-                metrics.of_webhooks(Callers::default()),
+                metrics.of_webhooks(Callers::default(), ServedGroup::default()),
             );
             let release = release(guests_dir, "controller-0");
             let manager = certificate_manager(client.clone(), "ipu-operator-admission");

@@ -1,11 +1,11 @@
 //! A Deployment of two Pods where IPUs for one of them are free, and the operator killed in the middle.
 
+use cluster::wait::{Seen, until};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
+use lab::demo::KubectlError;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
-use tests::demo::KubectlError;
-use tests::wait::{Seen, until};
 
 use super::{condition, container, create, delete, has_reason, is_gated, is_running, once, uid};
 use crate::disturbed::SERVES;

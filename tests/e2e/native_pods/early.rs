@@ -1,10 +1,10 @@
 //! Native Pods that never start: one that is refused, and one that is deleted before its partition is ready.
 
+use cluster::wait::{Seen, until};
 use k8s_openapi::api::core::v1::Pod;
+use lab::demo::{LeftoverError, partitions_of};
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
-use tests::demo::{LeftoverError, partitions_of};
-use tests::wait::{Seen, until};
 
 use super::{container, create, delete, is_gated, pod};
 use crate::disturbed::SERVES;

@@ -25,9 +25,13 @@ pub(crate) fn examples_run(scene: &Scene) -> Result<(), Failed> {
     scene.block_on(async {
         advertise_rdma(scene, &json!("4")).await?;
         for (user, suffix) in [(0, ""), (1000, "-normal-user")] {
+            let (training, inference) = (
+                format!("training{suffix}.yaml"),
+                format!("inference{suffix}.yaml"),
+            );
             futures::try_join!(
-                trains(scene, &format!("training{suffix}.yaml"), user),
-                serves(scene, &format!("inference{suffix}.yaml"), user),
+                trains(scene, &training, user),
+                serves(scene, &inference, user),
             )?;
         }
         advertise_rdma(scene, &json!(null)).await?;

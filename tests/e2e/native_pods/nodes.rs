@@ -1,5 +1,6 @@
 //! Kubelets that restart and nodes that are created anew: the IPUs are advertised again, and Pods go on.
 
+use cluster::wait::{Seen, until};
 use ipu_api::names::IPU_RESOURCE;
 use ipu_runtime::clock;
 use jiff::Timestamp;
@@ -10,7 +11,6 @@ use libtest_mimic::Failed;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
-use tests::wait::{Seen, until};
 
 use super::{container, create, delete, is_running, once, pod};
 use crate::disturbed::SERVES;

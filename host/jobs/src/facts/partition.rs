@@ -133,7 +133,7 @@ impl PartitionState {
 /// whose controller has another node label.
 pub fn state(
     partition: Option<&IPUPartition>,
-    selector: &BTreeMap<String, String>,
+    selector: Option<&BTreeMap<String, String>>,
 ) -> PartitionState {
     let Some(partition) = partition else {
         return PartitionState::Absent;
@@ -198,7 +198,7 @@ pub fn state(
 
 fn selector_conflict(
     placed: &PlacedPartition,
-    selector: &BTreeMap<String, String>,
+    selector: Option<&BTreeMap<String, String>>,
 ) -> Option<String> {
     let ControllerRef {
         name,
@@ -206,7 +206,7 @@ fn selector_conflict(
         label_value,
         ..
     } = &placed.controller;
-    let requested = selector.get(label_key)?;
+    let requested = selector?.get(label_key)?;
     (requested != label_value).then(|| {
         format!(
             "spec.workers.template.spec.nodeSelector requests {label_key}={requested}, but partition \

@@ -11,12 +11,20 @@ use crate::objects::Workload;
 use crate::partitions::JobPartition;
 use crate::samples::{admit, condition, job, now, partition, ready, reserve, seen, workload};
 
-fn step(job: QueuedJob, workload: Option<Workload>, partitions: Vec<JobPartition>) -> Option<Step> {
+fn step(
+    job: QueuedJob,
+    workload: impl Into<Option<Workload>>,
+    partitions: Vec<JobPartition>,
+) -> Option<Step> {
     planned(job, workload, partitions).step
 }
 
-fn planned(job: QueuedJob, workload: Option<Workload>, partitions: Vec<JobPartition>) -> Plan {
-    plan(&seen(job, workload, partitions), now())
+fn planned(
+    job: QueuedJob,
+    workload: impl Into<Option<Workload>>,
+    partitions: Vec<JobPartition>,
+) -> Plan {
+    plan(&seen(job, workload.into(), partitions), now())
 }
 
 fn suspended() -> QueuedJob {
@@ -40,8 +48,8 @@ fn ended() -> QueuedJob {
     })
 }
 
-fn with(change: impl FnOnce(&mut Value)) -> Option<Workload> {
-    Some(workload(&suspended(), change))
+fn with(change: impl FnOnce(&mut Value)) -> Workload {
+    workload(&suspended(), change)
 }
 
 fn held() -> Vec<JobPartition> {
@@ -129,10 +137,8 @@ fn the_end_of_a_job_is_told_when_its_partitions_are_gone() {
         step(ended(), finished.clone(), vec![]),
         Some(Step::RemoveFinalizer)
     );
-    let done = finished.map(|mut workload| {
-        workload.metadata.finalizers = None;
-        workload
-    });
+    let mut done = finished;
+    done.metadata.finalizers = None;
     assert_eq!(step(ended(), done, vec![]), None);
 }
 
@@ -226,7 +232,7 @@ fn ready_pods_are_told_and_their_loss_too() {
     assert_eq!(again, told(true, "Recovered"));
 }
 
-fn checked(state: &str) -> Option<Workload> {
+fn checked(state: &str) -> Workload {
     with(|workload| {
         reserve(workload);
         workload["status"]["admissionChecks"] = json!([
@@ -339,9 +345,9 @@ fn a_prebuilt_workload_is_adopted_or_refused() {
         step(prebuilt(), given(2), vec![]),
         Some(Step::AdoptWorkload)
     );
-    let mut owned = given(5).unwrap();
+    let mut owned = given(5);
     owned.metadata.owner_references = workload(&suspended(), |_| {}).metadata.owner_references;
-    let refused = step(prebuilt(), Some(owned), vec![]);
+    let refused = step(prebuilt(), owned, vec![]);
     assert!(
         matches!(
             refused,
