@@ -138,7 +138,7 @@ mutants: ## make mistakes in a copy of the sources, one after the other, and see
 	cargo run --locked --package tests --bin mutants
 
 $(DENY):
-	cargo install cargo-deny --version $(DENY_VERSION) --locked --no-default-features --root $(CACHE)/cargo-deny-$(DENY_VERSION)
+	cargo install cargo-deny --version $(DENY_VERSION) --debug --locked --no-default-features --root $(CACHE)/cargo-deny-$(DENY_VERSION)
 
 $(CARGO_FUZZ):
 	cargo install cargo-fuzz --version $(CARGO_FUZZ_VERSION) --locked --root $(CACHE)/cargo-fuzz-$(CARGO_FUZZ_VERSION)
