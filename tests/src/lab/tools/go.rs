@@ -43,7 +43,7 @@ const fn program(name: &'static str, package: &'static str) -> Program {
 }
 
 /// Every tool that is built from a Go module.
-pub const TOOLS: [GoTool; 14] = [
+pub const TOOLS: [GoTool; 16] = [
     GoTool {
         folder: "kubernetes",
         module: "k8s.io/kubernetes",
@@ -170,6 +170,18 @@ pub const TOOLS: [GoTool; 14] = [
             "github.com/yannh/kubeconform/cmd/kubeconform",
         )],
         variables: &[("main.version", "vVERSION")],
+    },
+    GoTool {
+        folder: "kueue",
+        module: "sigs.k8s.io/kueue",
+        programs: &[program("kueue", "sigs.k8s.io/kueue/cmd/kueue")],
+        variables: &[("sigs.k8s.io/kueue/pkg/version.GitVersion", "vVERSION")],
+    },
+    GoTool {
+        folder: "jobset",
+        module: "sigs.k8s.io/jobset",
+        programs: &[program("jobset", "sigs.k8s.io/jobset")],
+        variables: &[("sigs.k8s.io/jobset/pkg/version.GitVersion", "vVERSION")],
     },
     GoTool {
         folder: "metrics-server",
