@@ -9,6 +9,7 @@ pub mod figures;
 pub mod flood;
 pub mod guests;
 pub mod http;
+pub mod kueue;
 pub mod lab;
 #[cfg(feature = "suites")]
 pub mod languages;

@@ -7,6 +7,7 @@ use std::{
 };
 
 pub mod joined;
+pub mod managers;
 pub mod metrics_server;
 pub mod oci;
 pub mod openmpi;
