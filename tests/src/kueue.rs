@@ -144,6 +144,7 @@ impl Kueue {
         let account = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
         let kubeconfig = folder.path().join("kubeconfig");
         kubeconfig::write_as(&plane.kubeconfig(), &kubeconfig, &account)?;
+        once_allowed(&kubeconfig).await?;
         let path = folder.path().join("configuration.yaml");
         write(&path, &rendered.configuration)?;
         let mut kueue = Self {
@@ -268,7 +269,8 @@ pub async fn apply(client: &Client, object: &Value) -> Result<DynamicObject, Kue
 
 /// The API of an object's kind, which is one of Kueue's.
 fn api(client: &Client, object: &DynamicObject) -> Api<DynamicObject> {
-    let kind = object.types.as_ref().map_or("", |types| &types.kind);
+    let types = object.types.as_ref();
+    let kind = types.map_or("", |types| types.kind.as_str());
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta2", kind));
     match object.namespace() {
         Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
@@ -307,6 +309,18 @@ fn install(
     )?;
     let established = ["wait", "--for=condition=Established", "crd", "--all"];
     run("wait for Kueue's CRDs", &established)
+}
+
+/// Waits until the account of the manager has its rights. A manager that is refused when it starts waits for
+/// ever.
+async fn once_allowed(kubeconfig: &Path) -> Result<(), KueueError> {
+    let manager = kubeconfig::client(kubeconfig).await?;
+    let secrets: Api<Secret> = Api::namespaced(manager, NAMESPACE);
+    until("the rights of Kueue's account", READY, async || {
+        secrets.get(CERTIFICATE).await.map(Seen::Yes)
+    })
+    .await?;
+    Ok(())
 }
 
 /// Where the manager looks for the certificate of its webhooks.
