@@ -1,10 +1,10 @@
 //! IPUJobs in the queues of the real Kueue, on a real API server with the operator's own processes.
 
 mod check;
-mod crowd;
 mod fixture;
 mod flavors;
 mod killed;
+mod many_jobs;
 mod pods;
 
 use std::time::{Duration, Instant};

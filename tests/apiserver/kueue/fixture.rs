@@ -21,7 +21,6 @@ use tests::kueue::{Kueue, apply};
 use tests::simulator::pod::Timings;
 use tests::simulator::{Options, Server, Simulator};
 use tests::wait::{Seen, eventually};
-use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -39,9 +38,6 @@ pub(crate) const FLAVOR: &str = "any";
 /// Longer than any test.
 const ENDLESS: u64 = 3_600_000;
 
-/// Each has an API server, Kueue and an operator of its own: one at a time is enough for a machine.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
-
 pub(crate) struct Fixture {
     // Fields drop in this order: who acts ends before what it acts on.
     players: JoinSet<()>,
@@ -52,7 +48,6 @@ pub(crate) struct Fixture {
     /// The second V-IPU controller, with the label `ipunode=pod2`; the first one is the place's.
     pub(crate) other: Simulator,
     most_taken: Arc<AtomicU32>,
-    _turn: MutexGuard<'static, ()>,
 }
 
 impl Fixture {
@@ -63,7 +58,6 @@ impl Fixture {
 
     /// Everything, and this ClusterQueue, which is named `QUEUE`.
     pub(crate) async fn with_queue(queue: Value) -> Self {
-        let turn = ONE_AT_A_TIME.lock().await;
         let place = Place::new().await;
         let other = Simulator::start(Options::quick("pod2", 64)).await.unwrap();
         list_both(&place, &other).await;
@@ -76,7 +70,6 @@ impl Fixture {
             other,
             most_taken: Arc::default(),
             place,
-            _turn: turn,
         };
         let servers = [&fixture.place.simulator, &fixture.other];
         let servers = servers.map(|one| Arc::clone(&one.server));

@@ -18,7 +18,7 @@ use super::fixture::{FLAVOR, Fixture, QUEUE};
 async fn killed(fixture: &mut Fixture, step: &str, meanwhile: impl AsyncFnOnce(&Fixture)) {
     println!("killed when {step}");
     fixture.kill_operator();
-    meanwhile(fixture).await;
+    meanwhile(&*fixture).await;
     fixture.start_operator().await;
 }
 
