@@ -60,9 +60,7 @@ impl Admin<'_> {
 
     /// Removes Kueue and its CRDs. Of its objects none may be left whose finalizer Kueue itself removes.
     pub fn remove_kueue(&self) -> Result<(), KueueError> {
-        let mut uninstall = self.helm(NAMESPACE);
-        uninstall.args(["uninstall", RELEASE, "--wait", "--timeout", "180s"]);
-        command::run(&mut uninstall).map_err(failed("remove Kueue"))
+        self.remove(RELEASE, NAMESPACE)
     }
 
     /// Installs JobSet, and waits until it is ready.
@@ -75,6 +73,17 @@ impl Admin<'_> {
             "--set=controller.resources.requests.cpu=50m".to_owned(),
         ];
         self.install("jobset", "charts/jobset", JOBSET_NAMESPACE, &values)
+    }
+
+    /// Removes JobSet, but not its CRD.
+    pub fn remove_jobset(&self) -> Result<(), KueueError> {
+        self.remove("jobset", JOBSET_NAMESPACE)
+    }
+
+    fn remove(&self, release: &str, namespace: &str) -> Result<(), KueueError> {
+        let mut uninstall = self.helm(namespace);
+        uninstall.args(["uninstall", release, "--wait", "--timeout", "180s"]);
+        command::run(&mut uninstall).map_err(failed("remove a manager with Helm"))
     }
 
     /// Installs the chart of a manager, of the same name as the release, with an image of the lab.
