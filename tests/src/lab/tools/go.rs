@@ -231,17 +231,23 @@ pub fn of_tests() -> Vec<&'static str> {
         .collect()
 }
 
-/// The folder in which a tool's module lies with its sources.
+/// The folder in which a tool's module lies with its sources. The module is downloaded where only the
+/// programs are left of it in the caches.
 pub fn source(settings: &Settings, tool: &GoTool) -> Result<PathBuf, ToolsError> {
-    let mut list = Command::new("go");
-    list.args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", tool.module])
-        .current_dir(settings.pins_of(tool.folder))
-        .env("GOFLAGS", "")
-        .env("GOWORK", "off");
-    let found = command::output(&mut list).map_err(|source| ToolsError::Make {
-        tool: tool.folder.to_owned(),
-        source,
-    })?;
+    let ask = |args: &[&str]| {
+        let mut go = Command::new("go");
+        go.args(args)
+            .arg(tool.module)
+            .current_dir(settings.pins_of(tool.folder))
+            .env("GOFLAGS", "")
+            .env("GOWORK", "off");
+        command::output(&mut go).map_err(|source| ToolsError::Make {
+            tool: tool.folder.to_owned(),
+            source,
+        })
+    };
+    ask(&["mod", "download"])?;
+    let found = ask(&["list", "-mod=readonly", "-m", "-f", "{{.Dir}}"])?;
     Ok(PathBuf::from(found.trim()))
 }
 
