@@ -5,6 +5,8 @@ mod fixture;
 mod flavors;
 mod killed;
 mod many_jobs;
+mod multikueue;
+mod players;
 mod pods;
 
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 
 mod chart;
 pub mod cluster;
-mod configuration;
+pub mod configuration;
 pub mod objects;
 pub mod workload;
 

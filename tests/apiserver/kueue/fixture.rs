@@ -3,17 +3,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
-use futures::StreamExt;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
 use ipu_api::names;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tests::kueue::objects::{QUEUE_LABEL, cluster_queue, local_queue, resource_flavor};
 use tests::kueue::workload::{Workload, of_job, reserved_ipus, workloads};
@@ -22,8 +19,8 @@ use tests::simulator::pod::Timings;
 use tests::simulator::{Options, Server, Simulator};
 use tests::wait::{Seen, eventually};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
+use super::players::{collect_garbage, run_pods, watch_over};
 use crate::processes::{Place, RELEASE, Running};
 
 /// Namespace of the jobs.
@@ -58,10 +55,15 @@ impl Fixture {
 
     /// Everything, and this ClusterQueue, which is named `QUEUE`.
     pub(crate) async fn with_queue(queue: Value) -> Self {
+        Self::with_configuration(queue, &json!({})).await
+    }
+
+    /// The same, with these changes of the Configuration of Kueue's manager.
+    pub(crate) async fn with_configuration(queue: Value, changes: &Value) -> Self {
         let place = Place::new().await;
         let other = Simulator::start(Options::quick("pod2", 64)).await.unwrap();
         list_both(&place, &other).await;
-        let kueue = Kueue::start(&place.plane).await.unwrap();
+        let kueue = Kueue::start_with(&place.plane, changes).await.unwrap();
         let mut fixture = Self {
             players: JoinSet::new(),
             controller: None,
@@ -294,87 +296,11 @@ async fn list_both(place: &Place, other: &Simulator) {
     nodes.create(&PostParams::default(), &node).await.unwrap();
 }
 
-/// Watches over the quota from the side of the V-IPU controllers. Each partition is there for longer than
-/// the time between two looks.
-async fn watch_over(servers: [Arc<Server>; 2], most: Arc<AtomicU32>) {
-    loop {
-        let taken = servers.iter().map(|server| taken(server)).sum();
-        most.fetch_max(taken, Ordering::Relaxed);
-        sleep(Duration::from_millis(1)).await;
-    }
-}
-
-fn taken(server: &Server) -> u32 {
+pub(super) fn taken(server: &Server) -> u32 {
     server.with(|world, now| {
         let partitions = world.pod.partitions(now);
         partitions.map(|partition| partition.block.size).sum()
     })
-}
-
-/// The garbage collector: deletes the Workloads of jobs that are gone.
-async fn collect_garbage(client: Client) {
-    let jobs: Api<IPUJob> = Api::namespaced(client.clone(), NAMESPACE);
-    let events = watcher(jobs, watcher::Config::default()).default_backoff();
-    let gone = events.filter_map(async |event| match event {
-        Ok(watcher::Event::Delete(job)) => Some(job),
-        _ => None,
-    });
-    gone.for_each(async |job| {
-        let owned = of_job(&client, NAMESPACE, &job.name_any()).await;
-        for workload in owned.unwrap_or_default() {
-            let mut owners = workload.0.owner_references().iter();
-            if owners.any(|owner| Some(&owner.uid) == job.metadata.uid.as_ref()) {
-                let api = workloads(&client, NAMESPACE);
-                // It may be gone by now.
-                let _ = api.delete(&workload.name(), &DeleteParams::default()).await;
-            }
-        }
-    })
-    .await;
-}
-
-async fn run_pods(pods: Api<Pod>, ends: bool) {
-    let changes = watcher(pods.clone(), watcher::Config::default());
-    let changes = changes.default_backoff().applied_objects();
-    let changes = changes.filter_map(async |change| change.ok());
-    changes
-        .for_each_concurrent(16, |pod| {
-            let pods = pods.clone();
-            async move {
-                if let Some(status) = next_status(&pod, ends) {
-                    let (name, params) = (pod.name_any(), PatchParams::default());
-                    // It may be gone by now.
-                    let _ = pods
-                        .patch_status(&name, &params, &Patch::Merge(status))
-                        .await;
-                }
-            }
-        })
-        .await;
-}
-
-/// What the kubelet says of a Pod next.
-fn next_status(pod: &Pod, ends: bool) -> Option<Value> {
-    let gates = pod.spec.as_ref()?.scheduling_gates.as_ref();
-    let is_held = gates.is_some_and(|gates| !gates.is_empty());
-    if is_held || pod.metadata.deletion_timestamp.is_some() {
-        return None;
-    }
-    match pod.status.as_ref()?.phase.as_deref()? {
-        "Pending" => Some(json!({"status": {
-            "phase": "Running",
-            "conditions": [{"type": "Ready", "status": "True"}],
-        }})),
-        "Running" if ends => Some(json!({"status": {
-            "phase": "Succeeded",
-            "conditions": [{"type": "Ready", "status": "False"}],
-            "containerStatuses": [{
-                "name": "main", "image": "", "imageID": "", "ready": false, "restartCount": 0,
-                "state": {"terminated": {"exitCode": 0, "reason": "Completed"}},
-            }],
-        }})),
-        _ => None,
-    }
 }
 
 /// The Workloads of all jobs.

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// How `integrations.externalFrameworks` names IPUJobs.
-const FRAMEWORK: &str = "IPUJob.v1alpha1.graphcore.ai";
+/// How `integrations.externalFrameworks` and `multiKueue.externalFrameworks` name IPUJobs.
+pub const FRAMEWORK: &str = "IPUJob.v1alpha1.graphcore.ai";
 
 /// Of the chart's Deployment: the ports are those that its Services and probes name.
 pub(super) fn in_cluster() -> Value {

@@ -93,11 +93,19 @@ pub fn rights_on_jobs() -> [Value; 2] {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         "metadata": {"name": name},
-        "rules": [{
-            "apiGroups": ["graphcore.ai"],
-            "resources": ["ipujobs"],
-            "verbs": ["get", "list", "watch"],
-        }],
+        "rules": [
+            {
+                "apiGroups": ["graphcore.ai"],
+                "resources": ["ipujobs"],
+                "verbs": ["get", "list", "watch"],
+            },
+            // MultiKueue copies the status of a job on another cluster.
+            {
+                "apiGroups": ["graphcore.ai"],
+                "resources": ["ipujobs/status"],
+                "verbs": ["get", "patch", "update"],
+            },
+        ],
     });
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
