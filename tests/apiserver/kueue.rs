@@ -12,6 +12,7 @@ mod pods;
 use std::time::{Duration, Instant};
 
 use ipu_api::ipujob_status::JobState;
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tests::kueue::objects::{PRIORITY_LABEL, cluster_queue, priority_class};
 use tests::wait::{Seen, eventually};
@@ -93,6 +94,29 @@ async fn ipus_are_counted_over_all_workers_and_instances() {
     assert_eq!(workload.await.ipus(), 8);
     assert_eq!(fixture.reserved().await, 16);
     assert_eq!(fixture.taken(), 16);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_that_is_not_desired_any_more_releases_its_quota() {
+    let mut fixture = Fixture::with_quota(8).await;
+    fixture.run_pods(false);
+    let mut two = job("two", 4);
+    two["spec"]["jobInstances"] = json!(2);
+    fixture.place.submit(&two).await;
+    fixture.once_running("two").await;
+    fixture.submit("other", 4).await;
+    fixture.once_waiting("other").await;
+    let one = Patch::Merge(json!({"spec": {"jobInstances": 1}}));
+    let jobs = fixture.place.jobs();
+    jobs.patch("two", &PatchParams::default(), &one)
+        .await
+        .unwrap();
+    fixture.once_running("other").await;
+    let workload = fixture.once("two", "is admitted", |one| one.is("Admitted"));
+    let reclaimable = workload.await.0.data["status"]["reclaimablePods"].clone();
+    assert_eq!(reclaimable, json!([{"name": "worker", "count": 1}]));
+    fixture.once_running("two").await;
+    assert_eq!(fixture.most_taken(), 8);
 }
 
 #[tokio::test(flavor = "multi_thread")]
