@@ -22,6 +22,7 @@ mod native_pods;
 mod parallel;
 mod pods;
 mod policies;
+mod queued;
 mod release;
 mod scene;
 mod service;
@@ -40,7 +41,7 @@ use scene::Scene;
 
 /// The trials, in the order in which they run.
 type Check = fn(&Scene) -> Result<(), Failed>;
-const TRIALS: [(&str, Check); 46] = [
+const TRIALS: [(&str, Check); 48] = [
     ("three_jobs_from_apply_to_completed", scene::demo),
     (
         "proxy_killed_after_the_partition_was_formed_and_before_it_was_recorded",
@@ -148,6 +149,11 @@ const TRIALS: [(&str, Check); 46] = [
         streams::detached_ranks_need_no_stream,
     ),
     ("flood_from_a_pod_disturbs_nobody", flooded::nobody_notices),
+    (
+        "two_jobs_share_a_quota_of_kueue",
+        queued::two_jobs_share_a_quota,
+    ),
+    ("jobset_gets_its_ipus", queued::a_jobset_gets_its_ipus),
     ("guests_of_policies_decide_and_go", policies::decide_and_go),
     (
         "live_requests_are_recorded_and_replayed",

@@ -48,7 +48,8 @@ pub(crate) struct Scene {
     runtime: Runtime,
     /// The folders that the cluster uses.
     pub(crate) settings: Settings,
-    progress: Progress,
+    /// Where the work is told.
+    pub(crate) progress: Progress,
     /// The programs that the cluster is made of.
     pub(crate) tools: Tools,
     /// What the demo runs on.

@@ -16,6 +16,7 @@ pub mod figures;
 pub mod flood;
 #[cfg(feature = "suites")]
 pub mod guests;
+pub mod kueue;
 #[cfg(feature = "suites")]
 pub mod languages;
 pub mod load;

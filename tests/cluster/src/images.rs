@@ -6,6 +6,7 @@ use std::{
     process::Command,
 };
 
+pub mod managers;
 pub mod metrics_server;
 pub mod oci;
 pub mod openmpi;

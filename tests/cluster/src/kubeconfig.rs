@@ -1,6 +1,9 @@
 //! Kubeconfigs: who speaks to which API server with which certificate.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use kube::{
     Client, Config,
@@ -9,7 +12,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    files::{FileError, write_json},
+    files::{At, FileError, read, write_json},
     pki::{Identity, cluster_ca},
 };
 
@@ -33,6 +36,15 @@ pub enum ClientError {
 /// Writes a kubeconfig. It names certificate and key by path.
 pub fn write(path: &Path, server: &str, pki: &Path, identity: &Identity) -> Result<(), FileError> {
     write_json(path, &content(server, &cluster_ca(pki), identity))
+}
+
+/// Writes a copy of a kubeconfig with the rights of another user, whom this one may speak for.
+pub fn write_as(from: &Path, path: &Path, user: &str) -> Result<(), FileError> {
+    let text = read(from)?;
+    let content: Result<Value, _> = serde_json::from_str(&text);
+    let mut content = content.map_err(io::Error::other).at("understand", from)?;
+    content["users"][0]["user"]["as"] = json!(user);
+    write_json(path, &content)
 }
 
 /// A client with the rights that the kubeconfig gives. A client belongs to the runtime in which it
@@ -80,4 +92,25 @@ fn content(server: &str, ca: &Path, identity: &Identity) -> Value {
         "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
         "current-context": "lab",
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_speaks_for_another_user_with_the_same_certificate() {
+        let dir = tempfile::tempdir().unwrap();
+        let (own, copy) = (dir.path().join("own"), dir.path().join("copy"));
+        let identity = Identity {
+            certificate: "/admin.crt".into(),
+            key: "/admin.key".into(),
+        };
+        write(&own, "https://127.0.0.1:1", dir.path(), &identity).unwrap();
+        write_as(&own, &copy, "ann").unwrap();
+        let copy = Kubeconfig::read_from(copy).unwrap();
+        let user = copy.auth_infos[0].auth_info.clone().unwrap();
+        assert_eq!(user.impersonate.as_deref(), Some("ann"));
+        assert_eq!(user.client_certificate.as_deref(), Some("/admin.crt"));
+    }
 }

@@ -43,7 +43,7 @@ const fn program(name: &'static str, package: &'static str) -> Program {
 }
 
 /// Every tool that is built from a Go module.
-pub const TOOLS: [GoTool; 14] = [
+pub const TOOLS: [GoTool; 16] = [
     GoTool {
         folder: "kubernetes",
         module: "k8s.io/kubernetes",
@@ -172,6 +172,18 @@ pub const TOOLS: [GoTool; 14] = [
         variables: &[("main.version", "vVERSION")],
     },
     GoTool {
+        folder: "kueue",
+        module: "sigs.k8s.io/kueue",
+        programs: &[program("kueue", "sigs.k8s.io/kueue/cmd/kueue")],
+        variables: &[("sigs.k8s.io/kueue/pkg/version.GitVersion", "vVERSION")],
+    },
+    GoTool {
+        folder: "jobset",
+        module: "sigs.k8s.io/jobset",
+        programs: &[program("jobset", "sigs.k8s.io/jobset")],
+        variables: &[("sigs.k8s.io/jobset/pkg/version.GitVersion", "vVERSION")],
+    },
+    GoTool {
         folder: "metrics-server",
         module: "sigs.k8s.io/metrics-server",
         programs: &[program(
@@ -219,17 +231,23 @@ pub fn of_tests() -> Vec<&'static str> {
         .collect()
 }
 
-/// The folder in which a tool's module lies with its sources.
+/// The folder in which a tool's module lies with its sources. The module is downloaded where only the
+/// programs are left of it in the caches.
 pub fn source(settings: &Settings, tool: &GoTool) -> Result<PathBuf, ToolsError> {
-    let mut list = Command::new("go");
-    list.args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", tool.module])
-        .current_dir(settings.pins_of(tool.folder))
-        .env("GOFLAGS", "")
-        .env("GOWORK", "off");
-    let found = command::output(&mut list).map_err(|source| ToolsError::Make {
-        tool: tool.folder.to_owned(),
-        source,
-    })?;
+    let ask = |args: &[&str]| {
+        let mut go = Command::new("go");
+        go.args(args)
+            .arg(tool.module)
+            .current_dir(settings.pins_of(tool.folder))
+            .env("GOFLAGS", "")
+            .env("GOWORK", "off");
+        command::output(&mut go).map_err(|source| ToolsError::Make {
+            tool: tool.folder.to_owned(),
+            source,
+        })
+    };
+    ask(&["mod", "download"])?;
+    let found = ask(&["list", "-mod=readonly", "-m", "-f", "{{.Dir}}"])?;
     Ok(PathBuf::from(found.trim()))
 }
 
