@@ -6,7 +6,7 @@ mod secure;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_api::names::Identity;
+use ipu_api::naming::Identity;
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::{GuestHost, OpenError};
 use ipu_partitions::fleet::Fleet;

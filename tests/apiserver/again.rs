@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-use ipu_api::names;
+use ipu_api::naming;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -34,9 +34,9 @@ async fn jobs_whose_names_differ_after_the_63rd_character_have_each_their_own() 
     stage.delete(&jobs[0]).await;
     stage.gone(&jobs[0]).await;
     stage.partition_ready(0).await;
-    let pod = stage.pod_exists(&names::worker(&jobs[1], 0)).await;
+    let pod = stage.pod_exists(&naming::worker(&jobs[1], 0)).await;
     assert_eq!(pod.owner_references()[0].name, jobs[1]);
-    stage.pod_runs(&names::worker(&jobs[1], 0)).await;
+    stage.pod_runs(&naming::worker(&jobs[1], 0)).await;
     let message = "Successfully reconciled IPUJob";
     stage.row(&jobs[1], "Running 1 1", message).await;
     stage.delete(&jobs[1]).await;

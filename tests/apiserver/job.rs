@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ipu_api::crd;
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::names;
+use ipu_api::labels;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -366,7 +366,7 @@ async fn scale_moves_jobs_without_a_launcher_and_only_those() {
         jobs.get_scale("web").await.unwrap().status?.selector
     })
     .await;
-    assert!(selector.contains(names::ROLE_LABEL), "{selector}");
+    assert!(selector.contains(labels::ROLE_LABEL), "{selector}");
     for name in ["web", "mpi"] {
         stage.delete(name).await;
         stage.gone(name).await;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use ipu_api::names;
+use ipu_api::naming;
 use k8s_openapi::api::rbac::v1::Role;
 use kube::api::{Api, ListParams};
 use serde_json::json;
@@ -53,7 +53,7 @@ async fn a_job_of_256_workers_is_made_runs_ends_and_goes() {
     once_there(&stage, WORKERS as usize).await;
     passed("all worker Pods made");
     for index in 0..WORKERS {
-        stage.pod_runs(&names::worker("large", index)).await;
+        stage.pod_runs(&naming::worker("large", index)).await;
     }
     stage.pod_runs("large-launcher").await;
     stage

@@ -5,7 +5,7 @@ mod caller;
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
-use ipu_api::names::REQUESTED_BY_ANNOTATION;
+use ipu_api::labels::REQUESTED_BY_ANNOTATION;
 use ipu_runtime::certificates::Source;
 use ipu_runtime::certificates::manager::CertificateManager;
 use jiff::Timestamp;

@@ -9,7 +9,7 @@ use http::Request;
 use ipu_api::crd;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec};
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_jobs::JobSettings;
 use ipu_jobs::build::PodSettings;
 use ipu_operator::exposition::Metrics;
@@ -341,7 +341,7 @@ async fn let_go(partitions: Api<IPUPartition>, namespace: String) {
     leaving
         .for_each(async |found| {
             let mut finalizers = found.finalizers().to_vec();
-            finalizers.retain(|finalizer| finalizer != names::PARTITION_FINALIZER);
+            finalizers.retain(|finalizer| finalizer != labels::PARTITION_FINALIZER);
             let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
             let (name, params) = (found.name_any(), PatchParams::default());
             // It may be gone by now.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ipu_api::crd;
-use ipu_api::names;
+use ipu_api::labels;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -100,7 +100,7 @@ async fn defined(stage: &Stage, definition: &CustomResourceDefinition) {
 async fn made_by_graphcore(stage: &Stage, job: &Value, status: &Value) -> DynamicObject {
     let mut job: DynamicObject = serde_json::from_value(job.clone()).unwrap();
     job.finalizers_mut()
-        .push(names::FORMER_JOB_FINALIZER.to_owned());
+        .push(labels::FORMER_JOB_FINALIZER.to_owned());
     job.data["spec"]["cleanPodPolicy"] = json!("None");
     job.data["spec"]["restartPolicy"] = json!({"type": "Never", "backOffLimit": 3});
     let (jobs, parameters) = (stage.jobs(), PostParams::default());

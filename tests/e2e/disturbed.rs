@@ -2,7 +2,7 @@
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
-use ipu_api::names;
+use ipu_api::labels;
 use libtest_mimic::Failed;
 use serde_json::json;
 use tests::demo::KubectlError;
@@ -75,7 +75,7 @@ pub(crate) fn worker_is_drained(scene: &Scene) -> Result<(), Failed> {
         scene.create(&job("drained", json!({}), serves)?).await?;
         let before = runs(scene, "drained-worker-0", None).await?;
         let node = node_of(scene, "drained-worker-0").await?;
-        let of_job = format!("{}=drained", names::JOB_NAME_LABEL);
+        let of_job = format!("{}=drained", labels::JOB_NAME_LABEL);
 
         budget_forbids_drain(scene, &node, &of_job, 1).await?;
         assert_eq!(runs(scene, "drained-worker-0", None).await?, before);
@@ -115,8 +115,8 @@ pub(crate) fn parallel_job_is_drained(scene: &Scene) -> Result<(), Failed> {
             let node = node_of(scene, pod).await?;
             let selected = format!(
                 "{}=parallel,{}={role}",
-                names::JOB_NAME_LABEL,
-                names::ROLE_LABEL
+                labels::JOB_NAME_LABEL,
+                labels::ROLE_LABEL
             );
             let before = uids(scene).await?;
             budget_forbids_drain(scene, &node, &selected, pods).await?;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use ipu_api::ipujob_status::JobState;
-use ipu_api::names;
+use ipu_api::naming;
 use kube::ResourceExt;
 use libtest_mimic::Failed;
 use serde_json::json;
@@ -37,7 +37,7 @@ pub(crate) fn lets_its_pods_go(scene: &Scene) -> Result<(), Failed> {
         }]);
         scene.create(&job).await?;
         scene.once(&name, JobState::Running).await?;
-        let worker = names::worker(&name, 0);
+        let worker = naming::worker(&name, 0);
         let first = runs(scene, &worker, None).await?;
 
         let silent = silence(&second.node)?;

@@ -1,7 +1,7 @@
 //! A job that serves for as long as it is wanted: it grows, gets a new template, and heals.
 
 use ipu_api::ipujob_status::JobState;
-use ipu_api::names;
+use ipu_api::naming;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt};
 use libtest_mimic::Failed;
@@ -40,7 +40,7 @@ pub(crate) fn grows_changes_and_heals(scene: &Scene) -> Result<(), Failed> {
         let new = serving(scene, &name, "new").await?;
         assert!(old.iter().zip(&new).all(|(old, new)| old != new));
 
-        let first = names::worker(&name, 0);
+        let first = naming::worker(&name, 0);
         scene.kubectl(&["delete", "pod", &first]).await?;
         let healed = serving(scene, &name, "new").await?;
         assert!(healed[0] != new[0] && healed[1] == new[1]);
@@ -55,7 +55,7 @@ async fn serving(scene: &Scene, job: &str, version: &str) -> Result<[String; 2],
     let found = until(what, PATIENCE, || async {
         let mut uids = Vec::new();
         for index in 0..2 {
-            let pod = pods.get_opt(&names::worker(job, index)).await?;
+            let pod = pods.get_opt(&naming::worker(job, index)).await?;
             let serves = pod.filter(|pod| serves(pod, version));
             uids.push(serves.and_then(|pod| pod.uid()));
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_api::ipupartition::PartitionPhase;
-use ipu_api::names;
+use ipu_api::labels;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
@@ -49,7 +49,7 @@ impl Live {
     /// What there is now.
     pub(crate) async fn now(scene: &Scene) -> Result<Self, Failed> {
         let pods: Api<Pod> = Api::default_namespaced(scene.operated.client.clone());
-        let of_jobs = ListParams::default().labels(names::JOB_UID_LABEL);
+        let of_jobs = ListParams::default().labels(labels::JOB_UID_LABEL);
         let pods = pods.list(&of_jobs).await?.items.into_iter();
         let events: Api<Event> = Api::default_namespaced(scene.operated.client.clone());
         let warnings = ListParams::default().fields("type=Warning");

@@ -3,7 +3,7 @@
 //! controller.
 
 use ipu_api::ipujob::is_managed_by_another;
-use ipu_api::names::JOB_FINALIZER;
+use ipu_api::labels::JOB_FINALIZER;
 use ipu_guest_host::model::Operation;
 use ipu_text::sanitize;
 use json_patch::jsonptr::PointerBuf;

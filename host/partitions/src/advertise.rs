@@ -6,7 +6,7 @@ pub mod decide;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_api::names::IPU_RESOURCE;
+use ipu_api::labels::IPU_RESOURCE;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, ListParams, PartialObjectMeta, Patch, PatchParams};
 use kube::{Client, ResourceExt};

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ipu_api::ipupartition::{AttemptOutcome, IPUPartition, IPUPartitionStatus, WaitingReason};
-use ipu_api::names;
+use ipu_api::naming;
 use ipu_api::uid::Uid;
 use ipu_guest_host::model::ControllerView;
 use vipu_client::model::{Inventory, largest_partition};
@@ -39,7 +39,7 @@ pub fn allocations(
     let spec = &partition.spec;
     let asked = attempts(partition, AttemptOutcome::Unknown);
     let taken_over =
-        asked.filter(|one| one.id == names::inherited_partition(&spec.owner, spec.slot));
+        asked.filter(|one| one.id == naming::adoptable_partition(&spec.owner, spec.slot));
     made.chain(taken_over)
         .map(|attempt| Allocation {
             controller: word(&attempt.controller.name),

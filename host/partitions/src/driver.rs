@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use ipu_api::ipupartition::{ControllerRef, DecidedBy, IPUPartition, IPUPartitionStatus};
 use ipu_api::ipupolicy::BUILT_IN;
-use ipu_api::names::{self, Identity};
+use ipu_api::naming;
+use ipu_api::naming::Identity;
 use ipu_guest_host::model::ControllerView;
 use jiff::Timestamp;
 use vipu_client::cordon::CordonStates;
@@ -214,7 +215,8 @@ pub(super) fn held<'a>(objects: impl IntoIterator<Item = &'a IPUPartition>) -> B
 /// Whether the operator can have given this id to this object, or taken it over for it.
 pub(super) fn is_of(id: &str, object: &IPUPartition) -> bool {
     let spec = &object.spec;
-    names::is_of_owner(id, &spec.owner) || id == names::inherited_partition(&spec.owner, spec.slot)
+    naming::is_of_owner(id, &spec.owner)
+        || id == naming::adoptable_partition(&spec.owner, spec.slot)
 }
 
 /// Whether IPUs that the one status holds are no longer held in the next one.

@@ -3,7 +3,7 @@
 use ipu_api::ipupartition::{
     Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
 };
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_runtime::events::Event;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt};
@@ -214,9 +214,9 @@ async fn set_finalizer(
     is_held: bool,
 ) -> Result<IPUPartition, kube::Error> {
     let mut finalizers: Vec<String> = partition.finalizers().to_vec();
-    finalizers.retain(|name| name != names::PARTITION_FINALIZER);
+    finalizers.retain(|name| name != labels::PARTITION_FINALIZER);
     if is_held {
-        finalizers.push(names::PARTITION_FINALIZER.to_owned());
+        finalizers.push(labels::PARTITION_FINALIZER.to_owned());
     }
     let patch = json!({
         "metadata": {

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
-use ipu_api::names;
+use ipu_api::labels;
+use ipu_api::naming;
 use ipu_guest_host::model::ControllerView;
 use jiff::Timestamp;
 use vipu_client::cordon::CordonStates;
@@ -29,10 +30,10 @@ pub(crate) struct Case {
 pub(crate) fn written(object: &IPUPartition) -> Vec<Case> {
     let status = object.status.clone().unwrap_or_default();
     let tried = status.attempts.into_iter().map(|attempt| attempt.id);
-    let inherited = names::inherited_partition(&object.spec.owner, object.spec.slot);
+    let adoptable = naming::adoptable_partition(&object.spec.owner, object.spec.slot);
     let ids: BTreeSet<String> = tried
         .chain(status.partition_id)
-        .chain([inherited])
+        .chain([adoptable])
         .collect();
     let worlds = (0..16_u8).map(|bits| {
         let ids = |bit: u8| ids.iter().filter(move |_| bits & bit != 0).cloned();
@@ -113,7 +114,7 @@ impl Honest {
         Some(match step {
             Step::Rest(_) | Step::RemoveFinalizer { .. } => return None,
             Step::AddFinalizer => {
-                object.metadata.finalizers = Some(vec![names::PARTITION_FINALIZER.to_owned()]);
+                object.metadata.finalizers = Some(vec![labels::PARTITION_FINALIZER.to_owned()]);
                 Fact::Written
             }
             Step::Write(status) => {

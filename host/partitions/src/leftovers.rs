@@ -3,7 +3,7 @@
 use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase, WaitingReason,
 };
-use ipu_api::names;
+use ipu_api::naming;
 
 use super::knowledge::{Intent, Knowledge, Reply, SeenState, Truth};
 use super::record;
@@ -58,7 +58,7 @@ pub(super) fn settle(
     let nothing = IPUPartitionStatus::default();
     let status = partition.status.as_ref().unwrap_or(&nothing);
     let spec = &partition.spec;
-    let inherited = names::inherited_partition(&spec.owner, spec.slot);
+    let adoptable = naming::adoptable_partition(&spec.owner, spec.slot);
     let keep = if is_wanted {
         status.partition_id.as_deref()
     } else {
@@ -79,7 +79,7 @@ pub(super) fn settle(
             }
             // Its Pods were told of it by Graphcore's operator.
             AttemptOutcome::Unknown
-                if attempt.id == inherited && is_lacking(attempt, knowledge) =>
+                if attempt.id == adoptable && is_lacking(attempt, knowledge) =>
             {
                 remove(status, attempt, knowledge)
             }
@@ -117,9 +117,9 @@ pub(super) fn disowned(
     let is_claimed =
         |attempt: &Attempt| attempt.is_held() || status.partition_id.as_ref() == Some(&attempt.id);
     let spec = &partition.spec;
-    let inherited = names::inherited_partition(&spec.owner, spec.slot);
+    let adoptable = naming::adoptable_partition(&spec.owner, spec.slot);
     let is_strange = |attempt: &&Attempt| {
-        let is_ours = attempt.id == inherited || names::is_of_owner(&attempt.id, &spec.owner);
+        let is_ours = attempt.id == adoptable || naming::is_of_owner(&attempt.id, &spec.owner);
         is_claimed(attempt) && !is_ours
     };
     let strange: Vec<&Attempt> = status.attempts.iter().filter(is_strange).collect();

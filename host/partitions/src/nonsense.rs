@@ -4,7 +4,7 @@ use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartition, IPUPartitionSpec,
     IPUPartitionStatus, PartitionOptions, PartitionOwner, PartitionPhase,
 };
-use ipu_api::names;
+use ipu_api::labels;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use proptest::prelude::*;
@@ -150,10 +150,10 @@ fn object() -> impl Strategy<Value = IPUPartition> {
             let mut object = IPUPartition::new("default.mnist-0", spec(sizes));
             object.metadata.uid = uid;
             object.metadata.finalizers =
-                is_ours.then(|| vec![names::PARTITION_FINALIZER.to_owned()]);
+                is_ours.then(|| vec![labels::PARTITION_FINALIZER.to_owned()]);
             object.metadata.deletion_timestamp = is_deleted.then_some(Time(Timestamp::MIN));
-            object.metadata.annotations =
-                is_forced.then(|| [(names::FORCE_ANNOTATION.to_owned(), "true".to_owned())].into());
+            object.metadata.annotations = is_forced
+                .then(|| [(labels::FORCE_ANNOTATION.to_owned(), "true".to_owned())].into());
             object.status = status;
             object
         })

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::names::Identity;
+use ipu_api::naming::Identity;
 
 /// A partition on a controller: the controller's name and the id.
 pub type Place = (String, String);

@@ -1,7 +1,7 @@
 //! Pure: the end of a partition: removed from its controllers, then let go.
 
 use ipu_api::ipupartition::{Attempt, IPUPartition, PartitionPhase};
-use ipu_api::names;
+use ipu_api::labels;
 use jiff::Timestamp;
 
 use super::knowledge::Knowledge;
@@ -50,5 +50,5 @@ fn is_forced(partition: &IPUPartition) -> bool {
         .annotations
         .iter()
         .flatten()
-        .any(|(key, value)| key == names::FORCE_ANNOTATION && value == "true")
+        .any(|(key, value)| key == labels::FORCE_ANNOTATION && value == "true")
 }

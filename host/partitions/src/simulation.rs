@@ -45,7 +45,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use ipu_api::names::Identity;
+use ipu_api::naming::Identity;
 
 use super::driver;
 use coverage::Coverage;

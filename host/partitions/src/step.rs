@@ -11,7 +11,8 @@
 use std::time::Duration;
 
 use ipu_api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
-use ipu_api::names::{self, Identity};
+use ipu_api::labels;
+use ipu_api::naming::Identity;
 use jiff::Timestamp;
 
 use super::knowledge::{Intent, Knowledge};
@@ -96,7 +97,7 @@ pub fn next(
         .finalizers
         .iter()
         .flatten()
-        .any(|name| name == names::PARTITION_FINALIZER);
+        .any(|name| name == labels::PARTITION_FINALIZER);
     let step = wished(partition, is_ours, knowledge, settings, now);
     let marked = |status| state_unknown::marked(status, knowledge, now);
     match (step, &partition.status) {

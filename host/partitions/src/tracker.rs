@@ -5,7 +5,7 @@ mod summary;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ipu_api::names;
+use ipu_api::labels;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams};
@@ -68,15 +68,15 @@ impl Tracker {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
                 labels: Some(BTreeMap::from([(
-                    names::MANAGED_BY_LABEL.to_owned(),
-                    names::MANAGED_BY.to_owned(),
+                    labels::MANAGED_BY_LABEL.to_owned(),
+                    labels::MANAGED_BY.to_owned(),
                 )])),
                 ..ObjectMeta::default()
             },
             data: Some(lines),
             ..ConfigMap::default()
         };
-        let forced = PatchParams::apply(names::FIELD_MANAGER).force();
+        let forced = PatchParams::apply(labels::FIELD_MANAGER).force();
         Api::<ConfigMap>::namespaced(client.clone(), &self.namespace)
             .patch(&self.name, &forced, &Patch::Apply(map))
             .await

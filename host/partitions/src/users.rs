@@ -1,7 +1,9 @@
 //! Asks the API server which live Pods use a partition.
 
+use ipu_api::dns1123;
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::{names, object_names};
+use ipu_api::labels;
+use ipu_api::naming;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
@@ -19,14 +21,14 @@ pub(super) async fn users_of_mine(
 ) -> Result<Vec<String>, ExecuteError> {
     let (owner, slot) = (&partition.spec.owner, partition.spec.slot);
     // What was written by hand may hold anything, and an owner that cannot exist has no Pods.
-    if !object_names::can_exist(owner) {
+    if !dns1123::can_exist(owner) {
         return Ok(Vec::new());
     }
     let pods = || Api::namespaced(context.client.clone(), &owner.namespace);
     let labelled = live_pods(pods(), &with_id(id), id).await?;
     let mut found: Vec<String> = labelled.iter().map(named).collect();
-    if id == names::inherited_partition(owner, slot) {
-        let unlabelled = format!("!{}", names::PARTITION_ID_LABEL);
+    if id == naming::adoptable_partition(owner, slot) {
+        let unlabelled = format!("!{}", labels::PARTITION_ID_LABEL);
         let is_owned = |pod: &&Pod| {
             let mut owners = pod.owner_references().iter();
             owners.any(|reference| reference.uid == owner.uid)
@@ -53,7 +55,7 @@ fn is_on_a_node(pod: &Pod) -> bool {
 }
 
 fn with_id(id: &str) -> String {
-    format!("{}={id}", names::PARTITION_ID_LABEL)
+    format!("{}={id}", labels::PARTITION_ID_LABEL)
 }
 
 /// The live Pods with these labels that may use partition `id`, asked of the API server itself: a cache

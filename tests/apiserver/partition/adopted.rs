@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::PartitionPhase;
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_operator::adopt::{self, AdoptError};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -158,8 +158,8 @@ async fn a_job_that_was_placed_meanwhile_is_left_alone_and_so_is_our_own_summary
         .await
         .unwrap();
     let label = (
-        names::MANAGED_BY_LABEL.to_owned(),
-        names::MANAGED_BY.to_owned(),
+        labels::MANAGED_BY_LABEL.to_owned(),
+        labels::MANAGED_BY.to_owned(),
     );
     let copy = tracker(Some(BTreeMap::from([label])));
     maps.create(&PostParams::default(), &copy).await.unwrap();

@@ -2,7 +2,7 @@
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_jobs::metrics::JobMetrics;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -94,7 +94,7 @@ async fn a_running_job_keeps_partition_and_pod_where_another_release_goes_on() {
     assert_eq!(scene.calls(0, Method::CreatePartition), 2);
     let kept = pods.get("mnist-worker-0").await.unwrap();
     assert_eq!(kept.uid(), pod.uid());
-    assert_eq!(kept.labels()[names::PARTITION_ID_LABEL], id(&before));
+    assert_eq!(kept.labels()[labels::PARTITION_ID_LABEL], id(&before));
     assert_eq!(kept.metadata.deletion_timestamp, None);
     let seen = eventually("the job is seen to run", async || {
         let job = jobs.get("mnist").await.unwrap();

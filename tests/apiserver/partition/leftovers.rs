@@ -1,7 +1,7 @@
 //! Deletion, live Pods, owners that are gone, and partitions of nobody.
 
 use ipu_api::ipupartition::{IPUPartition, PartitionOwner, PartitionPhase};
-use ipu_api::names;
+use ipu_api::labels;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
@@ -74,7 +74,7 @@ async fn one_on_a_controller_that_is_down_goes_when_it_is_back_or_by_force() {
             says("does not answer"),
         )
         .await;
-    let annotation = json!({"metadata": {"annotations": {names::FORCE_ANNOTATION: "true"}}});
+    let annotation = json!({"metadata": {"annotations": {labels::FORCE_ANNOTATION: "true"}}});
     scene
         .partitions()
         .patch(

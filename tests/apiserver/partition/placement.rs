@@ -1,7 +1,7 @@
 //! Where a partition lands, and what is said while there is no room.
 
 use ipu_api::ipupartition::PartitionPhase;
-use ipu_api::names::PARTITION_FINALIZER;
+use ipu_api::labels::PARTITION_FINALIZER;
 use kube::ResourceExt;
 use tests::simulator::faults::{Down, Order};
 use tests::wait::{Seen, eventually};

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipu_api::ipupartition::PartitionOwner;
-use ipu_api::names::Identity;
+use ipu_api::naming::Identity;
 use ipu_guest_host::GuestHost;
 use ipu_guest_host::model::Hook;
 use ipu_operator::exposition::Metrics;

@@ -17,7 +17,7 @@ const STEP: &str = "host/partitions/src/step.rs";
 const KNOWLEDGE: &str = "host/partitions/src/knowledge.rs";
 const ORPHANS: &str = "host/partitions/src/orphans.rs";
 const RELEASE: &str = "host/partitions/src/release.rs";
-const NAMES: &str = "host/api/src/names.rs";
+const NAMING: &str = "host/api/src/naming.rs";
 
 /// Every mistake in the core that is tried.
 pub(super) const MUTATIONS: &[Mutation] = &[
@@ -61,28 +61,28 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "the id does not hold the generation",
-        file: NAMES,
+        file: NAMING,
         text: "                &generation.to_string(),",
         instead: "                &(generation - generation).to_string(),",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "the id does not hold the object's UID",
-        file: NAMES,
+        file: NAMING,
         text: "                request,\n                &generation.to_string(),",
         instead: "                &request[..0],\n                &generation.to_string(),",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "the id holds nothing that a restore does not take back",
-        file: NAMES,
+        file: NAMING,
         text: "                &nonce.to_string(),",
         instead: "                &(nonce - nonce).to_string(),",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "a release does not recognise what another one left",
-        file: NAMES,
+        file: NAMING,
         text: "tag: hash(&[cluster], TAG),",
         instead: "tag: hash(&[cluster, namespace], TAG),",
         found_by: FoundBy::Simulation,

@@ -112,7 +112,7 @@ fn a_lost_pod_comes_back_and_one_with_an_old_partition_goes() {
     let step = world.step(&job);
     let labels = step.plan.create_pods[0].metadata.labels.as_ref().unwrap();
     assert_eq!(
-        labels[ipu_api::names::PARTITION_ID_LABEL],
+        labels[ipu_api::labels::PARTITION_ID_LABEL],
         "p-sample-0-again"
     );
 }

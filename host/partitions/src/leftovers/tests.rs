@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ipu_api::labels;
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -17,7 +18,7 @@ fn taking_over(id: &str) -> IPUPartition {
     });
     serde_json::from_value(json!({
         "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
-        "metadata": {"name": "n.mnist-0", "uid": "u", "finalizers": [names::PARTITION_FINALIZER]},
+        "metadata": {"name": "n.mnist-0", "uid": "u", "finalizers": [labels::PARTITION_FINALIZER]},
         "spec": {
             "owner": {
                 "apiVersion": "v1", "kind": "K", "namespace": "n", "name": "mnist", "uid": "owner",
@@ -46,15 +47,15 @@ fn used_by(id: &str, pods: &[&str]) -> Fact {
     }
 }
 
-fn inherited() -> String {
+fn adoptable() -> String {
     let spec = taking_over("").spec;
-    names::inherited_partition(&spec.owner, spec.slot)
+    naming::adoptable_partition(&spec.owner, spec.slot)
 }
 
 /// Its Pods use it, whether anybody has noted so or not, and its controller may have lost it.
 #[test]
 fn what_is_taken_over_and_missing_is_held_until_no_pod_uses_it() {
-    let (id, now) = (inherited(), Timestamp::UNIX_EPOCH);
+    let (id, now) = (adoptable(), Timestamp::UNIX_EPOCH);
     let object = taking_over(&id);
     let next = |facts: Vec<Fact>| {
         let mut reconcile = Reconcile::begin(0, object.clone().into());
@@ -81,7 +82,7 @@ fn what_is_taken_over_and_missing_is_held_until_no_pod_uses_it() {
 #[test]
 fn what_is_taken_over_counts_before_it_was_seen() {
     let own = "p-mnist-abcd-0123456789";
-    for (id, ipus) in [(inherited().as_str(), vec![4]), (own, vec![])] {
+    for (id, ipus) in [(adoptable().as_str(), vec![4]), (own, vec![])] {
         let held = capacity::allocations(&taking_over(id), |word| word.into());
         let held: Vec<u32> = held.iter().map(|one| one.ipus).collect();
         assert_eq!(held, ipus, "{id}");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus};
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_guest_host::model::ControllerView;
 use vipu_client::cordon::CordonStates;
 
@@ -121,7 +121,7 @@ impl Small {
             Step::Rest(_) | Step::LookAround => Outcome::Over,
             Step::AddFinalizer => write(state, key, task, mishap, Fact::Written, |object| {
                 let mut all = object.metadata.finalizers.take().unwrap_or_default();
-                all.push(names::PARTITION_FINALIZER.to_owned());
+                all.push(labels::PARTITION_FINALIZER.to_owned());
                 object.metadata.finalizers = Some(all);
             }),
             Step::RemoveFinalizer { .. } => release(state, key, task),

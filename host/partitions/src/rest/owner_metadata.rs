@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use ipu_api::dns1123::{is_label_key, is_label_value, is_subdomain};
 use ipu_api::ipupartition::OwnerMetadata;
-use ipu_api::object_names::{is_label_key, is_label_value, is_subdomain};
 use ipu_api::owner_metadata::{ANNOTATION_MAX, PAIRS_MAX};
 
 use super::problem::{Fault, shown};

@@ -11,10 +11,10 @@ use axum::extract::{FromRef, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
+use ipu_api::dns1123;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
-use ipu_api::names::{FIELD_MANAGER, REQUESTED_BY_ANNOTATION};
-use ipu_api::object_names;
+use ipu_api::labels::{FIELD_MANAGER, REQUESTED_BY_ANNOTATION};
 use ipu_runtime::scope::{Conflicts, Scope};
 use kube::api::{Api, DeleteParams, DynamicObject, PostParams, Preconditions};
 use kube::core::ApiResource;
@@ -295,7 +295,7 @@ impl Door {
     /// found out, a warning is missing and nothing else.
     async fn is_living_job(&self, owner: &PartitionOwner) -> bool {
         let is_job = owner.kind == "IPUJob" && owner.api_version == ipu_api::API_VERSION;
-        if !is_job || !object_names::can_exist(owner) {
+        if !is_job || !dns1123::can_exist(owner) {
             return false;
         }
         let jobs = Api::<IPUJob>::namespaced(self.client.clone(), &owner.namespace);

@@ -1,10 +1,11 @@
 //! Pure: reads the body of `POST /partitions` and makes the IPUPartition that it asks for.
 
+use ipu_api::dns1123::{is_label, is_subdomain};
 use ipu_api::ipupartition::{
     IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions, PartitionOwner,
 };
-use ipu_api::names;
-use ipu_api::object_names::{is_label, is_subdomain};
+use ipu_api::labels;
+use ipu_api::naming;
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -116,7 +117,7 @@ pub fn read(body: &[u8]) -> Result<Wanted, Problem> {
 pub fn object(wanted: Wanted) -> IPUPartition {
     let name = wanted
         .name
-        .unwrap_or_else(|| names::partition_object(&wanted.owner, wanted.slot));
+        .unwrap_or_else(|| naming::partition_object(&wanted.owner, wanted.slot));
     let spec = IPUPartitionSpec {
         owner: wanted.owner,
         slot: wanted.slot,
@@ -127,7 +128,7 @@ pub fn object(wanted: Wanted) -> IPUPartition {
         reset_generation: 0,
     };
     let mut partition = IPUPartition::new(&name, spec);
-    partition.metadata.finalizers = Some(vec![names::PARTITION_FINALIZER.to_owned()]);
+    partition.metadata.finalizers = Some(vec![labels::PARTITION_FINALIZER.to_owned()]);
     partition
 }
 

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase,
 };
-use ipu_api::names;
+use ipu_api::labels;
 
 /// Name of an IPUPartition: which job and which slot of it.
 pub(crate) type Key = usize;
@@ -190,7 +190,7 @@ impl ApiServer {
 /// Whether our finalizer is on the object.
 pub(crate) fn is_held_by_finalizer(object: &IPUPartition) -> bool {
     let mut finalizers = object.metadata.finalizers.iter().flatten();
-    finalizers.any(|name| name == names::PARTITION_FINALIZER)
+    finalizers.any(|name| name == labels::PARTITION_FINALIZER)
 }
 
 pub(crate) fn is_deleted(object: &IPUPartition) -> bool {

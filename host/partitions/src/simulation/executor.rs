@@ -2,7 +2,7 @@
 //! all that can go wrong on the way.
 
 use ipu_api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
-use ipu_api::names;
+use ipu_api::labels;
 
 use super::agenda::{Event, Reply, Ticket};
 use super::api_server::{Stored, job_of};
@@ -90,7 +90,7 @@ impl World {
                 self.saw(Sight::FinalizerAdded);
                 self.write(ticket, Fact::Written, |object| {
                     let mut all = object.metadata.finalizers.take().unwrap_or_default();
-                    all.push(names::PARTITION_FINALIZER.to_owned());
+                    all.push(labels::PARTITION_FINALIZER.to_owned());
                     object.metadata.finalizers = Some(all);
                 });
             }
@@ -279,7 +279,7 @@ impl World {
             let annotations = object.metadata.annotations.iter().flatten();
             let is_forced = annotations
                 .into_iter()
-                .any(|(name, value)| name == names::FORCE_ANNOTATION && value == "true");
+                .any(|(name, value)| name == labels::FORCE_ANNOTATION && value == "true");
             let controllers = &self.controllers;
             let is_there = |id: &str| controllers.iter().any(|one| one.made.contains_key(id));
             self.ledger.released(key, object, is_forced, is_there);
@@ -291,7 +291,7 @@ impl World {
         let result = self.store(ticket, fault, |object| {
             let finalizers = object.metadata.finalizers.iter_mut();
             for all in finalizers {
-                all.retain(|name| name != names::PARTITION_FINALIZER);
+                all.retain(|name| name != labels::PARTITION_FINALIZER);
             }
         });
         let reply = result.map_or_else(|reply| reply, |_| Reply::Released);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase,
 };
-use ipu_api::names;
+use ipu_api::labels;
 use jiff::Timestamp;
 use proptest::prelude::*;
 
@@ -52,7 +52,7 @@ fn rested_among(
         refuses: false,
     };
     let mut object = IPUPartition::new("default.mnist-0", spec((4, 1, 1)));
-    object.metadata.finalizers = Some(vec![names::PARTITION_FINALIZER.to_owned()]);
+    object.metadata.finalizers = Some(vec![labels::PARTITION_FINALIZER.to_owned()]);
     object.status = Some(status);
     come_to_rest(&mut object, &mut honest, Vec::new(), Timestamp::UNIX_EPOCH);
     object.status.unwrap()

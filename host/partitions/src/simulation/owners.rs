@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 use ipu_api::API_VERSION;
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner};
-use ipu_api::names;
+use ipu_api::labels;
+use ipu_api::naming;
 use ipu_jobs::facts::partition::{self, PartitionState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -119,10 +120,10 @@ impl Job {
             reset_generation: 0,
             owner,
         };
-        let name = names::partition_object(&spec.owner, slot);
+        let name = naming::partition_object(&spec.owner, slot);
         let mut object = IPUPartition::new(&name, spec);
         if !self.is_stranger {
-            object.metadata.finalizers = Some(vec![names::PARTITION_FINALIZER.to_owned()]);
+            object.metadata.finalizers = Some(vec![labels::PARTITION_FINALIZER.to_owned()]);
         }
         object
     }

@@ -1,7 +1,8 @@
 //! What goes wrong of itself: with controllers, replicas, the API server, and by people's hands.
 
 use ipu_api::ipupartition::{Attempt, AttemptOutcome};
-use ipu_api::names::{self, Identity};
+use ipu_api::labels;
+use ipu_api::naming::Identity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use vipu_client::cordon::CordonState;
 use vipu_client::model::{OperationState, ReadyState};
@@ -340,7 +341,7 @@ impl World {
             self.saw(Sight::Forced);
             self.api.update(key, |object| {
                 let annotations = object.metadata.annotations.get_or_insert_default();
-                annotations.insert(names::FORCE_ANNOTATION.to_owned(), "true".to_owned());
+                annotations.insert(labels::FORCE_ANNOTATION.to_owned(), "true".to_owned());
             });
         }
         self.api.delete(key, now);

@@ -1,7 +1,7 @@
 //! A run in which the API server does not delete one IPUPartition whose owner is gone: the sweep deletes the
 //! others all the same, and removes what is nobody's.
 
-use ipu_api::names;
+use ipu_api::labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::agenda::{Event, Fate};
@@ -73,7 +73,7 @@ fn abandon(world: &mut World, job: usize) -> String {
     }
     world.api.update(key, |object| {
         let annotations = object.metadata.annotations.get_or_insert_default();
-        annotations.insert(names::FORCE_ANNOTATION.to_owned(), "true".to_owned());
+        annotations.insert(labels::FORCE_ANNOTATION.to_owned(), "true".to_owned());
     });
     let now = Time(world.timestamp());
     world.api.delete(key, now);

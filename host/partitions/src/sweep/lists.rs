@@ -6,7 +6,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::names::NATIVE_POD_LABEL;
+use ipu_api::labels::NATIVE_POD_LABEL;
 use ipu_api::uid::Uid;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;

@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
+use ipu_api::dns1123;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
-use ipu_api::names::POD_UID_LABEL;
-use ipu_api::object_names;
+use ipu_api::labels::POD_UID_LABEL;
 use ipu_api::uid::Uid;
 use ipu_runtime::scope::Scope;
 use k8s_openapi::api::core::v1::Pod;
@@ -97,7 +97,7 @@ pub(super) fn is_to_judge(partition: &IPUPartition, scope: &Scope) -> bool {
 pub(super) async fn delete(client: &Client, partition: &IPUPartition) -> Result<(), SweepError> {
     let (name, owner) = (partition.name_any(), &partition.spec.owner);
     // What was written by hand may hold anything: an owner that cannot exist is not looked for.
-    if object_names::can_exist(owner) {
+    if dns1123::can_exist(owner) {
         let found = match Owner::of(partition) {
             Some(kind) => kind.uid(client, owner).await,
             None => return Ok(()),

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use ipu_api::ipupartition::{
     IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner, PartitionPhase,
 };
-use ipu_api::names;
+use ipu_api::labels;
+use ipu_api::naming;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
@@ -36,7 +37,7 @@ impl Scene {
         ipus: u32,
         options: PartitionOptions,
     ) -> IPUPartition {
-        let name = names::partition_object(&owner, slot);
+        let name = naming::partition_object(&owner, slot);
         let spec = IPUPartitionSpec {
             owner,
             slot,
@@ -140,7 +141,7 @@ impl Scene {
 
     /// A Pod that uses partition `id`; nothing runs it.
     pub(crate) async fn start_pod(&self, name: &str, id: &str) -> Api<Pod> {
-        let label = (names::PARTITION_ID_LABEL.to_owned(), id.to_owned());
+        let label = (labels::PARTITION_ID_LABEL.to_owned(), id.to_owned());
         self.start_pod_with(ObjectMeta {
             name: Some(name.to_owned()),
             labels: Some(BTreeMap::from([label])),

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::Request;
-use ipu_api::names::PARTITION_FINALIZER;
+use ipu_api::labels::PARTITION_FINALIZER;
 use serde_json::{Value, json};
 
 use super::fixture::{Answer, Ports, wanted};
