@@ -16,15 +16,15 @@ use vipu_client::cordon::CordonStates;
 use vipu_client::model::{Inventory, PartitionState};
 
 use crate::capacity::{self, Allocations};
-use crate::knowledge::{Answer, Fact, Truth};
 use crate::line::{self, Waiter};
+use crate::observations::{Answer, Observation, RemoteState};
 use crate::orphans::{self, Orphans, Place, Suspects};
 use crate::placement::{self, Divided, Placement, Queue};
 use crate::step::{Pace, Settings, Step};
 use crate::steps::Steps;
 use crate::surroundings::{self, Needed, Surroundings};
 use crate::sweep::course::Course;
-use crate::{look, pace, placing};
+use crate::{pace, placing, remote_state};
 
 /// Marks the ids that the release in this namespace of a cluster gives.
 pub(super) fn identity(cluster: u64, namespace: &str) -> Identity {
@@ -68,14 +68,19 @@ impl Reconcile {
         step.expect("broken invariant: every reconcile comes to rest")
     }
 
-    pub(super) fn learn(&mut self, fact: Fact) {
-        self.steps.learn(fact);
+    pub(super) fn observe(&mut self, observation: Observation) {
+        self.steps.observe(observation);
     }
 
     /// The object was written, and is this now.
-    pub(super) fn wrote(&mut self, version: u64, object: Arc<IPUPartition>, fact: Fact) {
+    pub(super) fn wrote(
+        &mut self,
+        version: u64,
+        object: Arc<IPUPartition>,
+        observation: Observation,
+    ) {
         (self.version, self.object) = (version, object);
-        self.steps.wrote(fact);
+        self.steps.wrote(observation);
     }
 
     pub(super) fn has_worked(&self) -> bool {
@@ -125,13 +130,15 @@ pub(super) fn line<'a>(
 }
 
 /// What a reconcile learns from a state that a controller tells.
-pub(super) fn truth(state: Option<&PartitionState>) -> Truth {
-    state.map_or(Truth::Absent, |state| Truth::Present(look::seen(state)))
+pub(super) fn remote_state(state: Option<&PartitionState>) -> RemoteState {
+    state.map_or(RemoteState::Absent, |state| {
+        RemoteState::Present(remote_state::health(state))
+    })
 }
 
 /// What a reconcile learns where a controller does not tell.
-pub(super) fn untold(reason: &str, is_denied: bool, is_listed: bool) -> Truth {
-    look::untold(reason, is_denied, is_listed)
+pub(super) fn without_answer(reason: &str, is_denied: bool, is_listed: bool) -> RemoteState {
+    remote_state::without_answer(reason, is_denied, is_listed)
 }
 
 /// The answer of the queue and of the built-in placement policy.

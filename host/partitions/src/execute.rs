@@ -10,14 +10,14 @@ use kube::{Resource, ResourceExt};
 use ring::rand::SystemRandom;
 use serde_json::json;
 use vipu_client::model::CreateRequest;
-use vipu_client::{Truth as RemoteTruth, VipuClient, VipuError};
+use vipu_client::{Lookup, VipuClient, VipuError};
 
 use super::capacity;
 use super::context::Context;
 use super::events::{self, Sweep};
-use super::knowledge::{Fact, Intent, Reply, SeenState, Truth};
-use super::look;
+use super::observations::{HealthState, Intent, Observation, RemoteState, Reply};
 use super::placing::shortened;
+use super::remote_state;
 use super::seek;
 use super::step::{Pace, Step};
 use super::users;
@@ -26,9 +26,9 @@ use super::users;
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// This was learned.
-    Learned(Fact),
+    Observed(Observation),
     /// The object was written, and is now this; the fact goes with it.
-    Wrote(Box<IPUPartition>, Fact),
+    Wrote(Box<IPUPartition>, Observation),
     /// The object was let go.
     Released,
     /// Nothing more is to be done for now.
@@ -76,49 +76,49 @@ pub(super) async fn execute(
     if !context.held.is_valid() {
         return Err(ExecuteError::NotLeading);
     }
-    let fact = match step {
+    let observation = match step {
         Step::Rest(pace) => return Ok(Outcome::Rest(pace)),
         Step::AddFinalizer => {
             let written = set_finalizer(context, partition, true)
                 .await
                 .map_err(|error| unless_conflict(error, ExecuteError::AddFinalizer))?;
-            return Ok(Outcome::Wrote(Box::new(written), Fact::Written));
+            return Ok(Outcome::Wrote(Box::new(written), Observation::Written));
         }
         Step::RemoveFinalizer { abandoned } => {
             release(context, partition, &abandoned).await?;
             return Ok(Outcome::Released);
         }
         Step::Write(status) => {
-            return write(context, partition, *status, Fact::Written).await;
+            return write(context, partition, *status, Observation::Written).await;
         }
         Step::Record(mut status, intent) => {
             context.fleet.sign(&mut status, &intent);
-            return write(context, partition, *status, Fact::Recorded(intent)).await;
+            return write(context, partition, *status, Observation::Recorded(intent)).await;
         }
-        Step::Create(attempt) => Fact::Created {
+        Step::Create(attempt) => Observation::Created {
             reply: create(context, partition, &attempt).await,
             id: attempt.id,
         },
-        Step::AskTruth(attempt) => Fact::Truth {
-            truth: truth(context, partition, &attempt).await,
+        Step::ReadState(attempt) => Observation::RemoteState {
+            remote_state: remote_state(context, partition, &attempt).await,
             id: attempt.id,
         },
-        Step::CountUsers(id) => Fact::Users {
+        Step::CountUsers(id) => Observation::Users {
             pods: users::users_of_mine(context, partition, &id).await?,
             id,
         },
-        Step::Remove { attempt, force } => Fact::Removed {
+        Step::Remove { attempt, force } => Observation::Removed {
             error: remove(context, &attempt, force).await.err(),
             id: attempt.id,
         },
-        Step::Reset(attempt) => Fact::Reset {
+        Step::Reset(attempt) => Observation::Reset {
             error: reset(context, partition, &attempt).await.err(),
             id: attempt.id,
         },
-        Step::Place => Fact::Placed(seek::place(context, partition).await, nonce()?),
-        Step::LookAround => Fact::Surroundings(seek::look_around(context, partition).await),
+        Step::Place => Observation::Placed(seek::place(context, partition).await, nonce()?),
+        Step::LookAround => Observation::Surroundings(seek::look_around(context, partition).await),
     };
-    Ok(Outcome::Learned(fact))
+    Ok(Outcome::Observed(observation))
 }
 
 /// What makes an id one that was never given before, whatever the API server has forgotten.
@@ -132,7 +132,7 @@ async fn write(
     context: &Context,
     partition: &IPUPartition,
     status: IPUPartitionStatus,
-    fact: Fact,
+    observation: Observation,
 ) -> Result<Outcome, ExecuteError> {
     let before = partition.status.clone().unwrap_or_default();
     let note = events::of_change(&before, &status);
@@ -155,18 +155,18 @@ async fn write(
         // Before this reconcile can ask for anything itself: who has waited longer goes first.
         context.turns.room_was_made();
     }
-    log_change(&before, &written, &fact);
+    log_change(&before, &written, &observation);
     if let Some(note) = note {
         publish(context, &written, note);
     }
-    Ok(Outcome::Wrote(Box::new(written), fact))
+    Ok(Outcome::Wrote(Box::new(written), observation))
 }
 
-fn log_change(before: &IPUPartitionStatus, written: &IPUPartition, fact: &Fact) {
+fn log_change(before: &IPUPartitionStatus, written: &IPUPartition, observation: &Observation) {
     let status = written.status.clone().unwrap_or_default();
     let message = status.message.as_deref().unwrap_or_default();
-    match fact {
-        Fact::Recorded(Intent::Create(id) | Intent::Reset(id)) => {
+    match observation {
+        Observation::Recorded(Intent::Create(id) | Intent::Reset(id)) => {
             tracing::info!(partition = %written.name_any(), id, message, "wrote down what comes next");
         }
         _ if before.phase != status.phase || before.message != status.message => {
@@ -278,45 +278,52 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
     }
 }
 
-async fn truth(context: &Context, partition: &IPUPartition, attempt: &Attempt) -> Truth {
-    if context.fleet.is_gone(&attempt.controller) {
-        return Truth::Absent;
-    }
-    let asked = ask_truth(context, partition, attempt).await;
-    let truth = asked.unwrap_or_else(|error| {
-        let is_listed = context.fleet.is_listed(&attempt.controller);
-        look::untold(&error.reason(), error.is_denial(), is_listed)
-    });
-    if look::is_gone(attempt, &truth) {
-        context.fleet.changed(&attempt.controller);
-    }
-    truth
-}
-
-/// A partition that has just become active and is not what was asked for counts as failed.
-async fn ask_truth(
+async fn remote_state(
     context: &Context,
     partition: &IPUPartition,
     attempt: &Attempt,
-) -> Result<Truth, VipuError> {
+) -> RemoteState {
+    if context.fleet.is_gone(&attempt.controller) {
+        return RemoteState::Absent;
+    }
+    let asked = read_state(context, partition, attempt).await;
+    let remote_state = asked.unwrap_or_else(|error| {
+        let is_listed = context.fleet.is_listed(&attempt.controller);
+        remote_state::without_answer(&error.reason(), error.is_denial(), is_listed)
+    });
+    if remote_state::is_gone(attempt, &remote_state) {
+        context.fleet.changed(&attempt.controller);
+    }
+    remote_state
+}
+
+/// A partition that has just become active and is not what was asked for counts as failed.
+async fn read_state(
+    context: &Context,
+    partition: &IPUPartition,
+    attempt: &Attempt,
+) -> Result<RemoteState, VipuError> {
     let IPUPartitionSpec { ipus, gcds, .. } = partition.spec;
     let client = context.fleet.client(&attempt.controller)?;
     let account = attempt.account.as_deref();
-    let truth = client.truth_of(&attempt.id, account).await?;
-    context.fleet.note(&client, &attempt.id, gcds, &truth).await;
-    let RemoteTruth::Present(state) = truth else {
-        return Ok(Truth::Absent);
+    let lookup = client.lookup_as(&attempt.id, account).await?;
+    context
+        .fleet
+        .note(&client, &attempt.id, gcds, &lookup)
+        .await;
+    let Lookup::Present(state) = lookup else {
+        return Ok(RemoteState::Absent);
     };
-    let mut seen = look::seen(&state);
+    let mut health = remote_state::health(&state);
     let phase = partition.status.as_ref().map(|status| status.phase);
     if phase == Some(PartitionPhase::Creating)
-        && seen.state == SeenState::Active
+        && health.state == HealthState::Active
         && let Some(why) = client.size_mismatch(&attempt.id, ipus, gcds).await
     {
-        seen.state = SeenState::Failed;
-        seen.errors = vec![why];
+        health.state = HealthState::Failed;
+        health.errors = vec![why];
     }
-    Ok(Truth::Present(seen))
+    Ok(RemoteState::Present(health))
 }
 
 async fn remove(context: &Context, attempt: &Attempt, force: bool) -> Result<(), String> {

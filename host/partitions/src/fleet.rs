@@ -13,12 +13,12 @@ use vipu_client::cordon::{CordonState, CordonStates};
 use vipu_client::failure_stats::{DeviceFailures, FailureLog, FailureStats};
 use vipu_client::inventory::Report;
 use vipu_client::model::ListedPartition;
-use vipu_client::{Inventories, Registry, Truth, VipuClient, VipuError};
+use vipu_client::{Inventories, Lookup, Registry, VipuClient, VipuError};
 
 use super::cache::Cache;
 use super::capacity::{self, Unlisted, Withheld};
-use super::knowledge::{self, Fact, Intent};
 use super::node_labels::NodeLabels;
+use super::observations::{self, Intent, Observation};
 use super::orphans;
 use super::placement::Divided;
 use super::placing::shortened;
@@ -142,12 +142,12 @@ impl Fleet {
     pub(super) fn shown(
         &self,
         status: &IPUPartitionStatus,
-        fact: &Fact,
+        observation: &Observation,
     ) -> Option<IPUPartitionStatus> {
-        let Fact::Truth {
+        let Observation::RemoteState {
             id,
-            truth: knowledge::Truth::Present(_),
-        } = fact
+            remote_state: observations::RemoteState::Present(_),
+        } = observation
         else {
             return None;
         };
@@ -267,11 +267,11 @@ impl Fleet {
 
     /// Takes down what a controller has of partition `id`, which has so many GCDs. Where it is newly
     /// in error, the controller is asked which IPUs it has: one that fails again and again is told.
-    pub async fn note(&self, client: &VipuClient, id: &str, gcds: u32, truth: &Truth) {
+    pub async fn note(&self, client: &VipuClient, id: &str, gcds: u32, lookup: &Lookup) {
         let now = Timestamp::now();
         let failure = self
             .failure_log()
-            .record_state(client.name(), id, truth, now);
+            .record_state(client.name(), id, lookup, now);
         let Some(failure) = failure else { return };
         let devices = client.devices(id, gcds).await;
         let suspects =

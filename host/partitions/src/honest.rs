@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use vipu_client::cordon::CordonStates;
 
 use super::driver::{self, Reconcile};
-use super::knowledge::{Answer, Fact, Reply, Seen, SeenState, Truth};
+use super::observations::{Answer, HealthState, Observation, PartitionHealth, RemoteState, Reply};
 use super::placement::{Divided, Queue};
 use super::step::Step;
 use super::surroundings::Surroundings;
@@ -21,7 +21,7 @@ use crate::crd_schema::violations;
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(super) object: IPUPartition,
-    pub(super) facts: Vec<Fact>,
+    pub(super) observations: Vec<Observation>,
     pub(super) world: Honest,
     pub(super) now: Timestamp,
 }
@@ -39,14 +39,14 @@ pub(crate) fn written(object: &IPUPartition) -> Vec<Case> {
         let ids = |bit: u8| ids.iter().filter(move |_| bits & bit != 0).cloned();
         Honest {
             in_use: ids(1).collect(),
-            there: ids(2).map(|id| (id, SeenState::Active)).collect(),
+            there: ids(2).map(|id| (id, HealthState::Active)).collect(),
             unreachable: ids(4).collect(),
             refuses: bits & 8 != 0,
         }
     });
     let case = |world| Case {
         object: object.clone(),
-        facts: Vec::new(),
+        observations: Vec::new(),
         world,
         now: Timestamp::UNIX_EPOCH,
     };
@@ -58,12 +58,12 @@ impl Case {
     pub(crate) fn check(self) {
         let Case {
             object: before,
-            facts,
+            observations,
             mut world,
             now,
         } = self;
         let mut object = before.clone();
-        come_to_rest(&mut object, &mut world, facts, now);
+        come_to_rest(&mut object, &mut world, observations, now);
         let faults = violations(&object);
         // Before the year 0 a clock's own time is none to the API server.
         let was_sound = || now >= Timestamp::UNIX_EPOCH && violations(&before).is_empty();
@@ -78,13 +78,13 @@ impl Case {
 #[derive(Clone, Debug)]
 pub(crate) struct Honest {
     pub in_use: BTreeSet<String>,
-    pub there: BTreeMap<String, SeenState>,
+    pub there: BTreeMap<String, HealthState>,
     pub unreachable: BTreeSet<String>,
     pub refuses: bool,
 }
 
-pub(super) fn seen(state: SeenState) -> Seen {
-    Seen {
+pub(super) fn health(state: HealthState) -> PartitionHealth {
+    PartitionHealth {
         state,
         errors: Vec::new(),
         auto_resets: None,
@@ -92,12 +92,14 @@ pub(super) fn seen(state: SeenState) -> Seen {
 }
 
 impl Honest {
-    fn truth(&self, id: &str) -> Truth {
+    fn remote_state(&self, id: &str) -> RemoteState {
         if self.unreachable.contains(id) {
-            return Truth::Unreachable("down".to_owned());
+            return RemoteState::Unreachable("down".to_owned());
         }
         let found = self.there.get(id);
-        found.map_or(Truth::Absent, |state| Truth::Present(seen(*state)))
+        found.map_or(RemoteState::Absent, |state| {
+            RemoteState::Present(health(*state))
+        })
     }
 
     fn users(&self, id: &str) -> Vec<String> {
@@ -109,37 +111,37 @@ impl Honest {
     }
 
     /// Does what the core wants and tells what came of it; nothing once it rests.
-    fn carry_out(&mut self, object: &mut IPUPartition, step: Step) -> Option<Fact> {
+    fn carry_out(&mut self, object: &mut IPUPartition, step: Step) -> Option<Observation> {
         let refusal = self.refuses.then(|| "no".to_owned());
         Some(match step {
             Step::Rest(_) | Step::RemoveFinalizer { .. } => return None,
             Step::AddFinalizer => {
                 object.metadata.finalizers = Some(vec![labels::PARTITION_FINALIZER.to_owned()]);
-                Fact::Written
+                Observation::Written
             }
             Step::Write(status) => {
                 object.status = Some(*status);
-                Fact::Written
+                Observation::Written
             }
             Step::Record(status, intent) => {
                 object.status = Some(*status);
-                Fact::Recorded(intent)
+                Observation::Recorded(intent)
             }
             Step::Create(attempt) => {
                 if !self.refuses {
-                    self.there.insert(attempt.id.clone(), SeenState::Busy);
+                    self.there.insert(attempt.id.clone(), HealthState::Busy);
                 }
                 let reply = refusal.map_or(Reply::Done, Reply::Failed);
-                Fact::Created {
+                Observation::Created {
                     id: attempt.id,
                     reply,
                 }
             }
-            Step::AskTruth(attempt) => Fact::Truth {
-                truth: self.truth(&attempt.id),
+            Step::ReadState(attempt) => Observation::RemoteState {
+                remote_state: self.remote_state(&attempt.id),
                 id: attempt.id,
             },
-            Step::CountUsers(id) => Fact::Users {
+            Step::CountUsers(id) => Observation::Users {
                 pods: self.users(&id),
                 id,
             },
@@ -150,16 +152,16 @@ impl Honest {
                 if !self.refuses {
                     self.there.remove(&id);
                 }
-                Fact::Removed { id, error: refusal }
+                Observation::Removed { id, error: refusal }
             }
             Step::Reset(attempt) => {
                 let id = attempt.id;
                 assert!(!self.in_use.contains(&id), "{id} is reset under a Pod");
                 assert!(driver::is_of(&id, object), "{id} is not its own");
-                Fact::Reset { id, error: refusal }
+                Observation::Reset { id, error: refusal }
             }
-            Step::LookAround => Fact::Surroundings(Surroundings::default()),
-            Step::Place => Fact::Placed(placed(object), 0),
+            Step::LookAround => Observation::Surroundings(Surroundings::default()),
+            Step::Place => Observation::Placed(placed(object), 0),
         })
     }
 }
@@ -168,20 +170,20 @@ impl Honest {
 pub(super) fn come_to_rest(
     object: &mut IPUPartition,
     honest: &mut Honest,
-    facts: Vec<Fact>,
+    observations: Vec<Observation>,
     now: Timestamp,
 ) {
     let mut reconcile = Reconcile::begin(0, object.clone().into());
-    for fact in facts {
-        reconcile.learn(fact);
+    for observation in observations {
+        reconcile.observe(observation);
     }
     loop {
         let step = reconcile.decide(&driver::settings(), &BTreeMap::new(), now);
-        let Some(fact) = honest.carry_out(object, step) else {
+        let Some(observation) = honest.carry_out(object, step) else {
             return;
         };
         reconcile.object = object.clone().into();
-        reconcile.learn(fact);
+        reconcile.observe(observation);
     }
 }
 

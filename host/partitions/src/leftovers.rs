@@ -5,7 +5,7 @@ use ipu_api::ipupartition::{
 };
 use ipu_api::naming;
 
-use super::knowledge::{Intent, Knowledge, Reply, SeenState, Truth};
+use super::observations::{HealthState, Intent, Observations, RemoteState, Reply};
 use super::record;
 use super::step::Step;
 
@@ -51,7 +51,7 @@ pub(super) enum Obstacle {
 /// begun. What was made and not noted yet is taken last: Pods may still use what was given up.
 pub(super) fn settle(
     partition: &IPUPartition,
-    knowledge: &Knowledge,
+    observations: &Observations,
     is_wanted: bool,
     now: jiff::Timestamp,
 ) -> Settling {
@@ -70,20 +70,20 @@ pub(super) fn settle(
         let settled = match attempt.outcome {
             AttemptOutcome::Refused | AttemptOutcome::Removed => continue,
             AttemptOutcome::Created if keep == Some(attempt.id.as_str()) => continue,
-            AttemptOutcome::Created => remove(status, attempt, knowledge),
+            AttemptOutcome::Created => remove(status, attempt, observations),
             AttemptOutcome::Unknown
-                if is_wanted && made.is_none() && is_to_take(status, attempt, knowledge) =>
+                if is_wanted && made.is_none() && is_to_take(status, attempt, observations) =>
             {
                 made = Some(attempt.id.as_str());
                 continue;
             }
             // Its Pods were told of it by Graphcore's operator.
             AttemptOutcome::Unknown
-                if attempt.id == adoptable && is_lacking(attempt, knowledge) =>
+                if attempt.id == adoptable && is_lacking(attempt, observations) =>
             {
-                remove(status, attempt, knowledge)
+                remove(status, attempt, observations)
             }
-            AttemptOutcome::Unknown => find_out(status, attempt, knowledge, is_wanted),
+            AttemptOutcome::Unknown => find_out(status, attempt, observations, is_wanted),
         };
         match settled {
             Ok(step) => return Settling::Do(Box::new(step)),
@@ -94,9 +94,9 @@ pub(super) fn settle(
         Some(id) if obstacles.iter().all(Obstacle::allows_another) => {
             let adopted = record::adopted(status, id, now);
             // What is active when it is first seen takes one write, not two.
-            let taken = knowledge.active(id).map_or(adopted.clone(), |seen| {
+            let taken = observations.active(id).map_or(adopted.clone(), |health| {
                 let fresh = record::reset_observed(&adopted, spec.reset_generation);
-                record::as_seen(&fresh, seen, now)
+                record::with_health(&fresh, health, now)
             });
             Settling::Do(Box::new(write(taken)))
         }
@@ -220,39 +220,41 @@ pub(super) fn explained(reasons: &[WaitingReason], obstacles: &[Obstacle]) -> Ve
 }
 
 /// Whether the slot has nothing, and this is there for it.
-fn is_to_take(status: &IPUPartitionStatus, attempt: &Attempt, knowledge: &Knowledge) -> bool {
+fn is_to_take(status: &IPUPartitionStatus, attempt: &Attempt, observations: &Observations) -> bool {
     let id = attempt.id.as_str();
-    let is_there = matches!(knowledge.truth(id), Some(Truth::Present(_)));
-    is_vacant(status) && is_there && !knowledge.may(&Intent::Create(id.to_owned()))
+    let is_there = matches!(observations.remote_state(id), Some(RemoteState::Present(_)));
+    is_vacant(status) && is_there && !observations.may(&Intent::Create(id.to_owned()))
 }
 
 /// Whether its controller was asked, and does not show it.
-fn is_lacking(attempt: &Attempt, knowledge: &Knowledge) -> bool {
-    let truth = knowledge.truth(&attempt.id);
-    truth.is_some_and(|truth| !matches!(truth, Truth::Present(_)))
+fn is_lacking(attempt: &Attempt, observations: &Observations) -> bool {
+    let remote_state = observations.remote_state(&attempt.id);
+    remote_state.is_some_and(|remote_state| !matches!(remote_state, RemoteState::Present(_)))
 }
 
 /// An attempt that was written down: act on it, or ask what became of it.
 fn find_out(
     status: &IPUPartitionStatus,
     attempt: &Attempt,
-    knowledge: &Knowledge,
+    observations: &Observations,
     is_wanted: bool,
 ) -> Result<Step, Obstacle> {
     let id = attempt.id.as_str();
-    if is_wanted && knowledge.may(&Intent::Create(id.to_owned())) {
+    if is_wanted && observations.may(&Intent::Create(id.to_owned())) {
         return Ok(Step::Create(attempt.clone()));
     }
-    match knowledge.truth(id) {
-        None if matches!(knowledge.created(id), Some(Reply::NotSent(_))) => {
-            Ok(write(not_made(status, attempt, knowledge)))
+    match observations.remote_state(id) {
+        None if matches!(observations.created(id), Some(Reply::NotSent(_))) => {
+            Ok(write(not_made(status, attempt, observations)))
         }
-        None => Ok(Step::AskTruth(attempt.clone())),
+        None => Ok(Step::ReadState(attempt.clone())),
         Some(
-            truth @ (Truth::Unreachable(reason) | Truth::Denied(reason) | Truth::NotListed(reason)),
-        ) => Err(unknown(attempt, truth, reason)),
-        Some(Truth::Absent) => Ok(write(not_made(status, attempt, knowledge))),
-        Some(Truth::Present(_)) => Ok(write(record::with_outcome(
+            remote_state @ (RemoteState::Unreachable(reason)
+            | RemoteState::Denied(reason)
+            | RemoteState::NotListed(reason)),
+        ) => Err(unknown(attempt, remote_state, reason)),
+        Some(RemoteState::Absent) => Ok(write(not_made(status, attempt, observations))),
+        Some(RemoteState::Present(_)) => Ok(write(record::with_outcome(
             status,
             id,
             AttemptOutcome::Created,
@@ -266,9 +268,9 @@ fn find_out(
 fn not_made(
     status: &IPUPartitionStatus,
     attempt: &Attempt,
-    knowledge: &Knowledge,
+    observations: &Observations,
 ) -> IPUPartitionStatus {
-    let (outcome, reason) = match knowledge.created(&attempt.id) {
+    let (outcome, reason) = match observations.created(&attempt.id) {
         None => (
             AttemptOutcome::Removed,
             "nothing of it was found".to_owned(),
@@ -288,43 +290,45 @@ fn not_made(
 fn remove(
     status: &IPUPartitionStatus,
     attempt: &Attempt,
-    knowledge: &Knowledge,
+    observations: &Observations,
 ) -> Result<Step, Obstacle> {
     let (id, controller) = (attempt.id.as_str(), &attempt.controller.name);
-    let Some(truth) = knowledge.truth(id) else {
-        return Ok(Step::AskTruth(attempt.clone()));
+    let Some(remote_state) = observations.remote_state(id) else {
+        return Ok(Step::ReadState(attempt.clone()));
     };
     // Counted also where the controller is down or has lost it: Pods go on using a partition that cannot
     // be seen, and as long as they do, the attempt keeps others from its IPUs.
-    match knowledge.users(id) {
+    match observations.users(id) {
         None => return Ok(Step::CountUsers(id.to_owned())),
         Some([]) => {}
         Some(pods) => {
             return Err(Obstacle::InUse {
                 id: id.to_owned(),
                 pods: pods.to_vec(),
-                missing_on: (*truth == Truth::Absent).then(|| controller.clone()),
+                missing_on: (*remote_state == RemoteState::Absent).then(|| controller.clone()),
             });
         }
     }
-    let seen = match truth {
-        Truth::Absent => return Ok(write(gone(status, attempt))),
-        Truth::Unreachable(reason) | Truth::Denied(reason) | Truth::NotListed(reason) => {
-            return Err(unknown(attempt, truth, reason));
+    let health = match remote_state {
+        RemoteState::Absent => return Ok(write(gone(status, attempt))),
+        RemoteState::Unreachable(reason)
+        | RemoteState::Denied(reason)
+        | RemoteState::NotListed(reason) => {
+            return Err(unknown(attempt, remote_state, reason));
         }
-        Truth::Present(seen) => seen,
+        RemoteState::Present(health) => health,
     };
     let busy = Obstacle::Busy {
         id: id.to_owned(),
         controller: controller.clone(),
     };
-    match (knowledge.removed(id), seen.state) {
-        (None, SeenState::Removing) | (Some(None), _) => Err(busy),
+    match (observations.removed(id), health.state) {
+        (None, HealthState::Removing) | (Some(None), _) => Err(busy),
         (None, state) => Ok(Step::Remove {
             attempt: attempt.clone(),
-            force: state == SeenState::Failed,
+            force: state == HealthState::Failed,
         }),
-        (Some(Some(_)), SeenState::Removing) => Err(busy),
+        (Some(Some(_)), HealthState::Removing) => Err(busy),
         (Some(Some(reason)), _) => Err(Obstacle::Refusing {
             id: id.to_owned(),
             controller: controller.clone(),
@@ -354,17 +358,18 @@ fn is_vacant(status: &IPUPartitionStatus) -> bool {
 }
 
 /// Why nothing can be done about an attempt of which the controller's truth is not known.
-pub(super) fn unknown(attempt: &Attempt, truth: &Truth, reason: &str) -> Obstacle {
+pub(super) fn unknown(attempt: &Attempt, remote_state: &RemoteState, reason: &str) -> Obstacle {
     let (controller, reason) = (attempt.controller.name.clone(), reason.to_owned());
-    match truth {
-        Truth::Denied(_) => Obstacle::Denied {
+    match remote_state {
+        RemoteState::Denied(_) => Obstacle::Denied {
             id: attempt.id.clone(),
             controller,
             reason,
         },
-        Truth::Absent | Truth::Present(_) | Truth::Unreachable(_) | Truth::NotListed(_) => {
-            Obstacle::Unreachable { controller, reason }
-        }
+        RemoteState::Absent
+        | RemoteState::Present(_)
+        | RemoteState::Unreachable(_)
+        | RemoteState::NotListed(_) => Obstacle::Unreachable { controller, reason },
     }
 }
 

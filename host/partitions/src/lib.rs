@@ -2,7 +2,7 @@
 //! object to watch.
 //!
 //! [`run`] reconciles until it is stopped, and [`sweep`] removes partitions without an owner. `steps` decides on the next
-//! step of one IPUPartition from what is recorded (`record`) and observed (`knowledge`); it is pure. `execute` carries a step
+//! step of one IPUPartition from what is recorded (`record`) and observed (`observations`); it is pure. `execute` carries a step
 //! out on a V-IPU controller. A lost reply leaves an attempt with an unknown outcome: `leftovers` settles it. `placement`
 //! asks the guests for a V-IPU controller, and `line` orders the requests. [`rest`] serves all of it to users.
 //!
@@ -28,14 +28,13 @@ pub mod fleet;
 pub mod fuzzing;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod honest;
-pub mod knowledge;
 mod leftovers;
 pub mod line;
-mod look;
 pub mod metrics;
 pub mod node_labels;
 #[cfg(test)]
 mod nonsense;
+pub mod observations;
 pub mod orphans;
 mod pace;
 pub mod placement;
@@ -44,6 +43,7 @@ mod recent;
 mod reconcile;
 pub mod record;
 mod release;
+mod remote_state;
 pub mod rest;
 #[cfg(test)]
 mod samples;

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use proptest::prelude::*;
 
-use super::honest::{self, Case, Honest, seen};
-use super::knowledge::{Answer, Fact, Intent, Reply, SeenState, Truth};
+use super::honest::{self, Case, Honest, health};
+use super::observations::{Answer, HealthState, Intent, Observation, RemoteState, Reply};
 
 /// Ids of this owner, of others, and none at all.
 const IDS: [&str; 8] = [
@@ -159,8 +159,8 @@ fn object() -> impl Strategy<Value = IPUPartition> {
         })
 }
 
-fn state() -> impl Strategy<Value = SeenState> {
-    use SeenState::{Active, Busy, Failed, Removing};
+fn state() -> impl Strategy<Value = HealthState> {
+    use HealthState::{Active, Busy, Failed, Removing};
     prop::sample::select(&[Active, Busy, Failed, Removing][..])
 }
 
@@ -180,17 +180,17 @@ fn world() -> impl Strategy<Value = Honest> {
 }
 
 /// A fact that a reconcile may have learned before, true or not; who uses what is always true.
-fn fact() -> impl Strategy<Value = Fact> {
+fn observation() -> impl Strategy<Value = Observation> {
     let error = || prop::option::of(Just("no".to_owned()));
     let reply = prop_oneof![
         Just(Reply::Done),
         Just(Reply::NotSent("down".to_owned())),
         Just(Reply::Failed("no".to_owned())),
     ];
-    let truth = prop_oneof![
-        Just(Truth::Absent),
-        Just(Truth::Unreachable("down".to_owned())),
-        state().prop_map(|state| Truth::Present(seen(state))),
+    let remote_state = prop_oneof![
+        Just(RemoteState::Absent),
+        Just(RemoteState::Unreachable("down".to_owned())),
+        state().prop_map(|state| RemoteState::Present(health(state))),
     ];
     let answer = prop_oneof![
         controller().prop_map(|controller| {
@@ -204,23 +204,24 @@ fn fact() -> impl Strategy<Value = Fact> {
         Just(Answer::Reject("never".to_owned())),
     ];
     prop_oneof![
-        Just(Fact::Written),
-        id().prop_map(|id| Fact::Recorded(Intent::Create(id))),
-        id().prop_map(|id| Fact::Recorded(Intent::Reset(id))),
-        (id(), reply).prop_map(|(id, reply)| Fact::Created { id, reply }),
-        (id(), truth).prop_map(|(id, truth)| Fact::Truth { id, truth }),
-        (id(), error()).prop_map(|(id, error)| Fact::Removed { id, error }),
-        (id(), error()).prop_map(|(id, error)| Fact::Reset { id, error }),
-        answer.prop_map(|answer| Fact::Placed(answer, 0)),
+        Just(Observation::Written),
+        id().prop_map(|id| Observation::Recorded(Intent::Create(id))),
+        id().prop_map(|id| Observation::Recorded(Intent::Reset(id))),
+        (id(), reply).prop_map(|(id, reply)| Observation::Created { id, reply }),
+        (id(), remote_state)
+            .prop_map(|(id, remote_state)| Observation::RemoteState { id, remote_state }),
+        (id(), error()).prop_map(|(id, error)| Observation::Removed { id, error }),
+        (id(), error()).prop_map(|(id, error)| Observation::Reset { id, error }),
+        answer.prop_map(|answer| Observation::Placed(answer, 0)),
     ]
 }
 
 /// Any case.
 pub(super) fn case() -> impl Strategy<Value = Case> {
-    let facts = prop::collection::vec(fact(), 0..4);
-    (object(), facts, world(), time()).prop_map(|(object, facts, world, now)| Case {
+    let observations = prop::collection::vec(observation(), 0..4);
+    (object(), observations, world(), time()).prop_map(|(object, observations, world, now)| Case {
         object,
-        facts,
+        observations,
         world,
         now: now.0,
     })

@@ -10,8 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 use vipu_client::cordon::CordonStates;
 
 use super::capacity::{self, Withheld};
-use super::knowledge::Answer;
 use super::line::{self, Room, Waiter};
+use super::observations::Answer;
 use super::placing::{self, shortened};
 
 /// What stands in the place of a controller's name where the reason is the same for all.

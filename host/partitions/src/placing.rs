@@ -19,7 +19,7 @@ use ipu_guest_host::model::{
     ControllerView, Decision, PartitionRequest, PlaceAttempt, PlaceOutcome, Placed,
 };
 
-use super::knowledge::Answer;
+use super::observations::Answer;
 
 /// Longest reason that a status keeps, in bytes.
 const REASON_MAX: usize = 512;

@@ -98,18 +98,18 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
         };
         tracing::trace!(partition = %partition.name_any(), ?step);
         match execute::execute(context, &partition, step).await? {
-            Outcome::Learned(fact) => {
+            Outcome::Observed(observation) => {
                 let status = partition.status.as_ref();
-                shown = status.and_then(|status| context.fleet.shown(status, &fact));
-                steps.learn(fact);
+                shown = status.and_then(|status| context.fleet.shown(status, &observation));
+                steps.observe(observation);
             }
-            Outcome::Wrote(written, fact) => {
+            Outcome::Wrote(written, observation) => {
                 partition = *written;
                 let version = partition.resource_version();
                 context
                     .written
                     .note(&uid, version.as_deref(), Instant::now());
-                steps.wrote(fact);
+                steps.wrote(observation);
             }
             Outcome::Released => {
                 context.forget(&uid);

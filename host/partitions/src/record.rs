@@ -11,7 +11,7 @@ use ipu_api::partition_conditions::{self, BUSY, CREATING, DISTURBED, DRAINING, M
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::knowledge::{Seen, SeenState};
+use super::observations::{HealthState, PartitionHealth};
 
 pub(super) use waiting::{rejected, waiting};
 
@@ -123,23 +123,23 @@ pub(super) fn with_outcome(
 
 /// The partition as its controller shows it: active, or wanted and used and yet in error. In error
 /// it stays as it is for a time, since users' programs reset their own partitions.
-pub(super) fn as_seen(
+pub(super) fn with_health(
     status: &IPUPartitionStatus,
-    seen: &Seen,
+    health: &PartitionHealth,
     now: Timestamp,
 ) -> IPUPartitionStatus {
     let mut next = status.clone();
     let (id, on) = usable(status);
-    next.auto_resets.clone_from(&seen.auto_resets);
-    match seen.state {
-        SeenState::Active => {
+    next.auto_resets.clone_from(&health.auto_resets);
+    match health.state {
+        HealthState::Active => {
             let message = format!("partition {id} is active on {on}");
             next.phase = PartitionPhase::Ready;
             next.waiting.clear();
             ready(next, true, "Active", message, now)
         }
-        SeenState::Busy | SeenState::Failed | SeenState::Removing => {
-            let message = format!("{on} reports partition {id} in error: {}", errors(seen));
+        HealthState::Busy | HealthState::Failed | HealthState::Removing => {
+            let message = format!("{on} reports partition {id} in error: {}", errors(health));
             ready(next, false, DISTURBED, message, now)
         }
     }
@@ -354,11 +354,11 @@ pub(super) fn noted(status: &IPUPartitionStatus, message: String) -> IPUPartitio
 }
 
 /// What a controller says is wrong, in one line.
-pub(super) fn errors(seen: &Seen) -> String {
-    if seen.errors.is_empty() {
+pub(super) fn errors(health: &PartitionHealth) -> String {
+    if health.errors.is_empty() {
         "it gives no reason".to_owned()
     } else {
-        seen.errors.join("; ")
+        health.errors.join("; ")
     }
 }
 

@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use super::cache::Cache;
 use super::context::Context;
 use super::execute::publish;
-use super::knowledge::Answer;
+use super::observations::Answer;
 use super::placement::{self, Placement, Queue, Request};
 use super::placing::{self, shortened};
 use super::surroundings::{self, Needed, Surroundings};

@@ -15,7 +15,7 @@ use ipu_api::labels;
 use ipu_api::naming::Identity;
 use jiff::Timestamp;
 
-use super::knowledge::{Intent, Knowledge};
+use super::observations::{Intent, Observations};
 use super::{leftovers, release, state_unknown, wanted};
 
 /// One thing to do.
@@ -30,7 +30,7 @@ pub enum Step {
     /// Ask the attempt's controller to make its id.
     Create(Attempt),
     /// Ask the attempt's controller what it has of its id.
-    AskTruth(Attempt),
+    ReadState(Attempt),
     /// List the live Pods that carry this id.
     CountUsers(String),
     /// Ask the attempt's controller to remove its id.
@@ -88,7 +88,7 @@ pub struct Settings {
 /// The next step for `partition`.
 pub fn next(
     partition: &IPUPartition,
-    knowledge: &Knowledge,
+    observations: &Observations,
     settings: &Settings,
     now: Timestamp,
 ) -> Step {
@@ -98,8 +98,8 @@ pub fn next(
         .iter()
         .flatten()
         .any(|name| name == labels::PARTITION_FINALIZER);
-    let step = wished(partition, is_ours, knowledge, settings, now);
-    let marked = |status| state_unknown::marked(status, knowledge, now);
+    let step = wished(partition, is_ours, observations, settings, now);
+    let marked = |status| state_unknown::marked(status, observations, now);
     match (step, &partition.status) {
         (Step::Write(status), _) => Step::Write(Box::new(marked(&status))),
         (Step::Rest(pace), Some(status)) => write_or_rest(partition, marked(status), pace),
@@ -110,7 +110,7 @@ pub fn next(
 fn wished(
     partition: &IPUPartition,
     is_ours: bool,
-    knowledge: &Knowledge,
+    observations: &Observations,
     settings: &Settings,
     now: Timestamp,
 ) -> Step {
@@ -119,8 +119,8 @@ fn wished(
     }
     match (partition.metadata.deletion_timestamp.is_some(), is_ours) {
         (false, false) => Step::AddFinalizer,
-        (false, true) => wanted::next(partition, knowledge, settings, now),
-        (true, true) => release::next(partition, knowledge, now),
+        (false, true) => wanted::next(partition, observations, settings, now),
+        (true, true) => release::next(partition, observations, now),
         (true, false) => Step::Rest(Pace::Never),
     }
 }

@@ -10,8 +10,10 @@ use ipu_api::ipupartition::{
 use ipu_api::partition_conditions;
 use jiff::{SignedDuration, Timestamp};
 
-use super::knowledge::{Answer, Intent, Knowledge, Seen, SeenState, Truth};
 use super::leftovers::{self, Obstacle, Settling};
+use super::observations::{
+    Answer, HealthState, Intent, Observations, PartitionHealth, RemoteState,
+};
 use super::record;
 use super::step::{Pace, Settings, Step, write_or_rest};
 use super::surroundings::Leave;
@@ -23,18 +25,18 @@ const BUSY_LIMIT: Duration = Duration::from_mins(10);
 /// The next step for a partition that is wanted.
 pub(super) fn next(
     partition: &IPUPartition,
-    knowledge: &Knowledge,
+    observations: &Observations,
     settings: &Settings,
     now: Timestamp,
 ) -> Step {
     let status = partition.status.clone().unwrap_or_default();
-    let obstacles = match leftovers::settle(partition, knowledge, true, now) {
+    let obstacles = match leftovers::settle(partition, observations, true, now) {
         Settling::Do(step) => return *step,
         Settling::Done(obstacles) => obstacles,
     };
     let step = match record::current(&status) {
-        Some(attempt) => hold(partition, &status, attempt, knowledge, settings, now),
-        None => seek(partition, &status, &obstacles, knowledge, settings, now),
+        Some(attempt) => hold(partition, &status, attempt, observations, settings, now),
+        None => seek(partition, &status, &obstacles, observations, settings, now),
     };
     match step {
         Step::Rest(pace) => Step::Rest(with_leftovers(pace, &obstacles)),
@@ -56,42 +58,44 @@ fn hold(
     partition: &IPUPartition,
     status: &IPUPartitionStatus,
     attempt: &Attempt,
-    knowledge: &Knowledge,
+    observations: &Observations,
     settings: &Settings,
     now: Timestamp,
 ) -> Step {
     let id = attempt.id.as_str();
     if status.phase == PartitionPhase::Resetting
-        && let Some(step) = reset::act(partition, status, attempt, knowledge)
+        && let Some(step) = reset::act(partition, status, attempt, observations)
     {
         return step;
     }
-    let seen = match knowledge.truth(id) {
-        None => return Step::AskTruth(attempt.clone()),
+    let health = match observations.remote_state(id) {
+        None => return Step::ReadState(attempt.clone()),
         Some(
-            truth @ (Truth::Unreachable(reason) | Truth::Denied(reason) | Truth::NotListed(reason)),
+            remote_state @ (RemoteState::Unreachable(reason)
+            | RemoteState::Denied(reason)
+            | RemoteState::NotListed(reason)),
         ) => {
-            let message = leftovers::unknown(attempt, truth, reason).describe();
+            let message = leftovers::unknown(attempt, remote_state, reason).describe();
             let unsure = record::noted(&record::found(status), message);
             return write_or_rest(partition, unsure, Pace::Blocked);
         }
-        Some(Truth::Absent) => return lost(partition, status, id, settings, now),
-        Some(Truth::Present(seen)) => seen,
+        Some(RemoteState::Absent) => return lost(partition, status, id, settings, now),
+        Some(RemoteState::Present(health)) => health,
     };
     let status = &record::found(status);
     match status.phase {
         PartitionPhase::Pending
         | PartitionPhase::Creating
         | PartitionPhase::Rejected
-        | PartitionPhase::Releasing => form(partition, status, attempt, seen, settings, now),
-        PartitionPhase::Ready => serve(partition, status, seen, knowledge, settings, now),
-        PartitionPhase::Resetting => reset::follow(partition, status, seen, knowledge, now),
+        | PartitionPhase::Releasing => form(partition, status, attempt, health, settings, now),
+        PartitionPhase::Ready => serve(partition, status, health, observations, settings, now),
+        PartitionPhase::Resetting => reset::follow(partition, status, health, observations, now),
         PartitionPhase::Error if reset::is_wanted(partition, status) => {
-            reset::begin(partition, status, knowledge, now)
+            reset::begin(partition, status, observations, now)
         }
-        PartitionPhase::Error => match seen.state {
-            SeenState::Active => write(record::as_seen(status, seen, now)),
-            SeenState::Busy | SeenState::Failed | SeenState::Removing => {
+        PartitionPhase::Error => match health.state {
+            HealthState::Active => write(record::with_health(status, health, now)),
+            HealthState::Busy | HealthState::Failed | HealthState::Removing => {
                 write_or_rest(partition, status.clone(), Pace::Steady)
             }
         },
@@ -134,7 +138,7 @@ fn form(
     partition: &IPUPartition,
     status: &IPUPartitionStatus,
     attempt: &Attempt,
-    seen: &Seen,
+    health: &PartitionHealth,
     settings: &Settings,
     now: Timestamp,
 ) -> Step {
@@ -142,30 +146,30 @@ fn form(
         .started
         .as_ref()
         .is_some_and(|started| has_passed(started.0, settings.forming, now));
-    match seen.state {
-        SeenState::Active => {
+    match health.state {
+        HealthState::Active => {
             let fresh = record::reset_observed(status, partition.spec.reset_generation);
-            write(record::as_seen(&fresh, seen, now))
+            write(record::with_health(&fresh, health, now))
         }
-        SeenState::Failed => write(record::stillborn(
+        HealthState::Failed => write(record::stillborn(
             status,
             &attempt.id,
-            &format!("it went to ERROR while forming: {}", record::errors(seen)),
+            &format!("it went to ERROR while forming: {}", record::errors(health)),
             now,
         )),
-        SeenState::Removing => write(record::stillborn(
+        HealthState::Removing => write(record::stillborn(
             status,
             &attempt.id,
             "it is being removed on its controller",
             now,
         )),
-        SeenState::Busy if is_late => write(record::stillborn(
+        HealthState::Busy if is_late => write(record::stillborn(
             status,
             &attempt.id,
             &format!("it was not active within {} s", settings.forming.as_secs()),
             now,
         )),
-        SeenState::Busy => write_or_rest(
+        HealthState::Busy => write_or_rest(
             partition,
             record::adopted(status, &attempt.id, now),
             Pace::Soon,
@@ -177,27 +181,27 @@ fn form(
 fn serve(
     partition: &IPUPartition,
     status: &IPUPartitionStatus,
-    seen: &Seen,
-    knowledge: &Knowledge,
+    health: &PartitionHealth,
+    observations: &Observations,
     settings: &Settings,
     now: Timestamp,
 ) -> Step {
     let id = status.partition_id.as_deref().unwrap_or_default();
     // Those who hold up a reset must hear all the same that their partition is broken.
-    let is_told = |pods: &[String]| !pods.is_empty() && seen.state != SeenState::Active;
-    if reset::is_wanted(partition, status) && !knowledge.users(id).is_some_and(is_told) {
-        let current = match seen.state {
-            SeenState::Active => record::as_seen(status, seen, now),
-            SeenState::Busy | SeenState::Failed | SeenState::Removing => status.clone(),
+    let is_told = |pods: &[String]| !pods.is_empty() && health.state != HealthState::Active;
+    if reset::is_wanted(partition, status) && !observations.users(id).is_some_and(is_told) {
+        let current = match health.state {
+            HealthState::Active => record::with_health(status, health, now),
+            HealthState::Busy | HealthState::Failed | HealthState::Removing => status.clone(),
         };
-        return reset::begin(partition, &current, knowledge, now);
+        return reset::begin(partition, &current, observations, now);
     }
-    match seen.state {
-        SeenState::Active => {
-            let current = record::as_seen(status, seen, now);
-            look_around(partition, &current, knowledge, settings, now)
+    match health.state {
+        HealthState::Active => {
+            let current = record::with_health(status, health, now);
+            look_around(partition, &current, observations, settings, now)
         }
-        SeenState::Busy if is_busy_for_long(status, now) => {
+        HealthState::Busy if is_busy_for_long(status, now) => {
             let (id, on) = record::usable(status);
             let message = format!(
                 "partition {id} cannot be used: {on} has been at work on it for {} min without end",
@@ -206,9 +210,9 @@ fn serve(
             write(record::failed(status, "InError", message, now))
         }
         // Users' programs reset their own partitions: not active is no failure by itself.
-        SeenState::Busy => write_or_rest(partition, record::busy(status, now), Pace::Soon),
-        SeenState::Failed | SeenState::Removing => {
-            let disturbed = record::as_seen(status, seen, now);
+        HealthState::Busy => write_or_rest(partition, record::busy(status, now), Pace::Soon),
+        HealthState::Failed | HealthState::Removing => {
+            let disturbed = record::with_health(status, health, now);
             if is_disturbed_for_long(status, settings, now) {
                 let message = disturbed.message.unwrap_or_default();
                 write(record::failed(status, "InError", message, now))
@@ -223,11 +227,11 @@ fn serve(
 fn look_around(
     partition: &IPUPartition,
     current: &IPUPartitionStatus,
-    knowledge: &Knowledge,
+    observations: &Observations,
     settings: &Settings,
     now: Timestamp,
 ) -> Step {
-    let Some(surroundings) = knowledge.surroundings() else {
+    let Some(surroundings) = observations.surroundings() else {
         return Step::LookAround;
     };
     let (id, on) = record::usable(current);
@@ -262,7 +266,7 @@ fn look_around(
         };
         return write_or_rest(partition, stays, pace);
     };
-    match knowledge.users(id) {
+    match observations.users(id) {
         None => Step::CountUsers(id.to_owned()),
         Some([]) => write(record::replaced(current, message, now)),
         Some(pods) if surroundings.leave == Leave::Now => {
@@ -279,7 +283,7 @@ fn seek(
     partition: &IPUPartition,
     status: &IPUPartitionStatus,
     obstacles: &[Obstacle],
-    knowledge: &Knowledge,
+    observations: &Observations,
     settings: &Settings,
     now: Timestamp,
 ) -> Step {
@@ -297,7 +301,7 @@ fn seek(
         let noted = record::noted(status, first.describe());
         return write_or_rest(partition, noted, Pace::Blocked);
     }
-    match knowledge.answer() {
+    match observations.answer() {
         None => Step::Place,
         Some(Answer::Try(controller, by)) => {
             let generation = status.generation + 1;
@@ -306,7 +310,7 @@ fn seek(
                 partition.spec.slot,
                 partition.metadata.uid.as_deref().unwrap_or_default(),
                 generation,
-                knowledge.nonce(),
+                observations.nonce(),
             );
             let place = (controller.clone(), by.clone());
             let begun = record::begun(status, place, id.clone(), generation, now);

@@ -20,8 +20,8 @@ use tracing::Instrument;
 use super::auth::{self, AuthState};
 use super::error::VipuError;
 use super::model::{
-    self, CreateRequest, Device, GcdConfig, Inventory, ListedPartition, PartitionState, ReadyState,
-    Truth,
+    self, CreateRequest, Device, GcdConfig, Inventory, ListedPartition, Lookup, PartitionState,
+    ReadyState,
 };
 use super::proto;
 use super::replies::{Part, Replies};
@@ -227,8 +227,8 @@ impl VipuClient {
     }
 
     /// What the controller has of `id`, which was asked for under the account of now.
-    pub async fn truth(&self, id: &str) -> Result<Truth, VipuError> {
-        self.truth_of(id, self.account().as_deref()).await
+    pub async fn lookup(&self, id: &str) -> Result<Lookup, VipuError> {
+        self.lookup_as(id, self.account().as_deref()).await
     }
 
     /// What the controller has of `id`, which was asked for under `account`.
@@ -238,19 +238,19 @@ impl VipuClient {
     /// NotFound may hide what is another's: neither says anything to another account than that which asked for
     /// the partition.
     /// An error means that the truth is not known; a caller who is denied anything learns nothing.
-    pub async fn truth_of(&self, id: &str, account: Option<&str>) -> Result<Truth, VipuError> {
+    pub async fn lookup_as(&self, id: &str, account: Option<&str>) -> Result<Lookup, VipuError> {
         match self.status(id).await {
-            Ok(state) if state.ready_state == ReadyState::Removed => return Ok(Truth::Absent),
-            Ok(state) => return Ok(Truth::Present(state)),
+            Ok(state) if state.ready_state == ReadyState::Removed => return Ok(Lookup::Absent),
+            Ok(state) => return Ok(Lookup::Present(state)),
             Err(
                 error @ (VipuError::Unreachable(_) | VipuError::Auth(_) | VipuError::Denied { .. }),
             ) => return Err(error),
             Err(_) => {}
         }
         match self.listed_state(id).await? {
-            Some(state) if state.ready_state != ReadyState::Removed => Ok(Truth::Present(state)),
+            Some(state) if state.ready_state != ReadyState::Removed => Ok(Lookup::Present(state)),
             None if self.account().as_deref() != account => Err(VipuError::OtherAccount),
-            Some(_) | None => Ok(Truth::Absent),
+            Some(_) | None => Ok(Lookup::Absent),
         }
     }
 

@@ -16,7 +16,7 @@ const MESSAGE_MAX: usize = 512;
 /// beside them.
 ///
 /// Which code a real server sends in which case is not published. So after any failed create,
-/// remove or reset, whatever the variant, the truth comes from `VipuClient::truth`. The variants
+/// remove or reset, whatever the variant, the truth comes from `VipuClient::lookup`. The variants
 /// only tell how likely it is that something happened.
 #[derive(Debug, thiserror::Error)]
 pub enum VipuError {

@@ -11,7 +11,7 @@ use super::cordon;
 use super::departed;
 use super::failure_stats::FailureLog;
 use super::model::{
-    GcdConfig, Inventory, ListedPartition, PARTITIONS_MAX, PartitionState, ReadyState, Truth,
+    GcdConfig, Inventory, ListedPartition, Lookup, PARTITIONS_MAX, PartitionState, ReadyState,
 };
 use super::model::{listed, size_mismatch, total_ipus};
 use super::proto;
@@ -187,11 +187,11 @@ pub(crate) fn check_failure_stats(looks: impl IntoIterator<Item = (proto::Partit
         let last_reset = last_reset.and_then(|resets| resets.last_time.as_ref());
         assert!(last_reset.is_none_or(|time| time.0 >= Timestamp::UNIX_EPOCH));
         errors += u32::from(state.ready_state == ReadyState::Error);
-        let truth = match state.ready_state {
-            ReadyState::Removed => Truth::Absent,
-            _ => Truth::Present(state),
+        let lookup = match state.ready_state {
+            ReadyState::Removed => Lookup::Absent,
+            _ => Lookup::Present(state),
         };
-        if let Some(failure_id) = log.record_state("pod1:8090", &id, &truth, now) {
+        if let Some(failure_id) = log.record_state("pod1:8090", &id, &lookup, now) {
             log.record_devices("pod1:8090", failure_id, &[], now);
         }
         let failure_stats = log.stats("pod1:8090", now);

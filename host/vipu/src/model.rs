@@ -111,7 +111,7 @@ pub enum OperationState {
 
 /// What a controller has of one id.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Truth {
+pub enum Lookup {
     /// Nothing.
     Absent,
     /// A partition in this state.

@@ -14,7 +14,7 @@ const WAITER: &str = "host/partitions/src/line/waiter.rs";
 const WANTED: &str = "host/partitions/src/wanted.rs";
 const RESET: &str = "host/partitions/src/wanted/reset.rs";
 const STEP: &str = "host/partitions/src/step.rs";
-const KNOWLEDGE: &str = "host/partitions/src/knowledge.rs";
+const OBSERVATIONS: &str = "host/partitions/src/observations.rs";
 const ORPHANS: &str = "host/partitions/src/orphans.rs";
 const RELEASE: &str = "host/partitions/src/release.rs";
 const NAMING: &str = "host/api/src/naming.rs";
@@ -24,15 +24,15 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "the fence is dropped: whoever finds an intent acts on it",
         file: LEFTOVERS,
-        text: "if is_wanted && knowledge.may(&Intent::Create(id.to_owned())) {",
-        instead: "if is_wanted && knowledge.created(id).is_none() {",
+        text: "if is_wanted && observations.may(&Intent::Create(id.to_owned())) {",
+        instead: "if is_wanted && observations.created(id).is_none() {",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "the intent is written down after the deed",
         file: WANTED,
         text: "Step::Record(Box::new(begun), Intent::Create(id))",
-        instead: "match (knowledge.created(&id), begun.attempts.last()) {
+        instead: "match (observations.created(&id), begun.attempts.last()) {
                 (None, Some(attempt)) => Step::Create(attempt.clone()),
                 _ => write(begun),
             }",
@@ -48,15 +48,15 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "another controller is asked after an unknown outcome, without asking the first",
         file: LEFTOVERS,
-        text: "None => Ok(Step::AskTruth(attempt.clone())),",
-        instead: "None => Err(unknown(attempt, &Truth::Absent, \"it was not asked\")),",
+        text: "None => Ok(Step::ReadState(attempt.clone())),",
+        instead: "None => Err(unknown(attempt, &RemoteState::Absent, \"it was not asked\")),",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "an attempt whose truth cannot be asked is forgotten",
         file: LEFTOVERS,
-        text: ") => Err(unknown(attempt, truth, reason)),",
-        instead: ") => Ok(write(not_made(status, attempt, knowledge))),",
+        text: ") => Err(unknown(attempt, remote_state, reason)),",
+        instead: ") => Ok(write(not_made(status, attempt, observations))),",
         found_by: FoundBy::Both,
     },
     Mutation {
@@ -112,17 +112,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "users are not counted again after the intent was written down",
-        file: KNOWLEDGE,
-        text: "            Fact::Recorded(intent) => {
+        file: OBSERVATIONS,
+        text: "            Observation::Recorded(intent) => {
                 self.users.clear();",
-        instead: "            Fact::Recorded(intent) => {",
+        instead: "            Observation::Recorded(intent) => {",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "users are not counted again after a status was written",
-        file: KNOWLEDGE,
-        text: "Fact::Written => self.users.clear(),",
-        instead: "Fact::Written => {}",
+        file: OBSERVATIONS,
+        text: "Observation::Written => self.users.clear(),",
+        instead: "Observation::Written => {}",
         found_by: FoundBy::Simulation,
     },
     Mutation {
@@ -179,12 +179,12 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "what a controller has lost is given to others while Pods use it",
         file: LEFTOVERS,
-        text: "                missing_on: (*truth == Truth::Absent).then(|| controller.clone()),
+        text: "                missing_on: (*remote_state == RemoteState::Absent).then(|| controller.clone()),
             });",
-        instead: "                missing_on: (*truth == Truth::Absent).then(|| controller.clone()),
+        instead: "                missing_on: (*remote_state == RemoteState::Absent).then(|| controller.clone()),
             })
-            .or_else(|obstacle| match truth {
-                Truth::Absent => Ok(write(gone(status, attempt))),
+            .or_else(|obstacle| match remote_state {
+                RemoteState::Absent => Ok(write(gone(status, attempt))),
                 _ => Err(obstacle),
             });",
         found_by: FoundBy::Simulation,
@@ -192,8 +192,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "what the operator may not see is taken for gone",
         file: LEFTOVERS,
-        text: "Truth::Absent => return Ok(write(gone(status, attempt))),",
-        instead: "Truth::Absent | Truth::Denied(_) => return Ok(write(gone(status, attempt))),",
+        text: "RemoteState::Absent => return Ok(write(gone(status, attempt))),",
+        instead: "RemoteState::Absent | RemoteState::Denied(_) => return Ok(write(gone(status, attempt))),",
         found_by: FoundBy::Simulation,
     },
     Mutation {
@@ -228,25 +228,25 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "a partition that never forms is waited for",
         file: WANTED,
-        text: "SeenState::Busy if is_late =>",
-        instead: "SeenState::Busy if is_late && attempt.id.is_empty() =>",
+        text: "HealthState::Busy if is_late =>",
+        instead: "HealthState::Busy if is_late && attempt.id.is_empty() =>",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "a reset that never ends is waited for",
         file: RESET,
-        text: "        SeenState::Busy if is_busy_for_long(status, now) => {
+        text: "        HealthState::Busy if is_busy_for_long(status, now) => {
             let message",
-        instead: "        SeenState::Busy if is_busy_for_long(status, now) && id.is_empty() => {
+        instead: "        HealthState::Busy if is_busy_for_long(status, now) && id.is_empty() => {
             let message",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "a partition that stays busy under its users is waited for",
         file: WANTED,
-        text: "        SeenState::Busy if is_busy_for_long(status, now) => {
+        text: "        HealthState::Busy if is_busy_for_long(status, now) => {
             let (id, on)",
-        instead: "        SeenState::Busy if is_busy_for_long(status, now) && settings.forming.is_zero() => {
+        instead: "        HealthState::Busy if is_busy_for_long(status, now) && settings.forming.is_zero() => {
             let (id, on)",
         found_by: FoundBy::Both,
     },
@@ -274,8 +274,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "a partition in error is never removed by force",
         file: LEFTOVERS,
-        text: "force: state == SeenState::Failed,",
-        instead: "force: state == SeenState::Removing,",
+        text: "force: state == HealthState::Failed,",
+        instead: "force: state == HealthState::Removing,",
         found_by: FoundBy::Simulation,
     },
     Mutation {
@@ -317,12 +317,12 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "what is on a controller that has left the list is taken for gone",
         file: LEFTOVERS,
-        text: "    let seen = match truth {
-        Truth::Absent => return Ok(write(gone(status, attempt))),
-        Truth::Unreachable(reason) | Truth::Denied(reason) | Truth::NotListed(reason) => {",
-        instead: "    let seen = match truth {
-        Truth::Absent | Truth::NotListed(_) => return Ok(write(gone(status, attempt))),
-        Truth::Unreachable(reason) | Truth::Denied(reason) => {",
+        text: "        RemoteState::Absent => return Ok(write(gone(status, attempt))),
+        RemoteState::Unreachable(reason)
+        | RemoteState::Denied(reason)
+        | RemoteState::NotListed(reason) => {",
+        instead: "        RemoteState::Absent | RemoteState::NotListed(_) => return Ok(write(gone(status, attempt))),
+        RemoteState::Unreachable(reason) | RemoteState::Denied(reason) => {",
         found_by: FoundBy::Simulation,
     },
     Mutation {

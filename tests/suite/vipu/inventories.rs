@@ -14,7 +14,7 @@ use tests::wait::{self, Seen};
 use vipu_client::inventory::Report;
 use vipu_client::model::Inventory;
 use vipu_client::registry::KEY;
-use vipu_client::{Deadlines, Inventories, Registry, Truth};
+use vipu_client::{Deadlines, Inventories, Lookup, Registry};
 
 use super::{no_partitions, partition, pod1};
 
@@ -223,11 +223,11 @@ async fn a_controller_that_leaves_the_list_is_reached_and_not_offered() {
     wait::eventually("only the second is offered", one).await;
     let client = fleet.client(&left).unwrap();
     assert!(matches!(
-        client.truth("p-1").await.unwrap(),
-        Truth::Present(_)
+        client.lookup("p-1").await.unwrap(),
+        Lookup::Present(_)
     ));
     client.remove("p-1", false).await.unwrap();
-    assert_eq!(client.truth("p-1").await.unwrap(), Truth::Absent);
+    assert_eq!(client.lookup("p-1").await.unwrap(), Lookup::Absent);
     let reports = fleet.reports().await;
     assert_eq!(reports.len(), 1);
     assert_eq!(reports[0].version.as_deref(), Some("1.18.0"));

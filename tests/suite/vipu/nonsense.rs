@@ -12,7 +12,7 @@ use tests::simulator::faults::{Fail, Lie, Method, Order};
 use tests::simulator::pod::{Pod, Rejection};
 use vipu_client::failure_stats::FailureStats;
 use vipu_client::model::{Inventory, ReadyState};
-use vipu_client::{Deadlines, Registry, Truth, VipuClient, VipuError};
+use vipu_client::{Deadlines, Lookup, Registry, VipuClient, VipuError};
 
 use super::{client, no_partitions, partition, pod1};
 
@@ -65,21 +65,24 @@ async fn an_answer_about_another_partition_is_no_answer() {
         "its answer to GetPartitionStatus is about partition \"somebody-elses\", not \"p-1\""
     );
     // The list decides, as where the status is refused.
-    let Truth::Present(state) = client.truth("p-1").await.unwrap() else {
+    let Lookup::Present(state) = client.lookup("p-1").await.unwrap() else {
         panic!("the list shows it");
     };
     assert_eq!(state.ready_state, ReadyState::Active);
-    assert_eq!(client.truth("p-9").await.unwrap(), Truth::Absent);
+    assert_eq!(client.lookup("p-9").await.unwrap(), Lookup::Absent);
 
     lie_on(&simulator, Method::CreatePartition, Lie::OtherId);
     let error = client.create(&partition("p-3", 1)).await.unwrap_err();
     assert!(matches!(error, VipuError::OtherPartition { .. }), "{error}");
     simulator.server.clear();
     assert!(matches!(
-        client.truth("p-3").await.unwrap(),
-        Truth::Present(_)
+        client.lookup("p-3").await.unwrap(),
+        Lookup::Present(_)
     ));
-    assert_eq!(client.truth("somebody-elses").await.unwrap(), Truth::Absent);
+    assert_eq!(
+        client.lookup("somebody-elses").await.unwrap(),
+        Lookup::Absent
+    );
 }
 
 #[tokio::test]
@@ -130,7 +133,7 @@ async fn everything_told(client: &VipuClient) -> Vec<String> {
         format!("{:?}", client.list().await.map_err(failed)),
         format!("{:?}", client.inventory().await.map_err(failed)),
         format!("{:?}", client.status("p-1").await.map_err(failed)),
-        format!("{:?}", client.truth("p-1").await.map_err(failed)),
+        format!("{:?}", client.lookup("p-1").await.map_err(failed)),
         format!("{:?}", client.devices("p-1", 1).await),
         format!(
             "{:?}",
@@ -176,13 +179,13 @@ async fn a_partition_that_vanishes_from_the_list_is_still_told_by_its_status() {
     lie(&simulator, Lie::Nothing);
     assert_eq!(client.inventory().await.unwrap(), Inventory::default());
     assert!(matches!(
-        client.truth("p-1").await.unwrap(),
-        Truth::Present(_)
+        client.lookup("p-1").await.unwrap(),
+        Lookup::Present(_)
     ));
     lie(&simulator, Lie::Bare);
     assert!(matches!(
-        client.truth("p-1").await.unwrap(),
-        Truth::Present(_)
+        client.lookup("p-1").await.unwrap(),
+        Lookup::Present(_)
     ));
     assert_eq!(client.inventory().await.unwrap().total, 0);
 }
@@ -194,7 +197,7 @@ async fn a_partition_that_appears_takes_room_and_is_nobodys() {
     lie(&simulator, Lie::Appearing);
     let inventory = client.inventory().await.unwrap();
     assert_eq!(inventory.used, honest.used + 4);
-    assert_eq!(client.truth("p-9").await.unwrap(), Truth::Absent);
+    assert_eq!(client.lookup("p-9").await.unwrap(), Lookup::Absent);
     lie(&simulator, Lie::Nothing);
     assert_eq!(client.inventory().await.unwrap(), Inventory::default());
     simulator.server.clear();
@@ -239,7 +242,11 @@ async fn no_lie_stops_the_client() {
         }
         client.remove(&id, true).await.unwrap();
         simulator.server.clear();
-        assert_eq!(client.truth(&id).await.unwrap(), Truth::Absent, "{told:?}");
+        assert_eq!(
+            client.lookup(&id).await.unwrap(),
+            Lookup::Absent,
+            "{told:?}"
+        );
     }
 }
 
@@ -249,8 +256,8 @@ async fn an_ipu_that_keeps_failing_shows_up_on_its_controller() {
     let registry = Arc::new(Registry::new(Deadlines::default()));
     let fleet = Fleet::new(registry, node_labels().0, no_partitions());
     let look = async |id: &str| {
-        let truth = client.truth(id).await.unwrap();
-        fleet.note(&client, id, 1, &truth).await;
+        let lookup = client.lookup(id).await.unwrap();
+        fleet.note(&client, id, 1, &lookup).await;
     };
     let with_pod = |work: &dyn Fn(&mut Pod, Timestamp) -> Result<(), Rejection>| {
         let done = simulator

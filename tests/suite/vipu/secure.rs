@@ -209,7 +209,7 @@ async fn what_a_controller_does_not_accept_is_told_with_who_has_to_mend_it() {
         assert!(reason.contains(words), "{shown}: {reason}");
         assert!(!reason.contains(KEY), "{reason}");
         // What a controller does not let be seen is not known to be absent.
-        client.truth("p-1").await.unwrap_err();
+        client.lookup("p-1").await.unwrap_err();
     }
 }
 
@@ -292,7 +292,10 @@ async fn files_that_are_bad_at_the_start_hold_every_call_back_until_they_are_men
         file.display()
     );
     assert_eq!(error.reason(), expected);
-    assert!(matches!(client.truth("p-1").await, Err(VipuError::Auth(_))));
+    assert!(matches!(
+        client.lookup("p-1").await,
+        Err(VipuError::Auth(_))
+    ));
     assert!(scene.simulator.server.calls(0).is_empty());
 
     tls.swap(&[

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::super::capacity;
 use super::super::driver::{self, Reconcile};
-use super::super::knowledge::Fact;
+use super::super::observations::Observation;
 use super::*;
 
 /// An IPUPartition that takes over partition `id`, or has asked for it.
@@ -33,15 +33,15 @@ fn taking_over(id: &str) -> IPUPartition {
     .unwrap()
 }
 
-fn absent(id: &str) -> Fact {
-    Fact::Truth {
+fn absent(id: &str) -> Observation {
+    Observation::RemoteState {
         id: id.to_owned(),
-        truth: Truth::Absent,
+        remote_state: RemoteState::Absent,
     }
 }
 
-fn used_by(id: &str, pods: &[&str]) -> Fact {
-    Fact::Users {
+fn used_by(id: &str, pods: &[&str]) -> Observation {
+    Observation::Users {
         id: id.to_owned(),
         pods: pods.iter().map(ToString::to_string).collect(),
     }
@@ -57,10 +57,10 @@ fn adoptable() -> String {
 fn what_is_taken_over_and_missing_is_held_until_no_pod_uses_it() {
     let (id, now) = (adoptable(), Timestamp::UNIX_EPOCH);
     let object = taking_over(&id);
-    let next = |facts: Vec<Fact>| {
+    let next = |observations: Vec<Observation>| {
         let mut reconcile = Reconcile::begin(0, object.clone().into());
-        for fact in facts {
-            reconcile.learn(fact);
+        for observation in observations {
+            reconcile.observe(observation);
         }
         reconcile.decide(&driver::settings(), &BTreeMap::new(), now)
     };

@@ -10,7 +10,7 @@ use super::Small;
 use super::replica::check_slot;
 use super::state::{Flying, State};
 use crate::driver;
-use crate::knowledge::{Fact, Truth};
+use crate::observations::{Observation, RemoteState};
 use crate::simulation::controllers::{Call, Then, Verb};
 use crate::simulation::invariants::{NOT_GIVEN_TWICE, demand};
 
@@ -49,7 +49,7 @@ impl Small {
         attempt: &Attempt,
         verb: Verb,
         mishap: Mishap,
-    ) -> Fact {
+    ) -> Observation {
         let controller = index(state, attempt);
         let call = Call {
             controller,
@@ -136,13 +136,13 @@ impl Small {
     }
 
     /// What a controller says that it has of an attempt.
-    pub(super) fn truth(&self, state: &mut State, attempt: &Attempt) -> Truth {
+    pub(super) fn remote_state(&self, state: &mut State, attempt: &Attempt) -> RemoteState {
         let controller = Arc::clone(&state.controllers[index(state, attempt)]);
         if controller.is_down {
-            return Truth::Unreachable("connection refused".to_owned());
+            return RemoteState::Unreachable("connection refused".to_owned());
         }
         if controller.denies {
-            return Truth::Denied("permission denied".to_owned());
+            return RemoteState::Denied("permission denied".to_owned());
         }
         let found = controller.state(&attempt.id);
         if found.is_none() {
@@ -150,7 +150,7 @@ impl Small {
             Arc::make_mut(&mut state.lacking).denied(&attempt.id, now);
             state.ledger().denied(&attempt.id);
         }
-        driver::truth(found.as_ref())
+        driver::remote_state(found.as_ref())
     }
 }
 

@@ -17,8 +17,8 @@ use super::calls::Mishap;
 use super::faults::Fault;
 use super::state::{State, Task, Version, ticket};
 use crate::driver::{self, Reconcile};
-use crate::knowledge::{Answer, Fact, Intent, Truth};
 use crate::line::Waiter;
+use crate::observations::{Answer, Intent, Observation, RemoteState};
 use crate::placement::{Divided, Queue};
 use crate::simulation::api_server::{self, Key};
 use crate::simulation::controllers::Verb;
@@ -29,9 +29,9 @@ use crate::step::Step;
 /// What a step leads to.
 pub(super) enum Outcome {
     /// The reconcile learns this.
-    Learned(Fact),
+    Observed(Observation),
     /// It has written its object, and learns this.
-    Wrote(Version, Fact),
+    Wrote(Version, Observation),
     /// It is over.
     Over,
 }
@@ -73,7 +73,7 @@ impl Small {
                 let object = &task.core.object;
                 let objects = objects.iter().map(Arc::as_ref);
                 let found = driver::surroundings(object, objects, views, &CordonStates::new(), now);
-                task.core.learn(Fact::Surroundings(found));
+                task.core.observe(Observation::Surroundings(found));
                 self.decide(state, (who, key), task);
             }
             _ => {
@@ -92,17 +92,17 @@ impl Small {
             state.faults.spend(mishap.fault());
         }
         match self.carry_out(state, (who, key), &task, mishap) {
-            Outcome::Learned(fact) => {
-                if matches!(fact, Fact::Created { .. }) {
+            Outcome::Observed(observation) => {
+                if matches!(observation, Observation::Created { .. }) {
                     state.replicas[who].taking.remove(&key);
                 }
-                task.evidence.note(&fact);
-                task.core.learn(fact);
+                task.evidence.note(&observation);
+                task.core.observe(observation);
                 self.decide(state, (who, key), task);
             }
-            Outcome::Wrote(version, fact) => {
-                task.evidence.note(&fact);
-                task.core.wrote(version.print, version.object, fact);
+            Outcome::Wrote(version, observation) => {
+                task.evidence.note(&observation);
+                task.core.wrote(version.print, version.object, observation);
                 self.decide(state, (who, key), task);
             }
             Outcome::Over => state.ended(who, key),
@@ -119,48 +119,53 @@ impl Small {
         let ticket = ticket(who, key);
         match task.step.clone() {
             Step::Rest(_) | Step::LookAround => Outcome::Over,
-            Step::AddFinalizer => write(state, key, task, mishap, Fact::Written, |object| {
+            Step::AddFinalizer => write(state, key, task, mishap, Observation::Written, |object| {
                 let mut all = object.metadata.finalizers.take().unwrap_or_default();
                 all.push(labels::PARTITION_FINALIZER.to_owned());
                 object.metadata.finalizers = Some(all);
             }),
             Step::RemoveFinalizer { .. } => release(state, key, task),
-            Step::Write(status) => {
-                self.write_status(state, (who, key), task, mishap, *status, Fact::Written)
-            }
+            Step::Write(status) => self.write_status(
+                state,
+                (who, key),
+                task,
+                mishap,
+                *status,
+                Observation::Written,
+            ),
             Step::Record(status, intent) => {
-                let fact = Fact::Recorded(intent);
-                self.write_status(state, (who, key), task, mishap, *status, fact)
+                let observation = Observation::Recorded(intent);
+                self.write_status(state, (who, key), task, mishap, *status, observation)
             }
             Step::Create(attempt) => {
                 state.ledger().create_sent(&attempt, ticket);
                 let ipus = task.core.object.spec.ipus;
-                let fact = self.call(state, &attempt, Verb::Create { ipus }, mishap);
-                Outcome::Learned(fact)
+                let observation = self.call(state, &attempt, Verb::Create { ipus }, mishap);
+                Outcome::Observed(observation)
             }
             Step::Remove { attempt, force } => {
-                Outcome::Learned(self.call(state, &attempt, Verb::Remove { force }, mishap))
+                Outcome::Observed(self.call(state, &attempt, Verb::Remove { force }, mishap))
             }
             Step::Reset(attempt) => {
                 state.ledger().reset_sent(&attempt.id, ticket);
-                Outcome::Learned(self.call(state, &attempt, Verb::Reset, mishap))
+                Outcome::Observed(self.call(state, &attempt, Verb::Reset, mishap))
             }
-            Step::AskTruth(attempt) => {
-                let truth = if mishap == Mishap::Nothing {
-                    self.truth(state, &attempt)
+            Step::ReadState(attempt) => {
+                let remote_state = if mishap == Mishap::Nothing {
+                    self.remote_state(state, &attempt)
                 } else {
-                    Truth::Unreachable("deadline exceeded".to_owned())
+                    RemoteState::Unreachable("deadline exceeded".to_owned())
                 };
                 let id = attempt.id;
-                Outcome::Learned(Fact::Truth { id, truth })
+                Outcome::Observed(Observation::RemoteState { id, remote_state })
             }
             Step::CountUsers(id) => {
                 let pods = state.users(&id);
-                Outcome::Learned(Fact::Users { id, pods })
+                Outcome::Observed(Observation::Users { id, pods })
             }
             Step::Place => {
                 let answer = self.place(state, (who, key), &task.core.object);
-                Outcome::Learned(Fact::Placed(answer, 0))
+                Outcome::Observed(Observation::Placed(answer, 0))
             }
         }
     }
@@ -203,19 +208,19 @@ impl Small {
         task: &Task,
         mishap: Mishap,
         status: IPUPartitionStatus,
-        fact: Fact,
+        observation: Observation,
     ) -> Outcome {
         if !task.is_current {
             return Outcome::Over;
         }
         let before = task.core.object.status.clone().unwrap_or_default();
         let after = status.clone();
-        let intent = match &fact {
-            Fact::Recorded(intent) => Some(intent.clone()),
+        let intent = match &observation {
+            Observation::Recorded(intent) => Some(intent.clone()),
             _ => None,
         };
         let set = |object: &mut IPUPartition| object.status = Some(status);
-        let outcome = write(state, key, task, mishap, fact, set);
+        let outcome = write(state, key, task, mishap, observation, set);
         self.check_status(state, (who, key), task, intent.as_ref(), &before, &after);
         outcome
     }
@@ -261,7 +266,7 @@ fn write(
     key: Key,
     task: &Task,
     mishap: Mishap,
-    fact: Fact,
+    observation: Observation,
     change: impl FnOnce(&mut IPUPartition),
 ) -> Outcome {
     if !task.is_current {
@@ -272,7 +277,7 @@ fn write(
     let version = Version::of(object);
     state.changed(key, Some(version.clone()));
     if mishap == Mishap::Nothing {
-        Outcome::Wrote(version, fact)
+        Outcome::Wrote(version, observation)
     } else {
         Outcome::Over
     }
@@ -313,7 +318,7 @@ impl Mishap {
             Step::Create(_) | Step::Remove { .. } => &Mishap::ALL,
             // Nothing but its id could tell a second delivery of a reset from the first.
             Step::Reset(_) => &Mishap::ONCE,
-            Step::AskTruth(_) | Step::AddFinalizer | Step::Write(_) | Step::Record(..) => {
+            Step::ReadState(_) | Step::AddFinalizer | Step::Write(_) | Step::Record(..) => {
                 &[Mishap::ReplyLost]
             }
             Step::RemoveFinalizer { .. }

@@ -9,7 +9,7 @@ use super::api_server::Key;
 use super::controllers::{Call, Then};
 use super::repair::Repair;
 use super::sweeper::Stage;
-use crate::knowledge::Fact;
+use crate::observations::Observation;
 
 /// Which reconcile of which replica waits for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,16 +25,16 @@ pub(crate) struct Ticket {
 /// What comes back to a reconcile.
 #[derive(Debug)]
 pub(super) enum Reply {
-    Learned(Box<Fact>),
-    Wrote(u64, Arc<IPUPartition>, Box<Fact>),
+    Observed(Box<Observation>),
+    Wrote(u64, Arc<IPUPartition>, Box<Observation>),
     Released,
     Conflict,
     Broken,
 }
 
 impl Reply {
-    pub(super) fn learned(fact: Fact) -> Self {
-        Self::Learned(Box::new(fact))
+    pub(super) fn observed(observation: Observation) -> Self {
+        Self::Observed(Box::new(observation))
     }
 }
 

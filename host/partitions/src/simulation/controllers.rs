@@ -7,7 +7,7 @@ use ipu_guest_host::model::ControllerView;
 use vipu_client::model::{Inventory, ListedPartition, OperationState, PartitionState, ReadyState};
 
 use super::agenda::Ticket;
-use crate::knowledge::{Fact, Reply};
+use crate::observations::{Observation, Reply};
 
 /// What is asked of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,10 +33,10 @@ pub(crate) struct Call {
 
 impl Call {
     /// What a caller learns from the end of its self.
-    pub(crate) fn told(&self, result: Result<(), String>, was_never_sent: bool) -> Fact {
+    pub(crate) fn told(&self, result: Result<(), String>, was_never_sent: bool) -> Observation {
         let id = self.id.clone();
         match self.verb {
-            Verb::Create { .. } => Fact::Created {
+            Verb::Create { .. } => Observation::Created {
                 reply: match result {
                     Ok(()) => Reply::Done,
                     Err(error) if was_never_sent => Reply::NotSent(error),
@@ -44,11 +44,11 @@ impl Call {
                 },
                 id,
             },
-            Verb::Remove { .. } => Fact::Removed {
+            Verb::Remove { .. } => Observation::Removed {
                 id,
                 error: result.err(),
             },
-            Verb::Reset => Fact::Reset {
+            Verb::Reset => Observation::Reset {
                 id,
                 error: result.err(),
             },

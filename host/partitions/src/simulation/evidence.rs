@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::knowledge::{Fact, Reply, Seen, SeenState, Truth};
+use crate::observations::{HealthState, Observation, PartitionHealth, RemoteState, Reply};
 
 /// The ids about which a reconcile was told something, by what it was told. Nothing is forgotten.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -28,9 +28,9 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
-    pub(crate) fn note(&mut self, fact: &Fact) {
-        match fact {
-            Fact::Created { id, reply } => {
+    pub(crate) fn note(&mut self, observation: &Observation) {
+        match observation {
+            Observation::Created { id, reply } => {
                 self.asked.insert(id.clone());
                 match reply {
                     Reply::Done => {}
@@ -42,31 +42,31 @@ impl Evidence {
                     }
                 }
             }
-            Fact::Truth { id, truth } => {
-                let told = match truth {
-                    Truth::Absent => &mut self.absent,
-                    Truth::Unreachable(_) | Truth::Denied(_) | Truth::NotListed(_) => {
-                        &mut self.unreachable
-                    }
-                    Truth::Present(Seen {
-                        state: SeenState::Active,
+            Observation::RemoteState { id, remote_state } => {
+                let told = match remote_state {
+                    RemoteState::Absent => &mut self.absent,
+                    RemoteState::Unreachable(_)
+                    | RemoteState::Denied(_)
+                    | RemoteState::NotListed(_) => &mut self.unreachable,
+                    RemoteState::Present(PartitionHealth {
+                        state: HealthState::Active,
                         ..
                     }) => &mut self.active,
-                    Truth::Present(Seen {
-                        state: SeenState::Removing,
+                    RemoteState::Present(PartitionHealth {
+                        state: HealthState::Removing,
                         ..
                     }) => &mut self.to_go,
-                    Truth::Present(_) => return,
+                    RemoteState::Present(_) => return,
                 };
                 told.insert(id.clone());
             }
-            Fact::Reset { id, error: None } => {
+            Observation::Reset { id, error: None } => {
                 self.reset.insert(id.clone());
             }
-            Fact::Removed { id, .. } => {
+            Observation::Removed { id, .. } => {
                 self.to_go.insert(id.clone());
             }
-            Fact::Users { id, pods } => {
+            Observation::Users { id, pods } => {
                 if pods.is_empty() {
                     self.unused.insert(id.clone());
                 } else {
@@ -74,11 +74,11 @@ impl Evidence {
                     self.in_use.insert(id.clone());
                 }
             }
-            Fact::Reset { .. }
-            | Fact::Written
-            | Fact::Recorded(_)
-            | Fact::Placed(..)
-            | Fact::Surroundings(_) => {}
+            Observation::Reset { .. }
+            | Observation::Written
+            | Observation::Recorded(_)
+            | Observation::Placed(..)
+            | Observation::Surroundings(_) => {}
         }
     }
 }

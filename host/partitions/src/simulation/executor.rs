@@ -12,7 +12,7 @@ use super::driver;
 use super::invariants::Written;
 use super::trace;
 use super::world::World;
-use crate::knowledge::{Fact, Intent};
+use crate::observations::{Intent, Observation};
 use crate::step::Step;
 
 /// What goes wrong with one call to a controller.
@@ -66,7 +66,7 @@ impl World {
         });
         let is_effect = !matches!(
             step,
-            Step::AskTruth(_) | Step::CountUsers(_) | Step::Place | Step::LookAround
+            Step::ReadState(_) | Step::CountUsers(_) | Step::Place | Step::LookAround
         );
         if stood && is_effect {
             self.saw(Sight::ZombieActed);
@@ -88,7 +88,7 @@ impl World {
             Step::Rest(_) => {}
             Step::AddFinalizer => {
                 self.saw(Sight::FinalizerAdded);
-                self.write(ticket, Fact::Written, |object| {
+                self.write(ticket, Observation::Written, |object| {
                     let mut all = object.metadata.finalizers.take().unwrap_or_default();
                     all.push(labels::PARTITION_FINALIZER.to_owned());
                     object.metadata.finalizers = Some(all);
@@ -97,14 +97,14 @@ impl World {
             Step::RemoveFinalizer { .. } => self.release(ticket, object),
             Step::Write(status) => {
                 self.saw(Sight::StatusWritten);
-                self.write_status(ticket, object, *status, Fact::Written);
+                self.write_status(ticket, object, *status, Observation::Written);
             }
             Step::Record(status, intent) => {
                 self.saw(match intent {
                     Intent::Create(_) => Sight::CreateRecorded,
                     Intent::Reset(_) => Sight::ResetRecorded,
                 });
-                self.write_status(ticket, object, *status, Fact::Recorded(intent));
+                self.write_status(ticket, object, *status, Observation::Recorded(intent));
             }
             Step::Create(attempt) => {
                 self.saw(Sight::CreateSent);
@@ -124,18 +124,18 @@ impl World {
                 self.ledger.reset_sent(&attempt.id, ticket);
                 self.call(ticket, &attempt, Verb::Reset, mishap);
             }
-            Step::AskTruth(attempt) => self.ask_truth(ticket, attempt),
+            Step::ReadState(attempt) => self.read_state(ticket, attempt),
             Step::CountUsers(id) => self.count_users(ticket, id),
             Step::LookAround => {
                 let surroundings = self.look_around(object);
-                self.answer(ticket, Reply::learned(Fact::Surroundings(surroundings)));
+                self.observe(ticket, Observation::Surroundings(surroundings));
             }
             Step::Place => {
                 self.saw(Sight::Placed);
                 let answer = self.place(ticket.who, object);
                 // The poorest random numbers that will do: they differ where the API server has forgotten.
                 let nonce = self.restores;
-                self.answer(ticket, Reply::learned(Fact::Placed(answer, nonce)));
+                self.observe(ticket, Observation::Placed(answer, nonce));
             }
         }
     }
@@ -145,31 +145,33 @@ impl World {
         self.agenda.add(delay, Event::Reply(ticket, reply));
     }
 
-    fn ask_truth(&mut self, ticket: Ticket, attempt: Attempt) {
+    fn observe(&mut self, ticket: Ticket, observation: Observation) {
+        self.answer(ticket, Reply::observed(observation));
+    }
+
+    fn read_state(&mut self, ticket: Ticket, attempt: Attempt) {
         self.saw(Sight::TruthAsked);
         let controller = self.controller_index(&attempt.controller);
         let is_lost = self.chance.permille(self.weather.calls / 4);
         let is_listed = self.is_listed(controller, &attempt.controller);
-        let truth = if is_lost || !self.is_reached(controller, &attempt.controller) {
+        let remote_state = if is_lost || !self.is_reached(controller, &attempt.controller) {
             if !is_listed {
                 self.saw(Sight::NotListed);
             }
-            driver::untold("connection refused", false, is_listed)
+            driver::without_answer("connection refused", false, is_listed)
         } else if self.controllers[controller].denies {
-            driver::untold("permission denied", true, is_listed)
+            driver::without_answer("permission denied", true, is_listed)
         } else {
             let state = self.controllers[controller].state(&attempt.id);
             if state.is_none() {
                 self.lacking.denied(&attempt.id, self.agenda.now());
                 self.ledger.denied(&attempt.id);
             }
-            driver::truth(state.as_ref())
+            driver::remote_state(state.as_ref())
         };
-        self.trace.say(self.agenda.now(), || {
-            format!("    {} is {truth:?}", attempt.id)
-        });
+        self.note(|| format!("    {} is {remote_state:?}", attempt.id));
         let id = attempt.id;
-        self.answer(ticket, Reply::learned(Fact::Truth { id, truth }));
+        self.observe(ticket, Observation::RemoteState { id, remote_state });
     }
 
     fn count_users(&mut self, ticket: Ticket, id: String) {
@@ -183,7 +185,7 @@ impl World {
                 let (job, pause) = (job_of(ticket.key), self.chance.between(0, 10));
                 self.agenda.add(pause, Event::Tick(job));
             }
-            Reply::learned(Fact::Users { pods, id })
+            Reply::observed(Observation::Users { pods, id })
         } else {
             self.saw(Sight::ReadFailed);
             Reply::Broken
@@ -194,9 +196,7 @@ impl World {
     /// Sends a call on its way, and says when its caller hears what.
     fn call(&mut self, ticket: Ticket, attempt: &Attempt, verb: Verb, planned: Option<Mishap>) {
         let mishap = planned.unwrap_or_else(|| self.mishap());
-        self.trace.say(self.agenda.now(), || {
-            format!("    {verb:?} meets {mishap:?}")
-        });
+        self.note(|| format!("    {verb:?} meets {mishap:?}"));
         let call = Call {
             controller: self.controller_index(&attempt.controller),
             verb,
@@ -257,7 +257,7 @@ impl World {
     fn give_up(&mut self, call: &Call, patience: u64) {
         let error = Err("deadline exceeded".to_owned());
         if let Some(ticket) = call.caller {
-            let reply = Reply::learned(call.told(error, false));
+            let reply = Reply::observed(call.told(error, false));
             self.agenda.add(patience, Event::Reply(ticket, reply));
         }
     }
@@ -265,7 +265,7 @@ impl World {
     /// The caller of a call hears what came of it.
     pub(super) fn answer_call(&mut self, call: &Call, result: Result<(), String>, was_sent: bool) {
         if let Some(ticket) = call.caller {
-            self.answer(ticket, Reply::learned(call.told(result, !was_sent)));
+            self.observe(ticket, call.told(result, !was_sent));
         }
     }
 
@@ -303,15 +303,15 @@ impl World {
         ticket: Ticket,
         before: &IPUPartition,
         status: IPUPartitionStatus,
-        fact: Fact,
+        observation: Observation,
     ) {
         let before = before.status.clone().unwrap_or_default();
         let after = status.clone();
-        let intent = match &fact {
-            Fact::Recorded(intent) => Some(intent.clone()),
+        let intent = match &observation {
+            Observation::Recorded(intent) => Some(intent.clone()),
             _ => None,
         };
-        let took_place = self.write(ticket, fact, |object| object.status = Some(status));
+        let took_place = self.write(ticket, observation, |object| object.status = Some(status));
         if !took_place {
             return;
         }
@@ -344,14 +344,14 @@ impl World {
     fn write(
         &mut self,
         ticket: Ticket,
-        fact: Fact,
+        observation: Observation,
         change: impl FnOnce(&mut IPUPartition),
     ) -> bool {
         let fault = self.fault();
         let (took_place, reply) = match self.store(ticket, fault, change) {
             Ok(Some(stored)) => (
                 true,
-                Reply::Wrote(stored.version, stored.object, Box::new(fact)),
+                Reply::Wrote(stored.version, stored.object, Box::new(observation)),
             ),
             Ok(None) => (true, Reply::Broken),
             Err(reply) => (

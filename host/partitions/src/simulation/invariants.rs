@@ -11,7 +11,7 @@ use super::api_server::Key;
 use super::controllers::Verb;
 use super::driver;
 use super::evidence::Evidence;
-use crate::knowledge::Intent;
+use crate::observations::Intent;
 
 /// The rules, as they are named where one is broken.
 pub(crate) const RECORDED_FIRST: &str = "an id is written down before its controller is asked";

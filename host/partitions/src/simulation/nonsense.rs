@@ -11,8 +11,8 @@ use proptest::prelude::*;
 
 use crate::driver;
 use crate::honest::{Honest, come_to_rest, controller};
-use crate::knowledge::SeenState;
 use crate::nonsense::{case, spec};
+use crate::observations::HealthState;
 
 fn config() -> ProptestConfig {
     let cases = super::variable("IPU_OPERATOR_FUZZ_CASES").unwrap_or(2_000);
@@ -47,7 +47,7 @@ fn rested_among(
     let there = there.into_iter();
     let mut honest = Honest {
         in_use,
-        there: there.map(|id| (id, SeenState::Active)).collect(),
+        there: there.map(|id| (id, HealthState::Active)).collect(),
         unreachable: BTreeSet::new(),
         refuses: false,
     };

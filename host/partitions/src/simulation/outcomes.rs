@@ -5,7 +5,7 @@ use ipu_api::partition_conditions;
 
 use super::coverage::{Coverage, Sight};
 use super::invariants::Written;
-use crate::knowledge::Intent;
+use crate::observations::Intent;
 
 /// Counts what this status tells.
 pub(super) fn count(written: &Written<'_>, coverage: &mut Coverage) {

@@ -10,7 +10,7 @@ use super::coverage::Sight;
 use super::driver::{self, Reconcile};
 use super::evidence::Evidence;
 use super::world::World;
-use crate::knowledge::Fact;
+use crate::observations::Observation;
 use crate::orphans::Suspects;
 use crate::step::{Pace, Step};
 
@@ -239,11 +239,11 @@ impl World {
         let Some(task) = self.task(ticket) else {
             return;
         };
-        let fact = match reply {
-            Reply::Learned(fact) => *fact,
-            Reply::Wrote(version, object, fact) => {
-                task.evidence.note(&fact);
-                task.core.wrote(version, object, *fact);
+        let observation = match reply {
+            Reply::Observed(observation) => *observation,
+            Reply::Wrote(version, object, observation) => {
+                task.evidence.note(&observation);
+                task.core.wrote(version, object, *observation);
                 self.decide(ticket);
                 return;
             }
@@ -261,15 +261,15 @@ impl World {
                 return;
             }
         };
-        let has_asked = matches!(fact, Fact::Created { .. });
+        let has_asked = matches!(observation, Observation::Created { .. });
         let uid = task.core.object.metadata.uid.clone().unwrap_or_default();
-        let makes_room = matches!(fact, Fact::Removed { .. });
-        let agreed = match &fact {
-            Fact::Removed { id, error: None } => Some(id.clone()),
+        let makes_room = matches!(observation, Observation::Removed { .. });
+        let agreed = match &observation {
+            Observation::Removed { id, error: None } => Some(id.clone()),
             _ => None,
         };
-        task.evidence.note(&fact);
-        task.core.learn(fact);
+        task.evidence.note(&observation);
+        task.core.observe(observation);
         self.replicas[ticket.who].removed.extend(agreed);
         if has_asked {
             self.replicas[ticket.who].taking.remove(&uid);

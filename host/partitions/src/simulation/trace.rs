@@ -102,13 +102,13 @@ pub(crate) fn brief(step: &Step) -> String {
             )
         }
         Step::Create(attempt)
-        | Step::AskTruth(attempt)
+        | Step::ReadState(attempt)
         | Step::Reset(attempt)
         | Step::Remove { attempt, .. } => {
             let (id, on) = (&attempt.id, &attempt.controller.name);
             let verb = match step {
                 Step::Create(_) => "create",
-                Step::AskTruth(_) => "what is",
+                Step::ReadState(_) => "what is",
                 Step::Reset(_) => "reset",
                 _ => "remove",
             };

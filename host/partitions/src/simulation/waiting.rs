@@ -9,8 +9,8 @@ use super::api_server::Key;
 use super::coverage::Sight;
 use super::driver;
 use super::world::World;
-use crate::knowledge::Answer;
 use crate::line::Waiter;
+use crate::observations::Answer;
 use crate::placement::{Divided, Queue};
 use crate::surroundings::Surroundings;
 

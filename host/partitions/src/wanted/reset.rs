@@ -5,7 +5,7 @@ use ipu_api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
 use jiff::Timestamp;
 
 use super::{BUSY_LIMIT, is_busy_for_long, write};
-use crate::knowledge::{Intent, Knowledge, Seen, SeenState};
+use crate::observations::{HealthState, Intent, Observations, PartitionHealth};
 use crate::record;
 use crate::step::{Pace, Step, write_or_rest};
 
@@ -18,11 +18,11 @@ pub(super) fn is_wanted(partition: &IPUPartition, status: &IPUPartitionStatus) -
 pub(super) fn begin(
     partition: &IPUPartition,
     status: &IPUPartitionStatus,
-    knowledge: &Knowledge,
+    observations: &Observations,
     now: Timestamp,
 ) -> Step {
     let id = status.partition_id.clone().unwrap_or_default();
-    match knowledge.users(&id) {
+    match observations.users(&id) {
         None => Step::CountUsers(id),
         Some([]) => Step::Record(Box::new(record::resetting(status, now)), Intent::Reset(id)),
         Some(pods) => {
@@ -38,17 +38,17 @@ pub(super) fn act(
     partition: &IPUPartition,
     status: &IPUPartitionStatus,
     attempt: &Attempt,
-    knowledge: &Knowledge,
+    observations: &Observations,
 ) -> Option<Step> {
     let id = attempt.id.as_str();
-    if knowledge.reset(id) == Some(None) && is_wanted(partition, status) {
+    if observations.reset(id) == Some(None) && is_wanted(partition, status) {
         let observed = partition.spec.reset_generation;
         return Some(write(record::reset_observed(status, observed)));
     }
-    if !knowledge.may(&Intent::Reset(id.to_owned())) {
+    if !observations.may(&Intent::Reset(id.to_owned())) {
         return None;
     }
-    Some(match knowledge.users(id) {
+    Some(match observations.users(id) {
         None => Step::CountUsers(id.to_owned()),
         Some([]) => Step::Reset(attempt.clone()),
         Some(pods) => write(record::reset_put_off(status, waits(id, pods))),
@@ -61,29 +61,29 @@ pub(super) fn act(
 pub(super) fn follow(
     partition: &IPUPartition,
     status: &IPUPartitionStatus,
-    seen: &Seen,
-    knowledge: &Knowledge,
+    health: &PartitionHealth,
+    observations: &Observations,
     now: Timestamp,
 ) -> Step {
     let id = status.partition_id.as_deref().unwrap_or_default();
     if status.observed_reset_generation < partition.spec.reset_generation {
-        let why = match knowledge.reset(id).flatten() {
+        let why = match observations.reset(id).flatten() {
             Some(error) => format!("the reset of partition {id} failed ({error}); replacing it"),
             None => format!("whether partition {id} was reset is not known; replacing it"),
         };
         return write(record::replaced(status, why, now));
     }
-    match seen.state {
-        SeenState::Active => write(record::as_seen(status, seen, now)),
-        SeenState::Busy if is_busy_for_long(status, now) => {
+    match health.state {
+        HealthState::Active => write(record::with_health(status, health, now)),
+        HealthState::Busy if is_busy_for_long(status, now) => {
             let message = format!(
                 "the reset of partition {id} did not end within {} min; replacing it",
                 BUSY_LIMIT.as_secs() / 60
             );
             write(record::replaced(status, message, now))
         }
-        SeenState::Busy => write_or_rest(partition, record::busy(status, now), Pace::Soon),
-        SeenState::Failed | SeenState::Removing => {
+        HealthState::Busy => write_or_rest(partition, record::busy(status, now), Pace::Soon),
+        HealthState::Failed | HealthState::Removing => {
             let message = format!("partition {id} is in error after a reset; replacing it");
             write(record::replaced(status, message, now))
         }
