@@ -22,7 +22,7 @@ use super::observations::{self, Intent, Observation};
 use super::orphans;
 use super::placement::Divided;
 use super::placing::shortened;
-use super::record;
+use super::status_update;
 use super::watched::Watched;
 
 /// How old an inventory may be. What the operator itself changes is told at once; this is for
@@ -154,7 +154,7 @@ impl Fleet {
         let mut attempts = status.attempts.iter();
         let attempt = attempts.find(|one| one.id == *id)?;
         let account = self.client(&attempt.controller).ok()?.account();
-        record::shown_to(status, id, account.as_deref())
+        status_update::with_account(status, id, account.as_deref())
     }
 
     /// A client of one controller, in the list or not: what was made on one that has left the list

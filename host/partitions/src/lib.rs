@@ -3,7 +3,7 @@
 //!
 //! [`run`] reconciles until it is stopped, and [`sweep`] removes partitions without an owner. `steps` decides on the next
 //! step of one IPUPartition from what is recorded (`record`) and observed (`observations`); it is pure. `execute` carries a step
-//! out on a V-IPU controller. A lost reply leaves an attempt with an unknown outcome: `leftovers` settles it. `placement`
+//! out on a V-IPU controller. A lost reply leaves an attempt with an unknown outcome: `unsettled_attempts` settles it. `placement`
 //! asks the guests for a V-IPU controller, and `line` orders the requests. [`rest`] serves all of it to users.
 //!
 //! The package reads Pods only to find out whether one uses a partition. It knows no rule of IPUJobs.
@@ -23,12 +23,13 @@ mod crd_schema;
 mod driver;
 mod events;
 mod execute;
+mod finalize;
 pub mod fleet;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod honest;
-mod leftovers;
+mod lifecycle;
 pub mod line;
 pub mod metrics;
 pub mod node_labels;
@@ -41,14 +42,13 @@ pub mod placement;
 pub mod placing;
 mod recent;
 mod reconcile;
-pub mod record;
-mod release;
 mod remote_state;
 pub mod rest;
 #[cfg(test)]
 mod samples;
 mod seek;
 pub mod state_unknown;
+pub mod status_update;
 pub mod step;
 mod steps;
 pub mod surroundings;
@@ -56,8 +56,8 @@ pub mod sweep;
 pub mod tracker;
 mod turns;
 mod unreadable;
+mod unsettled_attempts;
 mod users;
-mod wanted;
 pub mod watched;
 mod written;
 

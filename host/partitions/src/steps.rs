@@ -6,7 +6,7 @@ use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use jiff::Timestamp;
 
 use super::observations::{Observation, Observations};
-use super::record;
+use super::status_update;
 use super::step::{self, Settings, Step};
 
 /// Most steps of one reconcile. Every path through the state machine is shorter; this bounds a mistake in it.
@@ -40,8 +40,9 @@ impl Steps {
         }
         self.taken += 1;
         let status = partition.status.as_ref();
-        if let Some(moved) = status.and_then(|status| record::moved(status, renamed)) {
-            return Ok(Step::Write(Box::new(moved)));
+        let updated = status.and_then(|status| status_update::with_new_names(status, renamed));
+        if let Some(updated) = updated {
+            return Ok(Step::Write(Box::new(updated)));
         }
         Ok(step::next(partition, &self.observations, settings, now))
     }

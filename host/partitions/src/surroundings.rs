@@ -236,7 +236,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::record;
+    use crate::status_update;
 
     const NOW: &str = "2026-01-01T12:00:00Z";
 
@@ -328,7 +328,11 @@ mod tests {
         ] {
             let mut all = fresh.clone();
             let status = all[0].status.take().unwrap();
-            let asked = record::asked_to_leave(&status, "now".to_owned(), since.parse().unwrap());
+            let asked = status_update::draining_requested(
+                &status,
+                "now".to_owned(),
+                since.parse().unwrap(),
+            );
             all[0].status = Some(asked);
             assert_eq!(
                 seen(&all[1], &all, 8).leave == Leave::Now,

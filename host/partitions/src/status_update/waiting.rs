@@ -1,4 +1,4 @@
-//! Pure: the statuses of a partition that no controller makes now, or ever.
+//! Pure: the statuses of a partition that waits, or that no controller can ever create.
 
 use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, IPUPartitionStatus, PartitionPhase, WaitingReason,
@@ -11,12 +11,11 @@ use ipu_api::partition_conditions::ready;
 /// Longest message of a waiting partition, in bytes. `status.waiting` has the reason of each controller whole.
 const MESSAGE_MAX: usize = 4_096;
 
-/// How long a controller that refused is not asked again for the same slot: it may have refused for
-/// another reason than room, and would be asked again and again.
-const REFUSAL_RESTS: SignedDuration = SignedDuration::from_secs(10);
+/// How long a controller that has refused is skipped for the same slot: the reason may be another one than capacity, and
+/// the refusal would repeat.
+const REFUSAL_LIFETIME: SignedDuration = SignedDuration::from_secs(10);
 
-/// No controller has room now. The round of attempts ends here, and the next one begins afresh, but
-/// for what was refused just now.
+/// No controller has free capacity now. This ends the round of attempts. Only recent refusals count in the next one.
 pub(crate) fn waiting(
     status: &IPUPartitionStatus,
     reasons: &[WaitingReason],
@@ -43,7 +42,7 @@ pub(crate) fn waiting(
     ready(next, false, "Waiting", message, now)
 }
 
-/// No controller can ever make it.
+/// No controller can ever create it.
 pub(crate) fn rejected(
     status: &IPUPartitionStatus,
     why: &str,
@@ -58,9 +57,9 @@ pub(crate) fn rejected(
 
 fn is_fresh_refusal(attempt: &Attempt, now: Timestamp) -> bool {
     let started = attempt.started.as_ref();
-    // In the future, where the clock was set back: then for no longer either.
+    // The start is in the future if the clock was set back.
     attempt.outcome == AttemptOutcome::Refused
-        && started.is_some_and(|started| now.duration_since(started.0).abs() < REFUSAL_RESTS)
+        && started.is_some_and(|started| now.duration_since(started.0).abs() < REFUSAL_LIFETIME)
 }
 
 #[cfg(test)]
@@ -68,7 +67,7 @@ mod tests {
     use ipu_api::ipupartition::ControllerRef;
 
     use super::*;
-    use crate::record::unsettled;
+    use crate::status_update::unsettled;
 
     #[test]
     fn a_refusal_is_fresh_for_seconds_whatever_became_of_the_clock() {

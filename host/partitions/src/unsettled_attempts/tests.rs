@@ -1,4 +1,4 @@
-//! What becomes of a partition of Graphcore's operator that is to be taken over, and is not found.
+//! Adoption of a partition of Graphcore's operator that its controller does not list.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::super::driver::{self, Reconcile};
 use super::super::observations::Observation;
 use super::*;
 
-/// An IPUPartition that takes over partition `id`, or has asked for it.
+/// An IPUPartition that adopts partition `id`, or has requested it.
 fn taking_over(id: &str) -> IPUPartition {
     let controller = json!({
         "name": "pod1:8090", "host": "pod1", "port": 8090, "labelKey": "a", "labelValue": "b",

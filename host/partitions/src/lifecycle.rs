@@ -1,4 +1,4 @@
-//! Pure: the life of a partition that is wanted: placed, formed, used, reset.
+//! Pure: the lifecycle of a desired partition: placement, creation, use, reset.
 
 mod reset;
 
@@ -10,19 +10,19 @@ use ipu_api::ipupartition::{
 use ipu_api::partition_conditions;
 use jiff::{SignedDuration, Timestamp};
 
-use super::leftovers::{self, Obstacle, Settling};
 use super::observations::{
     Answer, HealthState, Intent, Observations, PartitionHealth, RemoteState,
 };
-use super::record;
+use super::status_update;
 use super::step::{Pace, Settings, Step, write_or_rest};
 use super::surroundings::Leave;
+use super::unsettled_attempts::{self, Blocker, Settlement};
 
-/// How long a controller may be at work on a partition that was active once. A reset takes minutes at
-/// most, and the call for one is given up after five: what takes twice that does not end any more.
+/// Limit of an operation on a partition that was active before. A reset takes minutes, and its call has a deadline of
+/// five: an operation that takes twice as long does not end.
 const BUSY_LIMIT: Duration = Duration::from_mins(10);
 
-/// The next step for a partition that is wanted.
+/// The next step for a desired partition.
 pub(super) fn next(
     partition: &IPUPartition,
     observations: &Observations,
@@ -30,31 +30,31 @@ pub(super) fn next(
     now: Timestamp,
 ) -> Step {
     let status = partition.status.clone().unwrap_or_default();
-    let obstacles = match leftovers::settle(partition, observations, true, now) {
-        Settling::Do(step) => return *step,
-        Settling::Done(obstacles) => obstacles,
+    let blockers = match unsettled_attempts::settle_attempts(partition, observations, true, now) {
+        Settlement::Do(step) => return *step,
+        Settlement::Done(blockers) => blockers,
     };
-    let step = match record::current(&status) {
-        Some(attempt) => hold(partition, &status, attempt, observations, settings, now),
-        None => seek(partition, &status, &obstacles, observations, settings, now),
+    let step = match status_update::current(&status) {
+        Some(attempt) => follow(partition, &status, attempt, observations, settings, now),
+        None => place(partition, &status, &blockers, observations, settings, now),
     };
     match step {
-        Step::Rest(pace) => Step::Rest(with_leftovers(pace, &obstacles)),
+        Step::Rest(pace) => Step::Rest(with_blockers(pace, &blockers)),
         step => step,
     }
 }
 
-/// How soon to look again where something is left besides: its room is free only once it was seen to go.
-fn with_leftovers(pace: Pace, obstacles: &[Obstacle]) -> Pace {
+/// Requeue delay while other attempts are unsettled: their capacity is free only after their removal was observed.
+fn with_blockers(pace: Pace, blockers: &[Blocker]) -> Pace {
     match pace {
-        _ if obstacles.iter().any(Obstacle::is_short) => Pace::Soon,
-        Pace::Never if !obstacles.is_empty() => Pace::Blocked,
+        _ if blockers.iter().any(Blocker::is_short) => Pace::Soon,
+        Pace::Never if !blockers.is_empty() => Pace::Blocked,
         pace => pace,
     }
 }
 
-/// The slot has a partition: look at it and follow what it does.
-fn hold(
+/// Follows the state of the partition that the slot has.
+fn follow(
     partition: &IPUPartition,
     status: &IPUPartitionStatus,
     attempt: &Attempt,
@@ -75,14 +75,15 @@ fn hold(
             | RemoteState::Denied(reason)
             | RemoteState::NotListed(reason)),
         ) => {
-            let message = leftovers::unknown(attempt, remote_state, reason).describe();
-            let unsure = record::noted(&record::found(status), message);
+            let message = unsettled_attempts::unknown(attempt, remote_state, reason).describe();
+            let unsure =
+                status_update::with_message(&status_update::without_missing(status), message);
             return write_or_rest(partition, unsure, Pace::Blocked);
         }
-        Some(RemoteState::Absent) => return lost(partition, status, id, settings, now),
+        Some(RemoteState::Absent) => return handle_missing(partition, status, id, settings, now),
         Some(RemoteState::Present(health)) => health,
     };
-    let status = &record::found(status);
+    let status = &status_update::without_missing(status);
     match status.phase {
         PartitionPhase::Pending
         | PartitionPhase::Creating
@@ -94,7 +95,7 @@ fn hold(
             reset::begin(partition, status, observations, now)
         }
         PartitionPhase::Error => match health.state {
-            HealthState::Active => write(record::with_health(status, health, now)),
+            HealthState::Active => write(status_update::with_health(status, health, now)),
             HealthState::Busy | HealthState::Failed | HealthState::Removing => {
                 write_or_rest(partition, status.clone(), Pace::Steady)
             }
@@ -102,10 +103,9 @@ fn hold(
     }
 }
 
-/// The controller has nothing of the partition any more. Where nobody was told of it yet, another
-/// takes its place; a user of it must hear that it is gone, once that is certain: a controller that
-/// starts again may not know its partitions for a moment.
-fn lost(
+/// The controller lacks the partition. If it was never ready, another one replaces it. Otherwise its users learn that it
+/// is gone, after the grace period: a controller that restarts may not list its partitions for a moment.
+fn handle_missing(
     partition: &IPUPartition,
     status: &IPUPartitionStatus,
     id: &str,
@@ -116,7 +116,7 @@ fn lost(
         PartitionPhase::Pending
         | PartitionPhase::Creating
         | PartitionPhase::Rejected
-        | PartitionPhase::Releasing => write(record::stillborn(
+        | PartitionPhase::Releasing => write(status_update::formation_failed(
             status,
             id,
             "it vanished before it was active",
@@ -125,15 +125,17 @@ fn lost(
         PartitionPhase::Ready | PartitionPhase::Resetting | PartitionPhase::Error
             if is_missing_for_long(status, settings, now) =>
         {
-            write(record::vanished(status, id, now))
+            write(status_update::vanished(status, id, now))
         }
-        PartitionPhase::Ready | PartitionPhase::Resetting | PartitionPhase::Error => {
-            write_or_rest(partition, record::missed(status, id, now), Pace::Soon)
-        }
+        PartitionPhase::Ready | PartitionPhase::Resetting | PartitionPhase::Error => write_or_rest(
+            partition,
+            status_update::missed(status, id, now),
+            Pace::Soon,
+        ),
     }
 }
 
-/// It was made and is not active yet.
+/// Waits until a new partition is active.
 fn form(
     partition: &IPUPartition,
     status: &IPUPartitionStatus,
@@ -148,22 +150,25 @@ fn form(
         .is_some_and(|started| has_passed(started.0, settings.forming, now));
     match health.state {
         HealthState::Active => {
-            let fresh = record::reset_observed(status, partition.spec.reset_generation);
-            write(record::with_health(&fresh, health, now))
+            let fresh = status_update::reset_observed(status, partition.spec.reset_generation);
+            write(status_update::with_health(&fresh, health, now))
         }
-        HealthState::Failed => write(record::stillborn(
+        HealthState::Failed => write(status_update::formation_failed(
             status,
             &attempt.id,
-            &format!("it went to ERROR while forming: {}", record::errors(health)),
+            &format!(
+                "it went to ERROR while forming: {}",
+                status_update::errors(health)
+            ),
             now,
         )),
-        HealthState::Removing => write(record::stillborn(
+        HealthState::Removing => write(status_update::formation_failed(
             status,
             &attempt.id,
             "it is being removed on its controller",
             now,
         )),
-        HealthState::Busy if is_late => write(record::stillborn(
+        HealthState::Busy if is_late => write(status_update::formation_failed(
             status,
             &attempt.id,
             &format!("it was not active within {} s", settings.forming.as_secs()),
@@ -171,13 +176,13 @@ fn form(
         )),
         HealthState::Busy => write_or_rest(
             partition,
-            record::adopted(status, &attempt.id, now),
+            status_update::adopted(status, &attempt.id, now),
             Pace::Soon,
         ),
     }
 }
 
-/// It is in use, or ready to be.
+/// Watches a partition that is in use, or ready for use.
 fn serve(
     partition: &IPUPartition,
     status: &IPUPartitionStatus,
@@ -187,35 +192,35 @@ fn serve(
     now: Timestamp,
 ) -> Step {
     let id = status.partition_id.as_deref().unwrap_or_default();
-    // Those who hold up a reset must hear all the same that their partition is broken.
+    // Users that delay a reset still have to learn that their partition is broken.
     let is_told = |pods: &[String]| !pods.is_empty() && health.state != HealthState::Active;
     if reset::is_wanted(partition, status) && !observations.users(id).is_some_and(is_told) {
         let current = match health.state {
-            HealthState::Active => record::with_health(status, health, now),
+            HealthState::Active => status_update::with_health(status, health, now),
             HealthState::Busy | HealthState::Failed | HealthState::Removing => status.clone(),
         };
         return reset::begin(partition, &current, observations, now);
     }
     match health.state {
         HealthState::Active => {
-            let current = record::with_health(status, health, now);
-            look_around(partition, &current, observations, settings, now)
+            let current = status_update::with_health(status, health, now);
+            evaluate_eviction(partition, &current, observations, settings, now)
         }
         HealthState::Busy if is_busy_for_long(status, now) => {
-            let (id, on) = record::usable(status);
+            let (id, on) = status_update::usable(status);
             let message = format!(
                 "partition {id} cannot be used: {on} has been at work on it for {} min without end",
                 BUSY_LIMIT.as_secs() / 60
             );
-            write(record::failed(status, "InError", message, now))
+            write(status_update::failed(status, "InError", message, now))
         }
-        // Users' programs reset their own partitions: not active is no failure by itself.
-        HealthState::Busy => write_or_rest(partition, record::busy(status, now), Pace::Soon),
+        // Users' programs reset their own partitions, so an inactive one has not necessarily failed.
+        HealthState::Busy => write_or_rest(partition, status_update::busy(status, now), Pace::Soon),
         HealthState::Failed | HealthState::Removing => {
-            let disturbed = record::with_health(status, health, now);
+            let disturbed = status_update::with_health(status, health, now);
             if is_disturbed_for_long(status, settings, now) {
                 let message = disturbed.message.unwrap_or_default();
-                write(record::failed(status, "InError", message, now))
+                write(status_update::failed(status, "InError", message, now))
             } else {
                 write_or_rest(partition, disturbed, Pace::Soon)
             }
@@ -223,8 +228,8 @@ fn serve(
     }
 }
 
-/// It is active. It stays, unless its siblings find no room or its controller is to be emptied.
-fn look_around(
+/// Keeps an active partition, unless its siblings find no capacity or its controller is drained.
+fn evaluate_eviction(
     partition: &IPUPartition,
     current: &IPUPartitionStatus,
     observations: &Observations,
@@ -234,8 +239,8 @@ fn look_around(
     let Some(surroundings) = observations.surroundings() else {
         return Step::LookAround;
     };
-    let (id, on) = record::usable(current);
-    // Of use by itself, where nothing is said.
+    let (id, on) = status_update::usable(current);
+    // Missing: it is of use by itself.
     let gang = partition.spec.options.gang_size.unwrap_or(0);
     let alone_since = partition_conditions::ready_since(current).max(surroundings.lacking_since);
     let has_waited =
@@ -254,9 +259,9 @@ fn look_around(
         Leave::No | Leave::Later(_) => None,
     };
     let Some(message) = leaves else {
-        let stays = record::may_stay(current);
+        let stays = status_update::without_draining(current);
         let stays = match &surroundings.leave {
-            Leave::Later(why) => record::noted(&stays, why.clone()),
+            Leave::Later(why) => status_update::with_message(&stays, why.clone()),
             Leave::No | Leave::Now => stays,
         };
         let pace = if surroundings.held < gang || surroundings.leave != Leave::No {
@@ -268,21 +273,21 @@ fn look_around(
     };
     match observations.users(id) {
         None => Step::CountUsers(id.to_owned()),
-        Some([]) => write(record::replaced(current, message, now)),
+        Some([]) => write(status_update::replaced(current, message, now)),
         Some(pods) if surroundings.leave == Leave::Now => {
             let message = format!("{message}, once {} live Pods have ended", pods.len());
-            let asked = record::asked_to_leave(current, message, now);
+            let asked = status_update::draining_requested(current, message, now);
             write_or_rest(partition, asked, Pace::Soon)
         }
         Some(_) => write_or_rest(partition, current.clone(), Pace::Steady),
     }
 }
 
-/// The slot has no partition: find a controller for one.
-fn seek(
+/// Finds a controller for a slot without a partition.
+fn place(
     partition: &IPUPartition,
     status: &IPUPartitionStatus,
-    obstacles: &[Obstacle],
+    blockers: &[Blocker],
     observations: &Observations,
     settings: &Settings,
     now: Timestamp,
@@ -293,12 +298,12 @@ fn seek(
     if let Some(problem) = problem(&partition.spec).or_else(|| exhausted(status)) {
         return write_or_rest(
             partition,
-            record::rejected(status, &problem, now),
+            status_update::rejected(status, &problem, now),
             Pace::Never,
         );
     }
-    if let Some(first) = obstacles.iter().find(|obstacle| !obstacle.allows_another()) {
-        let noted = record::noted(status, first.describe());
+    if let Some(first) = blockers.iter().find(|blocker| !blocker.allows_another()) {
+        let noted = status_update::with_message(status, first.describe());
         return write_or_rest(partition, noted, Pace::Blocked);
     }
     match observations.answer() {
@@ -312,29 +317,31 @@ fn seek(
                 generation,
                 observations.nonce(),
             );
-            let place = (controller.clone(), by.clone());
-            let begun = record::begun(status, place, id.clone(), generation, now);
+            let chosen = (controller.clone(), by.clone());
+            let begun = status_update::begun(status, chosen, id.clone(), generation, now);
             Step::Record(Box::new(begun), Intent::Create(id))
         }
         Some(Answer::Wait(reasons)) => {
-            let reasons = leftovers::explained(reasons, obstacles);
-            let waiting = record::waiting(status, &reasons, now);
+            let reasons = unsettled_attempts::explained(reasons, blockers);
+            let waiting = status_update::waiting(status, &reasons, now);
             write_or_rest(partition, waiting, Pace::ForRoom)
         }
-        // What it waits for is told already, and an answer comes within seconds.
+        // The status reports the reason already, and a decision follows within seconds.
         Some(Answer::Later(_)) if !status.waiting.is_empty() => Step::Rest(Pace::Soon),
         Some(Answer::Later(reasons)) => {
-            let reasons = leftovers::explained(reasons, obstacles);
-            let waiting = record::waiting(status, &reasons, now);
+            let reasons = unsettled_attempts::explained(reasons, blockers);
+            let waiting = status_update::waiting(status, &reasons, now);
             write_or_rest(partition, waiting, Pace::Soon)
         }
-        Some(Answer::Reject(why)) => {
-            write_or_rest(partition, record::rejected(status, why, now), Pace::ForRoom)
-        }
+        Some(Answer::Reject(why)) => write_or_rest(
+            partition,
+            status_update::rejected(status, why, now),
+            Pace::ForRoom,
+        ),
     }
 }
 
-/// What makes a spec impossible whatever the controllers are.
+/// The reason why no controller can ever serve a spec.
 fn problem(spec: &IPUPartitionSpec) -> Option<String> {
     if !spec.ipus.is_power_of_two() {
         return Some(format!(
@@ -352,8 +359,7 @@ fn problem(spec: &IPUPartitionSpec) -> Option<String> {
     None
 }
 
-/// What makes a status impossible: no attempt can follow the last generation, which only a hand can
-/// have written.
+/// The reason why no attempt can follow: the generation is the largest number. Only a user can have written it.
 fn exhausted(status: &IPUPartitionStatus) -> Option<String> {
     (status.generation == i64::MAX).then(|| {
         format!(

@@ -1,4 +1,4 @@
-//! Under which V-IPU user an attempt is asked about.
+//! The V-IPU user id under which the state of an attempt is read.
 
 use serde_json::json;
 
@@ -14,9 +14,9 @@ fn what_a_user_was_shown_is_asked_about_as_that_users() {
     let status: IPUPartitionStatus = serde_json::from_value(json!({"attempts": attempts})).unwrap();
     let second = || Some("second".to_owned());
     let accounts = |id: &str| {
-        let next = shown_to(&status, id, Some("second"))?;
+        let next = with_account(&status, id, Some("second"))?;
         assert_eq!(
-            shown_to(&next, id, Some("second")),
+            with_account(&next, id, Some("second")),
             None,
             "it says so already"
         );

@@ -1,20 +1,20 @@
-//! Pure: resets that a partition's owner asks for: written down first, carried out while nothing uses the
-//! partition, and followed to their end.
+//! Pure: resets that the owner of a partition requests: recorded first, carried out while no Pod uses the partition, and
+//! followed to their end.
 
 use ipu_api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
 use jiff::Timestamp;
 
 use super::{BUSY_LIMIT, is_busy_for_long, write};
 use crate::observations::{HealthState, Intent, Observations, PartitionHealth};
-use crate::record;
+use crate::status_update;
 use crate::step::{Pace, Step, write_or_rest};
 
-/// Whether its owner asked for a reset that was not carried out.
+/// Whether the owner requests a reset that was not carried out.
 pub(super) fn is_wanted(partition: &IPUPartition, status: &IPUPartitionStatus) -> bool {
     partition.spec.reset_generation > status.observed_reset_generation
 }
 
-/// A reset under a live Pod would end its program, so it waits until none is left.
+/// Records a reset. It waits until no live Pod uses the partition, because it would end the programs of Pods.
 pub(super) fn begin(
     partition: &IPUPartition,
     status: &IPUPartitionStatus,
@@ -24,16 +24,23 @@ pub(super) fn begin(
     let id = status.partition_id.clone().unwrap_or_default();
     match observations.users(&id) {
         None => Step::CountUsers(id),
-        Some([]) => Step::Record(Box::new(record::resetting(status, now)), Intent::Reset(id)),
+        Some([]) => Step::Record(
+            Box::new(status_update::resetting(status, now)),
+            Intent::Reset(id),
+        ),
         Some(pods) => {
             let message = waits(&id, pods);
-            write_or_rest(partition, record::noted(status, message), Pace::Soon)
+            write_or_rest(
+                partition,
+                status_update::with_message(status, message),
+                Pace::Soon,
+            )
         }
     }
 }
 
-/// Carries out the reset that this reconcile wrote down. The Pods are counted once more: one that
-/// was started just before the word was written is seen now.
+/// Carries out the reset that this reconcile recorded. It counts the Pods again, and finds one that started just before
+/// the reset was recorded.
 pub(super) fn act(
     partition: &IPUPartition,
     status: &IPUPartitionStatus,
@@ -43,7 +50,7 @@ pub(super) fn act(
     let id = attempt.id.as_str();
     if observations.reset(id) == Some(None) && is_wanted(partition, status) {
         let observed = partition.spec.reset_generation;
-        return Some(write(record::reset_observed(status, observed)));
+        return Some(write(status_update::reset_observed(status, observed)));
     }
     if !observations.may(&Intent::Reset(id.to_owned())) {
         return None;
@@ -51,13 +58,12 @@ pub(super) fn act(
     Some(match observations.users(id) {
         None => Step::CountUsers(id.to_owned()),
         Some([]) => Step::Reset(attempt.clone()),
-        Some(pods) => write(record::reset_put_off(status, waits(id, pods))),
+        Some(pods) => write(status_update::reset_put_off(status, waits(id, pods))),
     })
 }
 
-/// A reset was written down. Whether one that was not answered took place cannot be asked, and it
-/// might still come, late, under the next Pods: then a fresh partition with a new id takes the
-/// place of this one, which a late reset cannot hit.
+/// Follows a recorded reset. If its reply was lost, the reset may still arrive while the next Pods run. Therefore a new
+/// partition with another id, which a late reset cannot affect, replaces this one.
 pub(super) fn follow(
     partition: &IPUPartition,
     status: &IPUPartitionStatus,
@@ -71,21 +77,21 @@ pub(super) fn follow(
             Some(error) => format!("the reset of partition {id} failed ({error}); replacing it"),
             None => format!("whether partition {id} was reset is not known; replacing it"),
         };
-        return write(record::replaced(status, why, now));
+        return write(status_update::replaced(status, why, now));
     }
     match health.state {
-        HealthState::Active => write(record::with_health(status, health, now)),
+        HealthState::Active => write(status_update::with_health(status, health, now)),
         HealthState::Busy if is_busy_for_long(status, now) => {
             let message = format!(
                 "the reset of partition {id} did not end within {} min; replacing it",
                 BUSY_LIMIT.as_secs() / 60
             );
-            write(record::replaced(status, message, now))
+            write(status_update::replaced(status, message, now))
         }
-        HealthState::Busy => write_or_rest(partition, record::busy(status, now), Pace::Soon),
+        HealthState::Busy => write_or_rest(partition, status_update::busy(status, now), Pace::Soon),
         HealthState::Failed | HealthState::Removing => {
             let message = format!("partition {id} is in error after a reset; replacing it");
-            write(record::replaced(status, message, now))
+            write(status_update::replaced(status, message, now))
         }
     }
 }

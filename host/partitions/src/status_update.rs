@@ -1,4 +1,4 @@
-//! Pure: every change that is ever made to the status of an IPUPartition.
+//! Pure: every change of the status of an IPUPartition.
 
 mod waiting;
 
@@ -15,16 +15,16 @@ use super::observations::{HealthState, PartitionHealth};
 
 pub(super) use waiting::{rejected, waiting};
 
-/// Removed attempts that stay listed for people to read.
+/// Removed attempts that stay listed for users.
 const HISTORY: usize = 8;
 
-/// The attempt whose partition the slot uses or is about to use.
+/// The attempt whose partition the slot uses or will use.
 pub fn current(status: &IPUPartitionStatus) -> Option<&Attempt> {
     let id = status.partition_id.as_deref()?;
     status.attempts.iter().find(|attempt| attempt.id == id)
 }
 
-/// The status that is written before a controller, chosen by `by`, is asked to make partition `id`.
+/// Records an attempt to create partition `id` on a controller that `by` has chosen.
 pub(super) fn begun(
     status: &IPUPartitionStatus,
     (controller, by): (ControllerRef, DecidedBy),
@@ -40,9 +40,8 @@ pub(super) fn begun(
     tried(status, attempt, generation, message, now)
 }
 
-/// The status by which an admin has a partition of Graphcore's operator taken over: as of one that was asked
-/// for, and whose end is not known.
-pub fn taken_over(
+/// Requests the adoption of a partition of Graphcore's operator: an attempt with an unknown outcome.
+pub fn adoption_requested(
     status: &IPUPartitionStatus,
     (controller, account): (ControllerRef, Option<String>),
     id: String,
@@ -88,7 +87,7 @@ fn tried(
     ready(next, false, CREATING, message, now)
 }
 
-/// The controller has partition `id`, and the slot takes it.
+/// The slot takes partition `id`, which its controller has.
 pub(super) fn adopted(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> IPUPartitionStatus {
     let mut next = with_outcome(status, id, AttemptOutcome::Created, None);
     let controller = next
@@ -104,7 +103,7 @@ pub(super) fn adopted(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> 
     ready(next, false, CREATING, message, now)
 }
 
-/// How the attempt at `id` ended. An attempt that ended is no longer the one that the slot uses.
+/// Sets the outcome of the attempt `id`. The slot no longer uses an attempt that has ended.
 pub(super) fn with_outcome(
     status: &IPUPartitionStatus,
     id: &str,
@@ -121,8 +120,8 @@ pub(super) fn with_outcome(
     next
 }
 
-/// The partition as its controller shows it: active, or wanted and used and yet in error. In error
-/// it stays as it is for a time, since users' programs reset their own partitions.
+/// Reports the health of the partition. A partition in error keeps its phase for a time, because users' programs reset
+/// their own partitions.
 pub(super) fn with_health(
     status: &IPUPartitionStatus,
     health: &PartitionHealth,
@@ -145,8 +144,7 @@ pub(super) fn with_health(
     }
 }
 
-/// The partition is used or was reset, and its controller is at work on it. Since when is noted, as
-/// that may never end.
+/// Notes since when the controller is working on the partition, because that may never end.
 pub(super) fn busy(status: &IPUPartitionStatus, now: Timestamp) -> IPUPartitionStatus {
     let mut next = status.clone();
     let (id, on) = usable(status);
@@ -155,8 +153,7 @@ pub(super) fn busy(status: &IPUPartitionStatus, now: Timestamp) -> IPUPartitionS
     next
 }
 
-/// The partition is in use or was reset, and its controller has nothing of it at this moment. Since when
-/// is noted apart from `Ready`, which a reset has made false long before.
+/// Notes since when the controller lacks the partition: not by `Ready`, which a reset made false long before.
 pub(super) fn missed(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> IPUPartitionStatus {
     let (_, on) = usable(status);
     let message = format!("{on} says that it has no partition {id}; looking again");
@@ -166,7 +163,7 @@ pub(super) fn missed(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> I
     next
 }
 
-/// The partition is wanted, and cannot be used any more.
+/// The partition has failed.
 pub(super) fn failed(
     status: &IPUPartitionStatus,
     reason: &str,
@@ -178,13 +175,13 @@ pub(super) fn failed(
     ready(next, false, reason, message, now)
 }
 
-/// The controller has the partition, or does not say so: that it was missing before counts no more.
-pub(super) fn found(status: &IPUPartitionStatus) -> IPUPartitionStatus {
+/// The controller has the partition, or its state is unknown: it no longer counts as missing.
+pub(super) fn without_missing(status: &IPUPartitionStatus) -> IPUPartitionStatus {
     without(status, MISSING)
 }
 
-/// The partition is gone although it was wanted. The attempt stays held until no Pod uses it: what they
-/// use is nobody else's, whatever the controller knows of it.
+/// The controller has lost the partition. The attempt stays held until no Pod uses it: no other owner gets these IPUs
+/// meanwhile.
 pub(super) fn vanished(
     status: &IPUPartitionStatus,
     id: &str,
@@ -202,9 +199,9 @@ pub(super) fn vanished(
     failed(&next, "Vanished", message, now)
 }
 
-/// The partition never became active: it is given up, and its controller is not asked again in
-/// this round, for the reason given.
-pub(super) fn stillborn(
+/// The partition never became active, for this reason: it is released, and its controller counts as refused in this
+/// round.
+pub(super) fn formation_failed(
     status: &IPUPartitionStatus,
     id: &str,
     reason: &str,
@@ -213,10 +210,10 @@ pub(super) fn stillborn(
     let (_, on) = usable(status);
     let message = format!("partition {id} did not form on {on}: {reason}");
     let next = with_outcome(status, id, AttemptOutcome::Created, Some(reason));
-    set_aside(&next, message, now)
+    replacing(&next, message, now)
 }
 
-/// The partition served its slot and is to be replaced by a fresh one.
+/// A new partition replaces one that served its slot.
 pub(super) fn replaced(
     status: &IPUPartitionStatus,
     message: String,
@@ -224,10 +221,10 @@ pub(super) fn replaced(
 ) -> IPUPartitionStatus {
     let mut next = status.clone();
     end_round(&mut next);
-    set_aside(&next, message, now)
+    replacing(&next, message, now)
 }
 
-/// The id is none that the operator gave this object: whatever it names is left alone.
+/// The operator did not generate the id for this object, and does not touch that partition.
 pub(super) fn disowned(
     status: &IPUPartitionStatus,
     id: &str,
@@ -242,18 +239,18 @@ pub(super) fn disowned(
         "status.partitionId is {id:?}, which is none that the operator gave this object; it is left \
          alone, and another partition is made"
     );
-    set_aside(&next, message, now)
+    replacing(&next, message, now)
 }
 
-fn set_aside(status: &IPUPartitionStatus, message: String, now: Timestamp) -> IPUPartitionStatus {
-    let mut status = may_stay(status);
+fn replacing(status: &IPUPartitionStatus, message: String, now: Timestamp) -> IPUPartitionStatus {
+    let mut status = without_draining(status);
     status.partition_id = None;
     status.controller = None;
     status.phase = PartitionPhase::Pending;
     ready(status, false, "Replacing", message, now)
 }
 
-/// The status that is written before a controller is asked to reset the partition.
+/// Records a reset before it is sent.
 pub(super) fn resetting(status: &IPUPartitionStatus, now: Timestamp) -> IPUPartitionStatus {
     let mut next = status.clone();
     let (id, on) = usable(status);
@@ -262,19 +259,19 @@ pub(super) fn resetting(status: &IPUPartitionStatus, now: Timestamp) -> IPUParti
     ready(next, false, "Resetting", message, now)
 }
 
-/// The owner is asked to end the Pods that use the partition, since it is to move.
-pub fn asked_to_leave(
+/// Requests the owner to end the Pods that use the partition, because its controller is drained.
+pub fn draining_requested(
     status: &IPUPartitionStatus,
     message: String,
     now: Timestamp,
 ) -> IPUPartitionStatus {
-    let mut next = noted(status, message.clone());
+    let mut next = with_message(status, message.clone());
     partition_conditions::set(&mut next, DRAINING, "ControllerDrained", message, now);
     next
 }
 
-/// The partition may stay after all.
-pub(super) fn may_stay(status: &IPUPartitionStatus) -> IPUPartitionStatus {
+/// The partition stays on its controller.
+pub(super) fn without_draining(status: &IPUPartitionStatus) -> IPUPartitionStatus {
     without(status, DRAINING)
 }
 
@@ -284,16 +281,15 @@ fn without(status: &IPUPartitionStatus, condition: &str) -> IPUPartitionStatus {
     next
 }
 
-/// The reset that was written down is not begun, since the partition is in use after all.
+/// A recorded reset is postponed, because Pods use the partition.
 pub(super) fn reset_put_off(status: &IPUPartitionStatus, message: String) -> IPUPartitionStatus {
-    let mut next = noted(status, message);
+    let mut next = with_message(status, message);
     next.phase = PartitionPhase::Ready;
     next
 }
 
-/// The status in which `account` is that under which a controller is asked for partition `id`, since it has
-/// shown the partition to that; none where it says so already.
-pub(super) fn shown_to(
+/// Notes that the controller has shown partition `id` to `account`. `None`: the status says so already.
+pub(super) fn with_account(
     status: &IPUPartitionStatus,
     id: &str,
     account: Option<&str>,
@@ -305,15 +301,14 @@ pub(super) fn shown_to(
     (next != *status).then_some(next)
 }
 
-/// The status in which each controller of `renamed` has its new name and address; none where it names none
-/// of them.
-pub(super) fn moved(
+/// Replaces the names and addresses of renamed controllers. `None`: the status names none of them.
+pub(super) fn with_new_names(
     status: &IPUPartitionStatus,
     renamed: &BTreeMap<String, ControllerRef>,
 ) -> Option<IPUPartitionStatus> {
     let attempts = status.attempts.iter().map(|one| &one.controller);
     let mut all = attempts.chain(&status.controller);
-    // Mostly none is, and this is asked before each step.
+    // Usually none is, and this is checked before each step.
     if !all.any(|one| renamed.contains_key(&one.name)) {
         return None;
     }
@@ -327,14 +322,14 @@ pub(super) fn moved(
     Some(next)
 }
 
-/// The reset of this generation was carried out, or made needless by a fresh partition.
+/// The reset of this generation was carried out, or a new partition made it unnecessary.
 pub(super) fn reset_observed(status: &IPUPartitionStatus, generation: i64) -> IPUPartitionStatus {
     let mut next = status.clone();
     next.observed_reset_generation = generation;
     next
 }
 
-/// The partition is on its way out, or held up on it for the reason given.
+/// The partition is being removed, or its removal is blocked for this reason.
 pub(super) fn releasing(
     status: &IPUPartitionStatus,
     message: String,
@@ -346,14 +341,14 @@ pub(super) fn releasing(
     ready(next, false, "Releasing", message, now)
 }
 
-/// Nothing changes but what is said of it.
-pub(super) fn noted(status: &IPUPartitionStatus, message: String) -> IPUPartitionStatus {
+/// Changes only the message.
+pub(super) fn with_message(status: &IPUPartitionStatus, message: String) -> IPUPartitionStatus {
     let mut next = status.clone();
     next.message = Some(message);
     next
 }
 
-/// What a controller says is wrong, in one line.
+/// The errors that a controller reports, in one line.
 pub(super) fn errors(health: &PartitionHealth) -> String {
     if health.errors.is_empty() {
         "it gives no reason".to_owned()
@@ -373,7 +368,7 @@ pub(super) fn usable(status: &IPUPartitionStatus) -> (&str, &str) {
     )
 }
 
-/// Refused attempts stay, since they say which controllers this round has tried already.
+/// Drops the oldest removed attempts. Refused ones stay: they are the controllers that this round has tried.
 fn forget_old(attempts: &mut Vec<Attempt>) {
     let is_removed = |attempt: &Attempt| attempt.outcome == AttemptOutcome::Removed;
     let removed = attempts.iter().filter(|one| is_removed(one)).count();
@@ -385,7 +380,7 @@ fn forget_old(attempts: &mut Vec<Attempt>) {
     });
 }
 
-/// The slot was served or lost its partition: who refused it before says nothing of the next round.
+/// Ends a round of attempts: earlier refusals do not count in the next one.
 fn end_round(status: &mut IPUPartitionStatus) {
     status
         .attempts

@@ -1,29 +1,29 @@
-//! Pure: the end of a partition: removed from its controllers, then let go.
+//! Pure: removes the partitions of a deleted object from their controllers, then its finalizer.
 
 use ipu_api::ipupartition::{Attempt, IPUPartition, PartitionPhase};
 use ipu_api::labels;
 use jiff::Timestamp;
 
-use super::leftovers::{self, Obstacle, Settling};
 use super::observations::Observations;
-use super::record;
+use super::status_update;
 use super::step::{Pace, Step, write_or_rest};
+use super::unsettled_attempts::{self, Blocker, Settlement};
 
-/// The next step for a partition that is to go.
+/// The next step for a deleted object.
 ///
-/// By force, only what is in the way is left behind: what can be removed is removed first.
+/// With forced release, only blocked attempts are abandoned: the others are removed first.
 pub(super) fn next(partition: &IPUPartition, observations: &Observations, now: Timestamp) -> Step {
     let status = partition.status.clone().unwrap_or_default();
     let is_held = status.attempts.iter().any(Attempt::is_held);
     if is_held && status.phase != PartitionPhase::Releasing {
         let message = "the partition is being removed".to_owned();
-        return Step::Write(Box::new(record::releasing(&status, message, now)));
+        return Step::Write(Box::new(status_update::releasing(&status, message, now)));
     }
-    let obstacles = match leftovers::settle(partition, observations, false, now) {
-        Settling::Do(step) => return *step,
-        Settling::Done(obstacles) => obstacles,
+    let blockers = match unsettled_attempts::settle_attempts(partition, observations, false, now) {
+        Settlement::Do(step) => return *step,
+        Settlement::Done(blockers) => blockers,
     };
-    if obstacles.is_empty() || is_forced(partition) {
+    if blockers.is_empty() || is_forced(partition) {
         let abandoned = status
             .attempts
             .into_iter()
@@ -31,15 +31,15 @@ pub(super) fn next(partition: &IPUPartition, observations: &Observations, now: T
             .collect();
         return Step::RemoveFinalizer { abandoned };
     }
-    let each: Vec<String> = obstacles.iter().map(Obstacle::describe).collect();
-    let pace = if obstacles.iter().any(Obstacle::is_short) {
+    let each: Vec<String> = blockers.iter().map(Blocker::describe).collect();
+    let pace = if blockers.iter().any(Blocker::is_short) {
         Pace::Soon
     } else {
         Pace::Blocked
     };
     write_or_rest(
         partition,
-        record::releasing(&status, each.join("; "), now),
+        status_update::releasing(&status, each.join("; "), now),
         pace,
     )
 }

@@ -1,4 +1,4 @@
-//! Pure: settles attempts whose end is not known and partitions that nobody uses any more.
+//! Pure: settles attempts with an unknown outcome, and removes partitions that the slot no longer uses.
 
 use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase, WaitingReason,
@@ -6,55 +6,54 @@ use ipu_api::ipupartition::{
 use ipu_api::naming;
 
 use super::observations::{HealthState, Intent, Observations, RemoteState, Reply};
-use super::record;
+use super::status_update;
 use super::step::Step;
 
-/// How far the leftovers of one object are settled.
+/// Progress with the unsettled attempts of one object.
 #[derive(Debug, PartialEq)]
-pub(super) enum Settling {
-    /// This comes first.
+pub(super) enum Settlement {
+    /// The next step.
     Do(Box<Step>),
-    /// Nothing more can be done now; these are in the way, and may be none.
-    Done(Vec<Obstacle>),
+    /// Nothing more can be done now. These attempts are blocked; empty: all are settled.
+    Done(Vec<Blocker>),
 }
 
-/// Why something is still on a controller.
+/// Why an attempt cannot be settled now.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Obstacle {
-    /// Its controller does not answer.
+pub(super) enum Blocker {
+    /// The controller does not answer.
     Unreachable { controller: String, reason: String },
-    /// Its controller does not let the operator see it.
+    /// The controller denies access.
     Denied {
         id: String,
         controller: String,
         reason: String,
     },
-    /// Live Pods use it.
+    /// Live Pods use the partition.
     InUse {
         id: String,
         pods: Vec<String>,
-        /// The controller that has nothing of it any more, where that is so.
+        /// The controller, if it has lost the partition.
         missing_on: Option<String>,
     },
-    /// Its controller does not remove it, and no Pod uses it.
+    /// No Pod uses the partition, and the controller does not remove it.
     Refusing {
         id: String,
         controller: String,
         reason: String,
     },
-    /// Its controller is at work on it, and no Pod uses it.
+    /// No Pod uses the partition, and the controller is removing it.
     Busy { id: String, controller: String },
 }
 
-/// The first thing to do about leftovers. `keep` is the attempt that the slot uses, if it still
-/// wants one; everything else that may be on a controller is settled, in the order in which it was
-/// begun. What was made and not noted yet is taken last: Pods may still use what was given up.
-pub(super) fn settle(
+/// Settles the attempts of an object in the order in which they began, except the one that the slot uses. The slot takes
+/// a created but unrecorded partition last, because Pods may still use an earlier one.
+pub(super) fn settle_attempts(
     partition: &IPUPartition,
     observations: &Observations,
     is_wanted: bool,
     now: jiff::Timestamp,
-) -> Settling {
+) -> Settlement {
     let nothing = IPUPartitionStatus::default();
     let status = partition.status.as_ref().unwrap_or(&nothing);
     let spec = &partition.spec;
@@ -64,7 +63,7 @@ pub(super) fn settle(
     } else {
         None
     };
-    let mut obstacles = Vec::new();
+    let mut blockers = Vec::new();
     let mut made = None;
     for attempt in &status.attempts {
         let settled = match attempt.outcome {
@@ -77,38 +76,38 @@ pub(super) fn settle(
                 made = Some(attempt.id.as_str());
                 continue;
             }
-            // Its Pods were told of it by Graphcore's operator.
+            // Graphcore's operator gave it to its Pods.
             AttemptOutcome::Unknown
                 if attempt.id == adoptable && is_lacking(attempt, observations) =>
             {
                 remove(status, attempt, observations)
             }
-            AttemptOutcome::Unknown => find_out(status, attempt, observations, is_wanted),
+            AttemptOutcome::Unknown => resolve_unknown(status, attempt, observations, is_wanted),
         };
         match settled {
-            Ok(step) => return Settling::Do(Box::new(step)),
-            Err(obstacle) => obstacles.push(obstacle),
+            Ok(step) => return Settlement::Do(Box::new(step)),
+            Err(blocker) => blockers.push(blocker),
         }
     }
     match made {
-        Some(id) if obstacles.iter().all(Obstacle::allows_another) => {
-            let adopted = record::adopted(status, id, now);
-            // What is active when it is first seen takes one write, not two.
+        Some(id) if blockers.iter().all(Blocker::allows_another) => {
+            let adopted = status_update::adopted(status, id, now);
+            // A partition that is active already needs one write, not two.
             let taken = observations.active(id).map_or(adopted.clone(), |health| {
-                let fresh = record::reset_observed(&adopted, spec.reset_generation);
-                record::with_health(&fresh, health, now)
+                let fresh = status_update::reset_observed(&adopted, spec.reset_generation);
+                status_update::with_health(&fresh, health, now)
             });
-            Settling::Do(Box::new(write(taken)))
+            Settlement::Do(Box::new(write(taken)))
         }
-        Some(_) | None => Settling::Done(obstacles),
+        Some(_) | None => Settlement::Done(blockers),
     }
 }
 
-/// The status without claims on ids of a form that no release gives this object, where it makes any:
-/// somebody wrote them by hand, and what they name is not ours to reset or to remove.
+/// The status without ids that no release can have generated for this object. `None`: it lists no such id. A user wrote
+/// them, and the operator neither resets nor removes those partitions.
 ///
-/// Whatever else the status lists is this object's, whichever release gave the id: a release that takes
-/// over from another one, or a cluster that was restored elsewhere, goes on with it.
+/// All other ids belong to this object, regardless of the release that generated them: a release that takes over, or a
+/// cluster that was restored elsewhere, continues with them.
 pub(super) fn disowned(
     partition: &IPUPartition,
     now: jiff::Timestamp,
@@ -126,57 +125,57 @@ pub(super) fn disowned(
     (!strange.is_empty()).then(|| {
         let ids = strange.iter().map(|attempt| attempt.id.as_str());
         ids.fold(status.clone(), |status, id| {
-            record::disowned(&status, id, now)
+            status_update::disowned(&status, id, now)
         })
     })
 }
 
-impl Obstacle {
-    /// Whether another partition may be made for the slot meanwhile: only where what is left can
-    /// certainly not be in use by its Pods. It is never offered again, so that none begins to use it.
+impl Blocker {
+    /// Whether the slot may get another partition meanwhile: only if no Pod can use the blocked one. It is never
+    /// offered again, so no Pod starts to use it.
     pub(super) fn allows_another(&self) -> bool {
         match self {
-            Obstacle::Unreachable { .. }
-            | Obstacle::Denied { .. }
-            | Obstacle::Refusing { .. }
-            | Obstacle::Busy { .. } => true,
-            Obstacle::InUse { .. } => false,
+            Blocker::Unreachable { .. }
+            | Blocker::Denied { .. }
+            | Blocker::Refusing { .. }
+            | Blocker::Busy { .. } => true,
+            Blocker::InUse { .. } => false,
         }
     }
 
-    /// The controller that still holds something, where that is what is in the way.
+    /// The controller that still holds a partition.
     fn controller(&self) -> Option<&str> {
         match self {
-            Obstacle::Unreachable { controller, .. }
-            | Obstacle::Denied { controller, .. }
-            | Obstacle::Refusing { controller, .. }
-            | Obstacle::Busy { controller, .. } => Some(controller),
-            Obstacle::InUse { .. } => None,
+            Blocker::Unreachable { controller, .. }
+            | Blocker::Denied { controller, .. }
+            | Blocker::Refusing { controller, .. }
+            | Blocker::Busy { controller, .. } => Some(controller),
+            Blocker::InUse { .. } => None,
         }
     }
 
-    /// Whether the way will be free by itself within seconds.
+    /// Whether the blocker disappears by itself within seconds.
     pub(super) fn is_short(&self) -> bool {
         match self {
-            Obstacle::InUse { .. } | Obstacle::Busy { .. } => true,
-            Obstacle::Unreachable { .. } | Obstacle::Denied { .. } | Obstacle::Refusing { .. } => {
+            Blocker::InUse { .. } | Blocker::Busy { .. } => true,
+            Blocker::Unreachable { .. } | Blocker::Denied { .. } | Blocker::Refusing { .. } => {
                 false
             }
         }
     }
 
-    /// The obstacle as a user should read it.
+    /// The blocker in the words of a message.
     pub(super) fn describe(&self) -> String {
         match self {
-            Obstacle::Unreachable { controller, reason } => {
+            Blocker::Unreachable { controller, reason } => {
                 format!("{controller} does not answer ({reason}); retrying")
             }
-            Obstacle::Denied {
+            Blocker::Denied {
                 id,
                 controller,
                 reason,
             } => format!("whether {controller} has partition {id} is not known: {reason}"),
-            Obstacle::InUse {
+            Blocker::InUse {
                 id,
                 pods,
                 missing_on,
@@ -195,50 +194,50 @@ impl Obstacle {
                     some.join(", ")
                 )
             }
-            Obstacle::Refusing {
+            Blocker::Refusing {
                 id,
                 controller,
                 reason,
             } => {
                 format!("{controller} does not remove partition {id} ({reason}); retrying")
             }
-            Obstacle::Busy { id, controller } => format!("{controller} removes partition {id}"),
+            Blocker::Busy { id, controller } => format!("{controller} removes partition {id}"),
         }
     }
 }
 
-/// The reasons of a policy, which knows no more of these obstacles than that a controller was tried.
-pub(super) fn explained(reasons: &[WaitingReason], obstacles: &[Obstacle]) -> Vec<WaitingReason> {
+/// The reasons of a policy, with the blockers that the policy does not know.
+pub(super) fn explained(reasons: &[WaitingReason], blockers: &[Blocker]) -> Vec<WaitingReason> {
     let mut reasons = reasons.to_vec();
     for reason in &mut reasons {
-        let is_of_it = |one: &&Obstacle| one.controller() == Some(reason.controller.as_str());
-        if let Some(obstacle) = obstacles.iter().find(is_of_it) {
-            reason.reason = obstacle.describe();
+        let is_of_it = |one: &&Blocker| one.controller() == Some(reason.controller.as_str());
+        if let Some(blocker) = blockers.iter().find(is_of_it) {
+            reason.reason = blocker.describe();
         }
     }
     reasons
 }
 
-/// Whether the slot has nothing, and this is there for it.
+/// Whether the slot has no partition and can take this one.
 fn is_to_take(status: &IPUPartitionStatus, attempt: &Attempt, observations: &Observations) -> bool {
     let id = attempt.id.as_str();
     let is_there = matches!(observations.remote_state(id), Some(RemoteState::Present(_)));
     is_vacant(status) && is_there && !observations.may(&Intent::Create(id.to_owned()))
 }
 
-/// Whether its controller was asked, and does not show it.
+/// Whether its state was read, and its controller does not show it.
 fn is_lacking(attempt: &Attempt, observations: &Observations) -> bool {
     let remote_state = observations.remote_state(&attempt.id);
     remote_state.is_some_and(|remote_state| !matches!(remote_state, RemoteState::Present(_)))
 }
 
-/// An attempt that was written down: act on it, or ask what became of it.
-fn find_out(
+/// Carries out a recorded attempt, or reads its outcome.
+fn resolve_unknown(
     status: &IPUPartitionStatus,
     attempt: &Attempt,
     observations: &Observations,
     is_wanted: bool,
-) -> Result<Step, Obstacle> {
+) -> Result<Step, Blocker> {
     let id = attempt.id.as_str();
     if is_wanted && observations.may(&Intent::Create(id.to_owned())) {
         return Ok(Step::Create(attempt.clone()));
@@ -254,7 +253,7 @@ fn find_out(
             | RemoteState::NotListed(reason)),
         ) => Err(unknown(attempt, remote_state, reason)),
         Some(RemoteState::Absent) => Ok(write(not_made(status, attempt, observations))),
-        Some(RemoteState::Present(_)) => Ok(write(record::with_outcome(
+        Some(RemoteState::Present(_)) => Ok(write(status_update::with_outcome(
             status,
             id,
             AttemptOutcome::Created,
@@ -263,8 +262,8 @@ fn find_out(
     }
 }
 
-/// Where this reconcile asked for it, the controller refused. Where an earlier one did, whether it
-/// ever asked is not known, so that its controller may be asked again.
+/// The controller has refused the request of this reconcile. An earlier reconcile may never have sent its request, so the
+/// controller may be asked again.
 fn not_made(
     status: &IPUPartitionStatus,
     attempt: &Attempt,
@@ -283,26 +282,26 @@ fn not_made(
             (AttemptOutcome::Refused, error.clone())
         }
     };
-    record::with_outcome(status, &attempt.id, outcome, Some(&reason))
+    status_update::with_outcome(status, &attempt.id, outcome, Some(&reason))
 }
 
-/// A partition that the slot does not use: removed once no Pod uses it.
+/// Removes a partition that the slot does not use, when no Pod uses it.
 fn remove(
     status: &IPUPartitionStatus,
     attempt: &Attempt,
     observations: &Observations,
-) -> Result<Step, Obstacle> {
+) -> Result<Step, Blocker> {
     let (id, controller) = (attempt.id.as_str(), &attempt.controller.name);
     let Some(remote_state) = observations.remote_state(id) else {
         return Ok(Step::ReadState(attempt.clone()));
     };
-    // Counted also where the controller is down or has lost it: Pods go on using a partition that cannot
-    // be seen, and as long as they do, the attempt keeps others from its IPUs.
+    // Users count even if the controller is down or has lost the partition: Pods continue to use it, and the attempt
+    // keeps its IPUs from others for as long.
     match observations.users(id) {
         None => return Ok(Step::CountUsers(id.to_owned())),
         Some([]) => {}
         Some(pods) => {
-            return Err(Obstacle::InUse {
+            return Err(Blocker::InUse {
                 id: id.to_owned(),
                 pods: pods.to_vec(),
                 missing_on: (*remote_state == RemoteState::Absent).then(|| controller.clone()),
@@ -318,7 +317,7 @@ fn remove(
         }
         RemoteState::Present(health) => health,
     };
-    let busy = Obstacle::Busy {
+    let busy = Blocker::Busy {
         id: id.to_owned(),
         controller: controller.clone(),
     };
@@ -329,7 +328,7 @@ fn remove(
             force: state == HealthState::Failed,
         }),
         (Some(Some(_)), HealthState::Removing) => Err(busy),
-        (Some(Some(reason)), _) => Err(Obstacle::Refusing {
+        (Some(Some(reason)), _) => Err(Blocker::Refusing {
             id: id.to_owned(),
             controller: controller.clone(),
             reason: reason.to_owned(),
@@ -337,13 +336,13 @@ fn remove(
     }
 }
 
-/// A partition that never became active counts as refused, so that its round goes elsewhere.
+/// A partition that never became active counts as refused, so the next attempt chooses another controller.
 fn gone(status: &IPUPartitionStatus, attempt: &Attempt) -> IPUPartitionStatus {
     let outcome = match attempt.reason {
         Some(_) => AttemptOutcome::Refused,
         None => AttemptOutcome::Removed,
     };
-    record::with_outcome(status, &attempt.id, outcome, None)
+    status_update::with_outcome(status, &attempt.id, outcome, None)
 }
 
 fn is_vacant(status: &IPUPartitionStatus) -> bool {
@@ -357,11 +356,11 @@ fn is_vacant(status: &IPUPartitionStatus) -> bool {
         }
 }
 
-/// Why nothing can be done about an attempt of which the controller's truth is not known.
-pub(super) fn unknown(attempt: &Attempt, remote_state: &RemoteState, reason: &str) -> Obstacle {
+/// The blocker of an attempt whose remote state is unknown.
+pub(super) fn unknown(attempt: &Attempt, remote_state: &RemoteState, reason: &str) -> Blocker {
     let (controller, reason) = (attempt.controller.name.clone(), reason.to_owned());
     match remote_state {
-        RemoteState::Denied(_) => Obstacle::Denied {
+        RemoteState::Denied(_) => Blocker::Denied {
             id: attempt.id.clone(),
             controller,
             reason,
@@ -369,7 +368,7 @@ pub(super) fn unknown(attempt: &Attempt, remote_state: &RemoteState, reason: &st
         RemoteState::Absent
         | RemoteState::Present(_)
         | RemoteState::Unreachable(_)
-        | RemoteState::NotListed(_) => Obstacle::Unreachable { controller, reason },
+        | RemoteState::NotListed(_) => Blocker::Unreachable { controller, reason },
     }
 }
 
