@@ -71,7 +71,7 @@ pub struct Context {
     pub(super) turns: Turns,
     /// What was written last, so that nothing is decided on a copy from before.
     pub(super) written: Written,
-    rests: Mutex<HashMap<Uid, u32>>,
+    idle_rounds: Mutex<HashMap<Uid, u32>>,
     /// What was told of an object last, by its UID.
     told: Mutex<HashMap<String, String>>,
 }
@@ -109,15 +109,15 @@ impl Context {
             given_back: Arc::default(),
             turns: Turns::new(),
             written: Written::default(),
-            rests: Mutex::default(),
+            idle_rounds: Mutex::default(),
             told: Mutex::default(),
         }
     }
 
     /// How often in a row the object of this UID rested with nothing done before, counting up.
-    pub(super) fn count_rest(&self, uid: &str, has_worked: bool) -> u32 {
-        let mut rests = self.rests.lock();
-        let count = rests.entry(Uid::of(uid)).or_default();
+    pub(super) fn count_idle(&self, uid: &str, has_worked: bool) -> u32 {
+        let mut idle_rounds = self.idle_rounds.lock();
+        let count = idle_rounds.entry(Uid::of(uid)).or_default();
         *count = if has_worked {
             0
         } else {
@@ -128,8 +128,8 @@ impl Context {
 
     /// Forgets an object that is gone.
     pub(super) fn forget(&self, uid: &str) {
-        let mut rests = self.rests.lock();
-        rests.remove(&Uid::of(uid));
+        let mut idle_rounds = self.idle_rounds.lock();
+        idle_rounds.remove(&Uid::of(uid));
         self.told().remove(uid);
         self.turns.forget(uid);
         self.written.forget(uid);

@@ -20,11 +20,11 @@ use crate::line::{self, Waiter};
 use crate::observations::{Answer, Observation, RemoteState};
 use crate::orphans::{self, Orphans, Place, Suspects};
 use crate::placement::{self, Divided, Placement, Queue};
-use crate::step::{Pace, Settings, Step};
+use crate::step::{Requeue, Settings, Step};
 use crate::steps::Steps;
 use crate::surroundings::{self, Needed, Surroundings};
 use crate::sweep::course::Course;
-use crate::{pace, placing, remote_state};
+use crate::{placing, remote_state, requeue};
 
 /// Marks the ids that the release in this namespace of a cluster gives.
 pub(super) fn identity(cluster: u64, namespace: &str) -> Identity {
@@ -172,8 +172,8 @@ pub(super) fn held_by_owner<'a>(
 }
 
 /// How many milliseconds a reconcile rests; none where it waits for a change.
-pub(super) fn pause(pace: Pace, rests: u32) -> Option<u64> {
-    let pause = pace::rest(pace, rests)?;
+pub(super) fn pause(requeue: Requeue, idle_rounds: u32) -> Option<u64> {
+    let pause = requeue::delay(requeue, idle_rounds)?;
     Some(pause.as_millis().try_into().expect("a pause is short"))
 }
 

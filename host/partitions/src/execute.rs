@@ -19,7 +19,7 @@ use super::observations::{HealthState, Intent, Observation, RemoteState, Reply};
 use super::placing::shortened;
 use super::remote_state;
 use super::seek;
-use super::step::{Pace, Step};
+use super::step::{Requeue, Step};
 use super::users;
 
 /// What a step led to.
@@ -32,7 +32,7 @@ pub(super) enum Outcome {
     /// The object was let go.
     Released,
     /// Nothing more is to be done for now.
-    Rest(Pace),
+    Done(Requeue),
 }
 
 /// Why a step could not be carried out.
@@ -77,7 +77,7 @@ pub(super) async fn execute(
         return Err(ExecuteError::NotLeading);
     }
     let observation = match step {
-        Step::Rest(pace) => return Ok(Outcome::Rest(pace)),
+        Step::Done(requeue) => return Ok(Outcome::Done(requeue)),
         Step::AddFinalizer => {
             let written = set_finalizer(context, partition, true)
                 .await
@@ -136,13 +136,13 @@ async fn write(
 ) -> Result<Outcome, ExecuteError> {
     let before = partition.status.clone().unwrap_or_default();
     let note = events::of_change(&before, &status);
-    let mut wished = partition.clone();
-    wished.status = Some(status);
+    let mut desired = partition.clone();
+    desired.status = Some(status);
     // A replacement with the version that was read: the API server refuses it where anybody else
     // wrote meanwhile, and fields that are no longer set go.
     let api = Api::<IPUPartition>::all(context.client.clone());
     let written = api
-        .replace_status(&partition.name_any(), &PostParams::default(), &wished)
+        .replace_status(&partition.name_any(), &PostParams::default(), &desired)
         .await
         .map_err(|error| unless_conflict(error, ExecuteError::WriteStatus))?;
     if capacity::gives_back(

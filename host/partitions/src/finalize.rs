@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::observations::Observations;
 use super::status_update;
-use super::step::{Pace, Step, write_or_rest};
+use super::step::{Requeue, Step, write_if_changed};
 use super::unsettled_attempts::{self, Blocker, Settlement};
 
 /// The next step for a deleted object.
@@ -32,15 +32,15 @@ pub(super) fn next(partition: &IPUPartition, observations: &Observations, now: T
         return Step::RemoveFinalizer { abandoned };
     }
     let each: Vec<String> = blockers.iter().map(Blocker::describe).collect();
-    let pace = if blockers.iter().any(Blocker::is_short) {
-        Pace::Soon
+    let requeue = if blockers.iter().any(Blocker::is_short) {
+        Requeue::Soon
     } else {
-        Pace::Blocked
+        Requeue::Blocked
     };
-    write_or_rest(
+    write_if_changed(
         partition,
         status_update::releasing(&status, each.join("; "), now),
-        pace,
+        requeue,
     )
 }
 

@@ -63,7 +63,7 @@ impl Case {
             now,
         } = self;
         let mut object = before.clone();
-        come_to_rest(&mut object, &mut world, observations, now);
+        run_to_completion(&mut object, &mut world, observations, now);
         let faults = violations(&object);
         // Before the year 0 a clock's own time is none to the API server.
         let was_sound = || now >= Timestamp::UNIX_EPOCH && violations(&before).is_empty();
@@ -114,7 +114,7 @@ impl Honest {
     fn carry_out(&mut self, object: &mut IPUPartition, step: Step) -> Option<Observation> {
         let refusal = self.refuses.then(|| "no".to_owned());
         Some(match step {
-            Step::Rest(_) | Step::RemoveFinalizer { .. } => return None,
+            Step::Done(_) | Step::RemoveFinalizer { .. } => return None,
             Step::AddFinalizer => {
                 object.metadata.finalizers = Some(vec![labels::PARTITION_FINALIZER.to_owned()]);
                 Observation::Written
@@ -167,7 +167,7 @@ impl Honest {
 }
 
 /// Reconciles until nothing is to be done; that the steps come to an end, `decide` demands itself.
-pub(super) fn come_to_rest(
+pub(super) fn run_to_completion(
     object: &mut IPUPartition,
     honest: &mut Honest,
     observations: Vec<Observation>,

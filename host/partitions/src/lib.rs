@@ -37,12 +37,12 @@ pub mod node_labels;
 mod nonsense;
 pub mod observations;
 pub mod orphans;
-mod pace;
 pub mod placement;
 pub mod placing;
 mod recent;
 mod reconcile;
 mod remote_state;
+mod requeue;
 pub mod rest;
 #[cfg(test)]
 mod samples;

@@ -14,7 +14,7 @@ use super::observations::{
     Answer, HealthState, Intent, Observations, PartitionHealth, RemoteState,
 };
 use super::status_update;
-use super::step::{Pace, Settings, Step, write_or_rest};
+use super::step::{Requeue, Settings, Step, write_if_changed};
 use super::surroundings::Leave;
 use super::unsettled_attempts::{self, Blocker, Settlement};
 
@@ -39,17 +39,17 @@ pub(super) fn next(
         None => place(partition, &status, &blockers, observations, settings, now),
     };
     match step {
-        Step::Rest(pace) => Step::Rest(with_blockers(pace, &blockers)),
+        Step::Done(requeue) => Step::Done(with_blockers(requeue, &blockers)),
         step => step,
     }
 }
 
 /// Requeue delay while other attempts are unsettled: their capacity is free only after their removal was observed.
-fn with_blockers(pace: Pace, blockers: &[Blocker]) -> Pace {
-    match pace {
-        _ if blockers.iter().any(Blocker::is_short) => Pace::Soon,
-        Pace::Never if !blockers.is_empty() => Pace::Blocked,
-        pace => pace,
+fn with_blockers(requeue: Requeue, blockers: &[Blocker]) -> Requeue {
+    match requeue {
+        _ if blockers.iter().any(Blocker::is_short) => Requeue::Soon,
+        Requeue::Never if !blockers.is_empty() => Requeue::Blocked,
+        requeue => requeue,
     }
 }
 
@@ -78,7 +78,7 @@ fn follow(
             let message = unsettled_attempts::unknown(attempt, remote_state, reason).describe();
             let unsure =
                 status_update::with_message(&status_update::without_missing(status), message);
-            return write_or_rest(partition, unsure, Pace::Blocked);
+            return write_if_changed(partition, unsure, Requeue::Blocked);
         }
         Some(RemoteState::Absent) => return handle_missing(partition, status, id, settings, now),
         Some(RemoteState::Present(health)) => health,
@@ -97,7 +97,7 @@ fn follow(
         PartitionPhase::Error => match health.state {
             HealthState::Active => write(status_update::with_health(status, health, now)),
             HealthState::Busy | HealthState::Failed | HealthState::Removing => {
-                write_or_rest(partition, status.clone(), Pace::Steady)
+                write_if_changed(partition, status.clone(), Requeue::Steady)
             }
         },
     }
@@ -127,11 +127,13 @@ fn handle_missing(
         {
             write(status_update::vanished(status, id, now))
         }
-        PartitionPhase::Ready | PartitionPhase::Resetting | PartitionPhase::Error => write_or_rest(
-            partition,
-            status_update::missed(status, id, now),
-            Pace::Soon,
-        ),
+        PartitionPhase::Ready | PartitionPhase::Resetting | PartitionPhase::Error => {
+            write_if_changed(
+                partition,
+                status_update::missed(status, id, now),
+                Requeue::Soon,
+            )
+        }
     }
 }
 
@@ -174,10 +176,10 @@ fn form(
             &format!("it was not active within {} s", settings.forming.as_secs()),
             now,
         )),
-        HealthState::Busy => write_or_rest(
+        HealthState::Busy => write_if_changed(
             partition,
             status_update::adopted(status, &attempt.id, now),
-            Pace::Soon,
+            Requeue::Soon,
         ),
     }
 }
@@ -215,14 +217,16 @@ fn serve(
             write(status_update::failed(status, "InError", message, now))
         }
         // Users' programs reset their own partitions, so an inactive one has not necessarily failed.
-        HealthState::Busy => write_or_rest(partition, status_update::busy(status, now), Pace::Soon),
+        HealthState::Busy => {
+            write_if_changed(partition, status_update::busy(status, now), Requeue::Soon)
+        }
         HealthState::Failed | HealthState::Removing => {
             let disturbed = status_update::with_health(status, health, now);
             if is_disturbed_for_long(status, settings, now) {
                 let message = disturbed.message.unwrap_or_default();
                 write(status_update::failed(status, "InError", message, now))
             } else {
-                write_or_rest(partition, disturbed, Pace::Soon)
+                write_if_changed(partition, disturbed, Requeue::Soon)
             }
         }
     }
@@ -264,12 +268,12 @@ fn evaluate_eviction(
             Leave::Later(why) => status_update::with_message(&stays, why.clone()),
             Leave::No | Leave::Now => stays,
         };
-        let pace = if surroundings.held < gang || surroundings.leave != Leave::No {
-            Pace::ForRoom
+        let requeue = if surroundings.held < gang || surroundings.leave != Leave::No {
+            Requeue::ForCapacity
         } else {
-            Pace::Steady
+            Requeue::Steady
         };
-        return write_or_rest(partition, stays, pace);
+        return write_if_changed(partition, stays, requeue);
     };
     match observations.users(id) {
         None => Step::CountUsers(id.to_owned()),
@@ -277,9 +281,9 @@ fn evaluate_eviction(
         Some(pods) if surroundings.leave == Leave::Now => {
             let message = format!("{message}, once {} live Pods have ended", pods.len());
             let asked = status_update::draining_requested(current, message, now);
-            write_or_rest(partition, asked, Pace::Soon)
+            write_if_changed(partition, asked, Requeue::Soon)
         }
-        Some(_) => write_or_rest(partition, current.clone(), Pace::Steady),
+        Some(_) => write_if_changed(partition, current.clone(), Requeue::Steady),
     }
 }
 
@@ -293,18 +297,18 @@ fn place(
     now: Timestamp,
 ) -> Step {
     if status.phase == PartitionPhase::Error && !reset::is_wanted(partition, status) {
-        return Step::Rest(Pace::Never);
+        return Step::Done(Requeue::Never);
     }
     if let Some(problem) = problem(&partition.spec).or_else(|| exhausted(status)) {
-        return write_or_rest(
+        return write_if_changed(
             partition,
             status_update::rejected(status, &problem, now),
-            Pace::Never,
+            Requeue::Never,
         );
     }
     if let Some(first) = blockers.iter().find(|blocker| !blocker.allows_another()) {
         let noted = status_update::with_message(status, first.describe());
-        return write_or_rest(partition, noted, Pace::Blocked);
+        return write_if_changed(partition, noted, Requeue::Blocked);
     }
     match observations.answer() {
         None => Step::Place,
@@ -324,19 +328,19 @@ fn place(
         Some(Answer::Wait(reasons)) => {
             let reasons = unsettled_attempts::explained(reasons, blockers);
             let waiting = status_update::waiting(status, &reasons, now);
-            write_or_rest(partition, waiting, Pace::ForRoom)
+            write_if_changed(partition, waiting, Requeue::ForCapacity)
         }
         // The status reports the reason already, and a decision follows within seconds.
-        Some(Answer::Later(_)) if !status.waiting.is_empty() => Step::Rest(Pace::Soon),
+        Some(Answer::Later(_)) if !status.waiting.is_empty() => Step::Done(Requeue::Soon),
         Some(Answer::Later(reasons)) => {
             let reasons = unsettled_attempts::explained(reasons, blockers);
             let waiting = status_update::waiting(status, &reasons, now);
-            write_or_rest(partition, waiting, Pace::Soon)
+            write_if_changed(partition, waiting, Requeue::Soon)
         }
-        Some(Answer::Reject(why)) => write_or_rest(
+        Some(Answer::Reject(why)) => write_if_changed(
             partition,
             status_update::rejected(status, why, now),
-            Pace::ForRoom,
+            Requeue::ForCapacity,
         ),
     }
 }

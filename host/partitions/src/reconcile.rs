@@ -13,8 +13,8 @@ use tracing::Instrument;
 
 use super::context::Context;
 use super::execute::{self, ExecuteError, Outcome};
-use super::pace;
-use super::step::{Pace, Step};
+use super::requeue;
+use super::step::{Requeue, Step};
 use super::steps::{Circle, Steps};
 use super::unreadable;
 
@@ -115,9 +115,9 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
                 context.forget(&uid);
                 return Ok(None);
             }
-            Outcome::Rest(pace) => {
-                let rests = context.count_rest(&uid, steps.has_worked());
-                return Ok(pace::rest(pace, rests));
+            Outcome::Done(requeue) => {
+                let idle_rounds = context.count_idle(&uid, steps.has_worked());
+                return Ok(requeue::delay(requeue, idle_rounds));
             }
         }
     }
@@ -142,9 +142,9 @@ fn after_error(object: &Guarded, error: &ReconcileError, context: &Context) -> O
         )
         | ReconcileError::Circle(Circle)
         | ReconcileError::Panicked(_) => {
-            let rests = context.count_rest(&object.uid().unwrap_or_default(), false);
+            let idle_rounds = context.count_idle(&object.uid().unwrap_or_default(), false);
             tracing::warn!(partition = name, error = chain(error), "trying again");
-            pace::rest(Pace::Blocked, rests)
+            requeue::delay(Requeue::Blocked, idle_rounds)
         }
     }
 }

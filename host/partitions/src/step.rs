@@ -51,16 +51,16 @@ pub enum Step {
         abandoned: Vec<Attempt>,
     },
     /// Nothing to do for now.
-    Rest(Pace),
+    Done(Requeue),
 }
 
 /// How soon to look again where nothing happens before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum Requeue {
     /// A controller is at work: within seconds.
     Soon,
     /// No room: after about ten seconds, or once something was given back.
-    ForRoom,
+    ForCapacity,
     /// Something is in the way: with growing pauses.
     Blocked,
     /// All is well: look after it now and then.
@@ -97,16 +97,16 @@ pub fn next(
         .iter()
         .flatten()
         .any(|name| name == labels::PARTITION_FINALIZER);
-    let step = wished(partition, is_ours, observations, settings, now);
+    let step = decide(partition, is_ours, observations, settings, now);
     let marked = |status| state_unknown::marked(status, observations, now);
     match (step, &partition.status) {
         (Step::Write(status), _) => Step::Write(Box::new(marked(&status))),
-        (Step::Rest(pace), Some(status)) => write_or_rest(partition, marked(status), pace),
+        (Step::Done(requeue), Some(status)) => write_if_changed(partition, marked(status), requeue),
         (step, _) => step,
     }
 }
 
-fn wished(
+fn decide(
     partition: &IPUPartition,
     is_ours: bool,
     observations: &Observations,
@@ -120,19 +120,19 @@ fn wished(
         (false, false) => Step::AddFinalizer,
         (false, true) => lifecycle::next(partition, observations, settings, now),
         (true, true) => finalize::next(partition, observations, now),
-        (true, false) => Step::Rest(Pace::Never),
+        (true, false) => Step::Done(Requeue::Never),
     }
 }
 
-/// Writes `wished` where it differs from what is there, else rests.
-pub(super) fn write_or_rest(
+/// Writes `desired` where it differs from what is there, else rests.
+pub(super) fn write_if_changed(
     partition: &IPUPartition,
-    wished: IPUPartitionStatus,
-    pace: Pace,
+    desired: IPUPartitionStatus,
+    requeue: Requeue,
 ) -> Step {
-    if partition.status.as_ref() == Some(&wished) {
-        Step::Rest(pace)
+    if partition.status.as_ref() == Some(&desired) {
+        Step::Done(requeue)
     } else {
-        Step::Write(Box::new(wished))
+        Step::Write(Box::new(desired))
     }
 }

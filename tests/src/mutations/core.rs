@@ -302,8 +302,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "what stands in a status already is written again at each look",
         file: STEP,
-        text: "if partition.status.as_ref() == Some(&wished) {",
-        instead: "if partition.status.as_ref() == Some(&wished) && !matches!(pace, Pace::Steady) {",
+        text: "if partition.status.as_ref() == Some(&desired) {",
+        instead: "if partition.status.as_ref() == Some(&desired) && !matches!(requeue, Requeue::Steady) {",
         found_by: FoundBy::Both,
     },
     Mutation {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::{BUSY_LIMIT, is_busy_for_long, write};
 use crate::observations::{HealthState, Intent, Observations, PartitionHealth};
 use crate::status_update;
-use crate::step::{Pace, Step, write_or_rest};
+use crate::step::{Requeue, Step, write_if_changed};
 
 /// Whether the owner requests a reset that was not carried out.
 pub(super) fn is_wanted(partition: &IPUPartition, status: &IPUPartitionStatus) -> bool {
@@ -30,10 +30,10 @@ pub(super) fn begin(
         ),
         Some(pods) => {
             let message = waits(&id, pods);
-            write_or_rest(
+            write_if_changed(
                 partition,
                 status_update::with_message(status, message),
-                Pace::Soon,
+                Requeue::Soon,
             )
         }
     }
@@ -88,7 +88,9 @@ pub(super) fn follow(
             );
             write(status_update::replaced(status, message, now))
         }
-        HealthState::Busy => write_or_rest(partition, status_update::busy(status, now), Pace::Soon),
+        HealthState::Busy => {
+            write_if_changed(partition, status_update::busy(status, now), Requeue::Soon)
+        }
         HealthState::Failed | HealthState::Removing => {
             let message = format!("partition {id} is in error after a reset; replacing it");
             write(status_update::replaced(status, message, now))

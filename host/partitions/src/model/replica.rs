@@ -66,7 +66,7 @@ impl Small {
         task.step = task.core.decide(settings, &BTreeMap::new(), now);
         task.decided = state.clock;
         match task.step {
-            Step::Rest(_) => state.ended(who, key),
+            Step::Done(_) => state.ended(who, key),
             Step::LookAround => {
                 let objects: Vec<_> = state.api.values().map(|one| one.object.clone()).collect();
                 let views = views(state, &objects);
@@ -118,7 +118,7 @@ impl Small {
     ) -> Outcome {
         let ticket = ticket(who, key);
         match task.step.clone() {
-            Step::Rest(_) | Step::LookAround => Outcome::Over,
+            Step::Done(_) | Step::LookAround => Outcome::Over,
             Step::AddFinalizer => write(state, key, task, mishap, Observation::Written, |object| {
                 let mut all = object.metadata.finalizers.take().unwrap_or_default();
                 all.push(labels::PARTITION_FINALIZER.to_owned());
@@ -325,7 +325,7 @@ impl Mishap {
             | Step::CountUsers(_)
             | Step::LookAround
             | Step::Place
-            | Step::Rest(_) => &[],
+            | Step::Done(_) => &[],
         }
     }
 

@@ -85,7 +85,7 @@ impl World {
             _ => None,
         };
         match step {
-            Step::Rest(_) => {}
+            Step::Done(_) => {}
             Step::AddFinalizer => {
                 self.saw(Sight::FinalizerAdded);
                 self.write(ticket, Observation::Written, |object| {

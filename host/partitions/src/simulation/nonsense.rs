@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 
 use crate::driver;
-use crate::honest::{Honest, come_to_rest, controller};
+use crate::honest::{Honest, controller, run_to_completion};
 use crate::nonsense::{case, spec};
 use crate::observations::HealthState;
 
@@ -54,7 +54,7 @@ fn rested_among(
     let mut object = IPUPartition::new("default.mnist-0", spec((4, 1, 1)));
     object.metadata.finalizers = Some(vec![labels::PARTITION_FINALIZER.to_owned()]);
     object.status = Some(status);
-    come_to_rest(&mut object, &mut honest, Vec::new(), Timestamp::UNIX_EPOCH);
+    run_to_completion(&mut object, &mut honest, Vec::new(), Timestamp::UNIX_EPOCH);
     object.status.unwrap()
 }
 

@@ -12,7 +12,7 @@ use super::evidence::Evidence;
 use super::world::World;
 use crate::observations::Observation;
 use crate::orphans::Suspects;
-use crate::step::{Pace, Step};
+use crate::step::{Requeue, Step};
 
 /// One replica: a process with a cache, reconciles that are under way, and a sweep.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ pub(super) struct Replica {
     /// Changes of the log that its watch has delivered.
     position: usize,
     wakes: BTreeMap<Key, u64>,
-    rests: BTreeMap<Key, u32>,
+    idle_rounds: BTreeMap<Key, u32>,
 }
 
 /// A reconcile that is under way.
@@ -125,7 +125,7 @@ impl World {
                 driver::spare(&mut replica.suspects, &stored.object);
                 replica.cache.insert(key, stored.clone())
             } else {
-                replica.rests.remove(&key);
+                replica.idle_rounds.remove(&key);
                 replica.cache.remove(&key)
             };
             let status = |stored: &Stored| stored.object.status.clone().unwrap_or_default();
@@ -222,9 +222,9 @@ impl World {
             return;
         };
         match task.core.decide(&settings, &renamed, now) {
-            Step::Rest(pace) => {
+            Step::Done(requeue) => {
                 self.saw(Sight::Rested);
-                self.rest(ticket, pace);
+                self.requeue(ticket, requeue);
             }
             step => {
                 task.step = Some(step);
@@ -257,7 +257,7 @@ impl World {
                 return;
             }
             Reply::Broken => {
-                self.rest(ticket, Pace::Blocked);
+                self.requeue(ticket, Requeue::Blocked);
                 return;
             }
         };
@@ -280,14 +280,14 @@ impl World {
         }
     }
 
-    fn rest(&mut self, ticket: Ticket, pace: Pace) {
+    fn requeue(&mut self, ticket: Ticket, requeue: Requeue) {
         let has_worked = self.task(ticket).is_some_and(|task| task.core.has_worked());
-        let rests = self.replicas[ticket.who]
-            .rests
+        let idle_rounds = self.replicas[ticket.who]
+            .idle_rounds
             .entry(ticket.key)
             .or_default();
-        *rests = if has_worked { 0 } else { *rests + 1 };
-        let pause = driver::pause(pace, *rests);
+        *idle_rounds = if has_worked { 0 } else { *idle_rounds + 1 };
+        let pause = driver::pause(requeue, *idle_rounds);
         self.finish(ticket, pause);
     }
 
