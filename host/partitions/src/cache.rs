@@ -17,7 +17,7 @@ use kube::core::error_boundary::InvalidObject;
 use kube::runtime::watcher::Event;
 
 use super::capacity::{self, Allocation, Allocations};
-use super::line::{self, Member, Waiter};
+use super::queue::{self, Member, QueueEntry};
 use super::reconcile::Guarded;
 use super::state_unknown;
 use super::surroundings::{asked_for, controller};
@@ -31,7 +31,7 @@ pub struct Cache {
     allocations: Allocations,
     compressor: ObjectCompressor,
     changes: u64,
-    given_back: u64,
+    released: u64,
 }
 
 /// What is to be looked at after an event.
@@ -55,7 +55,7 @@ enum Known {
 struct Kept {
     brief: Brief,
     /// Where it waits: what counts of it in the line.
-    waiter: Option<Box<Waiter>>,
+    queue_entry: Option<Box<QueueEntry>>,
     whole: Whole,
 }
 
@@ -160,8 +160,8 @@ impl Cache {
     }
 
     /// Grows each time that an object holds something no longer which it held on a controller.
-    pub fn given_back(&self) -> u64 {
-        self.given_back
+    pub fn released(&self) -> u64 {
+        self.released
     }
 
     /// What all of them hold on the controllers, and those of other releases.
@@ -217,26 +217,29 @@ impl Cache {
     /// What is asked of all at once, and since when each waits that does.
     pub fn briefs(&self) -> impl Iterator<Item = (&Brief, Option<Timestamp>)> {
         mine(self.store.objects().iter()).map(|(_, kept)| {
-            let waiter = kept.waiter.as_ref();
-            (&kept.brief, waiter.map(|waiter| waiter.since))
+            let queue_entry = kept.queue_entry.as_ref();
+            (
+                &kept.brief,
+                queue_entry.map(|queue_entry| queue_entry.since),
+            )
         })
     }
 
     /// Those who wait at `now`, in the order in which they are served.
-    pub fn line(&self, now: Timestamp) -> Vec<Waiter> {
+    pub fn queue(&self, now: Timestamp) -> Vec<QueueEntry> {
         let in_gangs = mine(self.store.objects().iter());
         let in_gangs = in_gangs.filter(|(_, kept)| kept.brief.is_in_gang);
         let members = in_gangs.map(|(name, kept)| Member {
             owner: kept.brief.owner,
             created: kept.brief.created,
             name,
-            is_asked_for: !kept.brief.is_deleted,
+            is_requested: !kept.brief.is_deleted,
         });
         let waiting = mine(self.store.objects().iter()).filter_map(|(_, kept)| {
-            let waiter = kept.waiter.as_deref()?.clone();
-            Some((kept.brief.owner, waiter))
+            let queue_entry = kept.queue_entry.as_deref()?.clone();
+            Some((kept.brief.owner, queue_entry))
         });
-        line::of(members, waiting, now)
+        queue::sorted_entries(members, waiting, now)
     }
 
     fn account(&mut self, change: watch_store::Change<Arc<str>, Known>) {
@@ -247,8 +250,8 @@ impl Cache {
         let [before, now] = known.map(|known| known.map(Known::held).unwrap_or_default());
         if before != now {
             self.allocations.replace(&name, before, now);
-            let is_given_back = before.iter().any(|one| !now.contains(one));
-            self.given_back += u64::from(is_given_back);
+            let is_released = before.iter().any(|one| !now.contains(one));
+            self.released += u64::from(is_released);
         }
     }
 }
@@ -285,9 +288,9 @@ fn kept(
     match object.0 {
         Ok(partition) => Kept {
             brief: brief(&partition, words),
-            waiter: partition
+            queue_entry: partition
                 .is_waiting()
-                .then(|| Box::new(line::waiter(&partition, now))),
+                .then(|| Box::new(queue::entry(&partition, now))),
             whole: Whole::Readable(compressor.compress(&partition)),
         },
         // What it held cannot be told any more, and is still held.
@@ -296,7 +299,7 @@ fn kept(
                 held: held.into(),
                 ..Brief::unreadable()
             },
-            waiter: None,
+            queue_entry: None,
             whole: Whole::Unreadable(Box::new(invalid)),
         },
     }

@@ -51,7 +51,7 @@ pub fn allocations(
 }
 
 /// Whether IPUs that the one status holds are no longer held in the next one.
-pub(super) fn gives_back(before: &IPUPartitionStatus, after: &IPUPartitionStatus) -> bool {
+pub(super) fn releases(before: &IPUPartitionStatus, after: &IPUPartitionStatus) -> bool {
     let held = |status: &IPUPartitionStatus, id: &str| {
         let mut attempts = status.attempts.iter();
         attempts.any(|one| one.id == id && one.outcome == AttemptOutcome::Created)

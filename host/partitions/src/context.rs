@@ -15,8 +15,8 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::fleet::Fleet;
+use super::queue_state::QueueState;
 use super::step::Settings;
-use super::turns::Turns;
 use super::watched::Watched;
 use super::written::Written;
 
@@ -66,9 +66,9 @@ pub struct Context {
     /// Events about IPUPartitions.
     pub events: EventQueue,
     /// Told when IPUs were given back, so that whoever waits is looked at again.
-    pub(super) given_back: Arc<Notify>,
+    pub(super) released: Arc<Notify>,
     /// Who waits, and who of them is served first.
-    pub(super) turns: Turns,
+    pub(super) queue_state: QueueState,
     /// What was written last, so that nothing is decided on a copy from before.
     pub(super) written: Written,
     idle_rounds: Mutex<HashMap<Uid, u32>>,
@@ -106,8 +106,8 @@ impl Context {
             scope,
             held,
             reconciles,
-            given_back: Arc::default(),
-            turns: Turns::new(),
+            released: Arc::default(),
+            queue_state: QueueState::new(),
             written: Written::default(),
             idle_rounds: Mutex::default(),
             told: Mutex::default(),
@@ -131,7 +131,7 @@ impl Context {
         let mut idle_rounds = self.idle_rounds.lock();
         idle_rounds.remove(&Uid::of(uid));
         self.told().remove(uid);
-        self.turns.forget(uid);
+        self.queue_state.forget(uid);
         self.written.forget(uid);
     }
 

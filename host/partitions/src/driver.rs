@@ -16,10 +16,10 @@ use vipu_client::cordon::CordonStates;
 use vipu_client::model::{Inventory, PartitionState};
 
 use crate::capacity::{self, Allocations};
-use crate::line::{self, Waiter};
 use crate::observations::{Answer, Observation, RemoteState};
-use crate::orphans::{self, Orphans, Place, Suspects};
-use crate::placement::{self, Divided, Placement, Queue};
+use crate::orphans::{self, Orphans, RemotePartition, Suspects};
+use crate::placement::{self, Divided, Placement, QueueView};
+use crate::queue::{self, QueueEntry};
 use crate::step::{Requeue, Settings, Step};
 use crate::steps::Steps;
 use crate::surroundings::{self, Needed, Surroundings};
@@ -111,22 +111,22 @@ pub(super) fn surroundings<'a>(
         Needed::Siblings => surroundings::of(object, others, cordons, &[], now),
         Needed::Everything(_) => {
             let open = Divided::of(views, cordons.clone()).open;
-            let line = line(others.clone(), |_| {}, now);
-            let open = surroundings::spared(&line, others.clone(), open);
+            let entries = queue(others.clone(), |_| {}, now);
+            let open = surroundings::capacity_after_queue(&entries, others.clone(), open);
             surroundings::of(object, others, cordons, &open, now)
         }
     }
 }
 
-/// Those who wait, in order; `stand` says of each how it stands.
-pub(super) fn line<'a>(
+/// Those who wait, in order; `set_precedence` says of each how it stands.
+pub(super) fn queue<'a>(
     objects: impl Iterator<Item = &'a IPUPartition> + Clone,
-    stand: impl Fn(&mut Waiter),
+    set_precedence: impl Fn(&mut QueueEntry),
     now: Timestamp,
-) -> Vec<Waiter> {
-    let mut line = line::line(objects, now);
-    line.iter_mut().for_each(stand);
-    line
+) -> Vec<QueueEntry> {
+    let mut entries = queue::entries(objects, now);
+    entries.iter_mut().for_each(set_precedence);
+    entries
 }
 
 /// What a reconcile learns from a state that a controller tells.
@@ -145,7 +145,7 @@ pub(super) fn without_answer(reason: &str, is_denied: bool, is_listed: bool) -> 
 pub(super) fn place(
     object: &IPUPartition,
     found: Divided,
-    queue: Queue<'_>,
+    queue: QueueView<'_>,
     controllers: &[ControllerRef],
     now: Timestamp,
 ) -> Answer {
@@ -178,15 +178,15 @@ pub(super) fn pause(requeue: Requeue, idle_rounds: u32) -> Option<u64> {
 }
 
 /// What a sweep is to remove, and what it suspects.
-pub(super) fn orphans(
-    found: &[Place],
+pub(super) fn find_orphans(
+    found: &[RemotePartition],
     held: &BTreeSet<String>,
     suspects: &Suspects,
     identity: &Identity,
     now: Duration,
 ) -> Orphans {
     let found = found.iter().map(|(name, id)| (name.as_str(), id.as_str()));
-    orphans::tell(
+    orphans::find_orphans(
         found,
         |id| held.contains(id),
         suspects,
@@ -197,13 +197,16 @@ pub(super) fn orphans(
 }
 
 /// What a sweep does, where `ownerless` are objects whose owners are gone, and `due` is nobody's.
-pub(super) fn course<O, E>(ownerless: Result<Vec<O>, E>, due: Vec<Place>) -> Course<O, E> {
+pub(super) fn course<O, E>(
+    ownerless: Result<Vec<O>, E>,
+    due: Vec<RemotePartition>,
+) -> Course<O, E> {
     Course::new([ownerless], due)
 }
 
 /// Takes from the suspects what this object, which a watch has shown, answers for.
-pub(super) fn spare(suspects: &mut Suspects, object: &IPUPartition) {
-    orphans::spare(suspects, object);
+pub(super) fn clear_owned(suspects: &mut Suspects, object: &IPUPartition) {
+    orphans::clear_owned(suspects, object);
 }
 
 /// The controllers, by name, that are swept though they are not in the list any more.
@@ -227,8 +230,8 @@ pub(super) fn is_of(id: &str, object: &IPUPartition) -> bool {
 }
 
 /// Whether IPUs that the one status holds are no longer held in the next one.
-pub(super) fn gives_back(before: &IPUPartitionStatus, after: &IPUPartitionStatus) -> bool {
-    capacity::gives_back(before, after)
+pub(super) fn releases(before: &IPUPartitionStatus, after: &IPUPartitionStatus) -> bool {
+    capacity::releases(before, after)
 }
 
 /// What these objects hold.

@@ -145,7 +145,7 @@ async fn write(
         .replace_status(&partition.name_any(), &PostParams::default(), &desired)
         .await
         .map_err(|error| unless_conflict(error, ExecuteError::WriteStatus))?;
-    if capacity::gives_back(
+    if capacity::releases(
         &before,
         written
             .status
@@ -153,7 +153,7 @@ async fn write(
             .unwrap_or(&IPUPartitionStatus::default()),
     ) {
         // Before this reconcile can ask for anything itself: who has waited longer goes first.
-        context.turns.room_was_made();
+        context.queue_state.capacity_released();
     }
     log_change(&before, &written, &observation);
     if let Some(note) = note {
@@ -201,7 +201,7 @@ async fn release(
             is_swept_later = sweep(attempt) == Sweep::Later, "gave up a partition by force"
         );
     }
-    context.given_back.notify_one();
+    context.released.notify_one();
     if let Some(note) = note {
         publish(context, partition, note);
     }
@@ -252,11 +252,11 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
     let Err(error) = result else {
         let Attempt { controller, id, .. } = attempt;
         context.fleet.took(controller, id, spec.ipus);
-        context.turns.has_asked(&uid);
+        context.queue_state.clear_reservation(&uid);
         return Reply::Done;
     };
     context.fleet.changed(&attempt.controller);
-    context.turns.has_asked(&uid);
+    context.queue_state.clear_reservation(&uid);
     let reason = shortened(&error.reason());
     tracing::warn!(
         id = attempt.id,
@@ -333,7 +333,7 @@ async fn remove(context: &Context, attempt: &Attempt, force: bool) -> Result<(),
         Ok(()) => context.fleet.removed(&attempt.controller, &attempt.id),
         Err(_) => context.fleet.changed(&attempt.controller),
     }
-    context.given_back.notify_one();
+    context.released.notify_one();
     result.map_err(|error| shortened(&error.reason()))
 }
 

@@ -12,7 +12,7 @@ use vipu_client::cordon::CordonStates;
 
 use super::driver::{self, Reconcile};
 use super::observations::{Answer, HealthState, Observation, PartitionHealth, RemoteState, Reply};
-use super::placement::{Divided, Queue};
+use super::placement::{Divided, QueueView};
 use super::step::Step;
 use super::surroundings::Surroundings;
 use crate::crd_schema::violations;
@@ -191,9 +191,9 @@ pub(super) fn run_to_completion(
 fn placed(object: &IPUPartition) -> Answer {
     let references: Vec<_> = (0..3).map(controller).collect();
     let found = Divided::of(references.iter().map(free).collect(), CordonStates::new());
-    let queue = Queue {
-        line: &[],
-        taken: &[],
+    let queue = QueueView {
+        entries: &[],
+        reservations: &[],
         held: 0,
         backfill_limit: driver::settings().backfill_limit,
     };

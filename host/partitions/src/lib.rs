@@ -4,7 +4,7 @@
 //! [`run`] reconciles until it is stopped, and [`sweep`] removes partitions without an owner. `steps` decides on the next
 //! step of one IPUPartition from what is recorded (`record`) and observed (`observations`); it is pure. `execute` carries a step
 //! out on a V-IPU controller. A lost reply leaves an attempt with an unknown outcome: `unsettled_attempts` settles it. `placement`
-//! asks the guests for a V-IPU controller, and `line` orders the requests. [`rest`] serves all of it to users.
+//! asks the guests for a V-IPU controller, and `entries` orders the requests. [`rest`] serves all of it to users.
 //!
 //! The package reads Pods only to find out whether one uses a partition. It knows no rule of IPUJobs.
 #![forbid(unsafe_code)]
@@ -30,7 +30,6 @@ pub mod fuzzing;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod honest;
 mod lifecycle;
-pub mod line;
 pub mod metrics;
 pub mod node_labels;
 #[cfg(test)]
@@ -39,6 +38,8 @@ pub mod observations;
 pub mod orphans;
 pub mod placement;
 pub mod placing;
+pub mod queue;
+mod queue_state;
 mod recent;
 mod reconcile;
 mod remote_state;
@@ -54,7 +55,6 @@ mod steps;
 pub mod surroundings;
 pub mod sweep;
 pub mod tracker;
-mod turns;
 mod unreadable;
 mod unsettled_attempts;
 mod users;
@@ -78,7 +78,7 @@ use ipu_runtime::work_queue::{self, Limits};
 const CONCURRENCY: usize = 64;
 
 /// How long things given back are gathered before those who wait are looked at again.
-const GATHERING: Duration = Duration::from_millis(200);
+const BATCH_DELAY: Duration = Duration::from_millis(200);
 
 /// Reconciles IPUPartitions once all are known, until it is told to stop; then what is under way comes to
 /// its end.
@@ -88,39 +88,39 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
         reconciles: &context.reconciles,
         stop,
     };
-    let names = stream::select(context.watched.names(), those_who_wait(context.clone()));
+    let names = stream::select(context.watched.names(), waiting_partitions(context.clone()));
     let reconcile = |name| reconcile::reconcile(name, context.clone());
     work_queue::run(names, context.watched.once_listed(), reconcile, limits).await;
 }
 
 /// The IPUPartitions that wait for room, oldest first, and those on controllers that are drained, gone or
 /// renamed, each time that IPUs were given back or the list of controllers changed.
-fn those_who_wait(context: Arc<Context>) -> impl Stream<Item = Arc<str>> {
+fn waiting_partitions(context: Arc<Context>) -> impl Stream<Item = Arc<str>> {
     let changes = context.fleet.registry().subscribe();
-    let held = context.watched.given_back();
+    let held = context.watched.released();
     let state = (context.clone(), changes, held);
     let occasions = stream::unfold(state, |(context, mut changes, mut held)| async move {
         tokio::select! {
-            () = context.given_back.notified() => {}
+            () = context.released.notified() => {}
             Ok(()) = held.changed() => {}
             changed = changes.changed() => if changed.is_err() {
                 // Nobody changes the list any more.
-                context.given_back.notified().await;
+                context.released.notified().await;
             },
         }
-        context.turns.room_was_made();
-        tokio::time::sleep(GATHERING).await;
+        context.queue_state.capacity_released();
+        tokio::time::sleep(BATCH_DELAY).await;
         Some(((), (context, changes, held)))
     });
     occasions.flat_map(move |()| {
-        let line = context.turns.line(&context.watched, clock::now());
-        let waiting: Vec<Arc<str>> = line.iter().map(|one| one.name.as_str().into()).collect();
-        stream::iter(waiting).chain(stream::iter(those_of_others(&context)))
+        let entries = context.queue_state.entries(&context.watched, clock::now());
+        let waiting: Vec<Arc<str>> = entries.iter().map(|one| one.name.as_str().into()).collect();
+        stream::iter(waiting).chain(stream::iter(partitions_to_move(&context)))
     })
 }
 
 /// The IPUPartitions that hold something on controllers that are drained, gone or renamed.
-fn those_of_others(context: &Context) -> Vec<Arc<str>> {
+fn partitions_to_move(context: &Context) -> Vec<Arc<str>> {
     let known = context.fleet.registry().known();
     let (cordons, departed) = (&known.cordons, &known.departed);
     let is_other = |name: &str| {

@@ -10,15 +10,15 @@ use jiff::{SignedDuration, Timestamp};
 use vipu_client::cordon::CordonStates;
 
 use super::capacity::{self, Withheld};
-use super::line::{self, Room, Waiter};
 use super::observations::Answer;
 use super::placing::{self, shortened};
+use super::queue::{self, Capacity, QueueEntry};
 
 /// What stands in the place of a controller's name where the reason is the same for all.
 const EVERY: &str = "every controller";
 
 /// Why a partition waits where others were given IPUs each time that the policy had decided.
-const OVERTAKEN: &str = "others got the IPUs during the decision; it is repeated within seconds";
+const OUTPACED: &str = "others got the IPUs during the decision; it is repeated within seconds";
 
 /// What the controllers of the list have, in its order: those that take something new, and those that
 /// the admin has closed.
@@ -65,11 +65,11 @@ impl Divided {
 
 /// What is known of the queue where a partition is placed.
 #[derive(Clone, Copy, Debug)]
-pub struct Queue<'a> {
+pub struct QueueView<'a> {
     /// Those who wait, in order.
-    pub line: &'a [Waiter],
+    pub entries: &'a [QueueEntry],
     /// IPUs of each controller that others were told to take, and have not asked for yet.
-    pub taken: &'a [(String, u32)],
+    pub reservations: &'a [(String, u32)],
     /// How many partitions the owner has, or is getting.
     pub held: u32,
     /// How long somebody who waits is passed by smaller ones.
@@ -90,7 +90,7 @@ pub enum Placement {
 pub struct Request {
     /// The attempts of this round.
     pub tried: Vec<PlaceAttempt>,
-    room: Room,
+    capacity: Capacity,
     /// Why closed controllers serve nobody.
     shut_out: Vec<WaitingReason>,
     /// Whether one of them is large enough.
@@ -102,28 +102,31 @@ pub struct Request {
 pub fn prepare(
     partition: &IPUPartition,
     found: Divided,
-    queue: Queue<'_>,
+    queue: QueueView<'_>,
     now: Timestamp,
 ) -> Placement {
-    let me = line::me(partition, queue.line, now);
+    let me = queue::own_entry(partition, queue.entries, now);
     let all = found.open.iter().chain(&found.shut);
-    if let Some(why) = line::never_fits(&me, all) {
+    if let Some(why) = queue::never_fits(&me, all) {
         return Placement::Decided(Answer::Reject(shortened(&why)));
     }
     let shut_out = found.shut_out().collect();
     let mut shut = found.shut.iter();
     let could_be_opened = shut.any(|view| view.total_ipus >= partition.spec.ipus);
     let limit = SignedDuration::try_from(queue.backfill_limit).unwrap_or(SignedDuration::MAX);
-    let Queue {
-        line, taken, held, ..
+    let QueueView {
+        entries,
+        reservations,
+        held,
+        ..
     } = queue;
-    let room = line::room(&me, line, taken, held, found.open, limit, now);
-    if let Some(why) = &room.too_small {
-        return Placement::Decided(later(&room, vec![for_all(why)]));
+    let capacity = queue::capacity_for(&me, entries, reservations, held, found.open, limit, now);
+    if let Some(why) = &capacity.too_small {
+        return Placement::Decided(later(&capacity, vec![for_all(why)]));
     }
     Placement::Ask(Box::new(Request {
         tried: placing::tried(&partition.status.clone().unwrap_or_default()),
-        room,
+        capacity,
         shut_out,
         could_be_opened,
         withheld: found.withheld,
@@ -133,7 +136,7 @@ pub fn prepare(
 impl Request {
     /// The controllers as the policy is shown them.
     pub fn views(&self) -> &[ControllerView] {
-        &self.room.views
+        &self.capacity.views
     }
 
     /// The answer, where `by` has decided: with the reasons that the policy was not told. What only a closed
@@ -146,10 +149,10 @@ impl Request {
     ) -> Answer {
         match placing::answer(decision, by, controllers) {
             Answer::Wait(reasons) => {
-                let reasons = line::explained(reasons, &self.room);
+                let reasons = queue::explained(reasons, &self.capacity);
                 let mut reasons = capacity::explained(reasons, &self.withheld);
                 reasons.extend(self.shut_out);
-                later(&self.room, reasons)
+                later(&self.capacity, reasons)
             }
             Answer::Reject(_) if self.could_be_opened => Answer::Wait(self.shut_out),
             answer => answer,
@@ -158,13 +161,13 @@ impl Request {
 }
 
 /// The answer where others were given IPUs each time that the policy had decided.
-pub fn overtaken() -> Answer {
-    Answer::Later(vec![for_all(OVERTAKEN)])
+pub fn outpaced() -> Answer {
+    Answer::Later(vec![for_all(OUTPACED)])
 }
 
 /// Where what is free was promised to others, an answer comes within seconds.
-fn later(room: &Room, reasons: Vec<WaitingReason>) -> Answer {
-    if room.is_promised {
+fn later(capacity: &Capacity, reasons: Vec<WaitingReason>) -> Answer {
+    if capacity.is_claimed {
         Answer::Later(reasons)
     } else {
         Answer::Wait(reasons)

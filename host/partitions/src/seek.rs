@@ -12,7 +12,7 @@ use super::cache::Cache;
 use super::context::Context;
 use super::execute::publish;
 use super::observations::Answer;
-use super::placement::{self, Placement, Queue, Request};
+use super::placement::{self, Placement, QueueView, Request};
 use super::placing::{self, shortened};
 use super::surroundings::{self, Needed, Surroundings};
 
@@ -28,14 +28,14 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
     match &answer {
         Answer::Try(controller, _) => {
             let ipus = partition.spec.ipus;
-            context.turns.takes(&uid, &controller.name, ipus);
+            context.queue_state.reserve(&uid, &controller.name, ipus);
         }
         Answer::Wait(_) | Answer::Later(_) | Answer::Reject(_) => {
             context.namespaces.release(&uid);
         }
     }
     // Only now: as long as the policy thinks, the younger let it go first.
-    context.turns.was_asked(&uid);
+    context.queue_state.mark_evaluated(&uid);
     answer
 }
 
@@ -43,10 +43,12 @@ async fn decide(context: &Context, partition: &IPUPartition) -> Answer {
     let now = clock::now();
     let found = context.fleet.divided().await;
     let held = held(context, partition);
-    let line = context.turns.line(&context.watched, now);
-    let queue = Queue {
-        line: &line,
-        taken: &context.turns.taken(&partition.uid().unwrap_or_default()),
+    let entries = context.queue_state.entries(&context.watched, now);
+    let queue = QueueView {
+        entries: &entries,
+        reservations: &context
+            .queue_state
+            .reserved_by_others(&partition.uid().unwrap_or_default()),
         held,
         backfill_limit: context.settings.backfill_limit,
     };
@@ -55,7 +57,7 @@ async fn decide(context: &Context, partition: &IPUPartition) -> Answer {
         Placement::Ask(request) => request,
     };
     let Some(placed) = ask(context, partition, &request, held).await else {
-        return placement::overtaken();
+        return placement::outpaced();
     };
     if let Some(why) = &placed.overruled {
         tell_overruled(context, partition, why);
@@ -109,13 +111,13 @@ pub(super) async fn look_around(context: &Context, partition: &IPUPartition) -> 
     let open = context.fleet.divided().await.open;
     // The line is read anew: whoever has just left the controller waits, and is to find the room that it
     // left for.
-    let (asked, line) = watched.read(|cache| {
+    let (asked, entries) = watched.read(|cache| {
         let asked = cache.some(|one| one.is_being_asked_for);
-        (asked, cache.line(now))
+        (asked, cache.queue(now))
     });
-    let open = surroundings::spared(&line, asked.iter(), open);
+    let open = surroundings::capacity_after_queue(&entries, asked.iter(), open);
     // What was read a moment ago is enough: who has left since then still goes first.
-    let there = context.turns.on_drained(watched, name);
+    let there = context.queue_state.on_drained(watched, name);
     let is_other = |one: &&IPUPartition| siblings.iter().all(|other| other.uid() != one.uid());
     let others = siblings.iter().chain(there.iter().filter(is_other));
     surroundings::of(partition, others, &cordons, &open, now)

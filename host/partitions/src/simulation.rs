@@ -26,6 +26,7 @@ mod liveness;
 mod nonsense;
 mod outcomes;
 pub(super) mod owners;
+mod queue;
 mod repair;
 mod replica;
 mod restore;
@@ -38,7 +39,6 @@ mod torn;
 pub(super) mod trace;
 mod trouble;
 mod undeletable;
-mod waiting;
 mod world;
 
 use std::panic::{self, AssertUnwindSafe};

@@ -6,8 +6,8 @@ use ipu_guest_host::model::ControllerView;
 use jiff::{SignedDuration, Timestamp};
 use vipu_client::cordon::{CordonState, CordonStates};
 
-use super::line;
-use super::line::Waiter;
+use super::queue;
+use super::queue::QueueEntry;
 
 /// How long an owner that was asked to leave a controller holds up the next one.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
@@ -57,12 +57,12 @@ pub fn needed<'a>(me: &'a IPUPartition, cordons: &CordonStates) -> Needed<'a> {
 
 /// What those who wait, in order, and those who are just asking for something leave of the open controllers.
 /// `asking` are at least those IPUPartitions that are being asked for.
-pub fn spared<'a>(
-    line: &[Waiter],
+pub fn capacity_after_queue<'a>(
+    entries: &[QueueEntry],
     asking: impl Iterator<Item = &'a IPUPartition>,
     open: Vec<ControllerView>,
 ) -> Vec<ControllerView> {
-    line::spared(line, asking.flat_map(asked_for), open)
+    queue::capacity_after_queue(entries, asking.flat_map(asked_for), open)
 }
 
 /// What surrounds `me`. Of all IPUPartitions, `others` are at least those of its owner, and those on its
@@ -183,8 +183,8 @@ fn leave<'a>(
         .filter(|one| one.spec.owner.uid != *mine);
     let before = others_first
         .filter(may_leave)
-        .filter(|one| place(one) < place(me))
-        .min_by_key(|one| place(one));
+        .filter(|one| position(one) < position(me))
+        .min_by_key(|one| position(one));
     match before {
         Some(first) => Leave::Later(format!(
             "{name} is being drained; {}/{} leaves it first",
@@ -216,7 +216,7 @@ fn all_have_room(
     let mut open = open.to_vec();
     std::iter::once(one)
         .chain(siblings)
-        .all(|one| line::take(&mut open, one.spec.ipus, &one.spec.options.node_selector).is_some())
+        .all(|one| queue::take(&mut open, one.spec.ipus, &one.spec.options.node_selector).is_some())
 }
 
 /// Name of the controller that has it.
@@ -225,7 +225,7 @@ pub(super) fn controller(one: &IPUPartition) -> Option<&str> {
     Some(controller.name.as_str())
 }
 
-fn place(one: &IPUPartition) -> (Option<Timestamp>, Option<&str>) {
+fn position(one: &IPUPartition) -> (Option<Timestamp>, Option<&str>) {
     let metadata = &one.metadata;
     let created = metadata.creation_timestamp.as_ref();
     (created.map(|time| time.0), metadata.name.as_deref())
@@ -352,10 +352,10 @@ mod tests {
         assert_eq!(seen(&all[0], &all, 8).held, 2);
         let held = all[1].status.take().unwrap();
         assert_eq!(seen(&all[0], &all, 8).held, 1);
-        let given_back = json!({"attempts": [
+        let released = json!({"attempts": [
             {"controller": held.controller, "id": "p-a-1", "outcome": "created"},
         ]});
-        all[1].status = Some(serde_json::from_value(given_back).unwrap());
+        all[1].status = Some(serde_json::from_value(released).unwrap());
         assert_eq!(seen(&all[0], &all, 8).held, 1);
         assert_eq!(seen(&all[1].clone(), &all, 8).held, 1);
     }

@@ -33,7 +33,7 @@ pub struct Watched {
     cache: Arc<Mutex<Cache>>,
     changes: broadcast::Sender<Change>,
     listed: watch::Receiver<bool>,
-    given_back: watch::Receiver<u64>,
+    released: watch::Receiver<u64>,
     walking: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -42,7 +42,7 @@ pub struct PartitionWatch {
     cache: Arc<Mutex<Cache>>,
     changes: broadcast::Sender<Change>,
     listed: watch::Sender<bool>,
-    given_back: watch::Sender<u64>,
+    released: watch::Sender<u64>,
     namespaces: Namespaces,
     scope: Scope,
 }
@@ -52,19 +52,19 @@ pub struct PartitionWatch {
 pub fn watched(namespaces: Namespaces, scope: Scope) -> (Watched, PartitionWatch) {
     let changes = broadcast::Sender::new(BEHIND);
     let (tell_listed, listed) = watch::channel(false);
-    let (tell_given_back, given_back) = watch::channel(0);
+    let (tell_released, released) = watch::channel(0);
     let watched = Watched {
         cache: Arc::default(),
         changes,
         listed,
-        given_back,
+        released,
         walking: Arc::default(),
     };
     let watch = PartitionWatch {
         cache: Arc::clone(&watched.cache),
         changes: watched.changes.clone(),
         listed: tell_listed,
-        given_back: tell_given_back,
+        released: tell_released,
         namespaces,
         scope,
     };
@@ -87,8 +87,8 @@ impl Watched {
     }
 
     /// A number that changes each time that one of them holds something no longer on a controller.
-    pub(super) fn given_back(&self) -> watch::Receiver<u64> {
-        self.given_back.clone()
+    pub(super) fn released(&self) -> watch::Receiver<u64> {
+        self.released.clone()
     }
 
     /// All of them at one moment. Nothing is heard meanwhile, so that it has to be short.
@@ -179,7 +179,7 @@ impl PartitionWatch {
     /// Takes in what the watch tells.
     pub fn hear(&self, event: watcher::Event<Guarded>) {
         self.namespaces.apply_event(&event);
-        let (change, given_back) = {
+        let (change, released) = {
             let mut cache = lock(&self.cache);
             let change = match of_other(&event, &self.scope) {
                 Some(partition) => {
@@ -188,11 +188,11 @@ impl PartitionWatch {
                 }
                 None => cache.hear(event, clock::now()),
             };
-            (change, cache.given_back())
+            (change, cache.released())
         };
-        self.given_back.send_if_modified(|known| {
-            let before = std::mem::replace(known, given_back);
-            before != given_back
+        self.released.send_if_modified(|known| {
+            let before = std::mem::replace(known, released);
+            before != released
         });
         let Some(change) = change else {
             return;
@@ -307,12 +307,12 @@ mod tests {
             }
             assert_eq!(held(), 1);
             watch.hear(Event::Apply(theirs()));
-            assert_eq!((held(), *watched.given_back().borrow()), (1, 0));
+            assert_eq!((held(), *watched.released().borrow()), (1, 0));
             assert_eq!(watched.read(|cache| cache.names()).len(), 0);
             for event in gone() {
                 watch.hear(event);
             }
-            assert_eq!((held(), *watched.given_back().borrow()), (0, 1));
+            assert_eq!((held(), *watched.released().borrow()), (0, 1));
         }
     }
 

@@ -9,8 +9,8 @@ const SWEEP_TESTS: FoundBy = FoundBy::Tests(Tests {
 });
 
 const UNSETTLED_ATTEMPTS: &str = "host/partitions/src/unsettled_attempts.rs";
-const LINE: &str = "host/partitions/src/line.rs";
-const WAITER: &str = "host/partitions/src/line/waiter.rs";
+const QUEUE: &str = "host/partitions/src/queue.rs";
+const QUEUE_ENTRY: &str = "host/partitions/src/queue/entry.rs";
 const LIFECYCLE: &str = "host/partitions/src/lifecycle.rs";
 const RESET: &str = "host/partitions/src/lifecycle/reset.rs";
 const STEP: &str = "host/partitions/src/step.rs";
@@ -41,7 +41,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "the sweep knows no grace",
         file: ORPHANS,
-        text: "if suspects.contains_key(&place) && now.saturating_sub(since) >= grace {",
+        text: "if suspects.contains_key(&partition) && now.saturating_sub(since) >= grace {",
         instead: "if now >= since {",
         found_by: FoundBy::Simulation,
     },
@@ -252,16 +252,16 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "nothing is kept for whoever has waited its limit",
-        file: LINE,
-        text: "} else if limits > 0 && lacks_room(elder, &views) {",
-        instead: "} else if limits > 1_000 && lacks_room(elder, &views) {",
+        file: QUEUE,
+        text: "} else if limits > 0 && lacks_capacity(earlier, &views) {",
+        instead: "} else if limits > 1_000 && lacks_capacity(earlier, &views) {",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "whoever came last is served first",
-        file: WAITER,
-        text: "(&one.place, &one.name).cmp(&(&other.place, &other.name))",
-        instead: "(&other.place, &other.name).cmp(&(&one.place, &one.name))",
+        file: QUEUE_ENTRY,
+        text: "(&one.position, &one.name).cmp(&(&other.position, &other.name))",
+        instead: "(&other.position, &other.name).cmp(&(&one.position, &one.name))",
         found_by: FoundBy::Simulation,
     },
     Mutation {

@@ -118,7 +118,7 @@ fn what_a_new_list_does_not_name_is_gone_and_nothing_is_looked_at_before_it_is_c
 }
 
 #[test]
-fn the_line_is_the_same_as_that_of_the_objects_themselves() {
+fn the_queue_is_the_same_as_that_of_the_objects_themselves() {
     let lacking = json!({
         "metadata": {"creationTimestamp": "2026-01-01T11:50:00Z"},
         "spec": {"options": {"gangSize": 3}, "slot": 1},
@@ -136,10 +136,16 @@ fn the_line_is_the_same_as_that_of_the_objects_themselves() {
         unreadable("f"),
     ];
     let readable: Vec<IPUPartition> = all.iter().filter_map(|one| one.0.clone().ok()).collect();
-    let line = line::line(readable.iter(), now());
-    assert_eq!(line.len(), 2);
-    assert_eq!((line[0].place.name.as_str(), line[0].unasked), ("a", 1));
-    assert_eq!(knowing(all).line(now()), line);
+    let entries = queue::entries(readable.iter(), now());
+    assert_eq!(entries.len(), 2);
+    assert_eq!(
+        (
+            entries[0].position.name.as_str(),
+            entries[0].missing_members
+        ),
+        ("a", 1)
+    );
+    assert_eq!(knowing(all).queue(now()), entries);
 }
 
 #[test]
@@ -198,7 +204,7 @@ fn what_is_held_is_held_until_an_object_that_can_be_read_says_otherwise() {
     let mut cache = knowing([with("created")]);
     let seen = |cache: &Cache| {
         let held: Vec<_> = cache.allocations().controllers().collect();
-        (held.len(), cache.given_back())
+        (held.len(), cache.released())
     };
     assert_eq!(seen(&cache), (1, 0));
     cache.hear(Event::Apply(unreadable("a")), now());

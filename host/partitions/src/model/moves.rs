@@ -92,14 +92,17 @@ impl Small {
     /// Whether anything waits for time to pass: without that it would change nothing but times that are
     /// compared with nothing. What was promised a moment ago is asked for before.
     fn is_due(&self, state: &State) -> bool {
-        let is_taking = state.replicas.iter().any(|one| !one.taking.is_empty());
+        let is_reserving = state
+            .replicas
+            .iter()
+            .any(|one| !one.reservations.is_empty());
         let has_suspects = state.replicas.iter().any(|one| !one.suspects.is_empty());
         let statuses = state
             .api
             .values()
             .filter_map(|one| one.object.status.as_ref());
         let mut statuses = statuses.filter(|status| self.has_deadline(status));
-        !is_taking && (has_suspects || statuses.next().is_some())
+        !is_reserving && (has_suspects || statuses.next().is_some())
     }
 
     fn has_deadline(&self, status: &IPUPartitionStatus) -> bool {

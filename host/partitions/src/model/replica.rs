@@ -17,9 +17,9 @@ use super::calls::Mishap;
 use super::faults::Fault;
 use super::state::{State, Task, Version, ticket};
 use crate::driver::{self, Reconcile};
-use crate::line::Waiter;
 use crate::observations::{Answer, Intent, Observation, RemoteState};
-use crate::placement::{Divided, Queue};
+use crate::placement::{Divided, QueueView};
+use crate::queue::QueueEntry;
 use crate::simulation::api_server::{self, Key};
 use crate::simulation::controllers::Verb;
 use crate::simulation::evidence::Evidence;
@@ -94,7 +94,7 @@ impl Small {
         match self.carry_out(state, (who, key), &task, mishap) {
             Outcome::Observed(observation) => {
                 if matches!(observation, Observation::Created { .. }) {
-                    state.replicas[who].taking.remove(&key);
+                    state.replicas[who].reservations.remove(&key);
                 }
                 task.evidence.note(&observation);
                 task.core.observe(observation);
@@ -175,18 +175,19 @@ impl Small {
     fn place(&self, state: &mut State, (who, key): (usize, Key), object: &IPUPartition) -> Answer {
         let now = self.time(state.clock);
         let seen = state.seen(who);
-        let was_asked = |waiter: &mut Waiter| {
-            waiter.stand(Some(Duration::ZERO), Duration::from_hours(1));
+        let was_evaluated = |entry: &mut QueueEntry| {
+            entry.set_precedence(Some(Duration::ZERO), Duration::from_hours(1));
         };
-        let line = driver::line(seen.iter().map(Arc::as_ref), was_asked, now);
-        let taking = state.replicas[who].taking.iter();
-        let taking = taking.filter(|(other, (.., told))| **other != key && *told == state.clock);
-        let taken: Vec<(String, u32)> = taking
+        let entries = driver::queue(seen.iter().map(Arc::as_ref), was_evaluated, now);
+        let reservations = state.replicas[who].reservations.iter();
+        let reservations =
+            reservations.filter(|(other, (.., told))| **other != key && *told == state.clock);
+        let reservations: Vec<(String, u32)> = reservations
             .map(|(_, (name, ipus, _))| (name.clone(), *ipus))
             .collect();
-        let queue = Queue {
-            line: &line,
-            taken: &taken,
+        let queue = QueueView {
+            entries: &entries,
+            reservations: &reservations,
             held: driver::held_by_owner(object, seen.iter().map(Arc::as_ref)),
             backfill_limit: self.settings[state.release].backfill_limit,
         };
@@ -196,7 +197,7 @@ impl Small {
         let answer = driver::place(object, found, queue, &known, now);
         if let Answer::Try(controller, _) = &answer {
             let told = (controller.name.clone(), object.spec.ipus, state.clock);
-            state.replicas[who].taking.insert(key, told);
+            state.replicas[who].reservations.insert(key, told);
         }
         answer
     }

@@ -85,7 +85,7 @@ pub(super) struct Replica {
     pub frozen: Option<BTreeMap<Key, Copied>>,
     pub tasks: BTreeMap<Key, Arc<Task>>,
     /// What each object was told to take and has not asked for, and when.
-    pub taking: BTreeMap<Key, (String, u32, u16)>,
+    pub reservations: BTreeMap<Key, (String, u32, u16)>,
     pub suspects: Suspects,
     pub sweep: Option<Stage>,
 }
@@ -194,7 +194,7 @@ impl State {
     pub(super) fn changed(&mut self, key: Key, now: Option<Version>) {
         for replica in &mut self.replicas {
             if let Some(version) = &now {
-                driver::spare(&mut replica.suspects, &version.object);
+                driver::clear_owned(&mut replica.suspects, &version.object);
             }
         }
         match now {
@@ -215,7 +215,7 @@ impl State {
     /// A reconcile is over.
     pub(super) fn ended(&mut self, who: usize, key: Key) {
         self.replicas[who].tasks.remove(&key);
-        self.replicas[who].taking.remove(&key);
+        self.replicas[who].reservations.remove(&key);
         self.ledger().ended(ticket(who, key));
     }
 

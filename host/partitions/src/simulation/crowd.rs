@@ -79,17 +79,17 @@ fn come(world: &mut World, chance: &mut Chance, mut job: Job) {
 /// Since when something is so that must not stay so.
 #[derive(Default)]
 struct Watch {
-    eldest: Option<(Key, u64)>,
+    earliest: Option<(Key, u64)>,
     parts: BTreeMap<usize, u64>,
 }
 
 impl Watch {
     fn look(&mut self, world: &mut World) {
         let now = world.agenda.now();
-        let eldest = eldest(world);
-        let since = self.eldest.filter(|(key, _)| Some(*key) == eldest);
-        self.eldest = eldest.map(|key| (key, since.map_or(now, |(_, since)| since)));
-        if let Some((key, since)) = self.eldest {
+        let earliest = earliest(world);
+        let since = self.earliest.filter(|(key, _)| Some(*key) == earliest);
+        self.earliest = earliest.map(|key| (key, since.map_or(now, |(_, since)| since)));
+        if let Some((key, since)) = self.earliest {
             demand(now - since < WAITS, BOUNDED, || {
                 format!("{} is the eldest since {since}", world.name(key))
             });
@@ -109,9 +109,9 @@ impl Watch {
 }
 
 /// Who waits and came before all others who wait.
-fn eldest(world: &World) -> Option<Key> {
+fn earliest(world: &World) -> Option<Key> {
     let objects = world.api.list();
-    let found = driver::line(
+    let found = driver::queue(
         objects.map(|(_, stored)| stored.object.as_ref()),
         |_| {},
         world.timestamp(),

@@ -91,7 +91,7 @@ impl World {
             for key in keys {
                 self.look_again(who, key, 200);
             }
-            self.room_was_made(who);
+            self.capacity_released(who);
         }
     }
 

@@ -315,8 +315,8 @@ impl World {
         if !took_place {
             return;
         }
-        if driver::gives_back(&before, &after) {
-            self.replicas[ticket.who].room_made = self.agenda.now();
+        if driver::releases(&before, &after) {
+            self.replicas[ticket.who].released_at = self.agenda.now();
         }
         let grace = self.settings.grace.as_millis();
         let grace = grace.try_into().expect("a grace is short");

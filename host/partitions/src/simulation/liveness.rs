@@ -10,7 +10,7 @@ use super::api_server::{self, Key, SLOTS, Stored, job_of, key_of};
 use super::driver;
 use super::invariants::{LIVENESS, OURS_ONLY, WHOLE, demand};
 use super::world::World;
-use crate::line::{self, Waiter};
+use crate::queue::{self, QueueEntry};
 
 /// Within so many milliseconds everything has come to its end. A call may be out for a minute and
 /// late by two, forming may take five, and pauses grow to one.
@@ -224,21 +224,22 @@ impl World {
     fn is_kept_from(&self, object: &IPUPartition) -> bool {
         let (now, limit) = (self.timestamp(), self.settings.backfill_limit);
         let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
-        let line = line::line(objects.clone(), now);
-        let me = line::me(object, &line, now);
+        let entries = queue::entries(objects.clone(), now);
+        let me = queue::own_entry(object, &entries, now);
         let limit = limit.try_into().unwrap_or_default();
-        let waits_long = |one: &Waiter| now.duration_since(one.since) >= limit;
-        let elders = line
+        let waits_long = |one: &QueueEntry| now.duration_since(one.since) >= limit;
+        let earlier_entries = entries
             .iter()
-            .filter(|one| one.place <= me.place && one.takes_room());
-        let mut elders = elders.filter(|one| one.owner != me.owner);
+            .filter(|one| one.position <= me.position && one.waits_for_capacity());
+        let mut earlier_entries = earlier_entries.filter(|one| one.owner != me.owner);
         let has_no_room = |uid: &str| {
             let uid = Some(uid);
             let mut objects = objects.clone();
             let one = objects.find(|one| one.metadata.uid.as_deref() == uid);
             one.is_some_and(|one| self.could_hold(one) && !self.has_room(one))
         };
-        me.unasked > 0 || elders.any(|one| waits_long(one) && has_no_room(&one.uid))
+        me.missing_members > 0
+            || earlier_entries.any(|one| waits_long(one) && has_no_room(&one.uid))
     }
 
     /// A partition that nobody answers for. Each must go in its time, counted from when it was first

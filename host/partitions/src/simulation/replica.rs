@@ -30,13 +30,13 @@ pub(super) struct Replica {
     pub suspects: Suspects,
     pub tasks: BTreeMap<Key, Task>,
     /// When each object was asked last where it fits, by its UID.
-    pub asked: BTreeMap<String, u64>,
+    pub evaluated: BTreeMap<String, u64>,
     /// What each object was told to take and has not asked for, and when, by its UID.
-    pub taking: BTreeMap<String, (u64, String, u32)>,
+    pub reservations: BTreeMap<String, (u64, String, u32)>,
     /// What controllers have agreed to remove.
     pub removed: BTreeSet<String>,
     /// When IPUs were given back last, as far as it knows.
-    pub room_made: u64,
+    pub released_at: u64,
     cache: BTreeMap<Key, Stored>,
     /// Changes of the log that its watch has delivered.
     position: usize,
@@ -93,7 +93,7 @@ impl World {
         let replica = &mut self.replicas[who];
         replica.dead_until = 0;
         replica.position = self.api.log().len();
-        replica.room_made = self.agenda.now();
+        replica.released_at = self.agenda.now();
         replica.cache = self
             .api
             .list()
@@ -122,7 +122,7 @@ impl World {
             let key = change.key;
             let replica = &mut self.replicas[who];
             let before = if let Some(stored) = &change.now {
-                driver::spare(&mut replica.suspects, &stored.object);
+                driver::clear_owned(&mut replica.suspects, &stored.object);
                 replica.cache.insert(key, stored.clone())
             } else {
                 replica.idle_rounds.remove(&key);
@@ -130,15 +130,14 @@ impl World {
             };
             let status = |stored: &Stored| stored.object.status.clone().unwrap_or_default();
             let after = change.now.as_ref().map(status).unwrap_or_default();
-            let gives_back =
-                before.is_some_and(|before| driver::gives_back(&status(&before), &after));
+            let releases = before.is_some_and(|before| driver::releases(&status(&before), &after));
             if let Some(task) = replica.tasks.get_mut(&key) {
                 task.again = true;
             } else if replica.cache.contains_key(&key) {
                 self.trigger(who, key, 0);
             }
-            if gives_back {
-                self.room_was_made(who);
+            if releases {
+                self.capacity_released(who);
             }
         }
     }
@@ -198,8 +197,8 @@ impl World {
         }
         let replica = &mut self.replicas[who];
         replica.acts = true;
-        replica.room_made = self.agenda.now();
-        replica.asked.clear();
+        replica.released_at = self.agenda.now();
+        replica.evaluated.clear();
         self.saw(Sight::TookOver);
         let keys: Vec<Key> = self.replicas[who].cache.keys().copied().collect();
         for key in keys {
@@ -249,7 +248,7 @@ impl World {
             }
             Reply::Released => {
                 self.finish(ticket, None);
-                self.room_was_made(ticket.who);
+                self.capacity_released(ticket.who);
                 return;
             }
             Reply::Conflict => {
@@ -261,9 +260,9 @@ impl World {
                 return;
             }
         };
-        let has_asked = matches!(observation, Observation::Created { .. });
+        let has_requested = matches!(observation, Observation::Created { .. });
         let uid = task.core.object.metadata.uid.clone().unwrap_or_default();
-        let makes_room = matches!(observation, Observation::Removed { .. });
+        let releases_capacity = matches!(observation, Observation::Removed { .. });
         let agreed = match &observation {
             Observation::Removed { id, error: None } => Some(id.clone()),
             _ => None,
@@ -271,12 +270,12 @@ impl World {
         task.evidence.note(&observation);
         task.core.observe(observation);
         self.replicas[ticket.who].removed.extend(agreed);
-        if has_asked {
-            self.replicas[ticket.who].taking.remove(&uid);
+        if has_requested {
+            self.replicas[ticket.who].reservations.remove(&uid);
         }
         self.decide(ticket);
-        if makes_room {
-            self.room_was_made(ticket.who);
+        if releases_capacity {
+            self.capacity_released(ticket.who);
         }
     }
 

@@ -14,7 +14,7 @@ use super::driver;
 use super::executor::Fault;
 use super::invariants::{OWNERLESS_ONLY, demand};
 use super::world::World;
-use crate::orphans::Place;
+use crate::orphans::RemotePartition;
 use crate::sweep::course::{Course, Task};
 
 /// Between two sweeps that find nothing, in milliseconds.
@@ -32,11 +32,11 @@ pub(super) enum Stage {
     /// Nothing is read yet.
     List,
     /// The controllers were listed.
-    Judge(Vec<Place>),
+    Judge(Vec<RemotePartition>),
     /// These are to be done, one after the other.
     Tasks(Tasks),
     /// Nobody used this one a moment ago; the others come after it.
-    Remove(Place, Tasks),
+    Remove(RemotePartition, Tasks),
 }
 
 impl World {
@@ -54,7 +54,7 @@ impl World {
         let next = match stage {
             // The next leader sweeps when it takes over.
             Stage::List if !self.replicas[who].acts => return,
-            Stage::List => Some(Stage::Judge(self.places(who))),
+            Stage::List => Some(Stage::Judge(self.partitions_on_controllers(who))),
             Stage::Judge(found) => match self.fault() {
                 Fault::Nothing => Some(Stage::Tasks(self.judge(who, &found))),
                 // What is nobody's is not known without that list.
@@ -71,10 +71,10 @@ impl World {
                     }
                     Some(Stage::Tasks(tasks))
                 }
-                Some(Task::Remove(place)) => Some(self.count_orphan(place, tasks)),
+                Some(Task::Remove(partition)) => Some(self.count_orphan(partition, tasks)),
             },
-            Stage::Remove(place, tasks) => {
-                self.remove_orphan(place);
+            Stage::Remove(partition, tasks) => {
+                self.remove_orphan(partition);
                 Some(Stage::Tasks(tasks))
             }
         };
@@ -90,26 +90,26 @@ impl World {
 
     /// Every partition on every controller that answers, in the list or not as long as an object holds
     /// something there.
-    fn places(&mut self, who: usize) -> Vec<Place> {
+    fn partitions_on_controllers(&mut self, who: usize) -> Vec<RemotePartition> {
         let left = self.left_behind(who);
         let is_silent = |one: &&Controller| one.is_down || one.is_blank || one.denies;
         let is_swept = |one: &&Controller| one.is_listed || left.contains(&one.reference.name);
         let controllers = self.controllers.iter();
         let up = controllers.filter(|one| !is_silent(one) && is_swept(one));
         let goes_beyond = up.clone().any(|one| !one.is_listed);
-        let places = up.flat_map(|one| {
+        let partitions_on_controllers = up.flat_map(|one| {
             let name = &one.reference.name;
             one.made.keys().map(move |id| (name.clone(), id.clone()))
         });
-        let places = places.collect();
+        let partitions_on_controllers = partitions_on_controllers.collect();
         if goes_beyond {
             self.saw(Sight::LeftBehind);
         }
-        places
+        partitions_on_controllers
     }
 
     /// Tells whose owners are gone, and which partitions are nobody's.
-    fn judge(&mut self, who: usize, found: &[Place]) -> Tasks {
+    fn judge(&mut self, who: usize, found: &[RemotePartition]) -> Tasks {
         let ownerless: Vec<Ownerless> = self
             .api
             .list()
@@ -123,7 +123,7 @@ impl World {
         let held = driver::held(objects.map(|(_, stored)| stored.object.as_ref()));
         let now = Duration::from_millis(self.agenda.now());
         let suspects = &self.replicas[who].suspects;
-        let told = driver::orphans(found, &held, suspects, &self.settings.identity, now);
+        let told = driver::find_orphans(found, &held, suspects, &self.settings.identity, now);
         self.replicas[who].suspects = told.suspects;
         let ownerless = match self.fault() {
             Fault::Nothing => Ok(ownerless),
@@ -157,20 +157,20 @@ impl World {
     }
 
     /// Counts who uses a partition of nobody, which is removed where nobody does.
-    fn count_orphan(&mut self, place: Place, mut tasks: Tasks) -> Stage {
+    fn count_orphan(&mut self, partition: RemotePartition, mut tasks: Tasks) -> Stage {
         if self.fault() != Fault::Nothing {
             self.saw(Sight::SweepFailed);
             tasks.failed("the Pods cannot be listed");
             Stage::Tasks(tasks)
-        } else if self.users(&place.1).is_empty() {
-            Stage::Remove(place, tasks)
+        } else if self.users(&partition.1).is_empty() {
+            Stage::Remove(partition, tasks)
         } else {
             self.saw(Sight::SparedOrphan);
             Stage::Tasks(tasks)
         }
     }
 
-    fn remove_orphan(&mut self, (name, id): Place) {
+    fn remove_orphan(&mut self, (name, id): RemotePartition) {
         let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
         let is_held = driver::held(objects.chain(self.api.moved())).contains(&id);
         demand(!is_held, OWNERLESS_ONLY, || {

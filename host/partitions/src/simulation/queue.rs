@@ -9,16 +9,16 @@ use super::api_server::Key;
 use super::coverage::Sight;
 use super::driver;
 use super::world::World;
-use crate::line::Waiter;
 use crate::observations::Answer;
-use crate::placement::{Divided, Queue};
+use crate::placement::{Divided, QueueView};
+use crate::queue::QueueEntry;
 use crate::surroundings::Surroundings;
 
 /// How long things given back are gathered before those who wait are looked at, in milliseconds.
-const GATHERING: u64 = 200;
+const BATCH_DELAY: u64 = 200;
 
 /// How long somebody may be about to ask for what it was told to take, in milliseconds.
-const TAKING: u64 = 15_000;
+const RESERVATION_LIFETIME: u64 = 15_000;
 
 impl World {
     /// Where a replica would make the partition of this object: by the line as it sees it, on readings
@@ -37,29 +37,28 @@ impl World {
         });
         let controllers: Vec<ControllerRef> = listed.map(|one| one.reference.clone()).collect();
         let replica = &self.replicas[who];
-        let line = driver::line(replica.seen(), |waiter| self.stand(who, waiter), now);
+        let entries = driver::queue(replica.seen(), |entry| self.set_precedence(who, entry), now);
         let uid = object.metadata.uid.clone().unwrap_or_default();
-        let asked = self.agenda.now();
-        let taking = replica
-            .taking
-            .iter()
-            .filter(|(other, (told, ..))| **other != uid && asked - told < TAKING);
-        let taken: Vec<(String, u32)> = taking
+        let evaluated = self.agenda.now();
+        let reservations = replica.reservations.iter().filter(|(other, (told, ..))| {
+            **other != uid && evaluated - told < RESERVATION_LIFETIME
+        });
+        let reservations: Vec<(String, u32)> = reservations
             .map(|(_, (_, name, ipus))| (name.clone(), *ipus))
             .collect();
         let found = Divided::of(views.collect(), self.cordons.clone());
-        let queue = Queue {
-            taken: &taken,
-            line: &line,
+        let queue = QueueView {
+            reservations: &reservations,
+            entries: &entries,
             held: driver::held_by_owner(object, replica.seen()),
             backfill_limit: self.settings.backfill_limit,
         };
         let answer = driver::place(object, found, queue, &controllers, now);
         if let Answer::Try(controller, _) = &answer {
-            let told = (asked, controller.name.clone(), object.spec.ipus);
-            self.replicas[who].taking.insert(uid.clone(), told);
+            let told = (evaluated, controller.name.clone(), object.spec.ipus);
+            self.replicas[who].reservations.insert(uid.clone(), told);
         }
-        self.replicas[who].asked.insert(uid, asked);
+        self.replicas[who].evaluated.insert(uid, evaluated);
         if matches!(answer, Answer::Later(_)) {
             self.saw(Sight::LetGoFirst);
         }
@@ -67,18 +66,18 @@ impl World {
     }
 
     /// IPUs were given back: all who wait are looked at again.
-    pub(super) fn room_was_made(&mut self, who: usize) {
+    pub(super) fn capacity_released(&mut self, who: usize) {
         if !self.replicas[who].acts {
             return;
         }
-        self.replicas[who].room_made = self.agenda.now();
+        self.replicas[who].released_at = self.agenda.now();
         let seen = self.replicas[who].objects();
         let waiting: Vec<Key> = seen
             .filter(|(_, object)| object.is_waiting())
             .map(|(key, _)| key)
             .collect();
         for key in waiting {
-            self.look_again(who, key, GATHERING);
+            self.look_again(who, key, BATCH_DELAY);
         }
     }
 
@@ -95,10 +94,10 @@ impl World {
         driver::surroundings(object, others.into_iter(), views, &self.cordons, now)
     }
 
-    fn stand(&self, who: usize, waiter: &mut Waiter) {
+    fn set_precedence(&self, who: usize, entry: &mut QueueEntry) {
         let ago = |time: u64| Duration::from_millis(self.agenda.now() - time);
         let replica = &self.replicas[who];
-        let asked = replica.asked.get(&waiter.uid).copied();
-        waiter.stand(asked.map(ago), ago(replica.room_made));
+        let evaluated = replica.evaluated.get(&entry.uid).copied();
+        entry.set_precedence(evaluated.map(ago), ago(replica.released_at));
     }
 }

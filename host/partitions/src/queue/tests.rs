@@ -1,4 +1,4 @@
-//! The order of those who wait, as tables.
+//! The order of the queue, and its reservations, as tables.
 
 use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -12,26 +12,26 @@ fn now() -> Timestamp {
     "2026-01-01T12:00:00Z".parse().unwrap()
 }
 
-/// One that was asked for so many minutes ago and waits since.
-fn one(name: &str, ipus: u32, minutes: i64) -> Waiter {
+/// A request that was created so many minutes ago and has waited since.
+fn one(name: &str, ipus: u32, minutes: i64) -> QueueEntry {
     let created = now() - SignedDuration::from_mins(minutes);
-    Waiter {
+    QueueEntry {
         name: name.to_owned(),
         uid: format!("uid-{name}"),
         owner: format!("owner-{name}"),
         owner_name: format!("default/{name}"),
-        place: Place {
+        position: QueuePosition {
             created,
             name: name.to_owned(),
         },
         since: created,
         ipus,
         gang: 1,
-        had_one: false,
-        unasked: 0,
+        was_placed: false,
+        missing_members: 0,
         node_selector: BTreeMap::new(),
-        is_next: false,
-        is_held_up: false,
+        has_precedence: false,
+        is_stalled: false,
     }
 }
 
@@ -50,70 +50,74 @@ fn pod(name: &str, total: u32, used: u32) -> ControllerView {
     }
 }
 
-/// The largest partition that `me` could have on each controller.
-fn shown(me: &Waiter, others: &[Waiter], views: &[ControllerView]) -> Vec<u32> {
-    let mut line = others.to_vec();
-    line.push(me.clone());
-    in_order(&mut line);
-    let room = room(me, &line, &[], 0, views.to_vec(), LIMIT, now());
-    room.views.iter().map(|view| view.largest_free).collect()
+/// The largest partition that `me` could get on each controller.
+fn shown(me: &QueueEntry, others: &[QueueEntry], views: &[ControllerView]) -> Vec<u32> {
+    let mut entries = others.to_vec();
+    entries.push(me.clone());
+    in_order(&mut entries);
+    let capacity = capacity_for(me, &entries, &[], 0, views.to_vec(), LIMIT, now());
+    capacity
+        .views
+        .iter()
+        .map(|view| view.largest_free)
+        .collect()
 }
 
 #[test]
-fn a_smaller_one_passes_until_the_elder_has_waited_its_limit() {
+fn backfill_ends_when_the_earlier_request_has_waited_for_the_limit() {
     let pods = [pod("pod1", 16, 12), pod("pod2", 16, 8), pod("pod3", 8, 0)];
     let me = one("small", 2, 0);
     let cases = [
         (one("big", 16, 9), [4, 8, 8]),
-        // Only where the elder fits at all, and where most is free.
+        // Only if the earlier request fits at all, and where most is free.
         (one("big", 16, 10), [4, 0, 8]),
         (one("big", 16, 20), [0, 0, 8]),
         (one("big", 16, 500), [0, 0, 8]),
         (one("impossible", 64, 500), [4, 8, 8]),
     ];
-    for (elder, expected) in cases {
+    for (earlier, expected) in cases {
         assert_eq!(
-            shown(&me, std::slice::from_ref(&elder), &pods),
+            shown(&me, std::slice::from_ref(&earlier), &pods),
             expected,
-            "{elder:?}"
+            "{earlier:?}"
         );
     }
 }
 
 #[test]
-fn an_elder_that_is_about_to_be_served_goes_first() {
+fn an_earlier_request_with_precedence_is_served_first() {
     let pods = [pod("pod1", 16, 12), pod("pod2", 16, 8)];
     let me = one("me", 4, 1);
-    let elder = Waiter {
-        is_next: true,
-        ..one("elder", 4, 2)
+    let earlier = QueueEntry {
+        has_precedence: true,
+        ..one("earlier", 4, 2)
     };
-    assert_eq!(shown(&me, std::slice::from_ref(&elder), &pods), [0, 8]);
-    let younger = Waiter {
-        is_next: true,
-        ..one("younger", 4, 0)
+    assert_eq!(shown(&me, std::slice::from_ref(&earlier), &pods), [0, 8]);
+    let later = QueueEntry {
+        has_precedence: true,
+        ..one("later", 4, 0)
     };
-    assert_eq!(shown(&me, &[younger], &pods), [4, 8]);
-    let too_large = Waiter {
-        is_next: true,
-        ..one("elder", 16, 2)
+    assert_eq!(shown(&me, &[later], &pods), [4, 8]);
+    let too_large = QueueEntry {
+        has_precedence: true,
+        ..one("earlier", 16, 2)
     };
     assert_eq!(shown(&me, &[too_large], &pods), [4, 8]);
 }
 
 #[test]
-fn room_that_is_too_small_for_the_elder_is_kept_for_it_also_while_it_comes_and_goes() {
+fn capacity_too_small_for_an_earlier_request_is_reserved_even_with_precedence() {
     let pods = [pod("pod1", 16, 8)];
     let me = one("me", 4, 1);
-    let elder = Waiter {
-        is_next: true,
-        ..one("elder", 16, 11)
+    let earlier = QueueEntry {
+        has_precedence: true,
+        ..one("earlier", 16, 11)
     };
-    assert_eq!(shown(&me, &[elder], &pods), [0]);
+    assert_eq!(shown(&me, &[earlier], &pods), [0]);
 }
 
 #[test]
-fn nothing_is_kept_for_whom_room_would_not_help() {
+fn nothing_is_reserved_for_requests_that_capacity_would_not_help() {
     let pods = [pod("pod1", 16, 8), pod("pod2", 8, 0)];
     let me = one("me", 2, 0);
     let fits = one("fits-and-is-refused", 8, 60);
@@ -124,15 +128,15 @@ fn nothing_is_kept_for_whom_room_would_not_help() {
     gang.gang = 3;
     assert_eq!(shown(&me, &[gang], &pods), [0, 0]);
     let mut held_up = one("held-up", 16, 60);
-    held_up.is_held_up = true;
+    held_up.is_stalled = true;
     assert_eq!(shown(&me, &[held_up], &pods), [8, 8]);
 }
 
 #[test]
-fn those_of_one_moment_have_an_order_too() {
+fn requests_of_the_same_second_have_an_order() {
     let pods = [pod("pod1", 4, 0)];
-    let [a, b] = ["a", "b"].map(|name| Waiter {
-        is_next: true,
+    let [a, b] = ["a", "b"].map(|name| QueueEntry {
+        has_precedence: true,
         ..one(name, 4, 1)
     });
     assert_eq!(shown(&a, std::slice::from_ref(&b), &pods), [4]);
@@ -140,42 +144,42 @@ fn those_of_one_moment_have_an_order_too() {
 }
 
 #[test]
-fn nothing_is_kept_where_the_elders_pods_cannot_go_or_nobody_answers() {
+fn nothing_is_reserved_on_controllers_that_cannot_serve_the_earlier_request() {
     let mut pods = [pod("pod1", 16, 8), pod("pod2", 16, 8), pod("pod3", 16, 8)];
     pods[1].has_nodes = false;
     pods[2].unreachable = Some("it is down".to_owned());
     let me = one("me", 2, 0);
-    let mut elder = one("elder", 16, 60);
-    elder.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
-    assert_eq!(shown(&me, &[elder], &pods), [8, 8, 8]);
+    let mut earlier = one("earlier", 16, 60);
+    earlier.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
+    assert_eq!(shown(&me, &[earlier], &pods), [8, 8, 8]);
 }
 
 #[test]
-fn whoever_has_a_place_takes_only_what_those_who_wait_leave() {
+fn an_eviction_uses_only_the_capacity_after_the_queue() {
     let pods = vec![pod("pod1", 16, 8), pod("pod2", 8, 0)];
-    let line = [one("waits", 8, 1), one("too-large", 64, 1)];
+    let entries = [one("waits", 8, 1), one("too-large", 64, 1)];
     let asked = [("pod2", 4), ("pod9", 4)];
-    let left = spared(&line, asked.into_iter(), pods);
+    let left = capacity_after_queue(&entries, asked.into_iter(), pods);
     let left: Vec<u32> = left.iter().map(|view| view.largest_free).collect();
     assert_eq!(left, [0, 4]);
 }
 
 #[test]
-fn siblings_do_not_stand_in_each_others_way() {
+fn members_of_a_gang_do_not_block_each_other() {
     let pods = [pod("pod1", 16, 8)];
     let me = one("me", 4, 0);
-    let mut elder = one("elder", 16, 60);
-    elder.owner.clone_from(&me.owner);
-    assert_eq!(shown(&me, &[elder], &pods), [8]);
+    let mut earlier = one("earlier", 16, 60);
+    earlier.owner.clone_from(&me.owner);
+    assert_eq!(shown(&me, &[earlier], &pods), [8]);
 }
 
 #[test]
-fn those_of_use_only_together_wait_until_all_that_are_missing_fit() {
+fn a_gang_waits_until_all_missing_members_fit() {
     let mut me = one("me", 4, 0);
     me.gang = 4;
     let pods = [pod("pod1", 16, 8), pod("pod2", 8, 6)];
     let ask = |held: u32| {
-        room(
+        capacity_for(
             &me,
             std::slice::from_ref(&me),
             &[],
@@ -197,15 +201,23 @@ fn those_of_use_only_together_wait_until_all_that_are_missing_fit() {
 }
 
 #[test]
-fn whoever_is_passed_over_reads_for_whom() {
+fn the_reason_names_the_request_with_the_reservation() {
     let me = one("small", 2, 0);
-    let line = [one("big", 16, 12), me.clone()];
-    let room = room(&me, &line, &[], 0, vec![pod("pod1", 16, 8)], LIMIT, now());
+    let entries = [one("big", 16, 12), me.clone()];
+    let capacity = capacity_for(
+        &me,
+        &entries,
+        &[],
+        0,
+        vec![pod("pod1", 16, 8)],
+        LIMIT,
+        now(),
+    );
     let reasons = vec![WaitingReason {
         controller: "pod1".to_owned(),
         reason: "full".to_owned(),
     }];
-    let explained = explained(reasons, &room);
+    let explained = explained(reasons, &capacity);
     assert_eq!(
         explained[0].reason,
         "its free capacity is reserved for default/big (16 IPUs), which waits since \
@@ -214,7 +226,7 @@ fn whoever_is_passed_over_reads_for_whom() {
 }
 
 #[test]
-fn only_what_is_wanted_and_has_no_place_waits() {
+fn only_requests_without_a_partition_wait() {
     let read = |change: serde_json::Value| {
         let mut object = json!({
             "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
@@ -226,16 +238,16 @@ fn only_what_is_wanted_and_has_no_place_waits() {
         });
         json_patch::merge(&mut object, &change);
         let partition: IPUPartition = serde_json::from_value(object).unwrap();
-        partition.is_waiting().then(|| waiter(&partition, now()))
+        partition.is_waiting().then(|| entry(&partition, now()))
     };
     let fresh = read(json!({})).unwrap();
-    assert_eq!(fresh.since, fresh.place.created);
+    assert_eq!(fresh.since, fresh.position.created);
     let condition = json!([{
         "type": "Ready", "status": "False", "reason": "Replacing", "message": "",
         "lastTransitionTime": "2026-01-01T11:30:00Z",
     }]);
     let replaced = read(json!({"status": {"conditions": condition}})).unwrap();
-    assert!(replaced.since > replaced.place.created);
+    assert!(replaced.since > replaced.position.created);
     assert_eq!(read(json!({"status": {"phase": "Creating"}})), None);
     assert_eq!(
         read(json!({"status": {"phase": "Ready", "partitionId": "p"}})),
@@ -246,7 +258,7 @@ fn only_what_is_wanted_and_has_no_place_waits() {
 }
 
 #[test]
-fn those_of_use_only_together_have_one_place_in_the_line() {
+fn a_gang_has_one_position_in_the_queue() {
     let object = |owner: &str, slot: u32, gang: Option<u32>, minutes: i64| -> IPUPartition {
         let created = now() - SignedDuration::from_mins(minutes);
         let object = json!({
@@ -274,42 +286,60 @@ fn those_of_use_only_together_have_one_place_in_the_line() {
     ];
     all[2].spec.ipus = 16;
     all[0].status = serde_json::from_value(json!({"phase": "Ready", "partitionId": "p"})).unwrap();
-    let line = line(all.iter(), now());
-    let names: Vec<&str> = line.iter().map(|waiter| waiter.name.as_str()).collect();
+    let entries = entries(all.iter(), now());
+    let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
     assert_eq!(names, ["gang-1", "gang-2", "apart-0", "large-0", "apart-1"]);
     let pods = || vec![pod("pod1", 16, 12)];
-    let seen =
-        |one: &IPUPartition| room(&me(one, &line, now()), &line, &[], 1, pods(), LIMIT, now());
+    let seen = |one: &IPUPartition| {
+        capacity_for(
+            &own_entry(one, &entries, now()),
+            &entries,
+            &[],
+            1,
+            pods(),
+            LIMIT,
+            now(),
+        )
+    };
     for slot in [1, 3] {
         assert_eq!(seen(&all[slot]).views[0].largest_free, 4, "{slot}");
         assert_eq!(seen(&all[slot]).too_small, None, "{slot}");
     }
     assert_eq!(seen(&all[5]).views[0].largest_free, 0);
-    assert_eq!(me(&all[3], &[], now()).place.name, "gang-2");
-    // Its sibling is taken away: what was given back is not taken again in vain, and nothing is kept.
-    let had_one = json!({"phase": "Pending", "generation": 1});
-    all[1].status = Some(serde_json::from_value(had_one).unwrap());
+    assert_eq!(own_entry(&all[3], &[], now()).position.name, "gang-2");
+    // A sibling is deleted: the released capacity is not taken again in vain, and nothing is reserved.
+    let was_placed = json!({"phase": "Pending", "generation": 1});
+    all[1].status = Some(serde_json::from_value(was_placed).unwrap());
     all[3].metadata.deletion_timestamp = Some(Time(now()));
-    let line = self::line(all.iter(), now());
-    let seen =
-        |one: &IPUPartition| room(&me(one, &line, now()), &line, &[], 1, pods(), LIMIT, now());
+    let entries = self::entries(all.iter(), now());
+    let seen = |one: &IPUPartition| {
+        capacity_for(
+            &own_entry(one, &entries, now()),
+            &entries,
+            &[],
+            1,
+            pods(),
+            LIMIT,
+            now(),
+        )
+    };
     assert_eq!(
         seen(&all[1]).too_small.unwrap(),
         "3 partitions are of use only together, and 1 of them are not requested"
     );
-    assert_eq!(seen(&all[2]).kept, BTreeMap::new());
+    assert_eq!(seen(&all[2]).reserved, BTreeMap::new());
 }
 
 #[test]
 fn a_gang_that_is_larger_than_all_controllers_together_never_fits() {
-    let gang = |size, ipus| Waiter {
+    let gang = |size, ipus| QueueEntry {
         gang: size,
         ..one("gang", ipus, 1)
     };
     // Whatever is used now, and whether a node is there.
     let mut pods = [pod("pod1", 16, 16), pod("pod2", 8, 0), pod("pod3", 4, 4)];
     pods[1].has_nodes = false;
-    let never = |me: &Waiter, pods: &[ControllerView]| never_fits(me, pods.iter());
+    let never = |me: &QueueEntry, pods: &[ControllerView]| never_fits(me, pods.iter());
     assert_eq!(never(&gang(3, 8), &pods), None);
     assert_eq!(
         never(&gang(4, 8), &pods).unwrap(),
@@ -332,14 +362,18 @@ fn a_gang_that_is_larger_than_all_controllers_together_never_fits() {
 }
 
 #[test]
-fn what_somebody_was_told_to_take_is_taken_before_the_controller_knows() {
+fn reservations_count_before_the_controller_reports_them() {
     let me = one("me", 8, 1);
     let pods = || vec![pod("pod1", 8, 0), pod("pod2", 16, 0)];
-    let after = |taken: &[(String, u32)]| {
-        let line = std::slice::from_ref(&me);
-        let room = room(&me, line, taken, 0, pods(), LIMIT, now());
-        let largest: Vec<u32> = room.views.iter().map(|view| view.largest_free).collect();
-        (largest, room.is_promised)
+    let after = |reservations: &[(String, u32)]| {
+        let entries = std::slice::from_ref(&me);
+        let capacity = capacity_for(&me, entries, reservations, 0, pods(), LIMIT, now());
+        let largest: Vec<u32> = capacity
+            .views
+            .iter()
+            .map(|view| view.largest_free)
+            .collect();
+        (largest, capacity.is_claimed)
     };
     assert_eq!(after(&[]), (vec![8, 16], false));
     let told = |ipus| ("pod1".to_owned(), ipus);
