@@ -17,10 +17,10 @@ use kube::core::error_boundary::InvalidObject;
 use kube::runtime::watcher::Event;
 
 use super::capacity::{self, Allocation, Allocations};
+use super::eviction::{controller, open_requests};
 use super::queue::{self, Member, QueueEntry};
 use super::reconcile::Guarded;
 use super::state_unknown;
-use super::surroundings::{asked_for, controller};
 
 /// All IPUPartitions, by name.
 #[derive(Default)]
@@ -81,7 +81,7 @@ pub struct Brief {
     /// Whether it is of use only with others of its owner.
     pub is_in_gang: bool,
     /// Whether a controller was asked for it, and has not been seen to answer.
-    pub is_being_asked_for: bool,
+    pub has_open_request: bool,
     owner: Uid,
     created: Option<Timestamp>,
     is_deleted: bool,
@@ -106,7 +106,7 @@ impl Brief {
             held: Box::default(),
             state_unknown: None,
             is_in_gang: false,
-            is_being_asked_for: false,
+            has_open_request: false,
             owner: Uid::default(),
             created: None,
             is_deleted: false,
@@ -315,7 +315,7 @@ fn brief(partition: &IPUPartition, words: &mut BTreeSet<Arc<str>>) -> Brief {
         held: capacity::allocations(partition, |name| word(words, name)),
         state_unknown: status.and_then(state_unknown::of),
         is_in_gang: spec.options.gang_size.is_some(),
-        is_being_asked_for: asked_for(partition).next().is_some(),
+        has_open_request: open_requests(partition).next().is_some(),
         owner: Uid::of(&spec.owner.uid),
         created: metadata.creation_timestamp.as_ref().map(|time| time.0),
         is_deleted: metadata.deletion_timestamp.is_some(),

@@ -13,7 +13,7 @@ use ipu_api::uid::Uid;
 use ipu_guest_host::model::ControllerView;
 use vipu_client::model::{Inventory, largest_partition};
 
-use super::surroundings::attempts;
+use super::eviction::attempts;
 
 /// A V-IPU partition that was made for an IPUPartition and is not known to be gone.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,13 +16,13 @@ use vipu_client::cordon::CordonStates;
 use vipu_client::model::{Inventory, PartitionState};
 
 use crate::capacity::{self, Allocations};
+use crate::eviction::{self, EvictionState, RequiredData};
 use crate::observations::{Answer, Observation, RemoteState};
 use crate::orphans::{self, Orphans, RemotePartition, Suspects};
 use crate::placement::{self, Divided, Placement, QueueView};
 use crate::queue::{self, QueueEntry};
 use crate::step::{Requeue, Settings, Step};
 use crate::steps::Steps;
-use crate::surroundings::{self, Needed, Surroundings};
 use crate::sweep::course::Course;
 use crate::{placing, remote_state, requeue};
 
@@ -99,21 +99,21 @@ pub(super) fn settings() -> Settings {
 }
 
 /// What surrounds an object, among all objects and the controllers as they are.
-pub(super) fn surroundings<'a>(
+pub(super) fn evaluate_eviction<'a>(
     object: &IPUPartition,
     others: impl Iterator<Item = &'a IPUPartition> + Clone,
     views: Vec<ControllerView>,
     cordons: &CordonStates,
     now: Timestamp,
-) -> Surroundings {
-    match surroundings::needed(object, cordons) {
-        Needed::Nothing => Surroundings::default(),
-        Needed::Siblings => surroundings::of(object, others, cordons, &[], now),
-        Needed::Everything(_) => {
+) -> EvictionState {
+    match eviction::required_data(object, cordons) {
+        RequiredData::Nothing => EvictionState::default(),
+        RequiredData::Siblings => eviction::of(object, others, cordons, &[], now),
+        RequiredData::Everything(_) => {
             let open = Divided::of(views, cordons.clone()).open;
             let entries = queue(others.clone(), |_| {}, now);
-            let open = surroundings::capacity_after_queue(&entries, others.clone(), open);
-            surroundings::of(object, others, cordons, &open, now)
+            let open = eviction::capacity_after_queue(&entries, others.clone(), open);
+            eviction::of(object, others, cordons, &open, now)
         }
     }
 }
@@ -168,7 +168,7 @@ pub(super) fn held_by_owner<'a>(
     object: &IPUPartition,
     others: impl Iterator<Item = &'a IPUPartition>,
 ) -> u32 {
-    surroundings::held(object, others)
+    eviction::held(object, others)
 }
 
 /// How many milliseconds a reconcile rests; none where it waits for a change.

@@ -116,7 +116,9 @@ pub(super) async fn execute(
             id: attempt.id,
         },
         Step::Place => Observation::Placed(seek::place(context, partition).await, nonce()?),
-        Step::LookAround => Observation::Surroundings(seek::look_around(context, partition).await),
+        Step::EvaluateEviction => {
+            Observation::Eviction(seek::evaluate_eviction(context, partition).await)
+        }
     };
     Ok(Outcome::Observed(observation))
 }

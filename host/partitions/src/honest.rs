@@ -11,10 +11,10 @@ use jiff::Timestamp;
 use vipu_client::cordon::CordonStates;
 
 use super::driver::{self, Reconcile};
+use super::eviction::EvictionState;
 use super::observations::{Answer, HealthState, Observation, PartitionHealth, RemoteState, Reply};
 use super::placement::{Divided, QueueView};
 use super::step::Step;
-use super::surroundings::Surroundings;
 use crate::crd_schema::violations;
 
 /// An object, what its reconcile was told before, and the world that it then meets.
@@ -160,7 +160,7 @@ impl Honest {
                 assert!(driver::is_of(&id, object), "{id} is not its own");
                 Observation::Reset { id, error: refusal }
             }
-            Step::LookAround => Observation::Surroundings(Surroundings::default()),
+            Step::EvaluateEviction => Observation::Eviction(EvictionState::default()),
             Step::Place => Observation::Placed(placed(object), 0),
         })
     }

@@ -22,6 +22,7 @@ mod crd_schema;
 )]
 mod driver;
 mod events;
+pub mod eviction;
 mod execute;
 mod finalize;
 pub mod fleet;
@@ -52,7 +53,6 @@ pub mod state_unknown;
 pub mod status_update;
 pub mod step;
 mod steps;
-pub mod surroundings;
 pub mod sweep;
 pub mod tracker;
 mod unreadable;
@@ -124,7 +124,7 @@ fn partitions_to_move(context: &Context) -> Vec<Arc<str>> {
     let known = context.fleet.registry().known();
     let (cordons, departed) = (&known.cordons, &known.departed);
     let is_other = |name: &str| {
-        surroundings::is_draining(name, cordons)
+        eviction::is_draining(name, cordons)
             || departed.gone.contains(name)
             || departed.renamed.contains_key(name)
     };

@@ -10,12 +10,12 @@ use ipu_api::ipupartition::{
 use ipu_api::partition_conditions;
 use jiff::{SignedDuration, Timestamp};
 
+use super::eviction::Eviction;
 use super::observations::{
     Answer, HealthState, Intent, Observations, PartitionHealth, RemoteState,
 };
 use super::status_update;
 use super::step::{Requeue, Settings, Step, write_if_changed};
-use super::surroundings::Leave;
 use super::unsettled_attempts::{self, Blocker, Settlement};
 
 /// Limit of an operation on a partition that was active before. A reset takes minutes, and its call has a deadline of
@@ -240,35 +240,36 @@ fn evaluate_eviction(
     settings: &Settings,
     now: Timestamp,
 ) -> Step {
-    let Some(surroundings) = observations.surroundings() else {
-        return Step::LookAround;
+    let Some(eviction_state) = observations.eviction() else {
+        return Step::EvaluateEviction;
     };
     let (id, on) = status_update::usable(current);
     // Missing: it is of use by itself.
     let gang = partition.spec.options.gang_size.unwrap_or(0);
-    let alone_since = partition_conditions::ready_since(current).max(surroundings.lacking_since);
+    let alone_since = partition_conditions::ready_since(current).max(eviction_state.lacking_since);
     let has_waited =
         alone_since.is_some_and(|since| has_passed(since, settings.gang_patience, now));
-    let leaves = match &surroundings.leave {
-        Leave::Now => Some(format!(
+    let is_partial = eviction_state.held < gang;
+    let leaves = match &eviction_state.eviction {
+        Eviction::Now => Some(format!(
             "partition {id} leaves {on}, which is being drained"
         )),
-        Leave::No | Leave::Later(_) if surroundings.held < gang && has_waited => Some(format!(
+        Eviction::No | Eviction::Later(_) if is_partial && has_waited => Some(format!(
             "partition {id} is released: it is of use only with {} others, and {} of them found \
              no free capacity within {} s",
             gang - 1,
-            gang - surroundings.held,
+            gang - eviction_state.held,
             settings.gang_patience.as_secs()
         )),
-        Leave::No | Leave::Later(_) => None,
+        Eviction::No | Eviction::Later(_) => None,
     };
     let Some(message) = leaves else {
         let stays = status_update::without_draining(current);
-        let stays = match &surroundings.leave {
-            Leave::Later(why) => status_update::with_message(&stays, why.clone()),
-            Leave::No | Leave::Now => stays,
+        let stays = match &eviction_state.eviction {
+            Eviction::Later(why) => status_update::with_message(&stays, why.clone()),
+            Eviction::No | Eviction::Now => stays,
         };
-        let requeue = if surroundings.held < gang || surroundings.leave != Leave::No {
+        let requeue = if is_partial || eviction_state.eviction != Eviction::No {
             Requeue::ForCapacity
         } else {
             Requeue::Steady
@@ -278,7 +279,7 @@ fn evaluate_eviction(
     match observations.users(id) {
         None => Step::CountUsers(id.to_owned()),
         Some([]) => write(status_update::replaced(current, message, now)),
-        Some(pods) if surroundings.leave == Leave::Now => {
+        Some(pods) if eviction_state.eviction == Eviction::Now => {
             let message = format!("{message}, once {} live Pods have ended", pods.len());
             let asked = status_update::draining_requested(current, message, now);
             write_if_changed(partition, asked, Requeue::Soon)

@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 
 use ipu_api::ipupartition::{AutoResets, ControllerRef, DecidedBy, WaitingReason};
 
-use super::surroundings::Surroundings;
+use super::eviction::EvictionState;
 
 /// The result of one step.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,8 +53,8 @@ pub enum Observation {
     },
     /// The placement decision, and a random number for the id of the attempt.
     Placed(Answer, u64),
-    /// What surrounds the partition was looked at.
-    Surroundings(Surroundings),
+    /// The eviction of the partition was evaluated.
+    Eviction(EvictionState),
 }
 
 /// The reply to CreatePartition.
@@ -159,7 +159,7 @@ pub struct Observations {
     reset: BTreeMap<String, Option<String>>,
     answer: Option<Answer>,
     nonce: u64,
-    surroundings: Option<Surroundings>,
+    eviction_state: Option<EvictionState>,
 }
 
 impl Observations {
@@ -195,7 +195,7 @@ impl Observations {
                 self.reset.insert(id, error);
             }
             Observation::Placed(answer, nonce) => (self.answer, self.nonce) = (Some(answer), nonce),
-            Observation::Surroundings(found) => self.surroundings = Some(found),
+            Observation::Eviction(found) => self.eviction_state = Some(found),
         }
     }
 
@@ -238,14 +238,14 @@ impl Observations {
         self.reset.get(id).map(Option::as_deref)
     }
 
-    /// What surrounds the partition, where that was looked at.
-    pub(super) fn surroundings(&self) -> Option<&Surroundings> {
-        self.surroundings.as_ref()
+    /// The result of the evaluation of its eviction.
+    pub(super) fn eviction(&self) -> Option<&EvictionState> {
+        self.eviction_state.as_ref()
     }
 
-    /// Has what surrounds the partition looked at again, after the partition changed.
-    pub(super) fn forget_surroundings(&mut self) {
-        self.surroundings = None;
+    /// Drops the evaluation of its eviction after the partition changed.
+    pub(super) fn forget_eviction(&mut self) {
+        self.eviction_state = None;
     }
 
     /// The placement decision since the last attempt.

@@ -10,11 +10,11 @@ use kube::ResourceExt;
 
 use super::cache::Cache;
 use super::context::Context;
+use super::eviction::{self, EvictionState, RequiredData};
 use super::execute::publish;
 use super::observations::Answer;
 use super::placement::{self, Placement, QueueView, Request};
 use super::placing::{self, shortened};
-use super::surroundings::{self, Needed, Surroundings};
 
 /// How often in a row the policy is asked, where others are given IPUs in between each time.
 const ROUNDS: usize = 8;
@@ -96,15 +96,18 @@ async fn ask(
 }
 
 /// What surrounds this partition: of all that could matter, no more is read than does.
-pub(super) async fn look_around(context: &Context, partition: &IPUPartition) -> Surroundings {
+pub(super) async fn evaluate_eviction(
+    context: &Context,
+    partition: &IPUPartition,
+) -> EvictionState {
     let cordons = context.fleet.cordons();
-    let name = match surroundings::needed(partition, &cordons) {
-        Needed::Nothing => return Surroundings::default(),
-        Needed::Siblings => {
+    let name = match eviction::required_data(partition, &cordons) {
+        RequiredData::Nothing => return EvictionState::default(),
+        RequiredData::Siblings => {
             let siblings = siblings(context, partition);
-            return surroundings::of(partition, siblings.iter(), &cordons, &[], clock::now());
+            return eviction::of(partition, siblings.iter(), &cordons, &[], clock::now());
         }
-        Needed::Everything(name) => name,
+        RequiredData::Everything(name) => name,
     };
     let (now, watched) = (clock::now(), &context.watched);
     let siblings = siblings(context, partition);
@@ -112,15 +115,15 @@ pub(super) async fn look_around(context: &Context, partition: &IPUPartition) -> 
     // The line is read anew: whoever has just left the controller waits, and is to find the room that it
     // left for.
     let (asked, entries) = watched.read(|cache| {
-        let asked = cache.some(|one| one.is_being_asked_for);
+        let asked = cache.some(|one| one.has_open_request);
         (asked, cache.queue(now))
     });
-    let open = surroundings::capacity_after_queue(&entries, asked.iter(), open);
+    let open = eviction::capacity_after_queue(&entries, asked.iter(), open);
     // What was read a moment ago is enough: who has left since then still goes first.
     let there = context.queue_state.on_drained(watched, name);
     let is_other = |one: &&IPUPartition| siblings.iter().all(|other| other.uid() != one.uid());
     let others = siblings.iter().chain(there.iter().filter(is_other));
-    surroundings::of(partition, others, &cordons, &open, now)
+    eviction::of(partition, others, &cordons, &open, now)
 }
 
 /// How many partitions of its owner are there or being made, where it is of use only with others.
@@ -128,7 +131,7 @@ fn held(context: &Context, partition: &IPUPartition) -> u32 {
     if partition.spec.options.gang_size.is_none() {
         return 0;
     }
-    surroundings::held(partition, siblings(context, partition).iter())
+    eviction::held(partition, siblings(context, partition).iter())
 }
 
 /// All partitions of its owner that can be read; it is one of them.

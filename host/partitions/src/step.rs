@@ -43,8 +43,8 @@ pub enum Step {
     Reset(Attempt),
     /// Ask the placement policy for a controller.
     Place,
-    /// Look at what else its owner has, and whether its controller is to be emptied.
-    LookAround,
+    /// Evaluate its eviction: the other partitions of its owner, and whether its controller is drained.
+    EvaluateEviction,
     /// Remove the finalizer: nothing is left.
     RemoveFinalizer {
         /// Attempts that forced release abandons. The sweep removes their partitions later.

@@ -56,7 +56,7 @@ impl Steps {
     pub(super) fn wrote(&mut self, observation: Observation) {
         self.has_worked = true;
         // The object may be on another controller now.
-        self.observations.forget_surroundings();
+        self.observations.forget_eviction();
         self.observe(observation);
     }
 

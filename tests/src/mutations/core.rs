@@ -267,8 +267,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "a gang holds what it has however long the rest is missing",
         file: LIFECYCLE,
-        text: "if surroundings.held < gang && has_waited => Some(format!(",
-        instead: "if surroundings.held < gang && has_waited && gang == 1 => Some(format!(",
+        text: "if is_partial && has_waited => Some(format!(",
+        instead: "if is_partial && has_waited && gang == 1 => Some(format!(",
         found_by: FoundBy::Simulation,
     },
     Mutation {

@@ -167,7 +167,7 @@ fn what_is_asked_of_all_finds_the_few_that_are_wanted() {
         some.map(|one| one.name_any()).collect()
     };
     assert_eq!(some(&|one| one.is_of(Uid::of("o"))), ["a", "b"]);
-    assert_eq!(some(&|one| one.is_being_asked_for), ["b"]);
+    assert_eq!(some(&|one| one.has_open_request), ["b"]);
     assert_eq!(
         some(&|one| one.controller.as_deref() == Some("pod1:8090")),
         ["a"]

@@ -67,13 +67,14 @@ impl Small {
         task.decided = state.clock;
         match task.step {
             Step::Done(_) => state.ended(who, key),
-            Step::LookAround => {
+            Step::EvaluateEviction => {
                 let objects: Vec<_> = state.api.values().map(|one| one.object.clone()).collect();
                 let views = views(state, &objects);
                 let object = &task.core.object;
                 let objects = objects.iter().map(Arc::as_ref);
-                let found = driver::surroundings(object, objects, views, &CordonStates::new(), now);
-                task.core.observe(Observation::Surroundings(found));
+                let found =
+                    driver::evaluate_eviction(object, objects, views, &CordonStates::new(), now);
+                task.core.observe(Observation::Eviction(found));
                 self.decide(state, (who, key), task);
             }
             _ => {
@@ -118,7 +119,7 @@ impl Small {
     ) -> Outcome {
         let ticket = ticket(who, key);
         match task.step.clone() {
-            Step::Done(_) | Step::LookAround => Outcome::Over,
+            Step::Done(_) | Step::EvaluateEviction => Outcome::Over,
             Step::AddFinalizer => write(state, key, task, mishap, Observation::Written, |object| {
                 let mut all = object.metadata.finalizers.take().unwrap_or_default();
                 all.push(labels::PARTITION_FINALIZER.to_owned());
@@ -324,7 +325,7 @@ impl Mishap {
             }
             Step::RemoveFinalizer { .. }
             | Step::CountUsers(_)
-            | Step::LookAround
+            | Step::EvaluateEviction
             | Step::Place
             | Step::Done(_) => &[],
         }

@@ -10,8 +10,8 @@ use vipu_client::cordon::CordonState;
 use vipu_client::failure_stats::FailureStats;
 
 use crate::cache::Brief;
+use crate::eviction::attempts;
 use crate::fleet::Look;
-use crate::surroundings::attempts;
 
 /// Partitions of others that are told of one controller.
 const OTHERS_MAX: usize = 256;

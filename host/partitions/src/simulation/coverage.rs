@@ -25,7 +25,7 @@ sights! {
     ResetSent = "step: a controller is asked to reset",
     Placed = "step: the placement policy is asked",
     LetGoFirst = "step: an elder is let go first",
-    LookedAround = "step: what surrounds a partition is looked at",
+    EvictionEvaluated = "step: what surrounds a partition is looked at",
     FinalizerRemoved = "step: the finalizer is taken off",
     Rested = "step: nothing is to be done for now",
     Adopted = "outcome: adopted by the reconcile that asked for it",

@@ -78,7 +78,7 @@ impl Evidence {
             | Observation::Written
             | Observation::Recorded(_)
             | Observation::Placed(..)
-            | Observation::Surroundings(_) => {}
+            | Observation::Eviction(_) => {}
         }
     }
 }

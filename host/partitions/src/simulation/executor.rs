@@ -66,7 +66,7 @@ impl World {
         });
         let is_effect = !matches!(
             step,
-            Step::ReadState(_) | Step::CountUsers(_) | Step::Place | Step::LookAround
+            Step::ReadState(_) | Step::CountUsers(_) | Step::Place | Step::EvaluateEviction
         );
         if stood && is_effect {
             self.saw(Sight::ZombieActed);
@@ -126,9 +126,9 @@ impl World {
             }
             Step::ReadState(attempt) => self.read_state(ticket, attempt),
             Step::CountUsers(id) => self.count_users(ticket, id),
-            Step::LookAround => {
-                let surroundings = self.look_around(object);
-                self.observe(ticket, Observation::Surroundings(surroundings));
+            Step::EvaluateEviction => {
+                let eviction_state = self.evaluate_eviction(object);
+                self.observe(ticket, Observation::Eviction(eviction_state));
             }
             Step::Place => {
                 self.saw(Sight::Placed);

@@ -9,10 +9,10 @@ use super::api_server::Key;
 use super::coverage::Sight;
 use super::driver;
 use super::world::World;
+use crate::eviction::EvictionState;
 use crate::observations::Answer;
 use crate::placement::{Divided, QueueView};
 use crate::queue::QueueEntry;
-use crate::surroundings::Surroundings;
 
 /// How long things given back are gathered before those who wait are looked at, in milliseconds.
 const BATCH_DELAY: u64 = 200;
@@ -82,8 +82,8 @@ impl World {
     }
 
     /// What surrounds an object now.
-    pub(super) fn look_around(&mut self, object: &IPUPartition) -> Surroundings {
-        self.saw(Sight::LookedAround);
+    pub(super) fn evaluate_eviction(&mut self, object: &IPUPartition) -> EvictionState {
+        self.saw(Sight::EvictionEvaluated);
         let others = self.api.list().map(|(_, stored)| stored.object.as_ref());
         let others: Vec<&IPUPartition> = others.collect();
         let held = driver::allocations(others.iter().copied());
@@ -91,7 +91,7 @@ impl World {
         let views = listed.map(|one| one.view(false));
         let views: Vec<_> = views.map(|said| driver::withheld(said, &held)).collect();
         let now = self.timestamp();
-        driver::surroundings(object, others.into_iter(), views, &self.cordons, now)
+        driver::evaluate_eviction(object, others.into_iter(), views, &self.cordons, now)
     }
 
     fn set_precedence(&self, who: usize, entry: &mut QueueEntry) {

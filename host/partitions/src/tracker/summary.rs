@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::{AttemptOutcome, IPUPartition};
 
-use crate::surroundings::attempts;
+use crate::eviction::attempts;
 
 /// Most bytes of all lines together; a ConfigMap holds 1 MiB.
 const BYTES_MAX: usize = 512 << 10;

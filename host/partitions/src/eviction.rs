@@ -1,4 +1,4 @@
-//! Pure: what the decisions on one IPUPartition need to know of the others and of its controller.
+//! Pure: decides whether an IPUPartition leaves a drained controller, and counts the partitions of its owner.
 
 use ipu_api::ipupartition::{Attempt, AttemptOutcome, IPUPartition};
 use ipu_api::partition_conditions;
@@ -9,103 +9,102 @@ use vipu_client::cordon::{CordonState, CordonStates};
 use super::queue;
 use super::queue::QueueEntry;
 
-/// How long an owner that was asked to leave a controller holds up the next one.
+/// How long an owner that was requested to leave a controller delays the next one.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 
-/// What surrounds one IPUPartition.
+/// The other partitions of the owner, and the eviction of this one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Surroundings {
-    /// How many partitions its owner has, or is getting; this one counts.
+pub struct EvictionState {
+    /// Partitions that the owner has or is getting, with this one.
     pub held: u32,
-    /// Since when the last of its owner's partitions that has no place has had none.
+    /// When the owner's last unplaced partition began to wait.
     pub lacking_since: Option<Timestamp>,
-    /// Whether it is to leave its controller.
-    pub leave: Leave,
+    /// Whether it leaves its controller.
+    pub eviction: Eviction,
 }
 
-/// Whether a partition is to leave its controller.
+/// Whether a partition leaves its controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Leave {
-    /// It may stay.
+pub enum Eviction {
+    /// It stays.
     #[default]
     No,
-    /// It is to leave, and not yet, for this reason.
+    /// It leaves later, for this reason.
     Later(String),
-    /// Now.
+    /// It leaves now.
     Now,
 }
 
-/// What has to be read to tell what surrounds one IPUPartition.
+/// The data that the evaluation of one IPUPartition needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Needed<'a> {
-    /// Nothing: its controller stays, and it is of use by itself.
+pub enum RequiredData<'a> {
+    /// None: its controller is not drained, and it belongs to no gang.
     Nothing,
     /// The partitions of its owner.
     Siblings,
-    /// These, all that is on the controller of this name, which is being drained, and what is free elsewhere.
+    /// These, all partitions on this drained controller, and the free capacity of the others.
     Everything(&'a str),
 }
 
-/// What has to be read to tell what surrounds `me`.
-pub fn needed<'a>(me: &'a IPUPartition, cordons: &CordonStates) -> Needed<'a> {
+/// The data that the evaluation of `me` needs.
+pub fn required_data<'a>(me: &'a IPUPartition, cordons: &CordonStates) -> RequiredData<'a> {
     match drained(me, cordons) {
-        Some(name) => Needed::Everything(name),
-        None if me.spec.options.gang_size.is_some() => Needed::Siblings,
-        None => Needed::Nothing,
+        Some(name) => RequiredData::Everything(name),
+        None if me.spec.options.gang_size.is_some() => RequiredData::Siblings,
+        None => RequiredData::Nothing,
     }
 }
 
-/// What those who wait, in order, and those who are just asking for something leave of the open controllers.
-/// `asking` are at least those IPUPartitions that are being asked for.
+/// The capacity of the open controllers after the queue and the open requests. `asking` contains at least the
+/// IPUPartitions with open requests.
 pub fn capacity_after_queue<'a>(
     entries: &[QueueEntry],
     asking: impl Iterator<Item = &'a IPUPartition>,
     open: Vec<ControllerView>,
 ) -> Vec<ControllerView> {
-    queue::capacity_after_queue(entries, asking.flat_map(asked_for), open)
+    queue::capacity_after_queue(entries, asking.flat_map(open_requests), open)
 }
 
-/// What surrounds `me`. Of all IPUPartitions, `others` are at least those of its owner, and those on its
-/// controller where that is drained; `closed` are the controllers that take nothing new; `open` are the
-/// others as they are now.
+/// Evaluates `me`. `others` contains at least the IPUPartitions of its owner and, if its controller is drained, those on
+/// it; `open` are the controllers that are not cordoned.
 pub fn of<'a>(
     me: &IPUPartition,
     others: impl Iterator<Item = &'a IPUPartition> + Clone,
     cordons: &CordonStates,
     open: &[ControllerView],
     now: Timestamp,
-) -> Surroundings {
-    let lacking = siblings(me, others.clone()).filter(|one| !has_place(one));
+) -> EvictionState {
+    let lacking = siblings(me, others.clone()).filter(|one| !is_placed(one));
     let since = |one: &IPUPartition| {
         one.status
             .as_ref()
             .and_then(partition_conditions::not_ready_since)
     };
-    Surroundings {
+    EvictionState {
         lacking_since: lacking.filter_map(since).max(),
         held: held(me, others.clone()),
-        leave: leave(me, others, cordons, open, now),
+        eviction: evict(me, others, cordons, open, now),
     }
 }
 
-/// How many partitions the owner of `me` has, or is getting; `me` counts.
+/// Partitions that the owner of `me` has or is getting, with `me`.
 pub fn held<'a>(me: &IPUPartition, others: impl Iterator<Item = &'a IPUPartition>) -> u32 {
-    let placed = siblings(me, others).filter(|one| has_place(one)).count();
-    u32::try_from(placed + usize::from(has_place(me))).unwrap_or(u32::MAX)
+    let placed = siblings(me, others).filter(|one| is_placed(one)).count();
+    u32::try_from(placed + usize::from(is_placed(me))).unwrap_or(u32::MAX)
 }
 
-/// Name of the controller that has this partition, where that is being drained.
+/// The controller of this partition, if it is being drained.
 fn drained<'a>(one: &'a IPUPartition, cordons: &CordonStates) -> Option<&'a str> {
     controller(one).filter(|name| is_draining(name, cordons))
 }
 
-/// Whether the controller of this name is being drained.
+/// Whether this controller is being drained.
 pub(super) fn is_draining(controller: &str, cordons: &CordonStates) -> bool {
     cordons.get(controller) == Some(&CordonState::Draining)
 }
 
-/// Where a partition is just being asked for, and how many IPUs.
-pub fn asked_for(partition: &IPUPartition) -> impl Iterator<Item = (&str, u32)> {
+/// Controllers and IPUs of attempts with an unknown outcome.
+pub fn open_requests(partition: &IPUPartition) -> impl Iterator<Item = (&str, u32)> {
     let asked = attempts(partition, AttemptOutcome::Unknown);
     asked.map(|attempt| (attempt.controller.name.as_str(), partition.spec.ipus))
 }
@@ -127,53 +126,53 @@ fn siblings<'a>(
     others.filter(|one| one.spec.owner.uid == me.spec.owner.uid && one.spec.slot != me.spec.slot)
 }
 
-/// Whether it has a place, or is getting one. What is made and no longer used is on its way out: to count
-/// it would let its siblings take room that is too small for all.
-fn has_place(one: &IPUPartition) -> bool {
+/// Whether it has a partition, or is getting one. A created partition that the slot does not use is being removed: if it
+/// counted, its siblings would take capacity that is too small for all.
+fn is_placed(one: &IPUPartition) -> bool {
     let status = one.status.as_ref();
     let is_made = status.is_some_and(|status| status.partition_id.is_some());
-    is_made || asked_for(one).next().is_some()
+    is_made || open_requests(one).next().is_some()
 }
 
-/// Owners leave a controller one after the other, oldest first, each once there is room for it
-/// elsewhere. Those that must stay are left to end by themselves.
-fn leave<'a>(
+/// Owners leave a controller one after the other, oldest first, each when other controllers have capacity for it. Pinned
+/// partitions stay until they are released.
+fn evict<'a>(
     me: &IPUPartition,
     others: impl Iterator<Item = &'a IPUPartition>,
     cordons: &CordonStates,
     open: &[ControllerView],
     now: Timestamp,
-) -> Leave {
+) -> Eviction {
     let Some(name) = drained(me, cordons) else {
-        return Leave::No;
+        return Eviction::No;
     };
     if me.spec.options.pinned {
         let why = format!("{name} is being drained, and waits until this partition is released");
-        return Leave::Later(why);
+        return Eviction::Later(why);
     }
-    // Its Pods are on their way out already: to take that back would have ended them for nothing.
+    // Its Pods are already ending. Withdrawing the request would have ended them for nothing.
     if me
         .status
         .as_ref()
         .and_then(partition_conditions::draining_since)
         .is_some()
     {
-        return Leave::Now;
+        return Eviction::Now;
     }
     let others: Vec<&IPUPartition> = others.collect();
-    if !all_have_room(me, &others, name, open) {
+    if !all_fit(me, &others, name, open) {
         let why = format!(
             "{name} is being drained, and no other controller has free capacity for {} IPUs now, or \
              not for all partitions of its owner",
             me.spec.ipus
         );
-        return Leave::Later(why);
+        return Eviction::Later(why);
     }
     let may_leave = |one: &&IPUPartition| {
         controller(one) == Some(name)
             && !one.spec.options.pinned
             && one.metadata.deletion_timestamp.is_none()
-            && all_have_room(one, &others, name, open)
+            && all_fit(one, &others, name, open)
             && !has_not_left(one, now)
     };
     let mine = &me.spec.owner.uid;
@@ -186,15 +185,15 @@ fn leave<'a>(
         .filter(|one| position(one) < position(me))
         .min_by_key(|one| position(one));
     match before {
-        Some(first) => Leave::Later(format!(
+        Some(first) => Eviction::Later(format!(
             "{name} is being drained; {}/{} leaves it first",
             first.spec.owner.namespace, first.spec.owner.name
         )),
-        None => Leave::Now,
+        None => Eviction::Now,
     }
 }
 
-/// Whether it was asked to leave long ago.
+/// Whether it was requested to leave long ago.
 fn has_not_left(one: &IPUPartition, now: Timestamp) -> bool {
     let asked = one
         .status
@@ -203,9 +202,8 @@ fn has_not_left(one: &IPUPartition, now: Timestamp) -> bool {
     asked.is_some_and(|asked| now.duration_since(asked) >= PATIENCE)
 }
 
-/// Whether all that the owner of `one` has on the controller of this name fits elsewhere: its Pods
-/// end together.
-fn all_have_room(
+/// Whether all partitions that the owner of `one` has on this controller fit elsewhere: its Pods end together.
+fn all_fit(
     one: &IPUPartition,
     others: &[&IPUPartition],
     name: &str,
@@ -219,7 +217,7 @@ fn all_have_room(
         .all(|one| queue::take(&mut open, one.spec.ipus, &one.spec.options.node_selector).is_some())
 }
 
-/// Name of the controller that has it.
+/// Name of its controller.
 pub(super) fn controller(one: &IPUPartition) -> Option<&str> {
     let controller = one.status.as_ref()?.controller.as_ref()?;
     Some(controller.name.as_str())
@@ -240,7 +238,7 @@ mod tests {
 
     const NOW: &str = "2026-01-01T12:00:00Z";
 
-    /// A partition of 4 IPUs on a controller, made so many minutes ago.
+    /// A partition of 4 IPUs on a controller, created so many minutes ago.
     fn one(owner: &str, slot: u32, on: &str, minutes: i64) -> IPUPartition {
         let now: Timestamp = NOW.parse().unwrap();
         let created = now - SignedDuration::from_mins(minutes);
@@ -278,7 +276,7 @@ mod tests {
         }]
     }
 
-    fn seen(me: &IPUPartition, others: &[IPUPartition], free: u32) -> Surroundings {
+    fn seen(me: &IPUPartition, others: &[IPUPartition], free: u32) -> EvictionState {
         let cordons = CordonStates::from([("pod1".to_owned(), CordonState::Draining)]);
         of(
             me,
@@ -296,31 +294,37 @@ mod tests {
             one("a", 0, "pod1", 9),
             one("a", 1, "pod1", 9),
         ];
-        assert_eq!(seen(&all[1], &all, 8).leave, Leave::Now);
-        assert_eq!(seen(&all[2], &all, 8).leave, Leave::Now);
+        assert_eq!(seen(&all[1], &all, 8).eviction, Eviction::Now);
+        assert_eq!(seen(&all[2], &all, 8).eviction, Eviction::Now);
         let later = "pod1 is being drained; default/a leaves it first";
-        assert_eq!(seen(&all[0], &all, 8).leave, Leave::Later(later.to_owned()));
+        assert_eq!(
+            seen(&all[0], &all, 8).eviction,
+            Eviction::Later(later.to_owned())
+        );
         let elsewhere = one("a", 0, "pod2", 9);
-        assert_eq!(seen(&elsewhere, &all, 8).leave, Leave::No);
+        assert_eq!(seen(&elsewhere, &all, 8).eviction, Eviction::No);
     }
 
     #[test]
-    fn none_leaves_without_room_and_those_that_stay_hold_up_nobody() {
+    fn none_leaves_without_capacity_and_pinned_partitions_delay_no_other() {
         let mut all = [one("a", 0, "pod1", 9), one("b", 0, "pod1", 5)];
-        let Leave::Later(why) = seen(&all[0], &all, 2).leave else {
-            panic!("there is no room");
+        let Eviction::Later(why) = seen(&all[0], &all, 2).eviction else {
+            panic!("there is no capacity");
         };
         assert!(
             why.contains("no other controller has free capacity for 4 IPUs"),
             "{why}"
         );
         all[0].spec.options.pinned = true;
-        assert!(matches!(seen(&all[0], &all, 8).leave, Leave::Later(_)));
-        assert_eq!(seen(&all[1], &all, 8).leave, Leave::Now);
+        assert!(matches!(
+            seen(&all[0], &all, 8).eviction,
+            Eviction::Later(_)
+        ));
+        assert_eq!(seen(&all[1], &all, 8).eviction, Eviction::Now);
     }
 
     #[test]
-    fn one_that_was_asked_long_ago_holds_up_nobody() {
+    fn one_that_was_requested_long_ago_delays_no_other() {
         let fresh = [one("a", 0, "pod1", 60), one("b", 0, "pod1", 5)];
         for (since, expected) in [
             ("2026-01-01T11:58:00Z", false),
@@ -335,7 +339,7 @@ mod tests {
             );
             all[0].status = Some(asked);
             assert_eq!(
-                seen(&all[1], &all, 8).leave == Leave::Now,
+                seen(&all[1], &all, 8).eviction == Eviction::Now,
                 expected,
                 "{since}"
             );
@@ -343,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_owner_has_is_counted_once() {
+    fn partitions_of_the_owner_count_once() {
         let mut all = [
             one("a", 0, "pod1", 9),
             one("a", 1, "pod2", 9),
