@@ -14,7 +14,7 @@ use futures::future::join_all;
 use futures::stream;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
-use ipu_partitions::placing::shortened;
+use ipu_partitions::placement::request::shortened;
 use ipu_partitions::status_update;
 use ipu_runtime::clock;
 use k8s_openapi::api::core::v1::ConfigMap;

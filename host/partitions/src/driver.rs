@@ -19,12 +19,12 @@ use crate::capacity::{self, Allocations};
 use crate::eviction::{self, EvictionState, RequiredData};
 use crate::observations::{Answer, Observation, RemoteState};
 use crate::orphans::{self, Orphans, RemotePartition, Suspects};
-use crate::placement::{self, Divided, Placement, QueueView};
+use crate::placement::{self, Candidates, Placement, QueueView, request};
 use crate::queue::{self, QueueEntry};
 use crate::step::{Requeue, Settings, Step};
 use crate::steps::Steps;
 use crate::sweep::course::Course;
-use crate::{placing, remote_state, requeue};
+use crate::{remote_state, requeue};
 
 /// Marks the ids that the release in this namespace of a cluster gives.
 pub(super) fn identity(cluster: u64, namespace: &str) -> Identity {
@@ -110,7 +110,7 @@ pub(super) fn evaluate_eviction<'a>(
         RequiredData::Nothing => EvictionState::default(),
         RequiredData::Siblings => eviction::of(object, others, cordons, &[], now),
         RequiredData::Everything(_) => {
-            let open = Divided::of(views, cordons.clone()).open;
+            let open = Candidates::of(views, cordons.clone()).open;
             let entries = queue(others.clone(), |_| {}, now);
             let open = eviction::capacity_after_queue(&entries, others.clone(), open);
             eviction::of(object, others, cordons, &open, now)
@@ -144,7 +144,7 @@ pub(super) fn without_answer(reason: &str, is_denied: bool, is_listed: bool) -> 
 /// The answer of the queue and of the built-in placement policy.
 pub(super) fn place(
     object: &IPUPartition,
-    found: Divided,
+    found: Candidates,
     queue: QueueView<'_>,
     controllers: &[ControllerRef],
     now: Timestamp,
@@ -154,7 +154,7 @@ pub(super) fn place(
         Placement::Decided(answer) => return answer,
         Placement::Ask(asked) => asked,
     };
-    let request = placing::request(object, Default::default(), held, now);
+    let request = request::partition_request(object, Default::default(), held, now);
     let decision = ipu_guest_host::serial_walk(&request, asked.views(), &asked.tried);
     let by = DecidedBy {
         policy: BUILT_IN.to_owned(),

@@ -14,11 +14,11 @@ use vipu_client::{Lookup, VipuClient, VipuError};
 
 use super::capacity;
 use super::context::Context;
+use super::evaluate;
 use super::events::{self, Sweep};
 use super::observations::{HealthState, Intent, Observation, RemoteState, Reply};
-use super::placing::shortened;
+use super::placement::request::shortened;
 use super::remote_state;
-use super::seek;
 use super::step::{Requeue, Step};
 use super::users;
 
@@ -115,9 +115,9 @@ pub(super) async fn execute(
             error: reset(context, partition, &attempt).await.err(),
             id: attempt.id,
         },
-        Step::Place => Observation::Placed(seek::place(context, partition).await, nonce()?),
+        Step::Place => Observation::Placed(evaluate::placement(context, partition).await, nonce()?),
         Step::EvaluateEviction => {
-            Observation::Eviction(seek::evaluate_eviction(context, partition).await)
+            Observation::Eviction(evaluate::eviction(context, partition).await)
         }
     };
     Ok(Outcome::Observed(observation))

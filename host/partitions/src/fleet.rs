@@ -20,8 +20,8 @@ use super::capacity::{self, Unlisted, Withheld};
 use super::node_labels::NodeLabels;
 use super::observations::{self, Intent, Observation};
 use super::orphans;
-use super::placement::Divided;
-use super::placing::shortened;
+use super::placement::Candidates;
+use super::placement::request::shortened;
 use super::status_update;
 use super::watched::Watched;
 
@@ -209,7 +209,7 @@ impl Fleet {
     }
 
     /// The same, divided by whether the admin has closed them.
-    pub async fn divided(&self) -> Divided {
+    pub async fn candidates(&self) -> Candidates {
         let cordons = self.cordons();
         let reports = self.reports().await.into_iter();
         let mut withheld = HashMap::new();
@@ -219,7 +219,7 @@ impl Fleet {
             view
         });
         let views = views.collect();
-        Divided::of(views, cordons).withholding(withheld)
+        Candidates::of(views, cordons).withholding(withheld)
     }
 
     /// What every controller of the list has now, in the list's order, with its version and its

@@ -13,7 +13,7 @@ use vipu_client::cordon::CordonStates;
 use super::driver::{self, Reconcile};
 use super::eviction::EvictionState;
 use super::observations::{Answer, HealthState, Observation, PartitionHealth, RemoteState, Reply};
-use super::placement::{Divided, QueueView};
+use super::placement::{Candidates, QueueView};
 use super::step::Step;
 use crate::crd_schema::violations;
 
@@ -190,7 +190,7 @@ pub(super) fn run_to_completion(
 /// The answer of placement where three controllers are free.
 fn placed(object: &IPUPartition) -> Answer {
     let references: Vec<_> = (0..3).map(controller).collect();
-    let found = Divided::of(references.iter().map(free).collect(), CordonStates::new());
+    let found = Candidates::of(references.iter().map(free).collect(), CordonStates::new());
     let queue = QueueView {
         entries: &[],
         reservations: &[],

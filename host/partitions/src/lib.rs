@@ -38,7 +38,8 @@ mod nonsense;
 pub mod observations;
 pub mod orphans;
 pub mod placement;
-pub mod placing;
+
+mod evaluate;
 pub mod queue;
 mod queue_state;
 mod recent;
@@ -48,7 +49,6 @@ mod requeue;
 pub mod rest;
 #[cfg(test)]
 mod samples;
-mod seek;
 pub mod state_unknown;
 pub mod status_update;
 pub mod step;

@@ -18,7 +18,7 @@ use super::faults::Fault;
 use super::state::{State, Task, Version, ticket};
 use crate::driver::{self, Reconcile};
 use crate::observations::{Answer, Intent, Observation, RemoteState};
-use crate::placement::{Divided, QueueView};
+use crate::placement::{Candidates, QueueView};
 use crate::queue::QueueEntry;
 use crate::simulation::api_server::{self, Key};
 use crate::simulation::controllers::Verb;
@@ -192,7 +192,7 @@ impl Small {
             held: driver::held_by_owner(object, seen.iter().map(Arc::as_ref)),
             backfill_limit: self.settings[state.release].backfill_limit,
         };
-        let found = Divided::of(views(state, &seen), CordonStates::new());
+        let found = Candidates::of(views(state, &seen), CordonStates::new());
         let known = state.controllers.iter().map(|one| one.reference.clone());
         let known: Vec<ControllerRef> = known.collect();
         let answer = driver::place(object, found, queue, &known, now);

@@ -173,11 +173,11 @@ async fn query(
         others: sources.namespaces.others(&question.namespace),
         ..PlacementContext::default()
     };
-    let found = sources.fleet.divided().await;
+    let found = sources.fleet.candidates().await;
     let mut answer = what_if::answer(&sources.guests, &question, context, &found.open).await;
     let passed_over = std::mem::take(&mut answer.placement.passed_over);
     answer.placement.passed_over = found.explained(passed_over);
-    answer.placement.passed_over.extend(found.shut_out());
+    answer.placement.passed_over.extend(found.cordon_reasons());
     Ok(Json(answer))
 }
 

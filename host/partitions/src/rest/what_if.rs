@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::answers::{self, Room};
 use super::question::Question;
-use crate::placing::shortened;
+use crate::placement::request::shortened;
 
 /// Most controllers for which it is said why they were passed over.
 const EXPLAINED_MAX: usize = 256;

@@ -11,7 +11,7 @@ use super::driver;
 use super::world::World;
 use crate::eviction::EvictionState;
 use crate::observations::Answer;
-use crate::placement::{Divided, QueueView};
+use crate::placement::{Candidates, QueueView};
 use crate::queue::QueueEntry;
 
 /// How long things given back are gathered before those who wait are looked at, in milliseconds.
@@ -46,7 +46,7 @@ impl World {
         let reservations: Vec<(String, u32)> = reservations
             .map(|(_, (_, name, ipus))| (name.clone(), *ipus))
             .collect();
-        let found = Divided::of(views.collect(), self.cordons.clone());
+        let found = Candidates::of(views.collect(), self.cordons.clone());
         let queue = QueueView {
             reservations: &reservations,
             entries: &entries,

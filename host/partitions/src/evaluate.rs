@@ -1,4 +1,4 @@
-//! Asks where a partition fits, in the room that those before it leave, and what surrounds it.
+//! Evaluates a partition: its placement within the capacity after earlier requests, and its eviction.
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::uid::Uid;
@@ -13,16 +13,16 @@ use super::context::Context;
 use super::eviction::{self, EvictionState, RequiredData};
 use super::execute::publish;
 use super::observations::Answer;
+use super::placement::request::{self, shortened};
 use super::placement::{self, Placement, QueueView, Request};
-use super::placing::{self, shortened};
 
-/// How often in a row the policy is asked, where others are given IPUs in between each time.
+/// Times that the policy is asked, if others get IPUs during each decision.
 const ROUNDS: usize = 8;
 
-/// Asks the placement policy where to make this partition.
-pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer {
+/// Chooses a controller for this partition.
+pub(super) async fn placement(context: &Context, partition: &IPUPartition) -> Answer {
     let uid = partition.uid().unwrap_or_default();
-    // Whoever looks for a place has none, whatever it was promised before.
+    // A partition without a controller has no reservation.
     context.namespaces.release(&uid);
     let answer = decide(context, partition).await;
     match &answer {
@@ -34,14 +34,14 @@ pub(super) async fn place(context: &Context, partition: &IPUPartition) -> Answer
             context.namespaces.release(&uid);
         }
     }
-    // Only now: as long as the policy thinks, the younger let it go first.
+    // Later requests wait until the policy has decided.
     context.queue_state.mark_evaluated(&uid);
     answer
 }
 
 async fn decide(context: &Context, partition: &IPUPartition) -> Answer {
     let now = clock::now();
-    let found = context.fleet.divided().await;
+    let found = context.fleet.candidates().await;
     let held = held(context, partition);
     let entries = context.queue_state.entries(&context.watched, now);
     let queue = QueueView {
@@ -60,15 +60,14 @@ async fn decide(context: &Context, partition: &IPUPartition) -> Answer {
         return placement::outpaced();
     };
     if let Some(why) = &placed.overruled {
-        tell_overruled(context, partition, why);
+        report_overruled(context, partition, why);
     }
-    let by = placing::decided_by(&placed);
+    let by = request::decided_by(&placed);
     request.conclude(placed.decision, by, &context.fleet.controllers())
 }
 
-/// Asks the placement policy. Its "try" counts only if nobody else was given IPUs meanwhile: a
-/// quota is held by what the policy was told, which is no longer true then. None where that
-/// happened time and again.
+/// Asks the placement policy. Its *try* counts only if no other partition got IPUs meanwhile: otherwise a quota was checked
+/// against an outdated usage. `None`: this has happened each time.
 async fn ask(
     context: &Context,
     partition: &IPUPartition,
@@ -84,7 +83,7 @@ async fn ask(
             namespaces.context(namespace, &uid),
             namespaces.others(namespace),
         );
-        let request = placing::request(partition, known, held, clock::now());
+        let request = request::partition_request(partition, known, held, clock::now());
         let guests = &context.guests;
         let placed = guests.place(&request, asked.views(), &asked.tried).await;
         let is_given = matches!(placed.decision, Decision::Try(_));
@@ -95,11 +94,8 @@ async fn ask(
     None
 }
 
-/// What surrounds this partition: of all that could matter, no more is read than does.
-pub(super) async fn evaluate_eviction(
-    context: &Context,
-    partition: &IPUPartition,
-) -> EvictionState {
+/// Evaluates the eviction of this partition, and reads no more data than it needs.
+pub(super) async fn eviction(context: &Context, partition: &IPUPartition) -> EvictionState {
     let cordons = context.fleet.cordons();
     let name = match eviction::required_data(partition, &cordons) {
         RequiredData::Nothing => return EvictionState::default(),
@@ -111,22 +107,22 @@ pub(super) async fn evaluate_eviction(
     };
     let (now, watched) = (clock::now(), &context.watched);
     let siblings = siblings(context, partition);
-    let open = context.fleet.divided().await.open;
-    // The line is read anew: whoever has just left the controller waits, and is to find the room that it
+    let open = context.fleet.candidates().await.open;
+    // The queue is read again: a partition that has just left the controller waits in it, and needs the capacity that it
     // left for.
     let (asked, entries) = watched.read(|cache| {
         let asked = cache.some(|one| one.has_open_request);
         (asked, cache.queue(now))
     });
     let open = eviction::capacity_after_queue(&entries, asked.iter(), open);
-    // What was read a moment ago is enough: who has left since then still goes first.
+    // Cached data are enough: a partition that has left since then still leaves first.
     let there = context.queue_state.on_drained(watched, name);
     let is_other = |one: &&IPUPartition| siblings.iter().all(|other| other.uid() != one.uid());
     let others = siblings.iter().chain(there.iter().filter(is_other));
     eviction::of(partition, others, &cordons, &open, now)
 }
 
-/// How many partitions of its owner are there or being made, where it is of use only with others.
+/// Partitions that its owner has or is getting; 0 without a gang.
 fn held(context: &Context, partition: &IPUPartition) -> u32 {
     if partition.spec.options.gang_size.is_none() {
         return 0;
@@ -134,14 +130,14 @@ fn held(context: &Context, partition: &IPUPartition) -> u32 {
     eviction::held(partition, siblings(context, partition).iter())
 }
 
-/// All partitions of its owner that can be read; it is one of them.
+/// All readable partitions of its owner, with this one.
 fn siblings(context: &Context, partition: &IPUPartition) -> Vec<IPUPartition> {
     let owner = Uid::of(&partition.spec.owner.uid);
     let are_its = |cache: &mut Cache| cache.some(|one| one.is_of(owner));
     context.watched.read(are_its)
 }
 
-fn tell_overruled(context: &Context, partition: &IPUPartition, why: &str) {
+fn report_overruled(context: &Context, partition: &IPUPartition, why: &str) {
     tracing::warn!(partition = %partition.name_any(), why, "the placement policy was overruled");
     let uid = partition.uid().unwrap_or_default();
     if context.is_news(&uid, why) {

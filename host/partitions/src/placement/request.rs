@@ -1,4 +1,4 @@
-//! Pure: what a placement policy is asked for an IPUPartition, and what its answer means.
+//! Pure: the request to a placement policy for an IPUPartition, and the result of its answer.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ use ipu_guest_host::model::{
     ControllerView, Decision, PartitionRequest, PlaceAttempt, PlaceOutcome, Placed,
 };
 
-use super::observations::Answer;
+use crate::observations::Answer;
 
-/// Longest reason that a status keeps, in bytes.
+/// Longest reason in a status, in bytes.
 const REASON_MAX: usize = 512;
 
-/// What the policy is asked. `known` is what is known of the owner's namespace without this
-/// partition, and of the others; `held` partitions of the owner are there or being made.
-pub fn request(
+/// The request to the policy. `known` is the usage of the owner's namespace without this partition, and that of the others;
+/// `held` counts the partitions that the owner has or is getting.
+pub fn partition_request(
     partition: &IPUPartition,
     known: (NamespaceContext, BTreeMap<String, Usage>),
     held: u32,
@@ -87,8 +87,8 @@ fn progress(partition: &IPUPartition, now: Timestamp) -> Progress {
     }
 }
 
-/// The tries of this round: controllers that refused, and those that may still hold an attempt, since they
-/// do not answer or have not removed it.
+/// The attempts of this round: controllers that refused, and those that may still hold a partition, because they do not
+/// answer or have not removed it.
 pub fn tried(status: &IPUPartitionStatus) -> Vec<PlaceAttempt> {
     let attempts = status.attempts.iter().filter_map(|attempt| {
         let (outcome, fallback) = match attempt.outcome {
@@ -111,7 +111,7 @@ pub fn tried(status: &IPUPartitionStatus) -> Vec<PlaceAttempt> {
     attempts.collect()
 }
 
-/// Who decided: where the active guest was overruled, the built-in serial walk did.
+/// The policy that decided. If the host has overruled a guest, that is the built-in serial walk.
 pub fn decided_by(placed: &Placed) -> DecidedBy {
     if placed.overruled.is_some() {
         return DecidedBy {
@@ -125,8 +125,8 @@ pub fn decided_by(placed: &Placed) -> DecidedBy {
     }
 }
 
-/// The decision of `by`, with the controller that it names. A name that is not in the list can
-/// only come from a list that changed meanwhile: the partition waits and is placed again.
+/// The decision of `by`, with the entry of the controller. A name that is not in the list comes from a list that has
+/// changed meanwhile: the partition waits for the next decision.
 pub fn answer(decision: Decision, by: DecidedBy, controllers: &[ControllerRef]) -> Answer {
     match decision {
         Decision::Try(name) => match controllers.iter().find(|known| known.name == name) {
@@ -147,8 +147,8 @@ pub fn answer(decision: Decision, by: DecidedBy, controllers: &[ControllerRef]) 
     }
 }
 
-/// Why nothing is made on a controller that the admin has closed.
-pub fn shut_out(view: &ControllerView, cordons: &CordonStates) -> WaitingReason {
+/// Why a cordoned controller gets no new partitions.
+pub fn cordon_reason(view: &ControllerView, cordons: &CordonStates) -> WaitingReason {
     let reason = match cordons.get(&view.name) {
         Some(CordonState::Draining) => "it is being drained",
         Some(CordonState::Cordoned) | None => "it is cordoned",
@@ -159,7 +159,7 @@ pub fn shut_out(view: &ControllerView, cordons: &CordonStates) -> WaitingReason 
     }
 }
 
-/// Text from outside, made fit for a status.
+/// Limits text from outside for a status.
 pub fn shortened(text: &str) -> String {
     sanitize(text, REASON_MAX)
 }
