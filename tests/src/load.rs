@@ -7,13 +7,13 @@ mod bare;
 mod consumption;
 mod crowd;
 mod fake_node;
-mod fleet;
 mod large_job;
 mod mpi_operator;
 mod partitions;
 mod product;
 mod status_writes;
 mod submit;
+mod vipu_controllers;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -54,7 +54,7 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
 
 /// Brings every node up to date.
 async fn round(context: &Context) -> Result<(), AdvertiseError> {
-    let views = context.fleet.views().await;
+    let views = context.pool.views().await;
     let known = Known::of(&views);
     let nodes: Api<Node> = Api::all(context.client.clone());
     let mut params = ListParams::default().limit(PAGE);

@@ -14,7 +14,7 @@ use kube::Client;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use super::fleet::Fleet;
+use super::controller_pool::ControllerPool;
 use super::queue_state::QueueState;
 use super::step::Settings;
 use super::watched::Watched;
@@ -26,7 +26,7 @@ pub struct Shared {
     /// The API server.
     pub client: Client,
     /// The V-IPU controllers.
-    pub fleet: Arc<Fleet>,
+    pub pool: Arc<ControllerPool>,
     /// The placement policy.
     pub guests: ActivePolicies,
     /// This installation and its times.
@@ -48,7 +48,7 @@ pub struct Context {
     /// The API server.
     pub client: Client,
     /// The V-IPU controllers.
-    pub fleet: Arc<Fleet>,
+    pub pool: Arc<ControllerPool>,
     /// The placement policy.
     pub guests: ActivePolicies,
     /// This installation and its times.
@@ -81,7 +81,7 @@ impl Context {
     pub fn new(shared: Shared, held: Arc<Leadership>) -> Self {
         let Shared {
             client,
-            fleet,
+            pool,
             guests,
             settings,
             watched,
@@ -98,7 +98,7 @@ impl Context {
                 reconciles.events_lost.clone(),
             ),
             client,
-            fleet,
+            pool,
             guests,
             settings,
             watched,

@@ -41,7 +41,7 @@ pub(super) async fn placement(context: &Context, partition: &IPUPartition) -> An
 
 async fn decide(context: &Context, partition: &IPUPartition) -> Answer {
     let now = clock::now();
-    let found = context.fleet.candidates().await;
+    let found = context.pool.candidates().await;
     let held = held(context, partition);
     let entries = context.queue_state.entries(&context.watched, now);
     let queue = QueueView {
@@ -63,7 +63,7 @@ async fn decide(context: &Context, partition: &IPUPartition) -> Answer {
         report_overruled(context, partition, why);
     }
     let by = request::decided_by(&placed);
-    request.conclude(placed.decision, by, &context.fleet.controllers())
+    request.conclude(placed.decision, by, &context.pool.controllers())
 }
 
 /// Asks the placement policy. Its *try* counts only if no other partition got IPUs meanwhile: otherwise a quota was checked
@@ -96,7 +96,7 @@ async fn ask(
 
 /// Evaluates the eviction of this partition, and reads no more data than it needs.
 pub(super) async fn eviction(context: &Context, partition: &IPUPartition) -> EvictionState {
-    let cordons = context.fleet.cordons();
+    let cordons = context.pool.cordons();
     let name = match eviction::required_data(partition, &cordons) {
         RequiredData::Nothing => return EvictionState::default(),
         RequiredData::Siblings => {
@@ -107,7 +107,7 @@ pub(super) async fn eviction(context: &Context, partition: &IPUPartition) -> Evi
     };
     let (now, watched) = (clock::now(), &context.watched);
     let siblings = siblings(context, partition);
-    let open = context.fleet.candidates().await.open;
+    let open = context.pool.candidates().await.open;
     // The queue is read again: a partition that has just left the controller waits in it, and needs the capacity that it
     // left for.
     let (asked, entries) = watched.read(|cache| {

@@ -92,7 +92,7 @@ pub(super) async fn execute(
             return write(context, partition, *status, Observation::Written).await;
         }
         Step::Record(mut status, intent) => {
-            context.fleet.sign(&mut status, &intent);
+            context.pool.sign(&mut status, &intent);
             return write(context, partition, *status, Observation::Recorded(intent)).await;
         }
         Step::Create(attempt) => Observation::Created {
@@ -187,7 +187,7 @@ async fn release(
     let sweep = |attempt: &Attempt| {
         if !context.settings.identity.marks(&attempt.id) {
             Sweep::Never
-        } else if context.fleet.is_listed(&attempt.controller) {
+        } else if context.pool.is_listed(&attempt.controller) {
             Sweep::Later
         } else {
             Sweep::OnceListed
@@ -246,18 +246,18 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
         reconfigurable: spec.options.reconfigurable,
         relocatable: spec.options.relocatable,
     };
-    let result = match context.fleet.client(&attempt.controller) {
+    let result = match context.pool.client(&attempt.controller) {
         Ok(client) => client.create(&request).await,
         Err(error) => Err(error),
     };
     let uid = partition.uid().unwrap_or_default();
     let Err(error) = result else {
         let Attempt { controller, id, .. } = attempt;
-        context.fleet.took(controller, id, spec.ipus);
+        context.pool.took(controller, id, spec.ipus);
         context.queue_state.clear_reservation(&uid);
         return Reply::Done;
     };
-    context.fleet.changed(&attempt.controller);
+    context.pool.changed(&attempt.controller);
     context.queue_state.clear_reservation(&uid);
     let reason = shortened(&error.reason());
     tracing::warn!(
@@ -285,16 +285,16 @@ async fn remote_state(
     partition: &IPUPartition,
     attempt: &Attempt,
 ) -> RemoteState {
-    if context.fleet.is_gone(&attempt.controller) {
+    if context.pool.is_gone(&attempt.controller) {
         return RemoteState::Absent;
     }
     let asked = read_state(context, partition, attempt).await;
     let remote_state = asked.unwrap_or_else(|error| {
-        let is_listed = context.fleet.is_listed(&attempt.controller);
+        let is_listed = context.pool.is_listed(&attempt.controller);
         remote_state::without_answer(&error.reason(), error.is_denial(), is_listed)
     });
     if remote_state::is_gone(attempt, &remote_state) {
-        context.fleet.changed(&attempt.controller);
+        context.pool.changed(&attempt.controller);
     }
     remote_state
 }
@@ -306,13 +306,10 @@ async fn read_state(
     attempt: &Attempt,
 ) -> Result<RemoteState, VipuError> {
     let IPUPartitionSpec { ipus, gcds, .. } = partition.spec;
-    let client = context.fleet.client(&attempt.controller)?;
+    let client = context.pool.client(&attempt.controller)?;
     let account = attempt.account.as_deref();
     let lookup = client.lookup_as(&attempt.id, account).await?;
-    context
-        .fleet
-        .note(&client, &attempt.id, gcds, &lookup)
-        .await;
+    context.pool.note(&client, &attempt.id, gcds, &lookup).await;
     let Lookup::Present(state) = lookup else {
         return Ok(RemoteState::Absent);
     };
@@ -332,8 +329,8 @@ async fn remove(context: &Context, attempt: &Attempt, force: bool) -> Result<(),
     let client = client(context, attempt)?;
     let result = client.remove(&attempt.id, force).await;
     match &result {
-        Ok(()) => context.fleet.removed(&attempt.controller, &attempt.id),
-        Err(_) => context.fleet.changed(&attempt.controller),
+        Ok(()) => context.pool.removed(&attempt.controller, &attempt.id),
+        Err(_) => context.pool.changed(&attempt.controller),
     }
     context.released.notify_one();
     result.map_err(|error| shortened(&error.reason()))
@@ -351,7 +348,7 @@ async fn reset(
 }
 
 fn client(context: &Context, attempt: &Attempt) -> Result<VipuClient, String> {
-    let client = context.fleet.client(&attempt.controller);
+    let client = context.pool.client(&attempt.controller);
     client.map_err(|error| shortened(&error.reason()))
 }
 

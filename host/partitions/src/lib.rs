@@ -13,6 +13,7 @@ pub mod advertise;
 pub mod cache;
 pub mod capacity;
 mod context;
+pub mod controller_pool;
 #[cfg(any(test, feature = "fuzzing"))]
 mod crd_schema;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -21,11 +22,11 @@ mod crd_schema;
     expect(dead_code, reason = "the simulation needs more of it")
 )]
 mod driver;
+mod evaluate;
 mod events;
 pub mod eviction;
 mod execute;
 mod finalize;
-pub mod fleet;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -38,8 +39,6 @@ mod nonsense;
 pub mod observations;
 pub mod orphans;
 pub mod placement;
-
-mod evaluate;
 pub mod queue;
 mod queue_state;
 mod recent;
@@ -96,7 +95,7 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
 /// The IPUPartitions that wait for room, oldest first, and those on controllers that are drained, gone or
 /// renamed, each time that IPUs were given back or the list of controllers changed.
 fn waiting_partitions(context: Arc<Context>) -> impl Stream<Item = Arc<str>> {
-    let changes = context.fleet.registry().subscribe();
+    let changes = context.pool.registry().subscribe();
     let held = context.watched.released();
     let state = (context.clone(), changes, held);
     let occasions = stream::unfold(state, |(context, mut changes, mut held)| async move {
@@ -121,7 +120,7 @@ fn waiting_partitions(context: Arc<Context>) -> impl Stream<Item = Arc<str>> {
 
 /// The IPUPartitions that hold something on controllers that are drained, gone or renamed.
 fn partitions_to_move(context: &Context) -> Vec<Arc<str>> {
-    let known = context.fleet.registry().known();
+    let known = context.pool.registry().known();
     let (cordons, departed) = (&known.cordons, &known.departed);
     let is_other = |name: &str| {
         eviction::is_draining(name, cordons)

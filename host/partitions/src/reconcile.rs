@@ -93,14 +93,14 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
         let step = if let Some(status) = shown.take() {
             Step::Write(Box::new(status))
         } else {
-            let renamed = context.fleet.renamed();
+            let renamed = context.pool.renamed();
             steps.next(&partition, &context.settings, &renamed, clock::now())?
         };
         tracing::trace!(partition = %partition.name_any(), ?step);
         match execute::execute(context, &partition, step).await? {
             Outcome::Observed(observation) => {
                 let status = partition.status.as_ref();
-                shown = status.and_then(|status| context.fleet.shown(status, &observation));
+                shown = status.and_then(|status| context.pool.shown(status, &observation));
                 steps.observe(observation);
             }
             Outcome::Wrote(written, observation) => {

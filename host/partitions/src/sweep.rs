@@ -213,10 +213,10 @@ impl Found {
 /// All partitions on the controllers that answer: those of the admin's list, and those on which an IPUPartition still
 /// holds something. A controller that does not answer is swept when it is back.
 async fn partitions_on_controllers(context: &Context) -> Vec<Found> {
-    let mut controllers = context.fleet.controllers();
-    controllers.extend(context.fleet.left_behind());
+    let mut controllers = context.pool.controllers();
+    controllers.extend(context.pool.left_behind());
     let lists = controllers.iter().map(|controller| async move {
-        let list = match context.fleet.client(controller) {
+        let list = match context.pool.client(controller) {
             Ok(client) => client.list().await,
             Err(error) => Err(error),
         };
@@ -257,7 +257,7 @@ async fn remove(context: &Context, found: &Found) -> Result<(), SweepError> {
         return Ok(());
     }
     let controller = &*found.controller;
-    let result = match context.fleet.client(controller) {
+    let result = match context.pool.client(controller) {
         Ok(client) => client.remove(id, found.is_in_error).await,
         Err(error) => Err(error),
     };
@@ -274,7 +274,7 @@ async fn remove(context: &Context, found: &Found) -> Result<(), SweepError> {
             "failed to remove a partition without an owner; trying again"
         ),
     }
-    context.fleet.changed(controller);
+    context.pool.changed(controller);
     context.released.notify_one();
     Ok(())
 }

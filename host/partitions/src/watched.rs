@@ -92,17 +92,17 @@ impl Watched {
     }
 
     /// All of them at one moment. Nothing is heard meanwhile, so that it has to be short.
-    pub fn read<T>(&self, look: impl FnOnce(&mut Cache) -> T) -> T {
-        look(&mut lock(&self.cache))
+    pub fn read<T>(&self, visit: impl FnOnce(&mut Cache) -> T) -> T {
+        visit(&mut lock(&self.cache))
     }
 
-    /// Hands those that are wanted to `look` by name, from the first one after `after`, until it has seen
+    /// Hands those that are wanted to `visit` by name, from the first one after `after`, until it has seen
     /// enough. There may be thousands: one caller goes through them at a time.
     pub async fn each(
         &self,
         after: Option<&str>,
         is_wanted: impl Fn(&Brief) -> bool,
-        mut look: impl FnMut(Guarded) -> ControlFlow<()>,
+        mut visit: impl FnMut(Guarded) -> ControlFlow<()>,
     ) {
         let _turn = self.walking.lock().await;
         let mut after = after.map(str::to_owned);
@@ -111,7 +111,7 @@ impl Watched {
             let Some(last) = page.last() else { return };
             after = Some(last.name_any());
             for object in page {
-                if look(object).is_break() {
+                if visit(object).is_break() {
                     return;
                 }
             }
@@ -120,13 +120,13 @@ impl Watched {
         }
     }
 
-    /// Hands all that can be read to `look`, by name.
-    pub async fn each_readable(&self, mut look: impl FnMut(IPUPartition)) {
-        let look = |object: Guarded| {
-            object.0.into_iter().for_each(&mut look);
+    /// Hands all that can be read to `visit`, by name.
+    pub async fn each_readable(&self, mut visit: impl FnMut(IPUPartition)) {
+        let visit = |object: Guarded| {
+            object.0.into_iter().for_each(&mut visit);
             ControlFlow::Continue(())
         };
-        self.each(None, |_| true, look).await;
+        self.each(None, |_| true, visit).await;
     }
 
     /// The names of all, and then each again when it changes; without end.

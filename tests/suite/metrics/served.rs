@@ -9,7 +9,7 @@ use ipu_guest_host::model::Hook;
 use ipu_guest_host::{GuestHost, GuestHostOptions};
 use ipu_operator::exposition::Metrics;
 use ipu_partitions::Guarded;
-use ipu_partitions::fleet::Fleet;
+use ipu_partitions::controller_pool::ControllerPool;
 use ipu_partitions::metrics::Sources;
 use ipu_partitions::node_labels::node_labels;
 use ipu_partitions::watched::watched;
@@ -112,10 +112,10 @@ async fn sources(simulator: &Simulator) -> Sources {
     for event in [Event::Init, Event::InitApply(partition), Event::InitDone] {
         watch.hear(event);
     }
-    let fleet = Fleet::new(registry, node_labels().0, partitions.clone());
+    let pool = ControllerPool::new(registry, node_labels().0, partitions.clone());
     Sources {
         partitions,
-        fleet: Arc::new(fleet),
+        pool: Arc::new(pool),
         namespaces,
     }
 }

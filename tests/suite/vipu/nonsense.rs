@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ipu_partitions::fleet::Fleet;
+use ipu_partitions::controller_pool::ControllerPool;
 use ipu_partitions::node_labels::node_labels;
 use ipu_text::is_plain;
 use jiff::Timestamp;
@@ -254,10 +254,10 @@ async fn no_lie_stops_the_client() {
 async fn an_ipu_that_keeps_failing_shows_up_on_its_controller() {
     let (simulator, client) = scene().await;
     let registry = Arc::new(Registry::new(Deadlines::default()));
-    let fleet = Fleet::new(registry, node_labels().0, no_partitions());
-    let look = async |id: &str| {
+    let pool = ControllerPool::new(registry, node_labels().0, no_partitions());
+    let record_state = async |id: &str| {
         let lookup = client.lookup(id).await.unwrap();
-        fleet.note(&client, id, 1, &lookup).await;
+        pool.note(&client, id, 1, &lookup).await;
     };
     let with_pod = |work: &dyn Fn(&mut Pod, Timestamp) -> Result<(), Rejection>| {
         let done = simulator
@@ -265,20 +265,20 @@ async fn an_ipu_that_keeps_failing_shows_up_on_its_controller() {
             .with(|world, now| work(&mut world.pod, now));
         done.unwrap();
     };
-    look("p-1").await;
-    assert_eq!(fleet.failure_stats(client.name()), FailureStats::default());
+    record_state("p-1").await;
+    assert_eq!(pool.failure_stats(client.name()), FailureStats::default());
     for _ in 0..3 {
         with_pod(&|pod, now| pod.break_down("p-1", "link lost", false, now));
-        look("p-1").await;
-        look("p-1").await;
+        record_state("p-1").await;
+        record_state("p-1").await;
         client.reset("p-1", false).await.unwrap();
-        look("p-1").await;
+        record_state("p-1").await;
     }
     with_pod(&|pod, now| pod.break_down("p-2", "link lost", false, now));
-    look("p-2").await;
+    record_state("p-2").await;
     with_pod(&|pod, now| pod.auto_reset("p-2", now).map(|_| ()));
-    look("p-2").await;
-    let failure_stats = fleet.failure_stats(client.name());
+    record_state("p-2").await;
+    let failure_stats = pool.failure_stats(client.name());
     assert_eq!(
         (failure_stats.failed_partitions, failure_stats.auto_resets),
         (4, 1)
@@ -293,5 +293,5 @@ async fn an_ipu_that_keeps_failing_shows_up_on_its_controller() {
         failure_stats.devices[0].device,
         "IPU 0 of 10.1.0.1 (chip sim-00000000)"
     );
-    assert_eq!(fleet.failure_stats("pod9:8090"), FailureStats::default());
+    assert_eq!(pool.failure_stats("pod9:8090"), FailureStats::default());
 }

@@ -10,8 +10,8 @@ use vipu_client::cordon::CordonState;
 use vipu_client::failure_stats::FailureStats;
 
 use crate::cache::Brief;
+use crate::controller_pool::ControllerState;
 use crate::eviction::attempts;
-use crate::fleet::Look;
 
 /// Partitions of others that are told of one controller.
 const OTHERS_MAX: usize = 256;
@@ -131,7 +131,7 @@ impl Ours {
 
 /// What anybody may know, in the admin's order. Nothing is unpacked for it.
 pub(super) fn summaries<'a>(
-    looks: Vec<Look>,
+    states: Vec<ControllerState>,
     briefs: impl Iterator<Item = &'a Brief>,
 ) -> Vec<Summary> {
     let mut ours: BTreeMap<&str, Ours> = BTreeMap::new();
@@ -140,25 +140,28 @@ pub(super) fn summaries<'a>(
             ours.entry(&one.controller).or_default().add(one.ipus);
         }
     }
-    let summaries = looks.into_iter().map(|look| {
-        let ours = ours.get(look.view.name.as_str()).copied();
+    let summaries = states.into_iter().map(|state| {
+        let ours = ours.get(state.view.name.as_str()).copied();
         let ours = ours.unwrap_or_default();
-        let others = look.listed.len().saturating_sub(ours.partitions);
-        summary(look, ours, others)
+        let others = state.listed.len().saturating_sub(ours.partitions);
+        summary(state, ours, others)
     });
     summaries.collect()
 }
 
 /// All that is known, in the admin's order.
-pub(super) fn controllers(looks: Vec<Look>, Holdings(mut held): Holdings) -> Vec<Controller> {
-    let controllers = looks.into_iter().map(|look| {
-        let partitions = held.remove(&look.view.name).unwrap_or_default();
+pub(super) fn controllers(
+    states: Vec<ControllerState>,
+    Holdings(mut held): Holdings,
+) -> Vec<Controller> {
+    let controllers = states.into_iter().map(|state| {
+        let partitions = held.remove(&state.view.name).unwrap_or_default();
         let mut ours = Ours::default();
         for one in &partitions {
             ours.add(one.ipus);
         }
         let ids: BTreeSet<&str> = partitions.iter().map(|one| one.id.as_str()).collect();
-        let others = look.listed.iter();
+        let others = state.listed.iter();
         let others: Vec<_> = others
             .filter(|one| !ids.contains(one.id.as_str()))
             .map(|one| Other {
@@ -167,7 +170,7 @@ pub(super) fn controllers(looks: Vec<Look>, Holdings(mut held): Holdings) -> Vec
             })
             .collect();
         Controller {
-            summary: summary(look, ours, others.len()),
+            summary: summary(state, ours, others.len()),
             others: others.into_iter().take(OTHERS_MAX).collect(),
             partitions,
         }
@@ -175,9 +178,9 @@ pub(super) fn controllers(looks: Vec<Look>, Holdings(mut held): Holdings) -> Vec
     controllers.collect()
 }
 
-fn summary(look: Look, ours: Ours, other_count: usize) -> Summary {
-    let view = look.view;
-    let besides = look.withheld.map_or(0, |withheld| withheld.besides);
+fn summary(state: ControllerState, ours: Ours, other_count: usize) -> Summary {
+    let view = state.view;
+    let besides = state.withheld.map_or(0, |withheld| withheld.besides);
     Summary {
         used_by_others: view.used_ipus.saturating_sub(besides + ours.ipus),
         name: view.name,
@@ -189,10 +192,10 @@ fn summary(look: Look, ours: Ours, other_count: usize) -> Summary {
         total_ipus: view.total_ipus,
         used_ipus: view.used_ipus,
         largest_free: view.largest_free,
-        server_version: look.version,
-        cordon_state: look.cordon_state,
+        server_version: state.version,
+        cordon_state: state.cordon_state,
         partition_count: ours.partitions,
         other_count,
-        failure_stats: look.failure_stats,
+        failure_stats: state.failure_stats,
     }
 }

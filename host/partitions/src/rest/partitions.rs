@@ -181,11 +181,11 @@ async fn all_controllers(
 ) -> Result<Json<Vec<Controller>>, Problem> {
     let wish = Wish::Partitions(Verb::List, None);
     door.gate.admit(&caller, wish).await?;
-    let looks = door.sources.fleet.looks().await;
+    let states = door.sources.pool.states().await;
     let mut held = Holdings::default();
     let partitions = &door.sources.partitions;
     partitions.each_readable(|one| held.add(&one)).await;
-    Ok(Json(controllers::controllers(looks, held)))
+    Ok(Json(controllers::controllers(states, held)))
 }
 
 async fn read(

@@ -20,7 +20,7 @@ use super::operation::{self, Answer, Operation, schema_of};
 use super::problem::{Kind, Problem};
 use super::question::{self, Question};
 use super::{limits, what_if};
-use crate::fleet::Fleet;
+use crate::controller_pool::ControllerPool;
 use crate::watched::Watched;
 
 /// What the answers are made from.
@@ -29,7 +29,7 @@ pub struct Sources {
     /// The IPUPartitions, as the watch last saw them.
     pub partitions: Watched,
     /// The V-IPU controllers, asked for each answer.
-    pub fleet: Arc<Fleet>,
+    pub pool: Arc<ControllerPool>,
     /// The placement policy.
     pub guests: ActivePolicies,
     /// What is known of every namespace.
@@ -157,7 +157,7 @@ async fn ready(State(sources): State<Sources>) -> Response {
 }
 
 async fn stats(State(sources): State<Sources>) -> Json<AllStats> {
-    let views = sources.fleet.views().await;
+    let views = sources.pool.views().await;
     let partitions = &sources.partitions;
     Json(partitions.read(|cache| answers::stats(cache.briefs().map(|(one, _)| one), &views)))
 }
@@ -173,7 +173,7 @@ async fn query(
         others: sources.namespaces.others(&question.namespace),
         ..PlacementContext::default()
     };
-    let found = sources.fleet.candidates().await;
+    let found = sources.pool.candidates().await;
     let mut answer = what_if::answer(&sources.guests, &question, context, &found.open).await;
     let passed_over = std::mem::take(&mut answer.placement.passed_over);
     answer.placement.passed_over = found.explained(passed_over);
@@ -182,10 +182,10 @@ async fn query(
 }
 
 async fn controller_summaries(State(sources): State<Sources>) -> Json<Vec<Summary>> {
-    let looks = sources.fleet.looks().await;
+    let states = sources.pool.states().await;
     let partitions = &sources.partitions;
     Json(partitions.read(|cache| {
         let briefs = cache.briefs().map(|(one, _)| one);
-        controllers::summaries(looks, briefs)
+        controllers::summaries(states, briefs)
     }))
 }

@@ -64,7 +64,7 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     while world.agenda.now() < COMING + WAITS {
         let next = world.agenda.now() + LOOK;
         world.run_until(next);
-        watch.look(&mut world);
+        watch.check(&mut world);
     }
     world.settle();
     world.end();
@@ -84,7 +84,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn look(&mut self, world: &mut World) {
+    fn check(&mut self, world: &mut World) {
         let now = world.agenda.now();
         let earliest = earliest(world);
         let since = self.earliest.filter(|(key, _)| Some(*key) == earliest);

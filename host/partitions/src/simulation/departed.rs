@@ -89,7 +89,7 @@ impl World {
                 .map(|(key, _)| key)
                 .collect();
             for key in keys {
-                self.look_again(who, key, 200);
+                self.requeue_soon(who, key, 200);
             }
             self.capacity_released(who);
         }

@@ -77,7 +77,7 @@ impl World {
             .map(|(key, _)| key)
             .collect();
         for key in waiting {
-            self.look_again(who, key, BATCH_DELAY);
+            self.requeue_soon(who, key, BATCH_DELAY);
         }
     }
 

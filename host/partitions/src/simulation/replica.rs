@@ -143,7 +143,7 @@ impl World {
     }
 
     /// Has an object looked at in so many milliseconds, or again once that which is under way is done.
-    pub(super) fn look_again(&mut self, who: usize, key: Key, delay: u64) {
+    pub(super) fn requeue_soon(&mut self, who: usize, key: Key, delay: u64) {
         match self.replicas[who].tasks.get_mut(&key) {
             Some(task) => task.again = true,
             None => self.trigger(who, key, delay),

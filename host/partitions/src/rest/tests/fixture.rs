@@ -25,7 +25,7 @@ use crate::rest::gate::Gate;
 use crate::rest::limits::UserRate;
 use crate::rest::{Door, Sources, plain, secure};
 use crate::watched::{PartitionWatch, watched};
-use crate::{Guarded, fleet::Fleet};
+use crate::{Guarded, controller_pool::ControllerPool};
 
 /// The audience that the door asks for.
 const AUDIENCE: &str = "ipu-operator";
@@ -75,10 +75,10 @@ impl Ports {
         let world: Arc<Mutex<World>> = Arc::default();
         let (partitions, watch) = watched(namespaces().0, Scope::default());
         let registry = Arc::new(Registry::new(Deadlines::default()));
-        let fleet = Fleet::new(registry, node_labels().0, partitions.clone());
+        let pool = ControllerPool::new(registry, node_labels().0, partitions.clone());
         let sources = Sources {
             partitions,
-            fleet: Arc::new(fleet),
+            pool: Arc::new(pool),
             guests: no_policies().await,
             namespaces: namespaces().0,
         };

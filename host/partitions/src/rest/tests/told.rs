@@ -9,7 +9,7 @@ use vipu_client::model::{ListedPartition, ReadyState};
 
 use super::*;
 use crate::cache::Cache;
-use crate::fleet::Look;
+use crate::controller_pool::ControllerState;
 use crate::samples;
 
 #[test]
@@ -93,7 +93,7 @@ fn a_controller_tells_whose_its_ipus_are() {
         gcds: 1,
         ready_state: ReadyState::Active,
     });
-    let looks = vec![Look {
+    let states = vec![ControllerState {
         view: controller(16, 10, None),
         withheld: None,
         version: Some("1.18.0".to_owned()),
@@ -104,7 +104,7 @@ fn a_controller_tells_whose_its_ipus_are() {
     let mut held = controllers::Holdings::default();
     held.add(&ours);
     held.add(&partition("x", 8, AttemptOutcome::Unknown));
-    let answer = controllers::controllers(looks, held);
+    let answer = controllers::controllers(states, held);
     insta::assert_json_snapshot!(answer, @r#"
     [
       {
@@ -172,7 +172,7 @@ fn anybody_is_told_how_many_partitions_there_are_and_not_whose() {
         gcds: 1,
         ready_state: ReadyState::Active,
     });
-    let looks = vec![Look {
+    let states = vec![ControllerState {
         withheld: None,
         view,
         version: None,
@@ -192,7 +192,7 @@ fn anybody_is_told_how_many_partitions_there_are_and_not_whose() {
             );
         }
         let briefs = cache.briefs().map(|(one, _)| one);
-        answer.push(controllers::summaries(looks.clone(), briefs));
+        answer.push(controllers::summaries(states.clone(), briefs));
     }
     assert_eq!(answer[0], answer[1]);
     let [one] = answer[0].as_slice() else {

@@ -1,4 +1,4 @@
-//! The V-IPU controllers as the reconciler meets them: a client for each, and what they have now.
+//! The V-IPU controllers: a client for each, and their current state.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -25,29 +25,28 @@ use super::placement::request::shortened;
 use super::status_update;
 use super::watched::Watched;
 
-/// How old an inventory may be. What the operator itself changes is told at once; this is for
-/// partitions that are made by hand.
+/// Maximum age of an inventory. The operator notes its own changes at once, so this is for partitions that others create.
 const AGE: Duration = Duration::from_secs(2);
 
-/// All that is known of one controller.
+/// The state of one controller.
 #[derive(Clone, Debug)]
-pub struct Look {
-    /// What it has, as placement sees it.
+pub struct ControllerState {
+    /// Its capacity, as placement sees it.
     pub view: ControllerView,
-    /// What it seems to have free and is held all the same.
+    /// IPUs that it reports as free although IPUPartitions hold them.
     pub withheld: Option<Withheld>,
-    /// Version of its server, where it tells one.
+    /// Version of its server, if it reports one.
     pub version: Option<String>,
-    /// The partitions on it, whoever made them.
+    /// The partitions on it, of the operator and of others.
     pub listed: Arc<[ListedPartition]>,
-    /// Whether the admin has closed it.
+    /// Whether the admin has cordoned or drained it.
     pub cordon_state: Option<CordonState>,
-    /// What has gone wrong on it within the last day, as far as this process has seen.
+    /// Its failures of a day, as this process has seen them.
     pub failure_stats: FailureStats,
 }
 
-/// Every controller of the admin's list, and those that older attempts still name.
-pub struct Fleet {
+/// The controllers of the admin's list, and those that older attempts still name.
+pub struct ControllerPool {
     registry: Arc<Registry>,
     inventories: Inventories,
     nodes: NodeLabels,
@@ -55,11 +54,11 @@ pub struct Fleet {
     failure_log: Mutex<FailureLog>,
 }
 
-impl Fleet {
-    /// A fleet that follows the registry's list, for Pods on these nodes. What the IPUPartitions of the
-    /// ledger hold is given to nobody else.
+impl ControllerPool {
+    /// A pool of the controllers in the registry, for Pods on these nodes. IPUs that the IPUPartitions of the ledger hold are
+    /// not free.
     pub fn new(registry: Arc<Registry>, nodes: NodeLabels, ledger: Watched) -> Self {
-        Fleet {
+        ControllerPool {
             nodes,
             ledger,
             inventories: Inventories::new(registry.clone()),
@@ -68,7 +67,7 @@ impl Fleet {
         }
     }
 
-    /// The registry that it follows.
+    /// The registry.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -83,7 +82,7 @@ impl Fleet {
         self.registry.known().entries.clone()
     }
 
-    /// Those of them that take nothing new.
+    /// The cordoned and drained ones.
     pub fn cordons(&self) -> CordonStates {
         self.registry.known().cordons.clone()
     }
@@ -97,25 +96,25 @@ impl Fleet {
             .any(|entry| entry.name == controller.name)
     }
 
-    /// Whether the admin says that a controller is gone for good, with all that was on it.
+    /// Whether the admin lists a controller as gone, with all of its partitions.
     pub fn is_gone(&self, controller: &ControllerRef) -> bool {
         let known = self.registry.known();
         known.departed.gone.contains(&controller.name)
     }
 
-    /// The controllers that have another name now, as the admin says, and the entry of the list that each is.
+    /// The renamed controllers of the admin, by old name, with their entries of the list.
     pub(super) fn renamed(&self) -> BTreeMap<String, ControllerRef> {
         self.registry.known().departed.renamed.clone()
     }
 
-    /// The controllers that have left the list and are swept all the same.
+    /// The controllers that have left the list and are still swept.
     pub(super) fn left_behind(&self) -> Vec<ControllerRef> {
         let known = self.registry.known();
         let is_known = |name: &str| {
             known.departed.gone.contains(name)
                 || known.entries.iter().any(|entry| entry.name == name)
         };
-        // Not those of other releases, which sweep their own.
+        // Without those of other releases, which sweep their own.
         let names = self.ledger.read(|cache| {
             let held = cache.briefs().flat_map(|(brief, _)| &brief.held);
             let names = held.map(|one| Arc::clone(&one.controller));
@@ -125,7 +124,7 @@ impl Fleet {
         names.filter_map(controllers::unlisted).collect()
     }
 
-    /// Notes in the attempt that is about to be asked for under which account that is.
+    /// Notes the account of the request in a new attempt.
     pub(super) fn sign(&self, status: &mut IPUPartitionStatus, intent: &Intent) {
         let Intent::Create(id) = intent else {
             return;
@@ -136,9 +135,9 @@ impl Fleet {
         }
     }
 
-    /// The status that says under which account a controller has shown what it has, where that is news: what it
-    /// shows to an account is no more hidden from that later. One that was taken over, or asked for before the
-    /// admin named another V-IPU user, is known to be gone in this way alone.
+    /// Notes the account that has seen an attempt's partition. `None`: it is noted already. A partition that an account has
+    /// seen is not hidden from it later. For a partition that was adopted, or requested by another V-IPU user, this is the
+    /// only way to find out that it is gone.
     pub(super) fn shown(
         &self,
         status: &IPUPartitionStatus,
@@ -157,34 +156,36 @@ impl Fleet {
         status_update::with_account(status, id, account.as_deref())
     }
 
-    /// A client of one controller, in the list or not: what was made on one that has left the list
-    /// has to be removed there.
+    /// A client of one controller, also of one that has left the list: its partitions have to be removed there.
     pub fn client(&self, controller: &ControllerRef) -> Result<VipuClient, VipuError> {
         self.registry.client(controller)
     }
 
-    /// All that is known of every controller of the list, in its order.
-    pub async fn looks(&self) -> Vec<Look> {
+    /// The states of the controllers of the list, in its order.
+    pub async fn states(&self) -> Vec<ControllerState> {
         let cordons = self.cordons();
         let reports = self.reports().await.into_iter();
-        reports.map(|report| self.look(report, &cordons)).collect()
+        reports.map(|report| self.state(report, &cordons)).collect()
     }
 
-    /// The same of each controller that tells within `limit`.
-    pub async fn looks_within(&self, limit: Duration) -> Vec<(ControllerRef, Option<Look>)> {
+    /// The same, for controllers that answer within `limit`.
+    pub async fn states_within(
+        &self,
+        limit: Duration,
+    ) -> Vec<(ControllerRef, Option<ControllerState>)> {
         let cordons = &self.cordons();
-        let looks = self.controllers().into_iter().map(async |controller| {
+        let states = self.controllers().into_iter().map(async |controller| {
             let report = async {
                 self.confirmed(self.inventories.of(&controller, AGE).await)
                     .await
             };
             let report = tokio::time::timeout(limit, report).await.ok();
-            (controller, report.map(|report| self.look(report, cordons)))
+            (controller, report.map(|report| self.state(report, cordons)))
         });
-        futures::future::join_all(looks).await
+        futures::future::join_all(states).await
     }
 
-    fn look(&self, report: Report, cordons: &CordonStates) -> Look {
+    fn state(&self, report: Report, cordons: &CordonStates) -> ControllerState {
         let version = report.version.clone();
         let cordon_state = cordons.get(&report.controller.name).copied();
         let inventory = report.inventory.as_ref();
@@ -192,7 +193,7 @@ impl Fleet {
         let listed = listed.unwrap_or_default();
         let failure_stats = self.failure_stats(&report.controller.name);
         let (view, withheld) = self.view(report);
-        Look {
+        ControllerState {
             view,
             withheld,
             version,
@@ -202,13 +203,13 @@ impl Fleet {
         }
     }
 
-    /// What every controller of the list has now, in the list's order, as placement sees it.
+    /// The capacity of the controllers of the list, in its order, as placement sees it.
     pub async fn views(&self) -> Vec<ControllerView> {
         let reports = self.reports().await.into_iter();
         reports.map(|report| self.view(report).0).collect()
     }
 
-    /// The same, divided by whether the admin has closed them.
+    /// The same, with cordoned controllers apart.
     pub async fn candidates(&self) -> Candidates {
         let cordons = self.cordons();
         let reports = self.reports().await.into_iter();
@@ -222,16 +223,15 @@ impl Fleet {
         Candidates::of(views, cordons).withholding(withheld)
     }
 
-    /// What every controller of the list has now, in the list's order, with its version and its
-    /// partitions.
+    /// The reports of the controllers of the list, in its order, with version and partitions.
     pub async fn reports(&self) -> Vec<Report> {
         let reports = self.inventories.all(AGE).await.into_iter();
         let reports = reports.map(|report| self.confirmed(report));
         futures::future::join_all(reports).await
     }
 
-    /// A reading may be older than what the ledger has heard of since. So what seems to be lost is looked for
-    /// once more, before its controller gives nothing away.
+    /// Reads a report again if the controller seems to have lost partitions: the report may be older than the ledger. Only
+    /// then does the controller count as full.
     async fn confirmed(&self, report: Report) -> Report {
         let unlisted = self.unlisted(&report);
         if unlisted.is_some_and(|unlisted| unlisted.is_lost()) {
@@ -243,7 +243,7 @@ impl Fleet {
         report
     }
 
-    /// What is held on the controller of this report and not in it, where the controller has answered.
+    /// Held partitions that the report of their controller does not list. `None`: the controller has not answered.
     fn unlisted(&self, report: &Report) -> Option<Unlisted> {
         let Report {
             controller,
@@ -260,13 +260,13 @@ impl Fleet {
         Some(self.ledger.read(held))
     }
 
-    /// What has gone wrong on a controller within the last day, as far as this process has seen.
+    /// The failures of a controller within a day, as this process has seen them.
     pub fn failure_stats(&self, controller: &str) -> FailureStats {
         self.failure_log().stats(controller, Timestamp::now())
     }
 
-    /// Takes down what a controller has of partition `id`, which has so many GCDs. Where it is newly
-    /// in error, the controller is asked which IPUs it has: one that fails again and again is told.
+    /// Notes the state of partition `id`, which has so many GCDs. If it has just failed, this reads its IPUs from the
+    /// controller, and logs those that fail repeatedly.
     pub async fn note(&self, client: &VipuClient, id: &str, gcds: u32, lookup: &Lookup) {
         let now = Timestamp::now();
         let failure = self
@@ -299,17 +299,17 @@ impl Fleet {
         self.failure_log.lock()
     }
 
-    /// Partition `id` of so many IPUs was made on this controller.
+    /// Notes the creation of partition `id` on this controller.
     pub(super) fn took(&self, controller: &ControllerRef, id: &str, ipus: u32) {
         self.inventories.took(&controller.name, id, ipus);
     }
 
-    /// This controller has agreed to remove partition `id`, which nobody uses.
+    /// Notes that this controller is removing partition `id`, which no Pod uses.
     pub(super) fn removed(&self, controller: &ControllerRef, id: &str) {
         self.inventories.removed(&controller.name, id);
     }
 
-    /// Something was asked of or removed from this controller.
+    /// Drops the inventory of this controller after a change.
     pub(super) fn changed(&self, controller: &ControllerRef) {
         self.inventories.forget(&controller.name);
     }
