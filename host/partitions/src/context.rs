@@ -16,9 +16,9 @@ use tokio::sync::Notify;
 
 use super::controller_pool::ControllerPool;
 use super::queue_state::QueueState;
+use super::read_your_writes::ReadYourWrites;
 use super::step::Settings;
 use super::watched::Watched;
-use super::written::Written;
 
 /// What a replica has, whether it leads or not.
 #[derive(Clone)]
@@ -70,7 +70,7 @@ pub struct Context {
     /// Who waits, and who of them is served first.
     pub(super) queue_state: QueueState,
     /// What was written last, so that nothing is decided on a copy from before.
-    pub(super) written: Written,
+    pub(super) read_your_writes: ReadYourWrites,
     idle_rounds: Mutex<HashMap<Uid, u32>>,
     /// What was told of an object last, by its UID.
     told: Mutex<HashMap<String, String>>,
@@ -108,7 +108,7 @@ impl Context {
             reconciles,
             released: Arc::default(),
             queue_state: QueueState::new(),
-            written: Written::default(),
+            read_your_writes: ReadYourWrites::default(),
             idle_rounds: Mutex::default(),
             told: Mutex::default(),
         }
@@ -132,7 +132,7 @@ impl Context {
         idle_rounds.remove(&Uid::of(uid));
         self.told().remove(uid);
         self.queue_state.forget(uid);
-        self.written.forget(uid);
+        self.read_your_writes.forget(uid);
     }
 
     /// Whether this was not what was told of an object last. What stays wrong is looked at again and

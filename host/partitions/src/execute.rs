@@ -18,9 +18,9 @@ use super::evaluate;
 use super::events::{self, Sweep};
 use super::observations::{HealthState, Intent, Observation, RemoteState, Reply};
 use super::placement::request::shortened;
+use super::pod_users;
 use super::remote_state;
 use super::step::{Requeue, Step};
-use super::users;
 
 /// What a step led to.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ pub(super) async fn execute(
             id: attempt.id,
         },
         Step::CountUsers(id) => Observation::Users {
-            pods: users::users_of_mine(context, partition, &id).await?,
+            pods: pod_users::users_of_owner(context, partition, &id).await?,
             id,
         },
         Step::Remove { attempt, force } => Observation::Removed {

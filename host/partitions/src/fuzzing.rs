@@ -2,7 +2,7 @@
 
 use ipu_api::ipupartition::IPUPartition;
 
-use crate::honest::written;
+use crate::cooperative_env::cases;
 use crate::rest;
 
 /// Bodies of `/query` and of `/partitions`.
@@ -14,7 +14,7 @@ pub fn rest_bodies(input: &[u8]) {
 /// An IPUPartition as JSON, in worlds of every kind.
 pub fn partition_status(input: &[u8]) {
     let object = serde_json::from_slice::<IPUPartition>(input);
-    for case in object.iter().flat_map(written) {
+    for case in object.iter().flat_map(cases) {
         case.check();
     }
 }

@@ -15,39 +15,41 @@ pub mod capacity;
 mod context;
 pub mod controller_pool;
 #[cfg(any(test, feature = "fuzzing"))]
-mod crd_schema;
+pub(crate) mod cooperative_env;
 #[cfg(any(test, feature = "fuzzing"))]
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the simulation needs more of it")
-)]
-mod driver;
+mod crd_schema;
 mod evaluate;
 mod events;
 pub mod eviction;
 mod execute;
+mod expiring_map;
 mod finalize;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) mod honest;
 mod lifecycle;
 pub mod metrics;
 pub mod node_labels;
-#[cfg(test)]
-mod nonsense;
 pub mod observations;
 pub mod orphans;
 pub mod placement;
+mod pod_users;
+#[cfg(test)]
+mod proptests;
 pub mod queue;
 mod queue_state;
-mod recent;
+mod read_your_writes;
 mod reconcile;
 mod remote_state;
 mod requeue;
 pub mod rest;
 #[cfg(test)]
 mod samples;
+#[cfg(any(test, feature = "fuzzing"))]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the simulation needs more of it")
+)]
+mod sim_adapter;
 pub mod state_unknown;
 pub mod status_update;
 pub mod step;
@@ -56,9 +58,7 @@ pub mod sweep;
 pub mod tracker;
 mod unreadable;
 mod unsettled_attempts;
-mod users;
 pub mod watched;
-mod written;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -27,7 +27,7 @@ use jiff::{SignedDuration, Timestamp};
 use stateright::{Checker, HasDiscoveries, Model, Path, Property};
 use vipu_client::model::{OperationState, ReadyState};
 
-use super::driver;
+use super::sim_adapter;
 use super::simulation::controllers::Controller;
 use super::simulation::invariants::{LIVENESS, Ledger};
 use super::simulation::lacking::Lacking;
@@ -49,13 +49,13 @@ struct Small {
 impl Small {
     fn new(bound: Bound) -> Self {
         let release = |cluster, namespace| Settings {
-            identity: driver::identity(cluster, namespace),
-            ..driver::settings()
+            identity: sim_adapter::identity(cluster, namespace),
+            ..sim_adapter::settings()
         };
         Self {
             bound,
             settings: [
-                driver::settings(),
+                sim_adapter::settings(),
                 release(0, "another-release"),
                 release(1, "another-release"),
             ],

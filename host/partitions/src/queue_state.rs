@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::cache::Brief;
+use super::expiring_map::ExpiringMap;
 use super::queue::{QueueEntry, STALLED_AFTER};
-use super::recent::Recent;
 use super::watched::Watched;
 
 /// Maximum age of the cached entries, and of the partitions on a drained controller: reading them for each of thousands
@@ -30,7 +30,7 @@ pub(super) struct QueueState {
 struct State {
     released_at: Instant,
     /// Requests that were evaluated recently.
-    evaluated: Recent<()>,
+    evaluated: ExpiringMap<()>,
     entries: Option<(Instant, Arc<[QueueEntry]>)>,
     /// The partitions on one drained controller, and when they were read.
     drained: Option<(Instant, Arc<str>, Arc<[IPUPartition]>)>,
@@ -44,7 +44,7 @@ impl QueueState {
         Self {
             state: Mutex::new(State {
                 released_at: Instant::now(),
-                evaluated: Recent::new(STALLED_AFTER),
+                evaluated: ExpiringMap::new(STALLED_AFTER),
                 entries: None,
                 drained: None,
                 reservations: HashMap::new(),

@@ -81,7 +81,7 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
     let uid = partition.uid().unwrap_or_default();
     let version = partition.resource_version();
     if let Some(left) = context
-        .written
+        .read_your_writes
         .behind(&uid, version.as_deref(), Instant::now())
     {
         // The watch brings what was written, and the object is looked at again then.
@@ -107,7 +107,7 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
                 partition = *written;
                 let version = partition.resource_version();
                 context
-                    .written
+                    .read_your_writes
                     .note(&uid, version.as_deref(), Instant::now());
                 steps.wrote(observation);
             }

@@ -23,9 +23,9 @@ mod given;
 pub(super) mod invariants;
 pub(super) mod lacking;
 mod liveness;
-mod nonsense;
 mod outcomes;
 pub(super) mod owners;
+mod proptests;
 mod queue;
 mod repair;
 mod replica;
@@ -47,7 +47,7 @@ use std::thread;
 
 use ipu_api::naming::Identity;
 
-use super::driver;
+use super::sim_adapter;
 use coverage::Coverage;
 use executor::Mishap;
 use owners::Job;
@@ -215,12 +215,12 @@ fn goes_on_under(identity: Identity) {
 
 #[test]
 fn a_release_goes_on_with_what_another_one_has_made() {
-    goes_on_under(driver::identity(0, "another-release"));
+    goes_on_under(sim_adapter::identity(0, "another-release"));
 }
 
 #[test]
 fn a_cluster_that_was_restored_elsewhere_goes_on_with_what_it_had() {
-    goes_on_under(driver::identity(1, "release"));
+    goes_on_under(sim_adapter::identity(1, "release"));
 }
 
 /// What the demo shows with SIGKILL: the controller has the partition, and nobody noted it.

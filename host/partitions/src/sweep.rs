@@ -21,8 +21,8 @@ use vipu_client::model::ReadyState;
 use super::context::Context;
 use super::execute::ExecuteError;
 use super::orphans::{self, Suspects};
+use super::pod_users;
 use super::reconcile::chain;
-use super::users;
 use super::watched::Watched;
 use course::{Course, Task};
 
@@ -244,7 +244,7 @@ async fn partitions_on_controllers(context: &Context) -> Vec<Found> {
 /// Removes a partition of this cluster that no IPUPartition lists, unless a Pod uses it.
 async fn remove(context: &Context, found: &Found) -> Result<(), SweepError> {
     let (name, id) = found.key();
-    let users = users::users(&context.client, id)
+    let users = pod_users::users(&context.client, id)
         .await
         .map_err(SweepError::Users)?;
     if !users.is_empty() {

@@ -9,8 +9,8 @@ use vipu_client::model::OperationState;
 use super::Small;
 use super::replica::check_slot;
 use super::state::{Flying, State};
-use crate::driver;
 use crate::observations::{Observation, RemoteState};
+use crate::sim_adapter;
 use crate::simulation::controllers::{Call, Then, Verb};
 use crate::simulation::invariants::{NOT_GIVEN_TWICE, demand};
 
@@ -150,7 +150,7 @@ impl Small {
             Arc::make_mut(&mut state.lacking).denied(&attempt.id, now);
             state.ledger().denied(&attempt.id);
         }
-        driver::remote_state(found.as_ref())
+        sim_adapter::remote_state(found.as_ref())
     }
 }
 

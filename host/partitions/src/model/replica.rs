@@ -16,14 +16,14 @@ use super::Small;
 use super::calls::Mishap;
 use super::faults::Fault;
 use super::state::{State, Task, Version, ticket};
-use crate::driver::{self, Reconcile};
 use crate::observations::{Answer, Intent, Observation, RemoteState};
 use crate::placement::{Candidates, QueueView};
 use crate::queue::QueueEntry;
+use crate::sim_adapter::{self, Reconcile};
 use crate::simulation::api_server::{self, Key};
 use crate::simulation::controllers::Verb;
 use crate::simulation::evidence::Evidence;
-use crate::simulation::invariants::{ONE_USABLE, Written, demand};
+use crate::simulation::invariants::{ONE_USABLE, StatusWrite, demand};
 use crate::step::Step;
 
 /// What a step leads to.
@@ -72,8 +72,13 @@ impl Small {
                 let views = views(state, &objects);
                 let object = &task.core.object;
                 let objects = objects.iter().map(Arc::as_ref);
-                let found =
-                    driver::evaluate_eviction(object, objects, views, &CordonStates::new(), now);
+                let found = sim_adapter::evaluate_eviction(
+                    object,
+                    objects,
+                    views,
+                    &CordonStates::new(),
+                    now,
+                );
                 task.core.observe(Observation::Eviction(found));
                 self.decide(state, (who, key), task);
             }
@@ -179,7 +184,7 @@ impl Small {
         let was_evaluated = |entry: &mut QueueEntry| {
             entry.set_precedence(Some(Duration::ZERO), Duration::from_hours(1));
         };
-        let entries = driver::queue(seen.iter().map(Arc::as_ref), was_evaluated, now);
+        let entries = sim_adapter::queue(seen.iter().map(Arc::as_ref), was_evaluated, now);
         let reservations = state.replicas[who].reservations.iter();
         let reservations =
             reservations.filter(|(other, (.., told))| **other != key && *told == state.clock);
@@ -189,13 +194,13 @@ impl Small {
         let queue = QueueView {
             entries: &entries,
             reservations: &reservations,
-            held: driver::held_by_owner(object, seen.iter().map(Arc::as_ref)),
+            held: sim_adapter::held_by_owner(object, seen.iter().map(Arc::as_ref)),
             backfill_limit: self.settings[state.release].backfill_limit,
         };
         let found = Candidates::of(views(state, &seen), CordonStates::new());
         let known = state.controllers.iter().map(|one| one.reference.clone());
         let known: Vec<ControllerRef> = known.collect();
-        let answer = driver::place(object, found, queue, &known, now);
+        let answer = sim_adapter::place(object, found, queue, &known, now);
         if let Answer::Try(controller, _) = &answer {
             let told = (controller.name.clone(), object.spec.ipus, state.clock);
             state.replicas[who].reservations.insert(key, told);
@@ -244,7 +249,7 @@ impl Small {
         for id in &task.evidence.unreachable {
             lacking.not_asked(id);
         }
-        state.ledger().status_written(&Written {
+        state.ledger().status_written(&StatusWrite {
             ticket: ticket(who, key),
             intent,
             before,
@@ -257,9 +262,11 @@ impl Small {
 
 /// The controllers as a replica that knows these objects sees them.
 fn views(state: &State, objects: &[Arc<IPUPartition>]) -> Vec<ControllerView> {
-    let held = driver::allocations(objects.iter().map(Arc::as_ref));
+    let held = sim_adapter::allocations(objects.iter().map(Arc::as_ref));
     let views = state.controllers.iter().map(|one| one.view(false));
-    views.map(|said| driver::withheld(said, &held)).collect()
+    views
+        .map(|said| sim_adapter::withheld(said, &held))
+        .collect()
 }
 
 /// A write with the version that was read.

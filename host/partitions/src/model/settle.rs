@@ -14,7 +14,7 @@ use super::calls::{self, Mishap};
 use super::moves::Move;
 use super::owners::Deed;
 use super::state::{Life, State};
-use crate::driver;
+use crate::sim_adapter;
 use crate::simulation::api_server::{self, Key};
 use crate::simulation::invariants::{LIVENESS, STEADY};
 
@@ -167,7 +167,7 @@ fn is_to_end(state: &State, key: usize) -> bool {
 
 /// What is missing at the end.
 fn complaint(state: &State) -> Option<String> {
-    let held = driver::held(state.api.values().map(|one| one.object.as_ref()));
+    let held = sim_adapter::held(state.api.values().map(|one| one.object.as_ref()));
     for controller in &state.controllers {
         let mut made = controller.made.keys();
         if let Some(id) = made.find(|id| state.ledger.is_of_this_cluster(id) && !held.contains(*id))

@@ -13,8 +13,8 @@ use ipu_api::ipupartition::IPUPartition;
 
 use super::faults::Faults;
 use super::sweeper::Stage;
-use crate::driver::{self, Reconcile};
 use crate::orphans::Suspects;
+use crate::sim_adapter::{self, Reconcile};
 use crate::simulation::agenda::Ticket;
 use crate::simulation::api_server::Key;
 use crate::simulation::controllers::{Controller, Verb};
@@ -194,7 +194,7 @@ impl State {
     pub(super) fn changed(&mut self, key: Key, now: Option<Version>) {
         for replica in &mut self.replicas {
             if let Some(version) = &now {
-                driver::clear_owned(&mut replica.suspects, &version.object);
+                sim_adapter::clear_owned(&mut replica.suspects, &version.object);
             }
         }
         match now {

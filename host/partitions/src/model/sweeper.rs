@@ -7,8 +7,8 @@ use vipu_client::model::ReadyState;
 
 use super::Small;
 use super::state::{Flying, State};
-use crate::driver;
 use crate::orphans::RemotePartition;
+use crate::sim_adapter;
 use crate::simulation::controllers::Verb;
 use crate::simulation::invariants::{OWNERLESS_ONLY, demand};
 
@@ -60,17 +60,17 @@ impl Small {
         who: usize,
         found: &[RemotePartition],
     ) -> Vec<RemotePartition> {
-        let held = driver::held(state.api.values().map(|one| one.object.as_ref()));
+        let held = sim_adapter::held(state.api.values().map(|one| one.object.as_ref()));
         let suspects = &state.replicas[who].suspects;
         let identity = &self.settings[state.release].identity;
         let now = Duration::from_millis(self.millis(state.clock));
-        let told = driver::find_orphans(found, &held, suspects, identity, now);
+        let told = sim_adapter::find_orphans(found, &held, suspects, identity, now);
         state.replicas[who].suspects = told.suspects;
         told.due
     }
 
     fn remove(&self, state: &mut State, (name, id): &RemotePartition) {
-        let held = driver::held(state.api.values().map(|one| one.object.as_ref()));
+        let held = sim_adapter::held(state.api.values().map(|one| one.object.as_ref()));
         demand(!held.contains(id), OWNERLESS_ONLY, || {
             format!("{id} on {name} is swept")
         });

@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::api_server::Key;
 use super::chance::Chance;
 use super::coverage::{Coverage, Sight};
-use super::driver;
 use super::invariants::{BOUNDED, WHOLE, demand};
 use super::owners::Job;
+use super::sim_adapter;
 use super::trace::Trace;
 use super::world::World;
 
@@ -111,7 +111,7 @@ impl Watch {
 /// Who waits and came before all others who wait.
 fn earliest(world: &World) -> Option<Key> {
     let objects = world.api.list();
-    let found = driver::queue(
+    let found = sim_adapter::queue(
         objects.map(|(_, stored)| stored.object.as_ref()),
         |_| {},
         world.timestamp(),

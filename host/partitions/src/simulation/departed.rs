@@ -10,8 +10,8 @@ use super::agenda::Event;
 use super::api_server::Key;
 use super::controllers::Controller;
 use super::coverage::Sight;
-use super::driver;
 use super::repair::Repair;
+use super::sim_adapter;
 use super::world::World;
 
 impl World {
@@ -83,7 +83,7 @@ impl World {
                 continue;
             }
             let seen = self.replicas[who].objects();
-            let held = |(_, object)| driver::held([object]);
+            let held = |(_, object)| sim_adapter::held([object]);
             let keys: Vec<Key> = seen
                 .filter(|one| !held(*one).is_empty())
                 .map(|(key, _)| key)
@@ -109,10 +109,10 @@ impl World {
 
     /// Controllers that have left the list and are swept by this replica all the same.
     pub(super) fn left_behind(&self, who: usize) -> BTreeSet<String> {
-        let held = driver::allocations(self.replicas[who].seen());
+        let held = sim_adapter::allocations(self.replicas[who].seen());
         let listed = |one: &Controller| one.is_listed.then(|| one.reference.name.clone());
         let listed: BTreeSet<String> = self.controllers.iter().filter_map(listed).collect();
-        let left = driver::left_behind(held.controllers(), |name| listed.contains(name));
+        let left = sim_adapter::left_behind(held.controllers(), |name| listed.contains(name));
         left.into_iter().map(str::to_owned).collect()
     }
 }

@@ -8,8 +8,8 @@ use super::agenda::{Event, Reply, Ticket};
 use super::api_server::{Stored, job_of};
 use super::controllers::{Call, Verb};
 use super::coverage::Sight;
-use super::driver;
-use super::invariants::Written;
+use super::invariants::StatusWrite;
+use super::sim_adapter;
 use super::trace;
 use super::world::World;
 use crate::observations::{Intent, Observation};
@@ -158,16 +158,16 @@ impl World {
             if !is_listed {
                 self.saw(Sight::NotListed);
             }
-            driver::without_answer("connection refused", false, is_listed)
+            sim_adapter::without_answer("connection refused", false, is_listed)
         } else if self.controllers[controller].denies {
-            driver::without_answer("permission denied", true, is_listed)
+            sim_adapter::without_answer("permission denied", true, is_listed)
         } else {
             let state = self.controllers[controller].state(&attempt.id);
             if state.is_none() {
                 self.lacking.denied(&attempt.id, self.agenda.now());
                 self.ledger.denied(&attempt.id);
             }
-            driver::remote_state(state.as_ref())
+            sim_adapter::remote_state(state.as_ref())
         };
         self.note(|| format!("    {} is {remote_state:?}", attempt.id));
         let id = attempt.id;
@@ -315,7 +315,7 @@ impl World {
         if !took_place {
             return;
         }
-        if driver::releases(&before, &after) {
+        if sim_adapter::releases(&before, &after) {
             self.replicas[ticket.who].released_at = self.agenda.now();
         }
         let grace = self.settings.grace.as_millis();
@@ -327,7 +327,7 @@ impl World {
             for id in &task.evidence.unreachable {
                 self.lacking.not_asked(id);
             }
-            let written = Written {
+            let written = StatusWrite {
                 ticket,
                 intent: intent.as_ref(),
                 before: &before,

@@ -9,8 +9,8 @@ use ipu_api::ipupartition::{
 use super::agenda::Ticket;
 use super::api_server::Key;
 use super::controllers::Verb;
-use super::driver;
 use super::evidence::Evidence;
+use super::sim_adapter;
 use crate::observations::Intent;
 
 /// The rules, as they are named where one is broken.
@@ -68,7 +68,7 @@ struct Recorded {
 }
 
 /// A status that was written: by whom, and what with.
-pub(crate) struct Written<'a> {
+pub(crate) struct StatusWrite<'a> {
     pub ticket: Ticket,
     pub intent: Option<&'a Intent>,
     pub before: &'a IPUPartitionStatus,
@@ -83,7 +83,7 @@ pub(crate) fn demand(holds: bool, rule: &str, what: impl FnOnce() -> String) {
 
 impl Ledger {
     /// A status took the place of another.
-    pub(crate) fn status_written(&mut self, written: &Written<'_>) {
+    pub(crate) fn status_written(&mut self, written: &StatusWrite<'_>) {
         let (before, after) = (written.before, written.after);
         demand(after.generation >= before.generation, NEVER_TWICE, || {
             format!(
@@ -113,7 +113,7 @@ impl Ledger {
         }
     }
 
-    fn begun(&mut self, written: &Written<'_>, attempt: &Attempt) {
+    fn begun(&mut self, written: &StatusWrite<'_>, attempt: &Attempt) {
         let is_intent = matches!(written.intent, Some(Intent::Create(id)) if *id == attempt.id);
         demand(
             is_intent && attempt.outcome == AttemptOutcome::Unknown,
@@ -213,7 +213,7 @@ impl Ledger {
         objects: impl Iterator<Item = &'a IPUPartition>,
         on_their_way: impl Iterator<Item = String>,
     ) {
-        let held = driver::held(objects);
+        let held = sim_adapter::held(objects);
         let lost = self.recorded.keys().filter(|id| !held.contains(*id));
         self.forgotten.extend(lost.cloned());
         self.overtaken.extend(on_their_way);
@@ -276,7 +276,7 @@ impl Ledger {
     }
 }
 
-fn partition_changed(written: &Written<'_>) {
+fn partition_changed(written: &StatusWrite<'_>) {
     let (before, after) = (written.before, written.after);
     match (&before.partition_id, &after.partition_id) {
         (Some(old), Some(new)) => demand(old == new, ONE_PARTITION, || {

@@ -7,8 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::agenda::{Event, Fate};
 use super::api_server::{self, Key, SLOTS, Stored, job_of, key_of};
-use super::driver;
 use super::invariants::{LIVENESS, OURS_ONLY, WHOLE, demand};
+use super::sim_adapter;
 use super::world::World;
 use crate::queue::{self, QueueEntry};
 
@@ -194,7 +194,7 @@ impl World {
             return false;
         };
         let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
-        let held = driver::held_by_owner(&first.object, objects);
+        let held = sim_adapter::held_by_owner(&first.object, objects);
         held > 0 && held < gang && !self.jobs[job].is_ending()
     }
 
@@ -208,7 +208,7 @@ impl World {
     fn has_room(&self, object: &IPUPartition) -> bool {
         let gang = object.spec.options.gang_size.unwrap_or(1);
         let others = self.api.list().map(|(_, stored)| stored.object.as_ref());
-        let held = driver::held_by_owner(object, others);
+        let held = sim_adapter::held_by_owner(object, others);
         let controllers = self.controllers.iter();
         let missing = gang.saturating_sub(held).max(1);
         if missing > 1 {
@@ -258,7 +258,7 @@ impl World {
     /// The partitions of a release that nobody answers for.
     fn ownerless(&self) -> Vec<String> {
         let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
-        let held: BTreeSet<String> = driver::held(objects.chain(self.api.moved()));
+        let held: BTreeSet<String> = sim_adapter::held(objects.chain(self.api.moved()));
         let ours = self.ours().into_iter();
         let ours = ours.filter(|(_, id)| self.ledger.is_of_this_cluster(id));
         ours.filter(|(controller, id)| !held.contains(*id) && !self.is_going(*controller, id))

@@ -4,11 +4,11 @@ use ipu_api::ipupartition::{AttemptOutcome, IPUPartitionStatus, PartitionPhase};
 use ipu_api::partition_conditions;
 
 use super::coverage::{Coverage, Sight};
-use super::invariants::Written;
+use super::invariants::StatusWrite;
 use crate::observations::Intent;
 
 /// Counts what this status tells.
-pub(super) fn count(written: &Written<'_>, coverage: &mut Coverage) {
+pub(super) fn count(written: &StatusWrite<'_>, coverage: &mut Coverage) {
     phase(written, coverage);
     attempts(written, coverage);
     let (before, after) = (written.before, written.after);
@@ -44,7 +44,7 @@ pub(super) fn count(written: &Written<'_>, coverage: &mut Coverage) {
     }
 }
 
-fn phase(written: &Written<'_>, coverage: &mut Coverage) {
+fn phase(written: &StatusWrite<'_>, coverage: &mut Coverage) {
     use PartitionPhase as Phase;
     let (before, after) = (written.before, written.after);
     let is_dropped = before.partition_id.is_some() && after.partition_id.is_none();
@@ -77,7 +77,7 @@ fn phase(written: &Written<'_>, coverage: &mut Coverage) {
     coverage.count(sight);
 }
 
-fn attempts(written: &Written<'_>, coverage: &mut Coverage) {
+fn attempts(written: &StatusWrite<'_>, coverage: &mut Coverage) {
     for old in &written.before.attempts {
         let mut now = written.after.attempts.iter().filter(|one| one.id == old.id);
         let Some(new) = now.next() else { continue };

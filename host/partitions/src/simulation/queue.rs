@@ -7,7 +7,7 @@ use ipu_api::uid::Uid;
 
 use super::api_server::Key;
 use super::coverage::Sight;
-use super::driver;
+use super::sim_adapter;
 use super::world::World;
 use crate::eviction::EvictionState;
 use crate::observations::Answer;
@@ -26,18 +26,19 @@ impl World {
     pub(super) fn place(&mut self, who: usize, object: &IPUPartition) -> Answer {
         let is_old = self.chance.permille(self.weather.calls);
         let now = self.timestamp();
-        let held = driver::allocations(self.replicas[who].seen());
+        let held = sim_adapter::allocations(self.replicas[who].seen());
         let removed = self.replicas[who].removed.iter();
         let removed: Vec<Uid> = removed.map(|id| Uid::of(id)).collect();
         let listed = self.controllers.iter().filter(|one| one.is_listed);
         let views = listed.clone().map(|one| {
             let (inventory, view) = one.view(is_old);
             let known = removed.iter().fold(inventory, |read, id| read.without(*id));
-            driver::withheld((known, view), &held)
+            sim_adapter::withheld((known, view), &held)
         });
         let controllers: Vec<ControllerRef> = listed.map(|one| one.reference.clone()).collect();
         let replica = &self.replicas[who];
-        let entries = driver::queue(replica.seen(), |entry| self.set_precedence(who, entry), now);
+        let entries =
+            sim_adapter::queue(replica.seen(), |entry| self.set_precedence(who, entry), now);
         let uid = object.metadata.uid.clone().unwrap_or_default();
         let evaluated = self.agenda.now();
         let reservations = replica.reservations.iter().filter(|(other, (told, ..))| {
@@ -50,10 +51,10 @@ impl World {
         let queue = QueueView {
             reservations: &reservations,
             entries: &entries,
-            held: driver::held_by_owner(object, replica.seen()),
+            held: sim_adapter::held_by_owner(object, replica.seen()),
             backfill_limit: self.settings.backfill_limit,
         };
-        let answer = driver::place(object, found, queue, &controllers, now);
+        let answer = sim_adapter::place(object, found, queue, &controllers, now);
         if let Answer::Try(controller, _) = &answer {
             let told = (evaluated, controller.name.clone(), object.spec.ipus);
             self.replicas[who].reservations.insert(uid.clone(), told);
@@ -86,12 +87,14 @@ impl World {
         self.saw(Sight::EvictionEvaluated);
         let others = self.api.list().map(|(_, stored)| stored.object.as_ref());
         let others: Vec<&IPUPartition> = others.collect();
-        let held = driver::allocations(others.iter().copied());
+        let held = sim_adapter::allocations(others.iter().copied());
         let listed = self.controllers.iter().filter(|one| one.is_listed);
         let views = listed.map(|one| one.view(false));
-        let views: Vec<_> = views.map(|said| driver::withheld(said, &held)).collect();
+        let views: Vec<_> = views
+            .map(|said| sim_adapter::withheld(said, &held))
+            .collect();
         let now = self.timestamp();
-        driver::evaluate_eviction(object, others.into_iter(), views, &self.cordons, now)
+        sim_adapter::evaluate_eviction(object, others.into_iter(), views, &self.cordons, now)
     }
 
     fn set_precedence(&self, who: usize, entry: &mut QueueEntry) {

@@ -7,8 +7,8 @@ use ipu_api::ipupartition::IPUPartition;
 use super::agenda::{Event, Reply, Ticket};
 use super::api_server::{Key, Stored};
 use super::coverage::Sight;
-use super::driver::{self, Reconcile};
 use super::evidence::Evidence;
+use super::sim_adapter::{self, Reconcile};
 use super::world::World;
 use crate::observations::Observation;
 use crate::orphans::Suspects;
@@ -122,7 +122,7 @@ impl World {
             let key = change.key;
             let replica = &mut self.replicas[who];
             let before = if let Some(stored) = &change.now {
-                driver::clear_owned(&mut replica.suspects, &stored.object);
+                sim_adapter::clear_owned(&mut replica.suspects, &stored.object);
                 replica.cache.insert(key, stored.clone())
             } else {
                 replica.idle_rounds.remove(&key);
@@ -130,7 +130,8 @@ impl World {
             };
             let status = |stored: &Stored| stored.object.status.clone().unwrap_or_default();
             let after = change.now.as_ref().map(status).unwrap_or_default();
-            let releases = before.is_some_and(|before| driver::releases(&status(&before), &after));
+            let releases =
+                before.is_some_and(|before| sim_adapter::releases(&status(&before), &after));
             if let Some(task) = replica.tasks.get_mut(&key) {
                 task.again = true;
             } else if replica.cache.contains_key(&key) {
@@ -286,7 +287,7 @@ impl World {
             .entry(ticket.key)
             .or_default();
         *idle_rounds = if has_worked { 0 } else { *idle_rounds + 1 };
-        let pause = driver::pause(requeue, *idle_rounds);
+        let pause = sim_adapter::pause(requeue, *idle_rounds);
         self.finish(ticket, pause);
     }
 

@@ -8,9 +8,9 @@ use ipu_api::ipupartition::IPUPartition;
 use super::agenda::Event;
 use super::api_server::Key;
 use super::coverage::Sight;
-use super::driver;
 use super::owners::{Job, Stage};
 use super::repair::Repair;
+use super::sim_adapter;
 use super::world::World;
 
 /// The API server at one moment.
@@ -34,7 +34,7 @@ impl World {
         let cluster = self.ledger.cluster;
         self.note(|| format!("another release takes over, in cluster {cluster}"));
         let release = format!("release-{}", self.handovers);
-        self.settings.identity = driver::identity(cluster, &release);
+        self.settings.identity = sim_adapter::identity(cluster, &release);
         self.restart_replicas();
     }
 
@@ -67,7 +67,7 @@ impl World {
         self.restart_replicas();
         let on_their_way = self.agenda.calls().map(|call| call.id.clone());
         let objects = backup.objects.values().map(Arc::as_ref);
-        let held = driver::held(objects.clone());
+        let held = sim_adapter::held(objects.clone());
         if self.ours().iter().any(|(_, id)| !held.contains(*id)) {
             self.coverage.count(Sight::Forgot);
         }

@@ -10,9 +10,9 @@ use super::agenda::Event;
 use super::api_server::{Key, Stored, is_deleted, job_of};
 use super::controllers::{Call, Controller, Verb};
 use super::coverage::Sight;
-use super::driver;
 use super::executor::Fault;
 use super::invariants::{OWNERLESS_ONLY, demand};
+use super::sim_adapter;
 use super::world::World;
 use crate::orphans::RemotePartition;
 use crate::sweep::course::{Course, Task};
@@ -120,10 +120,10 @@ impl World {
             .map(|(key, stored)| (key, stored.version))
             .collect();
         let objects = self.api.list();
-        let held = driver::held(objects.map(|(_, stored)| stored.object.as_ref()));
+        let held = sim_adapter::held(objects.map(|(_, stored)| stored.object.as_ref()));
         let now = Duration::from_millis(self.agenda.now());
         let suspects = &self.replicas[who].suspects;
-        let told = driver::find_orphans(found, &held, suspects, &self.settings.identity, now);
+        let told = sim_adapter::find_orphans(found, &held, suspects, &self.settings.identity, now);
         self.replicas[who].suspects = told.suspects;
         let ownerless = match self.fault() {
             Fault::Nothing => Ok(ownerless),
@@ -132,7 +132,7 @@ impl World {
                 Err("the jobs cannot be listed")
             }
         };
-        driver::course(ownerless, told.due)
+        sim_adapter::course(ownerless, told.due)
     }
 
     /// Deletes an object whose owner is gone, unless somebody has changed it meanwhile.
@@ -172,7 +172,7 @@ impl World {
 
     fn remove_orphan(&mut self, (name, id): RemotePartition) {
         let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
-        let is_held = driver::held(objects.chain(self.api.moved())).contains(&id);
+        let is_held = sim_adapter::held(objects.chain(self.api.moved())).contains(&id);
         demand(!is_held, OWNERLESS_ONLY, || {
             format!("{id} on {name} is swept")
         });
@@ -204,7 +204,7 @@ impl World {
 }
 
 fn grace() -> u64 {
-    driver::GRACE
+    sim_adapter::GRACE
         .as_millis()
         .try_into()
         .expect("a grace is short")

@@ -11,7 +11,6 @@ use super::api_server::{self, ApiServer, Key, SLOTS, job_of};
 use super::chance::Chance;
 use super::controllers::{Call, Controller, Then, Verb};
 use super::coverage::{Coverage, Sight};
-use super::driver;
 use super::executor::Mishap;
 use super::given::Given;
 use super::invariants::{Ledger, ONE_USABLE, demand};
@@ -19,6 +18,7 @@ use super::lacking::Lacking;
 use super::owners::{Job, Pod};
 use super::replica::Replica;
 use super::restore::Backup;
+use super::sim_adapter;
 use super::trace::Trace;
 use super::trouble::Weather;
 use crate::step::Settings;
@@ -105,7 +105,7 @@ impl World {
             lacking: Lacking::default(),
             coverage: Coverage::default(),
             trace,
-            settings: driver::settings(),
+            settings: sim_adapter::settings(),
             numbers: 0,
             has_lease: true,
             api_down_until: 0,

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::super::capacity;
-use super::super::driver::{self, Reconcile};
 use super::super::observations::Observation;
+use super::super::sim_adapter::{self, Reconcile};
 use super::*;
 
 /// An IPUPartition that adopts partition `id`, or has requested it.
@@ -62,7 +62,7 @@ fn what_is_taken_over_and_missing_is_held_until_no_pod_uses_it() {
         for observation in observations {
             reconcile.observe(observation);
         }
-        reconcile.decide(&driver::settings(), &BTreeMap::new(), now)
+        reconcile.decide(&sim_adapter::settings(), &BTreeMap::new(), now)
     };
     assert_eq!(next(vec![absent(&id)]), Step::CountUsers(id.clone()));
     let used = vec![absent(&id), used_by(&id, &["n/mnist-worker-0"])];

@@ -10,10 +10,10 @@ use ipu_guest_host::model::ControllerView;
 use jiff::Timestamp;
 use vipu_client::cordon::CordonStates;
 
-use super::driver::{self, Reconcile};
 use super::eviction::EvictionState;
 use super::observations::{Answer, HealthState, Observation, PartitionHealth, RemoteState, Reply};
 use super::placement::{Candidates, QueueView};
+use super::sim_adapter::{self, Reconcile};
 use super::step::Step;
 use crate::crd_schema::violations;
 
@@ -22,12 +22,12 @@ use crate::crd_schema::violations;
 pub(crate) struct Case {
     pub(super) object: IPUPartition,
     pub(super) observations: Vec<Observation>,
-    pub(super) world: Honest,
+    pub(super) env: CooperativeEnv,
     pub(super) now: Timestamp,
 }
 
 /// The cases of an object that somebody wrote: each kind of world, for the ids that stand in it.
-pub(crate) fn written(object: &IPUPartition) -> Vec<Case> {
+pub(crate) fn cases(object: &IPUPartition) -> Vec<Case> {
     let status = object.status.clone().unwrap_or_default();
     let tried = status.attempts.into_iter().map(|attempt| attempt.id);
     let adoptable = naming::adoptable_partition(&object.spec.owner, object.spec.slot);
@@ -37,17 +37,17 @@ pub(crate) fn written(object: &IPUPartition) -> Vec<Case> {
         .collect();
     let worlds = (0..16_u8).map(|bits| {
         let ids = |bit: u8| ids.iter().filter(move |_| bits & bit != 0).cloned();
-        Honest {
+        CooperativeEnv {
             in_use: ids(1).collect(),
             there: ids(2).map(|id| (id, HealthState::Active)).collect(),
             unreachable: ids(4).collect(),
             refuses: bits & 8 != 0,
         }
     });
-    let case = |world| Case {
+    let case = |env| Case {
         object: object.clone(),
         observations: Vec::new(),
-        world,
+        env,
         now: Timestamp::UNIX_EPOCH,
     };
     worlds.map(case).collect()
@@ -59,11 +59,11 @@ impl Case {
         let Case {
             object: before,
             observations,
-            mut world,
+            mut env,
             now,
         } = self;
         let mut object = before.clone();
-        run_to_completion(&mut object, &mut world, observations, now);
+        run_to_completion(&mut object, &mut env, observations, now);
         let faults = violations(&object);
         // Before the year 0 a clock's own time is none to the API server.
         let was_sound = || now >= Timestamp::UNIX_EPOCH && violations(&before).is_empty();
@@ -76,7 +76,7 @@ impl Case {
 
 /// What is true of the world that the core meets.
 #[derive(Clone, Debug)]
-pub(crate) struct Honest {
+pub(crate) struct CooperativeEnv {
     pub in_use: BTreeSet<String>,
     pub there: BTreeMap<String, HealthState>,
     pub unreachable: BTreeSet<String>,
@@ -91,7 +91,7 @@ pub(super) fn health(state: HealthState) -> PartitionHealth {
     }
 }
 
-impl Honest {
+impl CooperativeEnv {
     fn remote_state(&self, id: &str) -> RemoteState {
         if self.unreachable.contains(id) {
             return RemoteState::Unreachable("down".to_owned());
@@ -148,7 +148,7 @@ impl Honest {
             Step::Remove { attempt, .. } => {
                 let id = attempt.id;
                 assert!(!self.in_use.contains(&id), "{id} is removed under a Pod");
-                assert!(driver::is_of(&id, object), "{id} is not its own");
+                assert!(sim_adapter::is_of(&id, object), "{id} is not its own");
                 if !self.refuses {
                     self.there.remove(&id);
                 }
@@ -157,7 +157,7 @@ impl Honest {
             Step::Reset(attempt) => {
                 let id = attempt.id;
                 assert!(!self.in_use.contains(&id), "{id} is reset under a Pod");
-                assert!(driver::is_of(&id, object), "{id} is not its own");
+                assert!(sim_adapter::is_of(&id, object), "{id} is not its own");
                 Observation::Reset { id, error: refusal }
             }
             Step::EvaluateEviction => Observation::Eviction(EvictionState::default()),
@@ -169,7 +169,7 @@ impl Honest {
 /// Reconciles until nothing is to be done; that the steps come to an end, `decide` demands itself.
 pub(super) fn run_to_completion(
     object: &mut IPUPartition,
-    honest: &mut Honest,
+    env: &mut CooperativeEnv,
     observations: Vec<Observation>,
     now: Timestamp,
 ) {
@@ -178,8 +178,8 @@ pub(super) fn run_to_completion(
         reconcile.observe(observation);
     }
     loop {
-        let step = reconcile.decide(&driver::settings(), &BTreeMap::new(), now);
-        let Some(observation) = honest.carry_out(object, step) else {
+        let step = reconcile.decide(&sim_adapter::settings(), &BTreeMap::new(), now);
+        let Some(observation) = env.carry_out(object, step) else {
             return;
         };
         reconcile.object = object.clone().into();
@@ -195,9 +195,9 @@ fn placed(object: &IPUPartition) -> Answer {
         entries: &[],
         reservations: &[],
         held: 0,
-        backfill_limit: driver::settings().backfill_limit,
+        backfill_limit: sim_adapter::settings().backfill_limit,
     };
-    driver::place(object, found, queue, &references, Timestamp::UNIX_EPOCH)
+    sim_adapter::place(object, found, queue, &references, Timestamp::UNIX_EPOCH)
 }
 
 /// One of the controllers there are.

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use proptest::prelude::*;
 
-use super::honest::{self, Case, Honest, health};
+use super::cooperative_env::{self, Case, CooperativeEnv, health};
 use super::observations::{Answer, HealthState, Intent, Observation, RemoteState, Reply};
 
 /// Ids of this owner, of others, and none at all.
@@ -48,7 +48,7 @@ fn time() -> impl Strategy<Value = Time> {
 }
 
 fn controller() -> impl Strategy<Value = ControllerRef> {
-    (0..3_usize).prop_map(honest::controller)
+    (0..3_usize).prop_map(cooperative_env::controller)
 }
 
 fn attempt() -> impl Strategy<Value = Attempt> {
@@ -164,14 +164,14 @@ fn state() -> impl Strategy<Value = HealthState> {
     prop::sample::select(&[Active, Busy, Failed, Removing][..])
 }
 
-fn world() -> impl Strategy<Value = Honest> {
+fn env() -> impl Strategy<Value = CooperativeEnv> {
     (
         prop::collection::btree_set(id(), 0..3),
         prop::collection::btree_map(id(), state(), 0..4),
         prop::collection::btree_set(id(), 0..2),
         any::<bool>(),
     )
-        .prop_map(|(in_use, there, unreachable, refuses)| Honest {
+        .prop_map(|(in_use, there, unreachable, refuses)| CooperativeEnv {
             in_use,
             there,
             unreachable,
@@ -219,10 +219,10 @@ fn observation() -> impl Strategy<Value = Observation> {
 /// Any case.
 pub(super) fn case() -> impl Strategy<Value = Case> {
     let observations = prop::collection::vec(observation(), 0..4);
-    (object(), observations, world(), time()).prop_map(|(object, observations, world, now)| Case {
+    (object(), observations, env(), time()).prop_map(|(object, observations, env, now)| Case {
         object,
         observations,
-        world,
+        env,
         now: now.0,
     })
 }

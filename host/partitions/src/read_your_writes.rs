@@ -15,15 +15,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The version of each object that was written lately.
 #[derive(Debug)]
-pub(super) struct Written(Mutex<Expectations>);
+pub(super) struct ReadYourWrites(Mutex<Expectations>);
 
-impl Default for Written {
+impl Default for ReadYourWrites {
     fn default() -> Self {
         Self(Mutex::new(Expectations::new(PATIENCE)))
     }
 }
 
-impl Written {
+impl ReadYourWrites {
     /// The object of this UID was written, and has this version now. One that is no number cannot be
     /// compared, and is not remembered.
     pub(super) fn note(&self, uid: &str, version: Option<&str>, now: Instant) {
@@ -62,22 +62,22 @@ mod tests {
 
     #[test]
     fn an_older_copy_than_was_written_is_waited_for_and_not_for_ever() {
-        let (written, now) = (Written::default(), Instant::now());
-        let behind = |seen, after| written.behind("uid", seen, now + Duration::from_secs(after));
+        let (writes, now) = (ReadYourWrites::default(), Instant::now());
+        let behind = |seen, after| writes.behind("uid", seen, now + Duration::from_secs(after));
         assert_eq!(behind(Some("1"), 0), None, "nothing was written");
-        written.note("uid", Some("100"), now);
+        writes.note("uid", Some("100"), now);
         assert_eq!(behind(Some("99"), 1), Some(Duration::from_secs(4)));
         assert_eq!(behind(Some("99"), 5), None);
         assert_eq!(behind(Some("100"), 1), None);
         assert_eq!(behind(Some("1000"), 1), None);
-        assert_eq!(written.behind("other", Some("1"), now), None);
-        written.forget("uid");
+        assert_eq!(writes.behind("other", Some("1"), now), None);
+        writes.forget("uid");
         assert_eq!(behind(Some("99"), 0), None);
     }
 
     #[test]
     fn what_is_no_number_is_not_compared() {
-        let (written, now) = (Written::default(), Instant::now());
+        let (writes, now) = (ReadYourWrites::default(), Instant::now());
         let huge = "9".repeat(60);
         for odd in [
             None,
@@ -87,10 +87,10 @@ mod tests {
             Some("x"),
             Some(huge.as_str()),
         ] {
-            written.note("uid", Some("100"), now);
-            assert_eq!(written.behind("uid", odd, now), None, "{odd:?}");
-            written.note("uid", odd, now);
-            assert_eq!(written.behind("uid", Some("7"), now), None, "{odd:?}");
+            writes.note("uid", Some("100"), now);
+            assert_eq!(writes.behind("uid", odd, now), None, "{odd:?}");
+            writes.note("uid", odd, now);
+            assert_eq!(writes.behind("uid", Some("7"), now), None, "{odd:?}");
         }
     }
 }

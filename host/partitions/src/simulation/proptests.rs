@@ -9,10 +9,10 @@ use ipu_api::labels;
 use jiff::Timestamp;
 use proptest::prelude::*;
 
-use crate::driver;
-use crate::honest::{Honest, controller, run_to_completion};
-use crate::nonsense::{case, spec};
+use crate::cooperative_env::{CooperativeEnv, controller, run_to_completion};
 use crate::observations::HealthState;
+use crate::proptests::{case, spec};
+use crate::sim_adapter;
 
 fn config() -> ProptestConfig {
     let cases = super::variable("IPU_OPERATOR_FUZZ_CASES").unwrap_or(2_000);
@@ -45,7 +45,7 @@ fn rested_among(
     in_use: BTreeSet<String>,
 ) -> IPUPartitionStatus {
     let there = there.into_iter();
-    let mut honest = Honest {
+    let mut env = CooperativeEnv {
         in_use,
         there: there.map(|id| (id, HealthState::Active)).collect(),
         unreachable: BTreeSet::new(),
@@ -54,7 +54,7 @@ fn rested_among(
     let mut object = IPUPartition::new("default.mnist-0", spec((4, 1, 1)));
     object.metadata.finalizers = Some(vec![labels::PARTITION_FINALIZER.to_owned()]);
     object.status = Some(status);
-    run_to_completion(&mut object, &mut honest, Vec::new(), Timestamp::UNIX_EPOCH);
+    run_to_completion(&mut object, &mut env, Vec::new(), Timestamp::UNIX_EPOCH);
     object.status.unwrap()
 }
 
@@ -84,7 +84,8 @@ fn a_partition_that_is_not_its_own_is_let_go_whatever_its_attempt_says() {
 fn none_is_offered_while_live_pods_use_the_one_before() {
     use AttemptOutcome::{Created, Unknown};
     let spec = spec((4, 1, 0));
-    let id = |generation| driver::identity(0, "a").partition_id(&spec.owner, 0, "", generation, 0);
+    let id =
+        |generation| sim_adapter::identity(0, "a").partition_id(&spec.owner, 0, "", generation, 0);
     let attempt = |generation, outcome| Attempt {
         controller: controller(usize::try_from(generation).unwrap()),
         id: id(generation),

@@ -10,7 +10,7 @@ const FEW: usize = 1_024;
 
 /// The last event of each object, by its UID, and when it was.
 #[derive(Debug)]
-pub(super) struct Recent<E> {
+pub(super) struct ExpiringMap<E> {
     events: HashMap<Uid, (E, Instant)>,
     /// How long an event matters.
     matters: Duration,
@@ -18,7 +18,7 @@ pub(super) struct Recent<E> {
     full: usize,
 }
 
-impl<E> Recent<E> {
+impl<E> ExpiringMap<E> {
     /// None yet, of events that matter so long.
     pub(super) fn new(matters: Duration) -> Self {
         Self {
@@ -57,20 +57,20 @@ mod tests {
     #[test]
     fn what_does_not_matter_any_more_goes_once_there_is_much() {
         let matters = Duration::from_secs(5);
-        let (mut recent, now) = (Recent::new(matters), Instant::now());
+        let (mut map, now) = (ExpiringMap::new(matters), Instant::now());
         for number in 0..FEW {
-            recent.note(&number.to_string(), number, now);
+            map.note(&number.to_string(), number, now);
         }
-        assert_eq!(recent.of("0"), Some(&(0, now)));
+        assert_eq!(map.of("0"), Some(&(0, now)));
         let later = now + matters;
-        recent.note("1", 7, later);
-        assert_eq!(recent.of("0"), None);
-        assert_eq!(recent.of("1"), Some(&(7, later)));
+        map.note("1", 7, later);
+        assert_eq!(map.of("0"), None);
+        assert_eq!(map.of("1"), Some(&(7, later)));
         for number in 2..=3 * FEW {
-            recent.note(&number.to_string(), number, later);
+            map.note(&number.to_string(), number, later);
         }
-        assert_eq!(recent.events.len(), 3 * FEW, "all of them matter");
-        recent.forget("1");
-        assert_eq!(recent.of("1"), None);
+        assert_eq!(map.events.len(), 3 * FEW, "all of them matter");
+        map.forget("1");
+        assert_eq!(map.of("1"), None);
     }
 }
