@@ -7,8 +7,8 @@ use crate::rest;
 
 /// Bodies of `/query` and of `/partitions`.
 pub fn rest_bodies(input: &[u8]) {
-    rest::invariants::check_question(input);
-    rest::invariants::check_wanted(input);
+    rest::invariants::check_query_request(input);
+    rest::invariants::check_create_request(input);
 }
 
 /// An IPUPartition as JSON, in worlds of every kind.

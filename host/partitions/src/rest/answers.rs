@@ -20,7 +20,7 @@ pub struct Stats {
 /// How many partitions of one size could be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Room {
+pub struct QueryCapacity {
     /// Always true: the original says so with no room too.
     pub available: bool,
     /// An upper bound: the controllers do not tell which IPUs can stand together.
@@ -52,23 +52,23 @@ pub fn stats<'a>(
 }
 
 /// The answer of `/query` for partitions of `size` IPUs.
-pub fn room(size: u32, controllers: &[ControllerView]) -> Room {
-    let silent: Vec<String> = controllers
+pub fn capacity(size: u32, controllers: &[ControllerView]) -> QueryCapacity {
+    let unreachable: Vec<String> = controllers
         .iter()
         .filter_map(|one| Some(format!("{} ({})", one.name, one.unreachable.as_ref()?)))
         .collect();
-    Room {
+    QueryCapacity {
         available: true,
         num_of_partitions: controllers
             .iter()
             .map(|controller| free(controller) / u64::from(size.max(1)))
             .sum(),
-        message: if silent.is_empty() {
+        message: if unreachable.is_empty() {
             String::new()
         } else {
             format!(
                 "not counted, since they do not answer: {}",
-                silent.join(", ")
+                unreachable.join(", ")
             )
         },
     }

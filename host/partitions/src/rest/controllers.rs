@@ -61,7 +61,7 @@ pub(super) struct Controller {
     #[serde(flatten)]
     pub summary: Summary,
     /// The operator's partitions on it.
-    pub partitions: Vec<Held>,
+    pub partitions: Vec<HeldPartition>,
     /// The other partitions on it, 256 at most.
     pub others: Vec<Other>,
 }
@@ -79,7 +79,8 @@ pub(super) struct Other {
 /// A partition on a controller that the operator made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Held {
+#[schemars(rename = "Held")]
+pub(super) struct HeldPartition {
     /// Name of the IPUPartition.
     pub name: String,
     /// Id of the partition on the controller.
@@ -94,7 +95,7 @@ pub(super) struct Held {
 
 /// The operator's partitions, by the name of their controller.
 #[derive(Debug, Default)]
-pub(super) struct Holdings(BTreeMap<String, Vec<Held>>);
+pub(super) struct Holdings(BTreeMap<String, Vec<HeldPartition>>);
 
 impl Holdings {
     /// Those that this object has.
@@ -104,7 +105,7 @@ impl Holdings {
         };
         for attempt in attempts(partition, AttemptOutcome::Created) {
             let here = self.0.entry(attempt.controller.name.clone()).or_default();
-            here.push(Held {
+            here.push(HeldPartition {
                 name: partition.metadata.name.clone().unwrap_or_default(),
                 id: attempt.id.clone(),
                 owner: partition.spec.owner.clone(),

@@ -1,7 +1,7 @@
 //! What must hold of a body, whatever stands in it: it is refused in words, or right.
 
 use super::problem::{Fault, Problem};
-use super::{question, wanted};
+use super::{create_request, query_request};
 use crate::crd_schema::violations;
 
 /// Longest answer about one body, in bytes.
@@ -17,24 +17,24 @@ const RULE_MAX: usize = 600;
 const VALUE_MAX: usize = 81;
 
 /// A body of `/query`.
-pub(crate) fn check_question(body: &[u8]) {
-    match question::read(body) {
-        Ok(question) => {
-            assert!(question.size.is_power_of_two());
-            assert!((1..=question.size).contains(&question.gcds));
-            assert!(!question.namespace.is_empty());
+pub(crate) fn check_query_request(body: &[u8]) {
+    match query_request::read(body) {
+        Ok(query) => {
+            assert!(query.size.is_power_of_two());
+            assert!((1..=query.size).contains(&query.gcds));
+            assert!(!query.namespace.is_empty());
         }
         Err(fault) => check_fault(&fault),
     }
 }
 
 /// A body of `/partitions`. What is made of a good one, the API server takes.
-pub(crate) fn check_wanted(body: &[u8]) {
-    match wanted::read(body) {
-        Ok(wanted) => {
-            let object = wanted::object(wanted);
+pub(crate) fn check_create_request(body: &[u8]) {
+    match create_request::read(body) {
+        Ok(request) => {
+            let object = create_request::object(request);
             let name = object.metadata.name.as_deref().unwrap_or_default();
-            assert!(wanted::wrong_name(name).is_none(), "{name:?}");
+            assert!(create_request::wrong_name(name).is_none(), "{name:?}");
             assert!(object.spec.ipus.is_power_of_two());
             assert!((1..=object.spec.ipus).contains(&object.spec.gcds));
             let faults = violations(&object);

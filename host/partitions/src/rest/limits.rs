@@ -20,7 +20,7 @@ use ipu_runtime::port::serve::{METRICS, address};
 use super::problem::{Kind, Problem};
 
 /// Largest question that is read, in bytes. One has some twenty.
-pub const QUESTION_MAX: usize = 4 << 10;
+pub const QUERY_MAX: usize = 4 << 10;
 
 /// Largest IPUPartition that is read, in bytes. One has some three hundred. It is read before it is
 /// known who sends it, on as many connections as there may be.
@@ -40,7 +40,7 @@ pub const CONCURRENCY: Share = Share {
 const _: () = assert!(CONCURRENCY.total + CONCURRENCY.queue < METRICS.connections.total);
 
 /// How long a request waits for its turn.
-const TURN: Duration = Duration::from_secs(2);
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long an answer may take. A controller that does not answer is given up before.
 const DEADLINE: Duration = Duration::from_secs(40);
@@ -89,11 +89,11 @@ async fn within(State(limits): State<Arc<Limits>>, request: Request, next: Next)
         refused("rate");
         return too_many("this port", ADDRESS_RATE, wait).into_response();
     }
-    let request = match gather(&limits.bodies, request).await {
+    let request = match buffer_body(&limits.bodies, request).await {
         Ok(request) => request,
         Err(problem) => return problem.into_response(),
     };
-    let _place = match limits.places.take_within(address, 1, TURN).await {
+    let _place = match limits.places.take_within(address, 1, QUEUE_TIMEOUT).await {
         Ok(place) => place,
         Err(full) => {
             refused(full.limit());
@@ -160,7 +160,7 @@ pub(crate) async fn read(headers: &HeaderMap, body: Body, max: usize) -> Result<
 }
 
 /// Reads the body where the path takes one.
-async fn gather(bodies: &BodyMax, request: Request) -> Result<Request, Problem> {
+async fn buffer_body(bodies: &BodyMax, request: Request) -> Result<Request, Problem> {
     let max = bodies.get(request.uri().path()).copied();
     let Some(max) = max.filter(|_| request.method() == Method::POST) else {
         return Ok(request);
@@ -225,9 +225,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_comes_byte_by_byte_takes_no_more_than_its_bytes() {
-        let (body, most) = byte_by_byte(&[b' '; QUESTION_MAX]);
-        let read = read(&HeaderMap::new(), body, QUESTION_MAX).await;
-        assert_eq!(read.map(|text| text.len()).ok(), Some(QUESTION_MAX));
+        let (body, most) = byte_by_byte(&[b' '; QUERY_MAX]);
+        let read = read(&HeaderMap::new(), body, QUERY_MAX).await;
+        assert_eq!(read.map(|text| text.len()).ok(), Some(QUERY_MAX));
         assert_eq!(most.load(Ordering::Relaxed), 1);
     }
 
@@ -235,15 +235,14 @@ mod tests {
     async fn what_is_too_long_is_refused_unread_and_the_connection_ends() {
         let port = Port::listen(0, SECURE_REST, &Refused::default()).unwrap();
         let (number, stop) = (port.number().unwrap(), CancellationToken::new());
-        let handler = async |headers: HeaderMap, body: Body| {
-            read(&headers, body, QUESTION_MAX).await.map(drop)
-        };
+        let handler =
+            async |headers: HeaderMap, body: Body| read(&headers, body, QUERY_MAX).await.map(drop);
         let routes = Router::new().route("/", post(handler));
         let serving = tokio::spawn(port.serve(routes, stop.clone()));
         // Neither body ever comes to its end.
         let start = "POST / HTTP/1.1\r\nhost: x\r\n";
         let announced = format!("{start}content-length: 10485760\r\n\r\n");
-        let piece = "x".repeat(QUESTION_MAX + 1);
+        let piece = "x".repeat(QUERY_MAX + 1);
         let length = piece.len();
         let chunked = format!("{start}transfer-encoding: chunked\r\n\r\n{length:x}\r\n{piece}");
         for request in [announced, chunked] {

@@ -24,13 +24,13 @@ const PAGE_MAX: u32 = 1_000;
 /// Which IPUPartitions are asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Question {
+pub(super) struct ListQuery {
     pub namespace: Option<String>,
     limit: Option<u32>,
     pub after: Option<String>,
 }
 
-impl Question {
+impl ListQuery {
     /// Most IPUPartitions to answer.
     pub(super) fn limit(&self) -> Result<usize, Problem> {
         let limit = self.limit.unwrap_or(PAGE);
@@ -146,15 +146,15 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    fn page(question: &Question) -> (Vec<String>, Vec<String>, Option<String>) {
+    fn page(query: &ListQuery) -> (Vec<String>, Vec<String>, Option<String>) {
         let objects = [
             object("a", "one", 1),
             object("b", "two", -1),
             object("c", "two", 1),
             object("d", "one", 1),
         ];
-        let mut page = Page::new(question.limit().unwrap());
-        let after = question.after.as_deref().unwrap_or_default();
+        let mut page = Page::new(query.limit().unwrap());
+        let after = query.after.as_deref().unwrap_or_default();
         let mut later = objects.into_iter().filter(|one| *one.name_any() > *after);
         let _ = later.try_for_each(|one| page.add(one));
         let list = page.list();
@@ -164,9 +164,9 @@ mod tests {
 
     #[test]
     fn pages_follow_each_other_by_name_and_end() {
-        let first = Question {
+        let first = ListQuery {
             limit: Some(3),
-            ..Question::default()
+            ..ListQuery::default()
         };
         let words = |words: &[&str]| {
             words
@@ -177,7 +177,7 @@ mod tests {
         let (names, unreadable, next) = page(&first);
         assert_eq!((names, unreadable), (words(&["a", "c"]), words(&["b"])));
         assert_eq!(next.as_deref(), Some("c"));
-        let second = Question {
+        let second = ListQuery {
             after: next,
             ..first
         };

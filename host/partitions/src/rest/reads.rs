@@ -15,10 +15,10 @@ use serde_json::{Map, Value};
 
 use super::answers::{self, Health, Stats};
 use super::controllers::{self, Summary};
-use super::openapi::{Manner, document};
+use super::openapi::{ErrorFormat, document};
 use super::operation::{self, Answer, Operation, schema_of};
 use super::problem::{Kind, Problem};
-use super::question::{self, Question};
+use super::query_request::{self, QueryRequest};
 use super::{limits, what_if};
 use crate::controller_pool::ControllerPool;
 use crate::watched::Watched;
@@ -84,8 +84,8 @@ where
                 `largestSize` an estimate: the controllers do not report which IPUs can form \
                 a partition. The body may have any content type.";
             what.body = Some(operation::Body {
-                schema: schema_of::<Question>,
-                max: limits::QUESTION_MAX,
+                schema: schema_of::<QueryRequest>,
+                max: limits::QUERY_MAX,
             });
             what.problems
                 .extend([Kind::Malformed, Kind::Slow, Kind::TooLarge]);
@@ -117,7 +117,7 @@ pub(super) fn summaries() -> Operation<Sources> {
 /// The operations, and one more that tells of all of them.
 pub(super) fn with_document<S>(
     mut operations: Vec<Operation<S>>,
-    manner: Manner,
+    error_format: ErrorFormat,
 ) -> Vec<Operation<S>>
 where
     S: Clone + Send + Sync + 'static,
@@ -133,7 +133,7 @@ where
         get(async || ()),
     );
     described.push(own.description.clone());
-    let text = Bytes::from(document(&described, manner).to_string());
+    let text = Bytes::from(document(&described, error_format).to_string());
     operations.push(Operation {
         route: get(move || {
             let text = text.clone();
@@ -166,15 +166,15 @@ async fn query(
     State(sources): State<Sources>,
     body: Bytes,
 ) -> Result<Json<what_if::Answer>, Problem> {
-    let question =
-        question::read(&body).map_err(|fault| Problem::of_request(Kind::Malformed, vec![fault]))?;
+    let query = query_request::read(&body)
+        .map_err(|fault| Problem::of_request(Kind::Malformed, vec![fault]))?;
     let context = PlacementContext {
-        namespace: sources.namespaces.context(&question.namespace, ""),
-        others: sources.namespaces.others(&question.namespace),
+        namespace: sources.namespaces.context(&query.namespace, ""),
+        others: sources.namespaces.others(&query.namespace),
         ..PlacementContext::default()
     };
     let found = sources.pool.candidates().await;
-    let mut answer = what_if::answer(&sources.guests, &question, context, &found.open).await;
+    let mut answer = what_if::answer(&sources.guests, &query, context, &found.open).await;
     let passed_over = std::mem::take(&mut answer.placement.passed_over);
     answer.placement.passed_over = found.explained(passed_over);
     answer.placement.passed_over.extend(found.cordon_reasons());

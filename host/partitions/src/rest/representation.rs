@@ -9,7 +9,8 @@ use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
 
 /// An IPUPartition that is being given back.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(super) struct Given {
+#[schemars(rename = "Given")]
+pub(super) struct Released {
     /// The IPUPartition; `metadata.deletionTimestamp` says since when it is going.
     #[schemars(with = "IPUPartition")]
     pub partition: Value,
@@ -24,7 +25,7 @@ pub(super) fn represent(mut object: DynamicObject) -> Value {
 }
 
 /// The object that is being given back, where `living_owner` is an IPUJob that still wants it.
-pub(super) fn given(object: DynamicObject, living_owner: Option<&PartitionOwner>) -> Given {
+pub(super) fn released(object: DynamicObject, living_owner: Option<&PartitionOwner>) -> Released {
     let warnings = living_owner.map(|owner| {
         format!(
             "its owner, the IPUJob {}/{}, still lives and asks for a partition again; delete or \
@@ -32,7 +33,7 @@ pub(super) fn given(object: DynamicObject, living_owner: Option<&PartitionOwner>
             owner.namespace, owner.name
         )
     });
-    Given {
+    Released {
         partition: represent(object),
         warnings: warnings.into_iter().collect(),
     }

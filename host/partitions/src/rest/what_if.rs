@@ -9,8 +9,8 @@ use ipu_policies::active_policies::ActivePolicies;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::answers::{self, Room};
-use super::question::Question;
+use super::answers::{self, QueryCapacity};
+use super::query_request::QueryRequest;
 use crate::placement::request::shortened;
 
 /// Most controllers for which it is said why they were passed over.
@@ -24,7 +24,7 @@ const EXPLAINING: Duration = Duration::from_secs(2);
 pub struct Answer {
     /// How many partitions of the size could be made.
     #[serde(flatten)]
-    pub room: Room,
+    pub capacity: QueryCapacity,
     /// Where the next one would be made.
     #[serde(flatten)]
     pub placement: Placement,
@@ -67,11 +67,11 @@ pub enum Outcome {
 /// where the second answer does not say why.
 pub async fn answer(
     guests: &ActivePolicies,
-    question: &Question,
+    query: &QueryRequest,
     context: PlacementContext,
     controllers: &[ControllerView],
 ) -> Answer {
-    let request = request(question, context);
+    let request = request(query, context);
     let placed = guests.place(&request, controllers, &[]).await;
     let reachable = controllers.iter().filter(|one| one.unreachable.is_none());
     let mut placement = Placement {
@@ -99,7 +99,7 @@ pub async fn answer(
         }
     }
     Answer {
-        room: answers::room(question.size, controllers),
+        capacity: answers::capacity(query.size, controllers),
         placement,
     }
 }
@@ -145,15 +145,15 @@ fn reason_alone(decision: Decision, chosen: &str) -> String {
     }
 }
 
-fn request(question: &Question, mut context: PlacementContext) -> PartitionRequest {
+fn request(query: &QueryRequest, mut context: PlacementContext) -> PartitionRequest {
     context.progress.dry_run = true;
     PartitionRequest {
-        namespace: question.namespace.clone(),
+        namespace: query.namespace.clone(),
         owner: "query".to_owned(),
         slot: 0,
-        ipus: question.size,
-        gcds: question.gcds,
-        node_selector: question.node_selector.clone(),
+        ipus: query.size,
+        gcds: query.gcds,
+        node_selector: query.node_selector.clone(),
         context,
     }
 }

@@ -8,7 +8,7 @@ use ipu_guest_host::context::PlacementContext;
 use ipu_guest_host::model::{ControllerView, Hook, PartitionRequest};
 use ipu_guest_host::{GuestHost, GuestHostOptions};
 use ipu_partitions::queue::{self, QueueEntry, QueuePosition};
-use ipu_partitions::rest::question::Question;
+use ipu_partitions::rest::query_request::QueryRequest;
 use ipu_partitions::rest::what_if;
 use ipu_policies::active_policies::ActivePolicies;
 use jiff::{SignedDuration, Timestamp};
@@ -60,7 +60,7 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
         node_selector: BTreeMap::new(),
         context: PlacementContext::default(),
     };
-    let question = Question {
+    let query = QueryRequest {
         size: WANTED,
         gcds: 1,
         namespace: request.namespace.clone(),
@@ -78,7 +78,7 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
         black_box(
             what_if::answer(
                 &guest,
-                black_box(&question),
+                black_box(&query),
                 PlacementContext::default(),
                 &views,
             )

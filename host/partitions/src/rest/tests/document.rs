@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::fixture::{Ports, wanted};
+use super::fixture::{Ports, create_body};
 
 /// Every method that a client may think of.
 const METHODS: [&str; 7] = ["get", "post", "put", "patch", "delete", "options", "trace"];
@@ -54,7 +54,7 @@ async fn every_path_answers_the_methods_of_the_document_and_no_others() {
     for template in document["paths"].as_object().unwrap().keys() {
         let path = template.replace("{name}", "p");
         for method in METHODS {
-            let body = wanted(|_| {}).to_string();
+            let body = create_body(|_| {}).to_string();
             let answer = ports
                 .secure("admin", &method.to_uppercase(), &path, &body)
                 .await;

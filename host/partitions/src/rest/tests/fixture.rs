@@ -21,9 +21,9 @@ use tower::{BoxError, ServiceExt, service_fn};
 use vipu_client::{Deadlines, Registry};
 
 use crate::node_labels::node_labels;
-use crate::rest::gate::Gate;
+use crate::rest::authorizer::Authorizer;
 use crate::rest::limits::UserRate;
-use crate::rest::{Door, Sources, plain, secure};
+use crate::rest::{SecureState, Sources, plain, secure};
 use crate::watched::{PartitionWatch, watched};
 use crate::{Guarded, controller_pool::ControllerPool};
 
@@ -83,9 +83,9 @@ impl Ports {
             namespaces: namespaces().0,
         };
         let client = fake(Arc::clone(&world));
-        let door = Door {
+        let state = SecureState {
             sources: sources.clone(),
-            gate: Arc::new(Gate::with_rate(client.clone(), Some(AUDIENCE), rate)),
+            authorizer: Arc::new(Authorizer::with_rate(client.clone(), Some(AUDIENCE), rate)),
             scope: "default,team".parse().unwrap(),
             conflicts: Conflicts::default(),
             client,
@@ -94,7 +94,7 @@ impl Ports {
             world,
             plain: plain(sources, Refused::default()),
             watch,
-            secure: secure(door, Refused::default()),
+            secure: secure(state, Refused::default()),
         }
     }
 
@@ -145,16 +145,16 @@ pub(super) async fn no_policies() -> ActivePolicies {
 }
 
 /// The body of a good `POST /partitions`.
-pub(super) fn wanted(change: impl FnOnce(&mut Value)) -> Value {
-    let mut wanted = json!({
+pub(super) fn create_body(change: impl FnOnce(&mut Value)) -> Value {
+    let mut create_body = json!({
         "owner": {
             "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob",
             "namespace": "default", "name": "mnist", "uid": "a-uid",
         },
         "slot": 0, "ipus": 4, "gcds": 1,
     });
-    change(&mut wanted);
-    wanted
+    change(&mut create_body);
+    create_body
 }
 
 async fn ask(router: &Router, request: Request<Body>) -> Answer {

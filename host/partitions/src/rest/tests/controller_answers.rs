@@ -62,15 +62,15 @@ fn what_others_made_is_not_available_and_not_ours() {
 fn room_counts_each_controller_by_itself() {
     let controllers = [controller(16, 13, None), controller(16, 3, None)];
     let numbers: Vec<u64> = [1, 2, 4, 8, 16]
-        .map(|size| answers::room(size, &controllers).num_of_partitions)
+        .map(|size| answers::capacity(size, &controllers).num_of_partitions)
         .into();
     assert_eq!(numbers, [16, 7, 3, 1, 0]);
 }
 
 #[test]
 fn a_silent_controller_is_named() {
-    let room = answers::room(1, &[controller(16, 0, Some("connection refused"))]);
-    insta::assert_json_snapshot!(room, @r#"
+    let capacity = answers::capacity(1, &[controller(16, 0, Some("connection refused"))]);
+    insta::assert_json_snapshot!(capacity, @r#"
     {
       "available": true,
       "numOfPartitions": 0,

@@ -11,7 +11,8 @@ use super::problem::Fault;
 /// What a `/query` asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Question {
+#[schemars(rename = "Question")]
+pub struct QueryRequest {
     /// IPUs of the partition: a power of two.
     pub size: u32,
     /// GCDs of the partition, from 1 to its size.
@@ -27,18 +28,18 @@ pub struct Question {
 
 /// The question that a body such as `{"size": 2}` asks. Fields that are not known are ignored, as
 /// they always were.
-pub fn read(body: &[u8]) -> Result<Question, Fault> {
+pub fn read(body: &[u8]) -> Result<QueryRequest, Fault> {
     let text = String::from_utf8_lossy(body);
-    let question: Value = serde_json::from_slice(body).map_err(|error| {
+    let query: Value = serde_json::from_slice(body).map_err(|error| {
         let rule = format!("a JSON object such as {{\"size\": 2}}, but it does not parse: {error}");
         Fault::new("body", &text, &rule)
     })?;
-    let Value::Object(fields) = &question else {
+    let Value::Object(fields) = &query else {
         let rule = "a JSON object such as {\"size\": 2}";
         return Err(Fault::new("body", &text, rule));
     };
     let size = size(fields)?;
-    Ok(Question {
+    Ok(QueryRequest {
         size,
         gcds: gcds(fields, size)?,
         namespace: namespace(fields)?,

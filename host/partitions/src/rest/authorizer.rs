@@ -13,15 +13,15 @@ use kube::api::{Api, PostParams};
 use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest, Sha256};
 
+use super::api_error;
 use super::bearer;
 use super::caller::Caller;
 use super::limits::UserRate;
 use super::problem::{Kind, Problem, shown};
-use super::refusal;
-use super::remembered::{Key, Remembered, Said};
+use super::token_cache::{Key, TokenCache, Verdict};
 
 /// Longest time that one answer of the API server is waited for.
-const ASKING: Duration = Duration::from_secs(10);
+const API_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Tokens that the API server is asked about at the same time. So many made-up ones are no more than a small part of
 /// what the API server does, and those of one address take no place from the tokens of others.
@@ -32,7 +32,7 @@ const REVIEWS: Share = Share {
 };
 
 /// How long somebody waits for a place among those.
-const TURN: Duration = Duration::from_secs(1);
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What may be done to IPUPartitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Verb {
 
 /// What somebody wants to do, as RBAC knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish<'a> {
+pub enum Permission<'a> {
     /// To do this to the IPUPartition of this name, or to all of them.
     Partitions(Verb, Option<&'a str>),
     /// To read this path, which is no resource of the API.
@@ -69,16 +69,16 @@ pub enum Wish<'a> {
 }
 
 /// Lets through who has a token for us and the right in RBAC.
-pub struct Gate {
+pub struct Authorizer {
     client: Client,
     /// Whom tokens must be meant for; none: the API server itself.
     audience: Option<String>,
-    remembered: Mutex<Remembered>,
+    token_cache: Mutex<TokenCache>,
     reviews: Places,
     rate: UserRate,
 }
 
-impl Gate {
+impl Authorizer {
     /// A gate for tokens of this audience.
     pub fn new(client: Client, audience: &str) -> Self {
         Self::with_rate(client, Some(audience), UserRate::default())
@@ -95,50 +95,54 @@ impl Gate {
         Self {
             client,
             audience: audience.map(str::to_owned),
-            remembered: Mutex::default(),
+            token_cache: Mutex::default(),
             reviews: Places::new(REVIEWS),
             rate,
         }
     }
 
     /// The name of the user who asks, where it may do as it wishes.
-    pub async fn admit(&self, caller: &Caller, wish: Wish<'_>) -> Result<String, Problem> {
+    pub async fn authorize(
+        &self,
+        caller: &Caller,
+        permission: Permission<'_>,
+    ) -> Result<String, Problem> {
         let user = self.user(caller.token()?, caller.address()).await?;
         let username = user.username.clone().unwrap_or_default();
         self.rate.check(&username)?;
-        self.authorize(user, wish).await?;
+        self.check_access(user, permission).await?;
         Ok(username)
     }
 
     /// Whose token it is. What the API server said lately needs no place.
     async fn user(&self, token: &str, address: IpAddr) -> Result<UserInfo, Problem> {
         let key: Key = Sha256::digest(token.as_bytes()).into();
-        let recalled = || self.remembered().recall(&key, Instant::now());
-        let mut said = recalled();
+        let recalled = || self.token_cache().get(&key, Instant::now());
+        let mut verdict = recalled();
         let mut place = None;
-        if said.is_none() {
-            let taken = self.reviews.take_within(address, 1, TURN).await;
+        if verdict.is_none() {
+            let taken = self.reviews.take_within(address, 1, QUEUE_TIMEOUT).await;
             place = Some(taken.map_err(busy)?);
             // Somebody else may have come with it meanwhile.
-            said = recalled();
+            verdict = recalled();
         }
-        let said = if let Some(said) = said {
-            said
+        let verdict = if let Some(verdict) = verdict {
+            verdict
         } else {
-            let said = self.review(token).await?;
-            let mut remembered = self.remembered();
-            remembered.remember(key, said.clone(), Instant::now());
-            said
+            let verdict = self.review(token).await?;
+            let mut token_cache = self.token_cache();
+            token_cache.insert(key, verdict.clone(), Instant::now());
+            verdict
         };
         drop(place);
-        match said {
-            Said::Good(user) => Ok(user),
-            Said::Bad(why) => Err(self.unknown(&why)),
+        match verdict {
+            Verdict::Good(user) => Ok(user),
+            Verdict::Bad(why) => Err(self.unknown(&why)),
         }
     }
 
     /// What the API server says of a token.
-    async fn review(&self, token: &str) -> Result<Said, Problem> {
+    async fn review(&self, token: &str) -> Result<Verdict, Problem> {
         let review = TokenReview {
             spec: TokenReviewSpec {
                 audiences: self.audience.clone().map(|audience| vec![audience]),
@@ -149,8 +153,8 @@ impl Gate {
         let action = "check the token";
         let reviews = Api::<TokenReview>::all(self.client.clone());
         let params = PostParams::default();
-        let asked = tokio::time::timeout(ASKING, reviews.create(&params, &review)).await;
-        let reviewed = asked.map_err(|_| refusal::silent(action))?;
+        let asked = tokio::time::timeout(API_TIMEOUT, reviews.create(&params, &review)).await;
+        let reviewed = asked.map_err(|_| api_error::timeout(action))?;
         let reviewed = reviewed.map_err(|error| asked_in_vain(action, &error))?;
         let status = reviewed.status.unwrap_or_default();
         let ours = self.audience.as_ref().is_none_or(|audience| {
@@ -158,10 +162,10 @@ impl Gate {
             audiences.is_some_and(|all| all.contains(audience))
         });
         match status.user {
-            Some(user) if status.authenticated == Some(true) && ours => Ok(Said::Good(user)),
+            Some(user) if status.authenticated == Some(true) && ours => Ok(Verdict::Good(user)),
             _ => {
                 let why = status.error.filter(|why| !why.is_empty());
-                Ok(Said::Bad(why.as_deref().map(shown).unwrap_or_default()))
+                Ok(Verdict::Bad(why.as_deref().map(shown).unwrap_or_default()))
             }
         }
     }
@@ -174,21 +178,25 @@ impl Gate {
             ),
             None => ("the API server".to_owned(), String::new()),
         };
-        let said = if why.is_empty() {
+        let verdict = if why.is_empty() {
             String::new()
         } else {
             format!(" ({why})")
         };
         let detail = format!(
             "the API server does not know the token, it has expired, or it is not for \
-             {meant}{said}; get one by `kubectl create token <service account>{option}`"
+             {meant}{verdict}; get one by `kubectl create token <service account>{option}`"
         );
         Problem::new(Kind::Unauthenticated, detail).with_header("www-authenticate", bearer::INVALID)
     }
 
-    async fn authorize(&self, user: UserInfo, wish: Wish<'_>) -> Result<(), Problem> {
+    async fn check_access(
+        &self,
+        user: UserInfo,
+        permission: Permission<'_>,
+    ) -> Result<(), Problem> {
         let username = user.username.clone().unwrap_or_default();
-        let (resource, path) = attributes(wish);
+        let (resource, path) = attributes(permission);
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
                 user: user.username,
@@ -203,26 +211,26 @@ impl Gate {
         let action = "check the rights of the token's user";
         let reviews = Api::<SubjectAccessReview>::all(self.client.clone());
         let params = PostParams::default();
-        let asked = tokio::time::timeout(ASKING, reviews.create(&params, &review)).await;
-        let reviewed = asked.map_err(|_| refusal::silent(action))?;
+        let asked = tokio::time::timeout(API_TIMEOUT, reviews.create(&params, &review)).await;
+        let reviewed = asked.map_err(|_| api_error::timeout(action))?;
         let reviewed = reviewed.map_err(|error| asked_in_vain(action, &error))?;
         let status = reviewed.status.unwrap_or_default();
         if status.allowed && status.denied != Some(true) {
             Ok(())
         } else {
-            Err(forbidden(&username, wish))
+            Err(forbidden(&username, permission))
         }
     }
 
-    fn remembered(&self) -> MutexGuard<'_, Remembered> {
+    fn token_cache(&self) -> MutexGuard<'_, TokenCache> {
         // Every change of it is whole before the next one begins.
-        self.remembered.lock()
+        self.token_cache.lock()
     }
 }
 
 /// A review that the API server did not carry out says nothing about whoever asks.
 fn asked_in_vain(action: &str, error: &kube::Error) -> Problem {
-    let problem = refusal::problem(action, error);
+    let problem = api_error::problem(action, error);
     Problem {
         faults: Vec::new(),
         ..Problem::new(Kind::Unavailable, problem.detail).with_header("retry-after", "1")
@@ -240,9 +248,11 @@ fn busy(full: Full) -> Problem {
 }
 
 /// A wish as the API server is asked about it.
-fn attributes(wish: Wish<'_>) -> (Option<ResourceAttributes>, Option<NonResourceAttributes>) {
-    match wish {
-        Wish::Partitions(verb, name) => {
+fn attributes(
+    permission: Permission<'_>,
+) -> (Option<ResourceAttributes>, Option<NonResourceAttributes>) {
+    match permission {
+        Permission::Partitions(verb, name) => {
             let resource = ResourceAttributes {
                 group: Some("graphcore.ai".to_owned()),
                 version: Some("v1alpha1".to_owned()),
@@ -253,7 +263,7 @@ fn attributes(wish: Wish<'_>) -> (Option<ResourceAttributes>, Option<NonResource
             };
             (Some(resource), None)
         }
-        Wish::Read(path) => {
+        Permission::Read(path) => {
             let path = NonResourceAttributes {
                 path: Some(path.to_owned()),
                 verb: Some("get".to_owned()),
@@ -263,13 +273,13 @@ fn attributes(wish: Wish<'_>) -> (Option<ResourceAttributes>, Option<NonResource
     }
 }
 
-fn forbidden(user: &str, wish: Wish<'_>) -> Problem {
+fn forbidden(user: &str, permission: Permission<'_>) -> Problem {
     let subject = match user.strip_prefix("system:serviceaccount:") {
         Some(account) => format!("--serviceaccount={account}"),
         None => format!("--user={user}"),
     };
-    let detail = match wish {
-        Wish::Partitions(verb, _) => {
+    let detail = match permission {
+        Permission::Partitions(verb, _) => {
             let verb = verb.as_str();
             format!(
                 "{user} may not {verb} ipupartitions.graphcore.ai; an admin can grant it by \
@@ -278,7 +288,7 @@ fn forbidden(user: &str, wish: Wish<'_>) -> Problem {
                  <name> --clusterrole=ipupartitions-{verb} {subject}`"
             )
         }
-        Wish::Read(path) => format!(
+        Permission::Read(path) => format!(
             "{user} may not get {path}; an admin can grant it by `kubectl create \
              clusterrolebinding <name> --clusterrole=<release>-metrics-reader {subject}`"
         ),

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::problem::{Fault, Kind, Problem, shown};
-use super::{owner_metadata, strict};
+use super::{duplicate_keys, owner_metadata};
 
 /// Rules of fields, for whoever writes one wrongly.
 const RULES: [(&str, &str); 16] = [
@@ -60,7 +60,8 @@ const RULES: [(&str, &str); 16] = [
 /// The partition that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Wanted {
+#[schemars(rename = "Wanted")]
+pub struct CreateRequest {
     /// Name of the IPUPartition. Missing: made from owner and slot, so that asking again for the
     /// same slot of the same owner meets the one that is there.
     #[serde(default)]
@@ -87,9 +88,9 @@ pub struct Wanted {
 }
 
 /// Reads a body; every part of it that breaks a rule is named.
-pub fn read(body: &[u8]) -> Result<Wanted, Problem> {
+pub fn read(body: &[u8]) -> Result<CreateRequest, Problem> {
     let malformed = |faults| Problem::of_request(Kind::Malformed, faults);
-    let value = strict::parse(body).map_err(|error| {
+    let value = duplicate_keys::parse(body).map_err(|error| {
         let text = String::from_utf8_lossy(body);
         let rule = format!("a JSON object, but it does not parse: {error}");
         malformed(vec![Fault::new("body", &text, &rule)])
@@ -98,15 +99,15 @@ pub fn read(body: &[u8]) -> Result<Wanted, Problem> {
     if !faults.is_empty() {
         return Err(malformed(faults));
     }
-    let wanted: Wanted = serde_path_to_error::deserialize(&value).map_err(|error| {
+    let request: CreateRequest = serde_path_to_error::deserialize(&value).map_err(|error| {
         let path = error.path().to_string();
         let found = at(&value, &path).map_or_else(String::new, Value::to_string);
         let rule = rule(&path).map_or_else(|| error.inner().to_string(), str::to_owned);
         malformed(vec![Fault::new(&path, &found, &rule)])
     })?;
-    let faults = wrong_values(&wanted);
+    let faults = wrong_values(&request);
     if faults.is_empty() {
-        Ok(wanted)
+        Ok(request)
     } else {
         Err(malformed(faults))
     }
@@ -114,17 +115,17 @@ pub fn read(body: &[u8]) -> Result<Wanted, Problem> {
 
 /// The object that stands for what is wanted. It carries the finalizer from the start, which saves
 /// the proxy a write.
-pub fn object(wanted: Wanted) -> IPUPartition {
-    let name = wanted
+pub fn object(request: CreateRequest) -> IPUPartition {
+    let name = request
         .name
-        .unwrap_or_else(|| naming::partition_object(&wanted.owner, wanted.slot));
+        .unwrap_or_else(|| naming::partition_object(&request.owner, request.slot));
     let spec = IPUPartitionSpec {
-        owner: wanted.owner,
-        slot: wanted.slot,
-        ipus: wanted.ipus,
-        gcds: wanted.gcds,
-        options: wanted.options,
-        owner_metadata: wanted.owner_metadata,
+        owner: request.owner,
+        slot: request.slot,
+        ipus: request.ipus,
+        gcds: request.gcds,
+        options: request.options,
+        owner_metadata: request.owner_metadata,
         reset_generation: 0,
     };
     let mut partition = IPUPartition::new(&name, spec);
@@ -151,7 +152,7 @@ fn wrong_keys(value: &Value) -> Vec<Fault> {
     let Value::Object(fields) = value else {
         return vec![Fault::new("body", &value.to_string(), "a JSON object")];
     };
-    let mut faults = wrong_keys_of::<Wanted>(fields, "", &mut generator);
+    let mut faults = wrong_keys_of::<CreateRequest>(fields, "", &mut generator);
     if let Some(Value::Object(owner)) = fields.get("owner") {
         faults.extend(wrong_keys_of::<PartitionOwner>(
             owner,
@@ -200,13 +201,13 @@ fn wrong_keys_of<T: JsonSchema>(
     missing.chain(unknown).collect()
 }
 
-fn wrong_values(wanted: &Wanted) -> Vec<Fault> {
-    let owner = &wanted.owner;
-    let name = wanted.name.as_deref();
-    let options = &wanted.options;
+fn wrong_values(request: &CreateRequest) -> Vec<Fault> {
+    let owner = &request.owner;
+    let name = request.name.as_deref();
+    let options = &request.options;
     // Where the IPUs are wrong already, nothing is said of the GCDs for their sake.
-    let are_few = wanted.gcds <= wanted.ipus || !wanted.ipus.is_power_of_two();
-    let are_gcds_good = wanted.gcds > 0 && are_few;
+    let are_few = request.gcds <= request.ipus || !request.ipus.is_power_of_two();
+    let are_gcds_good = request.gcds > 0 && are_few;
     let checks = [
         (
             "name",
@@ -228,17 +229,17 @@ fn wrong_values(wanted: &Wanted) -> Vec<Fault> {
         ("owner.uid", owner.uid.as_str(), is_uid(&owner.uid)),
         (
             "ipus",
-            &wanted.ipus.to_string(),
-            wanted.ipus.is_power_of_two(),
+            &request.ipus.to_string(),
+            request.ipus.is_power_of_two(),
         ),
-        ("gcds", &wanted.gcds.to_string(), are_gcds_good),
+        ("gcds", &request.gcds.to_string(), are_gcds_good),
         ("options.replicas", "0", options.replicas != Some(0)),
         ("options.gangSize", "0", options.gang_size != Some(0)),
     ];
     let broken = checks.into_iter().filter(|(_, _, holds)| !holds);
     broken
         .map(|(field, value, _)| fault(field, value))
-        .chain(owner_metadata::faults(&wanted.owner_metadata))
+        .chain(owner_metadata::faults(&request.owner_metadata))
         .collect()
 }
 

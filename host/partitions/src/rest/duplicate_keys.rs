@@ -11,14 +11,14 @@ use serde_json::{Map, Number, Value};
 /// Parses a body, nested no deeper than the parser's 128 levels.
 pub(super) fn parse(body: &[u8]) -> Result<Value, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let value = Strict.deserialize(&mut deserializer)?;
+    let value = NoDuplicates.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(value)
 }
 
-struct Strict;
+struct NoDuplicates;
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl<'de> DeserializeSeed<'de> for NoDuplicates {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -26,7 +26,7 @@ impl<'de> DeserializeSeed<'de> for Strict {
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for NoDuplicates {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -59,7 +59,7 @@ impl<'de> Visitor<'de> for Strict {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(Strict)? {
+        while let Some(item) = items.next_element_seed(NoDuplicates)? {
             list.push(item);
         }
         Ok(Value::Array(list))
@@ -71,7 +71,7 @@ impl<'de> Visitor<'de> for Strict {
             if object.contains_key(&key) {
                 return Err(A::Error::custom(format_args!("key {key:?} stands twice")));
             }
-            let value = fields.next_value_seed(Strict)?;
+            let value = fields.next_value_seed(NoDuplicates)?;
             object.insert(key, value);
         }
         Ok(Value::Object(object))

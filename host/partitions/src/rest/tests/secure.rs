@@ -5,14 +5,15 @@ use axum::http::Request;
 use ipu_api::labels::PARTITION_FINALIZER;
 use serde_json::{Value, json};
 
-use super::fixture::{Answer, Ports, wanted};
+use super::fixture::{Answer, Ports, create_body};
 use crate::rest::limits::UserRate;
 
 #[tokio::test]
 async fn a_partition_is_made_read_and_given_back() {
     let ports = Ports::open().await;
     let metadata = json!({"labels": {"team": "vision"}, "priorityClassName": "urgent"});
-    let body = wanted(|wanted| wanted["ownerMetadata"] = metadata.clone()).to_string();
+    let body =
+        create_body(|create_body| create_body["ownerMetadata"] = metadata.clone()).to_string();
     let made = ports.secure("admin", "POST", "/partitions", &body).await;
     assert_eq!(made.status, 201, "{made:?}");
     let path = made.headers["location"].to_str().unwrap().to_owned();
@@ -36,7 +37,8 @@ async fn a_partition_is_made_read_and_given_back() {
 #[tokio::test]
 async fn a_partition_that_nobody_here_would_make_is_refused() {
     let ports = Ports::open().await;
-    let body = wanted(|wanted| wanted["owner"]["namespace"] = json!("else")).to_string();
+    let body =
+        create_body(|create_body| create_body["owner"]["namespace"] = json!("else")).to_string();
     let refused = ports.secure("admin", "POST", "/partitions", &body).await;
     assert_eq!(refused.status, 400, "{refused:?}");
     let error = &refused.body["errors"][0];
@@ -51,7 +53,7 @@ async fn a_partition_that_nobody_here_would_make_is_refused() {
 #[tokio::test]
 async fn whoever_takes_a_living_jobs_partition_is_warned() {
     let ports = Ports::open().await;
-    let body = wanted(|wanted| wanted["name"] = json!("p")).to_string();
+    let body = create_body(|create_body| create_body["name"] = json!("p")).to_string();
     for (uid, warnings) in [("another", 0), ("a-uid", 1)] {
         ports
             .world()
@@ -131,7 +133,7 @@ async fn headers_that_hold_no_token_ask_nothing_of_the_api_server() {
 #[tokio::test]
 async fn a_missing_right_is_named_with_how_to_grant_it() {
     let ports = Ports::open().await;
-    let body = wanted(|_| {}).to_string();
+    let body = create_body(|_| {}).to_string();
     for (token, method, path, verb) in [
         ("reader", "POST", "/partitions", "create"),
         ("reader", "DELETE", "/partitions/p", "delete"),
@@ -209,7 +211,7 @@ async fn without_the_api_server_nothing_is_decided() {
 #[tokio::test]
 async fn what_the_api_server_refuses_is_told_with_its_fields() {
     let ports = Ports::open().await;
-    let body = wanted(|wanted| wanted["name"] = json!("p")).to_string();
+    let body = create_body(|create_body| create_body["name"] = json!("p")).to_string();
     let made = ports.secure("admin", "POST", "/partitions", &body).await;
     assert_eq!(made.status, 201);
     let again = ports.secure("admin", "POST", "/partitions", &body).await;
@@ -285,7 +287,7 @@ async fn only_json_is_read_and_only_so_much() {
         }
         ports.send(request.body(body).unwrap()).await
     };
-    let good = || Body::from(wanted(|_| {}).to_string());
+    let good = || Body::from(create_body(|_| {}).to_string());
     let json = Some("application/json; charset=utf-8");
     for content_type in [
         None,

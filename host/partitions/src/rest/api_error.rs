@@ -35,7 +35,7 @@ pub(super) fn problem(action: &str, error: &kube::Error) -> Problem {
 }
 
 /// The problem that the API server did not answer in time.
-pub(super) fn silent(action: &str) -> Problem {
+pub(super) fn timeout(action: &str) -> Problem {
     unavailable(
         format!("failed to {action}: the API server did not answer in time; try again"),
         0,
