@@ -72,7 +72,7 @@ test-versions: ## the end-to-end run, and the tests of definitions, webhooks and
 	@sh tests/preflight.sh test-versions
 	for version in $(OTHER_VERSIONS); do \
 	  echo "Kubernetes $$version" && export IPU_OPERATOR_KUBERNETES=$$version && \
-	  INSTA_UPDATE=no tests/filtered.sh "twins webhook chart" --workspace --test apiserver && \
+	  INSTA_UPDATE=no tests/filtered.sh "differential webhook chart" --workspace --test apiserver && \
 	  cargo test --locked --workspace --test e2e || exit 1; \
 	done
 

@@ -20,10 +20,13 @@ mod control_plane;
 mod definitions;
 #[cfg(test)]
 mod described;
+mod differential;
 #[cfg(test)]
 mod hostile_texts;
 #[cfg(test)]
 mod job;
+#[cfg(test)]
+mod job_fixture;
 #[cfg(test)]
 mod large_job;
 mod late_watch;
@@ -36,7 +39,7 @@ mod lost_node;
 #[cfg(test)]
 mod metrics;
 #[cfg(test)]
-mod no_room;
+mod no_space;
 #[cfg(test)]
 mod odd_objects;
 #[cfg(test)]
@@ -52,10 +55,7 @@ mod rest;
 #[cfg(test)]
 mod restored;
 #[cfg(test)]
-mod stage;
-#[cfg(test)]
 mod support;
-mod twins;
 #[cfg(test)]
 mod upgraded;
 #[cfg(test)]

@@ -1,45 +1,45 @@
 //! One run on real nodes: the demo, then everything around the first job is killed, taken down or
-//! fed nonsense, and the jobs still end as they should.
+//! given invalid data, and the jobs still end as they should.
 //!
 //! The cluster is brought up once for all trials and taken down after them, also when they fail.
 
 mod api_outage;
 mod autoscaled;
 mod broken_list;
-mod crowd;
 mod described;
-mod disturbed;
+mod disruptions;
 mod documents;
 mod down;
 mod failing_pods;
+mod fixture;
 mod flooded;
+mod interactive;
 mod killed;
 mod life;
 mod long_names;
 mod lost_node;
+mod many_jobs;
 mod namespaces;
 mod parallel;
 mod pods;
 mod policies;
 mod release;
-mod scene;
 mod service;
-mod session;
 mod streams;
-mod undisturbed;
+mod unaffected;
 mod upgraded;
 
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use scene::Scene;
+use fixture::Fixture;
 use tests::lab::interrupt::{self, First};
 
 /// The trials, in the order in which they run.
-type Check = fn(&Scene) -> Result<(), Failed>;
+type Check = fn(&Fixture) -> Result<(), Failed>;
 const TRIALS: [(&str, Check); 41] = [
-    ("three_jobs_from_apply_to_completed", scene::demo),
+    ("three_jobs_from_apply_to_completed", fixture::demo),
     (
         "proxy_killed_after_the_partition_was_formed_and_before_it_was_recorded",
         killed::proxy,
@@ -58,8 +58,8 @@ const TRIALS: [(&str, Check); 41] = [
         life::fails_and_starts_again,
     ),
     (
-        "helper_that_runs_on_keeps_no_job_from_completing",
-        life::completes_beside_a_helper,
+        "sidecar_that_runs_on_keeps_no_job_from_completing",
+        life::completes_beside_a_sidecar,
     ),
     (
         "open_mpi_4_reaches_more_workers_than_its_radix",
@@ -94,12 +94,12 @@ const TRIALS: [(&str, Check); 41] = [
         service::grows_changes_and_heals,
     ),
     (
-        "session_runs_mpirun_by_exec_and_rests",
-        session::runs_mpirun_and_rests,
+        "interactive_job_runs_mpirun_by_exec_and_is_suspended",
+        interactive::runs_mpirun_and_is_suspended,
     ),
     (
-        "session_ends_as_completed_when_its_time_is_over",
-        session::ends_by_itself,
+        "interactive_job_completes_at_the_end_of_its_time",
+        interactive::ends_by_itself,
     ),
     ("pods_that_do_not_start_say_why", failing_pods::do_not_start),
     (
@@ -114,11 +114,11 @@ const TRIALS: [(&str, Check); 41] = [
         "worker_evicted_for_its_storage_fails_the_job",
         failing_pods::evicted_for_storage,
     ),
-    ("preempted_worker_comes_back", disturbed::is_preempted),
-    ("drained_worker_comes_back", disturbed::worker_is_drained),
+    ("preempted_worker_comes_back", disruptions::is_preempted),
+    ("drained_worker_comes_back", disruptions::worker_is_drained),
     (
         "drain_under_mpirun_is_named",
-        disturbed::parallel_job_is_drained,
+        disruptions::parallel_job_is_drained,
     ),
     (
         "quota_holds_a_job_up_and_is_told",
@@ -187,7 +187,7 @@ const LONG: [(&str, Check); 6] = [
     ("silent_node_lets_its_pods_go", lost_node::lets_its_pods_go),
     (
         "upgrade_disturbs_none_of_two_hundred_jobs",
-        crowd::is_not_disturbed_by_an_upgrade,
+        many_jobs::is_not_disturbed_by_an_upgrade,
     ),
 ];
 
@@ -235,15 +235,15 @@ fn main() -> ExitCode {
         eprintln!("failed to watch for Ctrl-C: {error}");
         return ExitCode::FAILURE;
     }
-    let scene = match Scene::set() {
-        Ok(scene) => scene,
+    let fixture = match Fixture::set_up() {
+        Ok(fixture) => fixture,
         Err(error) => {
             eprintln!("the cluster did not come up: {error:#}");
             return ExitCode::FAILURE;
         }
     };
-    let conclusion = libtest_mimic::run(&arguments, trials(&chosen, Some(&scene)));
-    if let Err(error) = scene.strike() {
+    let conclusion = libtest_mimic::run(&arguments, trials(&chosen, Some(&fixture)));
+    if let Err(error) = fixture.tear_down() {
         eprintln!("the cluster left something behind: {error:#}");
         return ExitCode::FAILURE;
     }
@@ -270,12 +270,12 @@ fn chosen(extent: &str) -> Option<Vec<Named>> {
     }
 }
 
-fn trials(chosen: &[Named], scene: Option<&std::sync::Arc<Scene>>) -> Vec<Trial> {
+fn trials(chosen: &[Named], fixture: Option<&std::sync::Arc<Fixture>>) -> Vec<Trial> {
     let trial = |&(name, check): &Named| {
-        let scene = scene.cloned();
+        let fixture = fixture.cloned();
         Trial::test(name, move || {
-            let scene = scene.as_deref();
-            check(scene.expect("a trial runs only once the scene is set"))
+            let fixture = fixture.as_deref();
+            check(fixture.expect("a trial runs only after the set-up"))
         })
     };
     chosen.iter().map(trial).collect()

@@ -10,7 +10,7 @@ use tests::lab::progress::Progress;
 use tests::lab::settings::Settings;
 use tests::lab::tools::Tools;
 
-use super::scene::Scene;
+use super::fixture::Fixture;
 
 /// Path of the document in the repository.
 const DOCUMENT: &str = "charts/ipu-operator/docs/policy-tutorial.md";
@@ -54,8 +54,8 @@ fn run(script: &str, kubeconfig: &Path) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn from_a_new_project_to_promoted_in_the_shadow() {
-    let scene = Scene::start().await;
-    let kubeconfig = scene.webhooks.kubeconfig();
+    let fixture = Fixture::start().await;
+    let kubeconfig = fixture.webhooks.kubeconfig();
     // The webhooks of the test belong to the namespace `default`.
     let script = commands().replace("--namespace ipu-operator", "--namespace default");
     let typed = tokio::task::spawn_blocking(move || run(&script, &kubeconfig));

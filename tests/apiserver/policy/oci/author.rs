@@ -14,7 +14,7 @@ use tests::lab::settings::Settings;
 use tests::lab::tools::Tools;
 use tests::registry::{Manner, PASSWORD, Registry, USER};
 
-use crate::policy::scene::of_registry;
+use crate::policy::fixture::of_registry;
 
 /// Somebody who builds policies, pushes them into a registry of their own and signs them.
 pub(super) struct Author {

@@ -23,12 +23,12 @@ use tokio_util::sync::CancellationToken;
 use crate::webhook::fixture::{Owned, Webhooks, release};
 
 /// Webhooks of one's own, whose process follows IPUPolicies, and a user who writes them.
-pub(super) struct Scene {
+pub(super) struct Fixture {
     pub(super) webhooks: Owned,
     pub(super) client: Client,
 }
 
-impl Scene {
+impl Fixture {
     pub(super) async fn start() -> Self {
         let webhooks = Webhooks::start().await;
         let client = webhooks.client();

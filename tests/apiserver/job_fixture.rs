@@ -35,7 +35,7 @@ static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// A namespace on a real API server, with somebody who plays what is missing around it.
-pub(crate) struct Stage {
+pub(crate) struct JobFixture {
     pub(crate) client: Client,
     pub(crate) kubeconfig: PathBuf,
     pub(crate) namespace: String,
@@ -46,7 +46,7 @@ pub(crate) struct Stage {
     _turn: MutexGuard<'static, ()>,
 }
 
-impl Stage {
+impl JobFixture {
     /// A new namespace, with the CRDs as users apply them.
     pub(crate) async fn new(name: &str) -> Self {
         let turn = ONE_AT_A_TIME.lock().await;
@@ -55,7 +55,7 @@ impl Stage {
             .await
             .unwrap();
         let client = plane.client().await.unwrap();
-        let mut stage = Self {
+        let mut fixture = Self {
             client,
             kubeconfig: plane.kubeconfig(),
             namespace: name.to_owned(),
@@ -65,7 +65,7 @@ impl Stage {
             _turn: turn,
         };
         for definition in crd::all() {
-            define(&stage.client, &definition).await;
+            define(&fixture.client, &definition).await;
         }
         let namespace = Namespace {
             metadata: ObjectMeta {
@@ -74,14 +74,14 @@ impl Stage {
             },
             ..Namespace::default()
         };
-        let namespaces: Api<Namespace> = Api::all(stage.client.clone());
+        let namespaces: Api<Namespace> = Api::all(fixture.client.clone());
         namespaces
             .create(&kube::api::PostParams::default(), &namespace)
             .await
             .unwrap();
-        let partitions = Api::all(stage.client.clone());
-        stage.proxy.spawn(let_go(partitions, name.to_owned()));
-        stage
+        let partitions = Api::all(fixture.client.clone());
+        fixture.proxy.spawn(let_go(partitions, name.to_owned()));
+        fixture
     }
 
     /// Starts the controller.

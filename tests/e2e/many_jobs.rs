@@ -13,9 +13,9 @@ use serde_json::json;
 use tests::lab::operator::VIPU_NAMESPACE;
 use tests::wait::{Seen, until};
 
+use crate::fixture::{Fixture, PATIENCE};
 use crate::release::{once_replaced, upgraded_under};
-use crate::scene::{PATIENCE, Scene};
-use crate::undisturbed::Live;
+use crate::unaffected::Live;
 
 /// Jobs of one Pod and one IPU each.
 const JOBS: usize = 200;
@@ -32,37 +32,37 @@ const CONTROLLERS: &str = "global.vipuControllers={pod1.vipu:8090:ipunode=pod1,\
 
 /// While `helm upgrade` and `helm rollback` replace both processes, no Pod is replaced or restarted, no
 /// partition is another, and nothing is said of any trouble.
-pub(crate) fn is_not_disturbed_by_an_upgrade(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        let manifest = third_controller(scene)?;
-        scene.operated.kubectl.apply(manifest.path()).await?;
+pub(crate) fn is_not_disturbed_by_an_upgrade(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        let manifest = third_controller(fixture)?;
+        fixture.operated.kubectl.apply(manifest.path()).await?;
         let deployment = ["rollout", "status", "deployment/pod3", "--timeout=120s"];
-        scene
+        fixture
             .kubectl(&[&deployment[..], &["--namespace", VIPU_NAMESPACE]].concat())
             .await?;
-        scene.release.upgrade(&[CONTROLLERS])?;
-        start(scene).await?;
-        let before = Live::now(scene).await?;
+        fixture.release.upgrade(&[CONTROLLERS])?;
+        start(fixture).await?;
+        let before = Live::now(fixture).await?;
         assert_eq!((before.pods.len(), before.partitions.len()), (JOBS, JOBS));
 
-        let new = upgraded_under(scene, &before).await?;
+        let new = upgraded_under(fixture, &before).await?;
         let back = ["rollback", "ipu-operator", "--wait", "--timeout", "180s"];
-        scene.release.run(&back)?;
-        once_replaced(scene, &new, 3).await?;
-        before.is_undisturbed_by(scene, "helm rollback").await?;
+        fixture.release.run(&back)?;
+        once_replaced(fixture, &new, 3).await?;
+        before.is_undisturbed_by(fixture, "helm rollback").await?;
 
         let all = ["delete", "ipujobs", "--all", "--timeout=600s"];
-        scene.kubectl(&all).await?;
-        scene.facts().nothing_in_the_api(LONG).await?;
-        scene.release.install()?;
-        scene.operated.kubectl.delete(manifest.path()).await?;
+        fixture.kubectl(&all).await?;
+        fixture.facts().nothing_in_the_api(LONG).await?;
+        fixture.release.install()?;
+        fixture.operated.kubectl.delete(manifest.path()).await?;
         Ok(())
     })
 }
 
 /// The second simulated controller of the examples once more, larger and under another name.
-fn third_controller(scene: &Scene) -> Result<tempfile::NamedTempFile, Failed> {
-    let examples = scene
+fn third_controller(fixture: &Fixture) -> Result<tempfile::NamedTempFile, Failed> {
+    let examples = fixture
         .operated
         .repository
         .join("examples/vipu-simulator.yaml");
@@ -83,12 +83,12 @@ fn third_controller(scene: &Scene) -> Result<tempfile::NamedTempFile, Failed> {
 }
 
 /// Submits all jobs, and waits until each runs.
-async fn start(scene: &Scene) -> Result<(), Failed> {
+async fn start(fixture: &Fixture) -> Result<(), Failed> {
     stream::iter(0..JOBS)
         .map(Ok::<_, Failed>)
         .try_for_each_concurrent(AT_ONCE, |number| async move {
-            let mut job = scene.example("06-inference.yaml")?;
-            job.metadata.name = Some(format!("crowd-{number}"));
+            let mut job = fixture.example("06-inference.yaml")?;
+            job.metadata.name = Some(format!("many-{number}"));
             let pod = &mut job.spec.workers.template.0["spec"];
             pod["terminationGracePeriodSeconds"] = json!(0);
             pod["containers"] = json!([{
@@ -97,11 +97,11 @@ async fn start(scene: &Scene) -> Result<(), Failed> {
                 "imagePullPolicy": "IfNotPresent",
                 "command": ["sleep", "infinity"],
             }]);
-            scene.create(&job).await?;
+            fixture.create(&job).await?;
             Ok(())
         })
         .await?;
-    let jobs: Api<IPUJob> = Api::default_namespaced(scene.operated.client.clone());
+    let jobs: Api<IPUJob> = Api::default_namespaced(fixture.operated.client.clone());
     until(format!("{JOBS} jobs to run"), LONG, || async {
         let found = jobs.list(&ListParams::default()).await?;
         let states = found.iter().filter_map(|job| job.status.as_ref());
@@ -110,7 +110,7 @@ async fn start(scene: &Scene) -> Result<(), Failed> {
     })
     .await?;
     until("every Pod to run", PATIENCE, || async {
-        let live = Live::now(scene).await.map_err(|failed| {
+        let live = Live::now(fixture).await.map_err(|failed| {
             failed
                 .message()
                 .unwrap_or("the API server did not answer")

@@ -35,7 +35,7 @@ use tokio::runtime::Runtime;
 pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
 
 /// The cluster with the operator installed.
-pub(crate) struct Scene {
+pub(crate) struct Fixture {
     runtime: Runtime,
     /// The folders that the cluster uses.
     pub(crate) settings: Settings,
@@ -49,13 +49,13 @@ pub(crate) struct Scene {
 }
 
 /// The demo, as `make demo` runs it.
-pub(crate) fn demo(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async { Ok(demo::run(&scene.operated, &scene.progress).await?) })
+pub(crate) fn demo(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async { Ok(demo::run(&fixture.operated, &fixture.progress).await?) })
 }
 
-impl Scene {
+impl Fixture {
     /// Brings the cluster up and installs the operator. What was begun is ended where that fails.
-    pub(crate) fn set() -> anyhow::Result<Arc<Self>> {
+    pub(crate) fn set_up() -> anyhow::Result<Arc<Self>> {
         let runtime = Runtime::new()?;
         let settings = Settings::from_env()?;
         let progress = Progress::start();
@@ -82,7 +82,7 @@ impl Scene {
     }
 
     /// Takes the cluster down; an error names what was left behind.
-    pub(crate) fn strike(&self) -> anyhow::Result<()> {
+    pub(crate) fn tear_down(&self) -> anyhow::Result<()> {
         interrupt::ending();
         Ok(cluster::down(&self.settings, &self.progress)?)
     }

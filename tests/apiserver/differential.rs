@@ -53,14 +53,14 @@ const ONLY_THE_GUEST: [(&str, &str); 16] = [
 const ONLY_THE_DEFINITION: [(&str, &str); 0] = [];
 
 /// Asks both, and gathers in which fields one of them alone sees something wrong.
-struct Twins {
+struct Differential {
     jobs: Api<DynamicObject>,
     only_the_guest: BTreeMap<String, Value>,
     only_the_definition: BTreeMap<String, Value>,
     admitted: Vec<Value>,
 }
 
-impl Twins {
+impl Differential {
     async fn start() -> Self {
         let client: Client = ControlPlane::shared()
             .await
@@ -176,7 +176,7 @@ fn unlisted(found: &BTreeMap<String, Value>, listed: &[(&str, &str)]) -> Vec<Str
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_definition_and_the_guest_admit_the_same_outside_lists_with_reasons() {
-    let mut twins = Twins::start().await;
+    let mut differential = Differential::start().await;
     let table: Value = serde_json::from_str(RULES).unwrap();
     let valid = &table["valid"];
     let changes: Vec<&Value> = table["cases"]
@@ -187,30 +187,30 @@ async fn the_definition_and_the_guest_admit_the_same_outside_lists_with_reasons(
         .collect();
     for (at, change) in changes.iter().enumerate() {
         let first = merged(valid, change);
-        twins.feed(&first, None).await;
+        differential.feed(&first, None).await;
         for other in changes.iter().skip(at + 1).take(NEIGHBOURS) {
-            twins.feed(&merged(&first, other), None).await;
+            differential.feed(&merged(&first, other), None).await;
         }
     }
-    let mut olds = std::mem::take(&mut twins.admitted);
+    let mut olds = std::mem::take(&mut differential.admitted);
     for object in &mut olds {
         object["metadata"]["name"] = json!("twin");
     }
     olds.dedup();
     for old in olds.iter().step_by(8) {
         let stored: DynamicObject = serde_json::from_value(old.clone()).unwrap();
-        let jobs = twins.jobs.clone();
+        let jobs = differential.jobs.clone();
         let stored = jobs.create(&PostParams::default(), &stored).await.unwrap();
         let version = stored.resource_version().unwrap();
         for new in &olds {
-            twins.feed(new, Some((old, &version))).await;
+            differential.feed(new, Some((old, &version))).await;
         }
         jobs.delete("twin", &Default::default()).await.unwrap();
     }
     assert!(olds.len() > 20, "{} objects were admitted", olds.len());
     let found = [
-        unlisted(&twins.only_the_guest, &ONLY_THE_GUEST),
-        unlisted(&twins.only_the_definition, &ONLY_THE_DEFINITION),
+        unlisted(&differential.only_the_guest, &ONLY_THE_GUEST),
+        unlisted(&differential.only_the_definition, &ONLY_THE_DEFINITION),
     ];
     assert_eq!(found, [Vec::<String>::new(), Vec::new()]);
 }

@@ -13,16 +13,16 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::chart::arguments::rendered;
+use crate::partition::fixture::Fixture;
 use crate::partition::install::apply;
-use crate::partition::scene::Scene;
 use crate::webhook::fixture::CONFIGURATION;
 
 /// Name of the webhook configuration for native Pods.
 const NATIVE: &str = "native-pods";
 
-/// A scene of partitions with everything that native Pods need.
+/// A fixture of partitions with everything that native Pods need.
 pub(crate) struct Native {
-    pub(crate) scene: Scene,
+    pub(crate) fixture: Fixture,
     reconciler: Option<JoinHandle<()>>,
 }
 
@@ -36,24 +36,24 @@ impl Native {
 
     /// The same without the reconciler.
     pub(crate) async fn without_reconciler(client: Client, sizes: &[u32]) -> Self {
-        let mut scene = Scene::on(client, sizes).await;
-        register(&scene.client).await;
-        for pod in pods(&scene.client, "default")
+        let mut fixture = Fixture::on(client, sizes).await;
+        register(&fixture.client).await;
+        for pod in pods(&fixture.client, "default")
             .list(&ListParams::default())
             .await
             .unwrap()
         {
-            delete(&pods(&scene.client, "default"), &pod.name_any()).await;
+            delete(&pods(&fixture.client, "default"), &pod.name_any()).await;
         }
-        scene.start_proxy().await;
+        fixture.start_proxy().await;
         Self {
-            scene,
+            fixture,
             reconciler: None,
         }
     }
 
     pub(crate) fn start_reconciler(&mut self) {
-        let client = self.scene.client.clone();
+        let client = self.fixture.client.clone();
         self.reconciler = Some(tokio::spawn(async move {
             let (settings, stop) = (NativePodSettings::default(), CancellationToken::new());
             ipu_pods::run(client, settings, &Reconciles::default(), stop).await;
@@ -69,16 +69,16 @@ impl Native {
     }
 
     pub(crate) fn pods(&self) -> Api<Pod> {
-        pods(&self.scene.client, "default")
+        pods(&self.fixture.client, "default")
     }
 
     /// A namespace in which Pods can be created.
     pub(crate) async fn namespace(&self, name: &str) -> Api<Pod> {
         let namespace: Namespace = object(&json!({"metadata": {"name": name}}));
-        apply(Api::all(self.scene.client.clone()), &namespace).await;
+        apply(Api::all(self.fixture.client.clone()), &namespace).await;
         let account: ServiceAccount = object(&json!({"metadata": {"name": "default"}}));
-        apply(Api::namespaced(self.scene.client.clone(), name), &account).await;
-        pods(&self.scene.client, name)
+        apply(Api::namespaced(self.fixture.client.clone(), name), &account).await;
+        pods(&self.fixture.client, name)
     }
 
     /// The Pod once it `is_so`.
@@ -94,12 +94,12 @@ impl Native {
     /// Waits until no IPUPartition is left, and nothing on any controller.
     pub(crate) async fn once_nothing_is_left(&self) {
         eventually("no IPUPartition is left", async || {
-            let left = self.scene.partitions().list(&ListParams::default()).await;
+            let left = self.fixture.partitions().list(&ListParams::default()).await;
             Seen::when(left.unwrap().items, Vec::is_empty)
         })
         .await;
         let is_empty = |ids: &[Vec<String>]| ids.iter().all(Vec::is_empty);
-        self.scene.once_ids("nothing is left", is_empty).await;
+        self.fixture.once_ids("nothing is left", is_empty).await;
     }
 }
 

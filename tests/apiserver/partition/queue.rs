@@ -4,17 +4,17 @@ use ipu_api::ipupartition::{IPUPartition, PartitionOptions, PartitionPhase};
 use kube::api::DeleteParams;
 use tests::wait::eventually;
 
-use super::scene::{Scene, id, notebook};
+use super::fixture::{Fixture, id, notebook};
 
 /// Wants the partitions of a gang of one owner.
-async fn want_gang(scene: &Scene, name: &str, size: u32, ipus: u32) -> Vec<IPUPartition> {
+async fn want_gang(fixture: &Fixture, name: &str, size: u32, ipus: u32) -> Vec<IPUPartition> {
     let mut wanted = Vec::new();
     for slot in 0..size {
         let options = PartitionOptions {
             gang_size: Some(size),
             ..PartitionOptions::default()
         };
-        let one = scene.want_with(notebook(name), slot, ipus, options);
+        let one = fixture.want_with(notebook(name), slot, ipus, options);
         wanted.push(one.await);
     }
     wanted
@@ -27,22 +27,22 @@ fn message(partition: &IPUPartition) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_one_is_passed_until_its_limit_and_then_served() {
-    let mut scene = Scene::without_proxy(&[8]).await;
-    scene.backfill_limit = 3;
-    scene.start_proxy().await;
-    let first = scene.want("first", 4).await;
-    scene.once_in(&first, PartitionPhase::Ready).await;
-    let large = scene.want("large", 8).await;
-    scene.once_waiting(&large).await;
-    let passing = scene.want("passing", 2).await;
-    scene.once_in(&passing, PartitionPhase::Ready).await;
+    let mut fixture = Fixture::without_proxy(&[8]).await;
+    fixture.backfill_limit = 3;
+    fixture.start_proxy().await;
+    let first = fixture.want("first", 4).await;
+    fixture.once_in(&first, PartitionPhase::Ready).await;
+    let large = fixture.want("large", 8).await;
+    fixture.once_waiting(&large).await;
+    let passing = fixture.want("passing", 2).await;
+    fixture.once_in(&passing, PartitionPhase::Ready).await;
 
     // Each new one has its own first look, so that one of them comes after the limit.
     let mut others = 0;
     let held_up = eventually("one comes after the limit", async || {
-        let small = scene.want(&format!("small-{others}"), 1).await;
+        let small = fixture.want(&format!("small-{others}"), 1).await;
         others += 1;
-        let seen = scene
+        let seen = fixture
             .once(&small, "it is served or told why not", |object| {
                 let status = object.status.clone().unwrap_or_default();
                 status.phase == PartitionPhase::Ready || !status.waiting.is_empty()
@@ -51,8 +51,8 @@ async fn a_large_one_is_passed_until_its_limit_and_then_served() {
         if seen.status.clone().unwrap().phase != PartitionPhase::Ready {
             return Some(seen);
         }
-        scene.delete(&small).await;
-        scene.once_gone(&small).await;
+        fixture.delete(&small).await;
+        fixture.once_gone(&small).await;
         None
     })
     .await;
@@ -62,114 +62,114 @@ async fn a_large_one_is_passed_until_its_limit_and_then_served() {
         "{said}"
     );
 
-    scene.delete(&first).await;
-    scene.delete(&passing).await;
-    let large = scene.once_in(&large, PartitionPhase::Ready).await;
-    scene.delete(&large).await;
-    scene.once_in(&held_up, PartitionPhase::Ready).await;
+    fixture.delete(&first).await;
+    fixture.delete(&passing).await;
+    let large = fixture.once_in(&large, PartitionPhase::Ready).await;
+    fixture.delete(&large).await;
+    fixture.once_in(&held_up, PartitionPhase::Ready).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_one_that_has_waited_longer_is_served_first() {
-    let scene = Scene::start(&[8]).await;
-    let first = scene.want("first", 8).await;
-    scene.once_in(&first, PartitionPhase::Ready).await;
+    let fixture = Fixture::start(&[8]).await;
+    let first = fixture.want("first", 8).await;
+    fixture.once_in(&first, PartitionPhase::Ready).await;
     // Names against the order, and times of whole seconds.
-    let elder = scene.want("z-elder", 8).await;
-    scene.once_waiting(&elder).await;
+    let elder = fixture.want("z-elder", 8).await;
+    fixture.once_waiting(&elder).await;
     let made = |partition: &IPUPartition| partition.metadata.creation_timestamp.clone().unwrap();
     let younger = eventually("one is made in a later second", async || {
-        let younger = scene.want("a-younger", 8).await;
+        let younger = fixture.want("a-younger", 8).await;
         if made(&younger) > made(&elder) {
             return Some(younger);
         }
-        scene.delete(&younger).await;
-        scene.once_gone(&younger).await;
+        fixture.delete(&younger).await;
+        fixture.once_gone(&younger).await;
         None
     })
     .await;
-    scene.once_waiting(&younger).await;
-    scene.delete(&first).await;
-    let elder = scene.once_in(&elder, PartitionPhase::Ready).await;
-    assert_eq!(scene.ids(), [[id(&elder)]]);
-    scene.delete(&elder).await;
-    scene.once_in(&younger, PartitionPhase::Ready).await;
+    fixture.once_waiting(&younger).await;
+    fixture.delete(&first).await;
+    let elder = fixture.once_in(&elder, PartitionPhase::Ready).await;
+    assert_eq!(fixture.ids(), [[id(&elder)]]);
+    fixture.delete(&elder).await;
+    fixture.once_in(&younger, PartitionPhase::Ready).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gang_takes_nothing_before_there_is_room_for_all_of_it() {
-    let scene = Scene::start(&[8, 8]).await;
-    let other = scene.want("other", 8).await;
-    scene.once_in(&other, PartitionPhase::Ready).await;
-    let gang = want_gang(&scene, "gang", 3, 4).await;
+    let fixture = Fixture::start(&[8, 8]).await;
+    let other = fixture.want("other", 8).await;
+    fixture.once_in(&other, PartitionPhase::Ready).await;
+    let gang = want_gang(&fixture, "gang", 3, 4).await;
     for one in &gang {
         // Before a controller was looked at, there is room for fewer.
         let room =
             "3 partitions of 4 IPUs are of use only together, and there is free capacity for 2";
-        scene
+        fixture
             .once(one, room, |waiting| message(waiting).contains(room))
             .await;
     }
-    let small = scene.want("small", 8).await;
-    scene.once_in(&small, PartitionPhase::Ready).await;
-    scene.delete(&other).await;
-    scene.delete(&small).await;
+    let small = fixture.want("small", 8).await;
+    fixture.once_in(&small, PartitionPhase::Ready).await;
+    fixture.delete(&other).await;
+    fixture.delete(&small).await;
     for one in &gang {
-        scene.once_in(one, PartitionPhase::Ready).await;
+        fixture.once_in(one, PartitionPhase::Ready).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gang_that_can_never_fit_is_rejected_until_more_controllers_are_listed() {
-    let mut scene = Scene::without_proxy(&[8, 4]).await;
-    scene.list_controllers(&[&scene.pods[0]]).await;
-    scene.start_proxy().await;
-    let gang = want_gang(&scene, "huge", 3, 4).await;
+    let mut fixture = Fixture::without_proxy(&[8, 4]).await;
+    fixture.list_controllers(&[&fixture.pods[0]]).await;
+    fixture.start_proxy().await;
+    let gang = want_gang(&fixture, "huge", 3, 4).await;
     for one in &gang {
-        let said = message(&scene.once_in(one, PartitionPhase::Rejected).await);
+        let said = message(&fixture.once_in(one, PartitionPhase::Rejected).await);
         assert!(
             said.contains("can ever serve 3 partitions of 4 IPUs")
                 && said.contains("capacity for 2"),
             "{said}"
         );
     }
-    scene
-        .list_controllers(&scene.pods.iter().collect::<Vec<_>>())
+    fixture
+        .list_controllers(&fixture.pods.iter().collect::<Vec<_>>())
         .await;
     for one in &gang {
-        scene.once_in(one, PartitionPhase::Ready).await;
+        fixture.once_in(one, PartitionPhase::Ready).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gang_that_cannot_be_completed_gives_back_what_it_holds() {
-    let scene = Scene::start(&[16]).await;
-    let gang = want_gang(&scene, "gang", 3, 4).await;
+    let fixture = Fixture::start(&[16]).await;
+    let gang = want_gang(&fixture, "gang", 3, 4).await;
     let mut held = Vec::new();
     for one in &gang {
-        held.push(scene.once_in(one, PartitionPhase::Ready).await);
+        held.push(fixture.once_in(one, PartitionPhase::Ready).await);
     }
     // Somebody uses it, so that it is kept whatever becomes of the others.
-    let pods = scene.start_pod("user-of-gang", &id(&held[0])).await;
-    scene.delete(&held[2]).await;
-    scene.once_gone(&held[2]).await;
-    scene.put(0, "by-hand-1");
-    scene.put(0, "by-hand-2");
-    let given_back = scene.once_waiting(&held[1]).await;
+    let pods = fixture.start_pod("user-of-gang", &id(&held[0])).await;
+    fixture.delete(&held[2]).await;
+    fixture.once_gone(&held[2]).await;
+    fixture.put(0, "by-hand-1");
+    fixture.put(0, "by-hand-2");
+    let given_back = fixture.once_waiting(&held[1]).await;
     let said = message(&given_back);
     assert!(said.contains("are of use only together"), "{said}");
-    let note = scene
+    let note = fixture
         .once_event(&given_back.metadata.name.unwrap(), "Replacing")
         .await;
     assert!(
         note.contains("it is of use only with 2 others, and 1 of them found no free capacity"),
         "{note}"
     );
-    assert!(scene.ids()[0].contains(&id(&held[0])));
+    assert!(fixture.ids()[0].contains(&id(&held[0])));
     let at_once = DeleteParams::default().grace_period(0);
     pods.delete("user-of-gang", &at_once).await.unwrap();
-    scene.once_waiting(&held[0]).await;
-    scene
+    fixture.once_waiting(&held[0]).await;
+    fixture
         .once_ids("only what was made by hand is left", |ids| {
             ids[0].len() == 2
         })

@@ -43,10 +43,10 @@ pub(crate) const AUDIENCE: &str = "ipu-operator";
 /// The ConfigMap with the admin's list.
 pub(crate) const LIST: &str = "ipu-operator-vipu-controllers";
 
-/// IPUPartitions belong to no namespace, so that one scene at a time has the API server.
-static STAGE: Mutex<()> = Mutex::const_new(());
+/// IPUPartitions belong to no namespace, so one fixture at a time uses the API server.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
-pub(crate) struct Scene {
+pub(crate) struct Fixture {
     pub(crate) client: Client,
     pub(crate) pods: Vec<Simulator>,
     pub(crate) port: u16,
@@ -61,15 +61,15 @@ pub(crate) struct Scene {
     pub(crate) policy: Option<(PathBuf, serde_json::Value)>,
     proxy: Option<Replica>,
     pub(crate) secure_port: u16,
-    _stage: MutexGuard<'static, ()>,
+    _turn: MutexGuard<'static, ()>,
 }
 
-impl Scene {
+impl Fixture {
     /// Controllers of these sizes, in this order, and a proxy that knows them.
     pub(crate) async fn start(sizes: &[u32]) -> Self {
-        let mut scene = Self::without_proxy(sizes).await;
-        scene.start_proxy().await;
-        scene
+        let mut fixture = Self::without_proxy(sizes).await;
+        fixture.start_proxy().await;
+        fixture
     }
 
     pub(crate) async fn without_proxy(sizes: &[u32]) -> Self {
@@ -80,14 +80,14 @@ impl Scene {
 
     /// The same on an API server of the test's own.
     pub(crate) async fn on(client: Client, sizes: &[u32]) -> Self {
-        let stage = STAGE.lock().await;
+        let turn = ONE_AT_A_TIME.lock().await;
         install(&client).await;
         let mut pods = Vec::new();
         for (index, ipus) in sizes.iter().enumerate() {
             let options = Options::quick(&format!("pod{}", index + 1), *ipus);
             pods.push(Simulator::start(options).await.unwrap());
         }
-        let scene = Scene {
+        let fixture = Fixture {
             client,
             pods,
             port: free_port(),
@@ -97,12 +97,12 @@ impl Scene {
             policy: None,
             secure_port: free_port(),
             proxy: None,
-            _stage: stage,
+            _turn: turn,
         };
-        scene
-            .list_controllers(&scene.pods.iter().collect::<Vec<_>>())
+        fixture
+            .list_controllers(&fixture.pods.iter().collect::<Vec<_>>())
             .await;
-        scene
+        fixture
     }
 
     /// Writes the admin's list; the nodes of every controller are there.

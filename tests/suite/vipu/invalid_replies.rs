@@ -46,7 +46,7 @@ fn lie_on(simulator: &Simulator, method: Method, lie: Lie) {
     });
 }
 
-async fn scene() -> (Simulator, VipuClient) {
+async fn fixture() -> (Simulator, VipuClient) {
     let simulator = pod1().await;
     let client = client(&simulator);
     client.create(&partition("p-1", 4)).await.unwrap();
@@ -56,7 +56,7 @@ async fn scene() -> (Simulator, VipuClient) {
 
 #[tokio::test]
 async fn an_answer_about_another_partition_is_no_answer() {
-    let (simulator, client) = scene().await;
+    let (simulator, client) = fixture().await;
     lie_on(&simulator, Method::GetPartitionStatus, Lie::OtherId);
     let error = client.status("p-1").await.unwrap_err();
     assert!(matches!(error, VipuError::OtherPartition { .. }), "{error}");
@@ -87,7 +87,7 @@ async fn an_answer_about_another_partition_is_no_answer() {
 
 #[tokio::test]
 async fn unknown_enums_are_undefined() {
-    let (simulator, client) = scene().await;
+    let (simulator, client) = fixture().await;
     lie(&simulator, Lie::UnknownEnums);
     let state = client.status("p-1").await.unwrap();
     assert_eq!(state.ready_state, ReadyState::Undefined);
@@ -103,7 +103,7 @@ async fn unknown_enums_are_undefined() {
 
 #[tokio::test]
 async fn what_is_listed_twice_counts_once() {
-    let (simulator, client) = scene().await;
+    let (simulator, client) = fixture().await;
     let honest = client.inventory().await.unwrap();
     lie(&simulator, Lie::Twice);
     assert_eq!(client.inventory().await.unwrap(), honest);
@@ -112,7 +112,7 @@ async fn what_is_listed_twice_counts_once() {
 
 #[tokio::test]
 async fn huge_texts_are_cut_and_empty_ones_are_harmless() {
-    let (simulator, client) = scene().await;
+    let (simulator, client) = fixture().await;
     lie(&simulator, Lie::HugeTexts);
     let listed = client.list().await.unwrap();
     assert!(listed.iter().all(|one| one.id.len() == 256));
@@ -146,7 +146,7 @@ async fn everything_told(client: &VipuClient) -> Vec<String> {
 
 #[tokio::test]
 async fn nothing_that_a_controller_says_controls_a_terminal() {
-    let (simulator, client) = scene().await;
+    let (simulator, client) = fixture().await;
     lie(&simulator, Lie::HostileTexts);
     let mut told = everything_told(&client).await;
     for code in [
@@ -175,7 +175,7 @@ async fn nothing_that_a_controller_says_controls_a_terminal() {
 
 #[tokio::test]
 async fn a_partition_that_vanishes_from_the_list_is_still_told_by_its_status() {
-    let (simulator, client) = scene().await;
+    let (simulator, client) = fixture().await;
     lie(&simulator, Lie::Nothing);
     assert_eq!(client.inventory().await.unwrap(), Inventory::default());
     assert!(matches!(
@@ -192,7 +192,7 @@ async fn a_partition_that_vanishes_from_the_list_is_still_told_by_its_status() {
 
 #[tokio::test]
 async fn a_partition_that_appears_takes_room_and_is_nobodys() {
-    let (simulator, client) = scene().await;
+    let (simulator, client) = fixture().await;
     let honest = client.inventory().await.unwrap();
     lie(&simulator, Lie::Appearing);
     let inventory = client.inventory().await.unwrap();
@@ -206,7 +206,7 @@ async fn a_partition_that_appears_takes_room_and_is_nobodys() {
 
 #[tokio::test]
 async fn a_partition_of_another_size_is_found_out() {
-    let (simulator, client) = scene().await;
+    let (simulator, client) = fixture().await;
     assert_eq!(client.size_mismatch("p-1", 4, 1).await, None);
     lie(&simulator, Lie::HalfTheSize);
     client.create(&partition("p-3", 4)).await.unwrap();
@@ -226,7 +226,7 @@ async fn a_partition_of_another_size_is_found_out() {
 /// Whatever the lie, calls end, and what is counted stays within what there can be.
 #[tokio::test]
 async fn no_lie_stops_the_client() {
-    let (simulator, client) = scene().await;
+    let (simulator, client) = fixture().await;
     for (number, told) in EVERY_LIE.into_iter().enumerate() {
         lie(&simulator, told);
         let id = format!("p-lie-{number}");
@@ -252,7 +252,7 @@ async fn no_lie_stops_the_client() {
 
 #[tokio::test]
 async fn an_ipu_that_keeps_failing_shows_up_on_its_controller() {
-    let (simulator, client) = scene().await;
+    let (simulator, client) = fixture().await;
     let registry = Arc::new(Registry::new(Deadlines::default()));
     let pool = ControllerPool::new(registry, node_labels().0, no_partitions());
     let record_state = async |id: &str| {

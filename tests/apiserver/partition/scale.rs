@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, ListParams};
 use tests::simulator::faults::Method;
 use tests::wait::{Seen, until};
 
-use super::scene::{Scene, id};
+use super::fixture::{Fixture, id};
 
 const WANTED: usize = 1_000;
 const CONTROLLERS: usize = 16;
@@ -19,17 +19,17 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_mins(15);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_at_once_are_each_served_once_though_the_proxy_is_killed() {
-    let mut scene = Scene::start(&[64; CONTROLLERS]).await;
+    let mut fixture = Fixture::start(&[64; CONTROLLERS]).await;
     let all = futures::stream::iter(0..WANTED);
     all.for_each_concurrent(16, async |number| {
         let ipus = 1 << (number % 4);
-        scene.want(&format!("job-{number}"), ipus).await;
+        fixture.want(&format!("job-{number}"), ipus).await;
     })
     .await;
 
     // Nothing is removed before: the first controllers would serve everybody where removals are quick.
     until("every controller to be asked", PATIENCE, async || {
-        let asked = (0..CONTROLLERS).map(|pod| scene.calls(pod, Method::CreatePartition));
+        let asked = (0..CONTROLLERS).map(|pod| fixture.calls(pod, Method::CreatePartition));
         let asked: Vec<_> = asked.collect();
         Ok::<_, kube::Error>(Seen::when(asked, |asked| {
             asked.iter().all(|made| *made > 0)
@@ -41,7 +41,7 @@ async fn a_thousand_at_once_are_each_served_once_though_the_proxy_is_killed() {
     for killed_at in [WANTED / 4, WANTED / 2, WANTED] {
         let what = format!("{killed_at} partitions to be served");
         until(what, PATIENCE, async || {
-            let partitions = scene.partitions();
+            let partitions = fixture.partitions();
             for partition in partitions.list(&ListParams::default()).await? {
                 let status = partition.status.clone().unwrap_or_default();
                 let is_new = partition.metadata.deletion_timestamp.is_none();
@@ -55,18 +55,18 @@ async fn a_thousand_at_once_are_each_served_once_though_the_proxy_is_killed() {
         })
         .await
         .unwrap();
-        scene.kill_proxy().await;
-        scene.start_proxy().await;
+        fixture.kill_proxy().await;
+        fixture.start_proxy().await;
     }
 
     until("every IPUPartition to go", PATIENCE, async || {
-        let left = scene.partitions().list(&ListParams::default()).await?;
+        let left = fixture.partitions().list(&ListParams::default()).await?;
         Ok::<_, kube::Error>(Seen::when(left.items.len(), |left| *left == 0))
     })
     .await
     .unwrap();
     assert_eq!(served.len(), WANTED);
-    scene
+    fixture
         .once_ids("nothing is left on any controller", |ids| {
             ids.iter().all(Vec::is_empty)
         })

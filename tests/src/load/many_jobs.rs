@@ -24,7 +24,7 @@ const IPUS: u32 = 32;
 
 /// What became of a crowd of jobs.
 #[derive(Clone, Debug)]
-pub struct Crowd {
+pub struct ManyJobs {
     /// How many jobs.
     pub jobs: usize,
     /// From the first submission until the last one had completed.
@@ -39,7 +39,7 @@ pub struct Crowd {
 ///
 /// # Errors
 /// Also where a partition was made twice or not at all, or is left.
-pub async fn crowd(count: usize) -> Result<Crowd, LoadError> {
+pub async fn many_jobs(count: usize) -> Result<ManyJobs, LoadError> {
     let product = Product::start_with(CONTROLLERS, IPUS).await?;
     let begun = Instant::now();
     let of_jobs = jobs(&product.client, "graphcore.ai", "v1alpha1", "IPUJob");
@@ -53,7 +53,7 @@ pub async fn crowd(count: usize) -> Result<Crowd, LoadError> {
         let what = format!("{count} jobs needed one partition each, and there were {made:?}");
         return Err(LoadError::Missing(what));
     }
-    Ok(Crowd {
+    Ok(ManyJobs {
         jobs: count,
         completed,
         gone: begun.elapsed(),

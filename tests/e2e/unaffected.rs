@@ -9,7 +9,7 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use libtest_mimic::Failed;
 
-use crate::scene::Scene;
+use crate::fixture::Fixture;
 
 /// Everything that runs for jobs of the default namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,14 +47,14 @@ pub(crate) struct PartitionFact {
 
 impl Live {
     /// What there is now.
-    pub(crate) async fn now(scene: &Scene) -> Result<Self, Failed> {
-        let pods: Api<Pod> = Api::default_namespaced(scene.operated.client.clone());
+    pub(crate) async fn now(fixture: &Fixture) -> Result<Self, Failed> {
+        let pods: Api<Pod> = Api::default_namespaced(fixture.operated.client.clone());
         let of_jobs = ListParams::default().labels(labels::JOB_UID_LABEL);
         let pods = pods.list(&of_jobs).await?.items.into_iter();
-        let events: Api<Event> = Api::default_namespaced(scene.operated.client.clone());
+        let events: Api<Event> = Api::default_namespaced(fixture.operated.client.clone());
         let warnings = ListParams::default().fields("type=Warning");
         let events = events.list(&warnings).await?.items.into_iter();
-        let found = scene.partitions().await?;
+        let found = fixture.partitions().await?;
         let owners = found.iter().map(|found| found.spec.owner.name.clone());
         let jobs = owners.collect();
         let partitions = found.into_iter().map(|found| {
@@ -81,8 +81,12 @@ impl Live {
     }
 
     /// Compares with what there is now; an error names what was disturbed, and during what.
-    pub(crate) async fn is_undisturbed_by(&self, scene: &Scene, what: &str) -> Result<(), Failed> {
-        let now = Self::now(scene).await?;
+    pub(crate) async fn is_undisturbed_by(
+        &self,
+        fixture: &Fixture,
+        what: &str,
+    ) -> Result<(), Failed> {
+        let now = Self::now(fixture).await?;
         let mut changed = differences(&self.pods, &now.pods);
         changed.extend(differences(&self.partitions, &now.partitions));
         let troubles = now.troubles.iter();
