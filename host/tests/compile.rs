@@ -219,7 +219,7 @@ async fn what_lies_in_the_folder_and_is_no_code_is_compiled_anew() {
             Path::new(OPERATOR),
         );
         GuestHost::open(options).await.unwrap();
-        assert!(std::fs::read(&compiled[0]).unwrap() == good, "it is mended");
+        assert!(std::fs::read(&compiled[0]).unwrap() == good, "it is fixed");
     }
 }
 

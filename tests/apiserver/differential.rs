@@ -23,8 +23,8 @@ const NEIGHBOURS: usize = 4;
 const AGAIN: &str = "the controller checks it again before it makes anything of the job";
 
 /// What the guest holds fixed once a job exists, and the definition does not: a job that got past the
-/// webhooks can be mended as long as nothing was made of it, and its partitions never change.
-const MENDED: &str = "a job that got past the webhooks can be mended";
+/// webhooks can be fixed as long as nothing was made of it, and its partitions never change.
+const FIXABLE: &str = "a job that got past the webhooks can be fixed";
 
 /// Fields of which the guest alone judges, and why no rule of the definition does.
 const ONLY_THE_GUEST: [(&str, &str); 16] = [
@@ -35,11 +35,11 @@ const ONLY_THE_GUEST: [(&str, &str); 16] = [
     ("spec.interactive", AGAIN),
     ("spec.ipusPerJobInstance", AGAIN),
     ("spec.jobInstances", AGAIN),
-    ("spec.launcher", MENDED),
+    ("spec.launcher", FIXABLE),
     ("spec.launcher.command", AGAIN),
     ("spec.managedBy", AGAIN),
     ("spec.modelReplicas", AGAIN),
-    ("spec.modelReplicasPerWorker", MENDED),
+    ("spec.modelReplicasPerWorker", FIXABLE),
     ("spec.restartPolicy.backOffLimit", AGAIN),
     ("spec.workerPerJobInstance", AGAIN),
     ("spec.workers.replicas", AGAIN),

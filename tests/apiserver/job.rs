@@ -65,7 +65,7 @@ async fn a_single_worker_goes_to_completed_and_is_deleted_without_a_trace() {
     fixture
         .row("hello", "Completed 0 1", "All instances done")
         .await;
-    eventually("the partition is given back", async || {
+    eventually("the partition is released", async || {
         Seen::when(fixture.partitions().await, Vec::is_empty)
     })
     .await;

@@ -334,7 +334,7 @@ pub(crate) fn settings() -> JobSettings {
     }
 }
 
-/// The proxy: lets go of every partition that is given back.
+/// The proxy: lets go of every partition that is released.
 async fn let_go(partitions: Api<IPUPartition>, namespace: String) {
     let leaving = changes(&partitions, namespace)
         .filter(|found| ready(found.metadata.deletion_timestamp.is_some()));

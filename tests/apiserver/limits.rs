@@ -15,7 +15,7 @@ use crate::job::{parallel, single};
 use crate::job_fixture::JobFixture;
 
 async fn no_partition_is_left(fixture: &JobFixture) {
-    eventually("all partitions are given back", async || {
+    eventually("all partitions are released", async || {
         Seen::when(fixture.partitions().await, Vec::is_empty)
     })
     .await;

@@ -39,7 +39,7 @@ fn add(object: &mut Value, fields: Value) {
 }
 
 /// A Pod that fits on no node, one whose image may not be pulled, and one whose registry refuses connections: the job waits
-/// and names both the Pod and the reason, in one event. Their partitions are kept, since each may be mended.
+/// and names both the Pod and the reason, in one event. Their partitions are kept, since each may be fixed.
 pub(crate) fn do_not_start(fixture: &Fixture) -> Result<(), Failed> {
     let huge = json!({"resources": {"requests": {"cpu": "1000"}}});
     let missing = json!({"image": "ipu-operator.local/missing:1", "imagePullPolicy": "Never"});

@@ -249,7 +249,7 @@ impl Fixture {
 
     /// Waits until no IPUPartition is left, though jobs are.
     pub(crate) async fn once_no_partition(&self) -> Result<(), Failed> {
-        until("every partition to be given back", PATIENCE, || async {
+        until("every partition to be released", PATIENCE, || async {
             let partitions = self.partitions().await?.len();
             Ok::<_, kube::Error>(Seen::when(partitions, |found| *found == 0))
         })

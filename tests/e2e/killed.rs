@@ -2,7 +2,7 @@
 
 use ipu_api::ipupartition::AttemptOutcome;
 use libtest_mimic::Failed;
-use tests::demo::{LeftoverError, partitions_of};
+use tests::demo::{CleanupError, partitions_of};
 use tests::wait::{Seen, until};
 
 use crate::fixture::{Fixture, PATIENCE};
@@ -18,7 +18,7 @@ pub(crate) fn proxy(fixture: &Fixture) -> Result<(), Failed> {
         let job = fixture.apply("01-single-worker.yaml").await?;
         let formed = until("the partition to be formed", PATIENCE, || async {
             let ids = partitions_of(first).await?;
-            Ok::<_, LeftoverError>(Seen::when(ids, |ids| ids.len() == 1))
+            Ok::<_, CleanupError>(Seen::when(ids, |ids| ids.len() == 1))
         })
         .await?;
         let attempts = fixture.attempts().await?;

@@ -188,7 +188,7 @@ async fn keeps_what_jobs_need(fixture: &Fixture, before: &Live) -> Result<(), Fa
     let ids = before.partitions.values();
     for id in ids.filter_map(|fact| fact.id.as_ref()) {
         assert!(tracked.contains(id), "the tracker has no {id}: {tracked}");
-        assert!(there.contains(id), "{id} was given back; left: {there:?}");
+        assert!(there.contains(id), "{id} was released; left: {there:?}");
     }
     Ok(())
 }

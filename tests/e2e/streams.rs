@@ -55,7 +55,7 @@ pub(crate) fn silence_is_waited_for(fixture: &Fixture) -> Result<(), Failed> {
 }
 
 /// The streams are cut in the middle of `mpirun`: nothing is closed, and nothing arrives any more. The job fails within
-/// minutes instead of never, its partition is given back, and the launcher's log says what was lost.
+/// minutes instead of never, its partition is released, and the launcher's log says what was lost.
 pub(crate) fn a_cut_is_noticed(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         fixture.create(&ranks(fixture, &[ATTACHED], WAITS)?).await?;

@@ -89,7 +89,7 @@ impl Identity {
     }
 
     /// Id of the V-IPU partition for one attempt at one slot: a readable start, the tag, and a hash of all
-    /// that makes it unique. `request` is the UID of the IPUPartition: a slot that is given back and wanted
+    /// that makes it unique. `request` is the UID of the IPUPartition: a slot that is released and wanted
     /// again begins at generation 1 with another object. `nonce` is random: a restored API server may hand
     /// out a generation a second time. Nothing computes an id again; it is read from the status.
     pub fn partition_id(

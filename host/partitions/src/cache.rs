@@ -117,7 +117,7 @@ impl Brief {
 impl Cache {
     /// Takes in what a watch tells at `now`. Until the first list is complete, what it has told of is all
     /// that is known, and nothing is to be looked at.
-    pub fn hear(&mut self, event: Event<Guarded>, now: Timestamp) -> Option<Change> {
+    pub fn apply_event(&mut self, event: Event<Guarded>, now: Timestamp) -> Option<Change> {
         let is_complete = matches!(event, Event::InitDone);
         let is_change = matches!(event, Event::Apply(_));
         let Self {
@@ -146,7 +146,7 @@ impl Cache {
 
     /// Takes in an object of another release: no more of it is kept than what it holds, which is given to
     /// nobody else all the same.
-    pub fn hear_of_other(&mut self, partition: &IPUPartition) {
+    pub fn apply_other(&mut self, partition: &IPUPartition) {
         let held = capacity::allocations(partition, |name| word(&mut self.words, name));
         let name = partition.name_any().into();
         let other = (!held.is_empty()).then_some(Known::OfOther(held));

@@ -38,9 +38,8 @@ pub fn allocations(
     let made = attempts(partition, AttemptOutcome::Created);
     let spec = &partition.spec;
     let asked = attempts(partition, AttemptOutcome::Unknown);
-    let taken_over =
-        asked.filter(|one| one.id == naming::adoptable_partition(&spec.owner, spec.slot));
-    made.chain(taken_over)
+    let adopted = asked.filter(|one| one.id == naming::adoptable_partition(&spec.owner, spec.slot));
+    made.chain(adopted)
         .map(|attempt| Allocation {
             controller: word(&attempt.controller.name),
             id: Uid::of(&attempt.id),

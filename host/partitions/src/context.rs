@@ -65,7 +65,7 @@ pub struct Context {
     pub(super) reconciles: Reconciles,
     /// Events about IPUPartitions.
     pub events: EventQueue,
-    /// Told when IPUs were given back, so that whoever waits is looked at again.
+    /// Told when IPUs were released, so that whoever waits is looked at again.
     pub(super) released: Arc<Notify>,
     /// Who waits, and who of them is served first.
     pub(super) queue_state: QueueState,

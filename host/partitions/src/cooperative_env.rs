@@ -1,5 +1,5 @@
-//! A world that answers the core honestly, and what must hold of the core in it, whatever it read and was
-//! told before: it never panics, harms nothing that is in use, and comes to rest.
+//! A cooperative environment, and the rules that the core obeys in it after any status and any observations: it never
+//! panics, harms no partition in use, and each reconcile ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use super::sim_adapter::{self, Reconcile};
 use super::step::Step;
 use crate::crd_schema::violations;
 
-/// An object, what its reconcile was told before, and the world that it then meets.
+/// An object, earlier observations of its reconcile, and its environment.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(super) object: IPUPartition,
@@ -26,7 +26,7 @@ pub(crate) struct Case {
     pub(super) now: Timestamp,
 }
 
-/// The cases of an object that somebody wrote: each kind of world, for the ids that stand in it.
+/// The cases of an object: each kind of environment, for the ids in the object.
 pub(crate) fn cases(object: &IPUPartition) -> Vec<Case> {
     let status = object.status.clone().unwrap_or_default();
     let tried = status.attempts.into_iter().map(|attempt| attempt.id);
@@ -54,7 +54,7 @@ pub(crate) fn cases(object: &IPUPartition) -> Vec<Case> {
 }
 
 impl Case {
-    /// Lets the core come to rest. The API server takes what it wrote, where it took what it read.
+    /// Runs a reconcile to its end. The API server accepts the result if it accepted the object.
     pub(crate) fn check(self) {
         let Case {
             object: before,
@@ -74,7 +74,7 @@ impl Case {
     }
 }
 
-/// What is true of the world that the core meets.
+/// The state of the environment.
 #[derive(Clone, Debug)]
 pub(crate) struct CooperativeEnv {
     pub in_use: BTreeSet<String>,
@@ -110,7 +110,7 @@ impl CooperativeEnv {
             .collect()
     }
 
-    /// Does what the core wants and tells what came of it; nothing once it rests.
+    /// Carries out a step and returns the observation. `None`: the reconcile ends.
     fn carry_out(&mut self, object: &mut IPUPartition, step: Step) -> Option<Observation> {
         let refusal = self.refuses.then(|| "no".to_owned());
         Some(match step {
@@ -166,7 +166,7 @@ impl CooperativeEnv {
     }
 }
 
-/// Reconciles until nothing is to be done; that the steps come to an end, `decide` demands itself.
+/// Reconciles until nothing is left to do. `decide` demands that the steps end.
 pub(super) fn run_to_completion(
     object: &mut IPUPartition,
     env: &mut CooperativeEnv,
@@ -187,7 +187,7 @@ pub(super) fn run_to_completion(
     }
 }
 
-/// The answer of placement where three controllers are free.
+/// The placement decision with three free controllers.
 fn placed(object: &IPUPartition) -> Answer {
     let references: Vec<_> = (0..3).map(controller).collect();
     let found = Candidates::of(references.iter().map(free).collect(), CordonStates::new());
@@ -200,7 +200,7 @@ fn placed(object: &IPUPartition) -> Answer {
     sim_adapter::place(object, found, queue, &references, Timestamp::UNIX_EPOCH)
 }
 
-/// One of the controllers there are.
+/// One of the controllers.
 pub(super) fn controller(index: usize) -> ControllerRef {
     let host = format!("pod{}", index + 1);
     ControllerRef {

@@ -2,9 +2,10 @@
 //! object to watch.
 //!
 //! [`run`] reconciles until it is stopped, and [`sweep`] removes partitions without an owner. `steps` decides on the next
-//! step of one IPUPartition from what is recorded (`record`) and observed (`observations`); it is pure. `execute` carries a step
-//! out on a V-IPU controller. A lost reply leaves an attempt with an unknown outcome: `unsettled_attempts` settles it. `placement`
-//! asks the guests for a V-IPU controller, and `entries` orders the requests. [`rest`] serves all of it to users.
+//! step of one IPUPartition from its status (`status_update`) and the observations of the reconcile (`observations`); it is
+//! pure. `execute` carries a step out on a V-IPU controller. A lost reply leaves an attempt with an unknown outcome, which
+//! `unsettled_attempts` settles. `lifecycle` decides on desired partitions, `finalize` on deleted ones. `placement` chooses
+//! a V-IPU controller with the guests, and `queue` orders the requests. [`rest`] serves all of it to users.
 //!
 //! The package reads Pods only to find out whether one uses a partition. It knows no rule of IPUJobs.
 #![forbid(unsafe_code)]
@@ -73,14 +74,13 @@ use cache::Brief;
 use ipu_runtime::clock;
 use ipu_runtime::work_queue::{self, Limits};
 
-/// IPUPartitions that are worked on at the same time. One that forms holds its place for minutes.
+/// Concurrent reconciles. One that waits for a new partition takes minutes.
 const CONCURRENCY: usize = 64;
 
-/// How long things given back are gathered before those who wait are looked at again.
+/// Delay between a release of capacity and the evaluation of waiting requests, so that releases are handled together.
 const BATCH_DELAY: Duration = Duration::from_millis(200);
 
-/// Reconciles IPUPartitions once all are known, until it is told to stop; then what is under way comes to
-/// its end.
+/// Reconciles IPUPartitions, from the complete list on until `stop`. Reconciles in progress come to their end.
 pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     let limits = Limits {
         concurrency: CONCURRENCY,
@@ -92,8 +92,8 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     work_queue::run(names, context.watched.once_listed(), reconcile, limits).await;
 }
 
-/// The IPUPartitions that wait for room, oldest first, and those on controllers that are drained, gone or
-/// renamed, each time that IPUs were given back or the list of controllers changed.
+/// After each release of IPUs and each change of the list of controllers: the IPUPartitions that wait for capacity,
+/// oldest first, and those on drained, gone and renamed controllers.
 fn waiting_partitions(context: Arc<Context>) -> impl Stream<Item = Arc<str>> {
     let changes = context.pool.registry().subscribe();
     let held = context.watched.released();
@@ -103,7 +103,7 @@ fn waiting_partitions(context: Arc<Context>) -> impl Stream<Item = Arc<str>> {
             () = context.released.notified() => {}
             Ok(()) = held.changed() => {}
             changed = changes.changed() => if changed.is_err() {
-                // Nobody changes the list any more.
+                // The list does not change any more.
                 context.released.notified().await;
             },
         }
@@ -118,7 +118,7 @@ fn waiting_partitions(context: Arc<Context>) -> impl Stream<Item = Arc<str>> {
     })
 }
 
-/// The IPUPartitions that hold something on controllers that are drained, gone or renamed.
+/// The IPUPartitions with partitions on drained, gone and renamed controllers.
 fn partitions_to_move(context: &Context) -> Vec<Arc<str>> {
     let known = context.pool.registry().known();
     let (cordons, departed) = (&known.cordons, &known.departed);

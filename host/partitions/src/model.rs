@@ -30,7 +30,7 @@ use vipu_client::model::{OperationState, ReadyState};
 use super::sim_adapter;
 use super::simulation::controllers::Controller;
 use super::simulation::invariants::{LIVENESS, Ledger};
-use super::simulation::lacking::Lacking;
+use super::simulation::missing::Missing;
 use super::step::Settings;
 use bounds::{Bound, LARGE, SMALL};
 use faults::Faults;
@@ -154,7 +154,7 @@ impl Model for Small {
             flying: Vec::new(),
             owners: vec![owner; self.bound.wanted.len()],
             ledger: Arc::new(Ledger::default()),
-            lacking: Arc::new(Lacking::default()),
+            missing: Arc::new(Missing::default()),
             release: 0,
             broken: None,
         };
@@ -225,8 +225,8 @@ fn explore(bound: &Bound, threads: usize) {
             panic!("{}: {}", bound.name, checker.model().told(path));
         }
     }
-    for sight in [SERVED, SPENT] {
-        checker.assert_any_discovery(sight);
+    for point in [SERVED, SPENT] {
+        checker.assert_any_discovery(point);
     }
 }
 

@@ -12,7 +12,7 @@ use super::context::Context;
 use super::execute::ExecuteError;
 
 /// The live Pods that use what this IPUPartition has. Those of other namespaces do not count: whoever may
-/// label a Pod there could keep the partition from being given back. Pods of Graphcore's operator carry no
+/// label a Pod there could keep the partition from being released. Pods of Graphcore's operator carry no
 /// id: of a partition that was taken over from it every live Pod of the owner is a user.
 pub(super) async fn users_of_owner(
     context: &Context,

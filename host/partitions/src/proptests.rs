@@ -1,4 +1,4 @@
-//! Objects that nobody can have written in earnest, and facts in any order.
+//! Strategies of property tests: random objects, and observations in any order.
 
 use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartition, IPUPartitionSpec,
@@ -179,7 +179,7 @@ fn env() -> impl Strategy<Value = CooperativeEnv> {
         })
 }
 
-/// A fact that a reconcile may have learned before, true or not; who uses what is always true.
+/// An earlier observation of a reconcile, true or not. The users of partitions are always true.
 fn observation() -> impl Strategy<Value = Observation> {
     let error = || prop::option::of(Just("no".to_owned()));
     let reply = prop_oneof![

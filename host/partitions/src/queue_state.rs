@@ -178,7 +178,7 @@ mod tests {
     fn cached_entries_give_no_precedence_after_an_evaluation() {
         let (watched, watch) = watched(namespaces().0, Scope::default());
         for name in ["earlier", "later"] {
-            watch.hear(object(name, &Value::Null));
+            watch.apply_event(object(name, &Value::Null));
         }
         let queue = QueueState::new();
         let next = || -> Vec<(String, bool)> {
@@ -203,7 +203,7 @@ mod tests {
                 "name": controller, "host": controller, "port": 1,
                 "labelKey": "ipunode", "labelValue": controller,
             }});
-            watch.hear(object(name, &status));
+            watch.apply_event(object(name, &status));
         }
         let queue = QueueState::new();
         for (controller, expected) in [

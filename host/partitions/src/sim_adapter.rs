@@ -1,5 +1,4 @@
-//! The one file by which the simulation, the model check and the nonsense call the core: what it decides,
-//! learns, and is asked.
+//! The adapter by which the simulation, the model check and the property tests call the core.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -98,7 +97,7 @@ pub(super) fn settings() -> Settings {
     }
 }
 
-/// What surrounds an object, among all objects and the controllers as they are.
+/// The eviction of an object, among all objects and the current controllers.
 pub(super) fn evaluate_eviction<'a>(
     object: &IPUPartition,
     others: impl Iterator<Item = &'a IPUPartition> + Clone,
@@ -118,7 +117,7 @@ pub(super) fn evaluate_eviction<'a>(
     }
 }
 
-/// Those who wait, in order; `set_precedence` says of each how it stands.
+/// The queue, in order; `set_precedence` updates each entry.
 pub(super) fn queue<'a>(
     objects: impl Iterator<Item = &'a IPUPartition> + Clone,
     set_precedence: impl Fn(&mut QueueEntry),
@@ -129,19 +128,19 @@ pub(super) fn queue<'a>(
     entries
 }
 
-/// What a reconcile learns from a state that a controller tells.
+/// The observation of a state that a controller reports.
 pub(super) fn remote_state(state: Option<&PartitionState>) -> RemoteState {
     state.map_or(RemoteState::Absent, |state| {
         RemoteState::Present(remote_state::health(state))
     })
 }
 
-/// What a reconcile learns where a controller does not tell.
+/// The observation of a controller that does not answer.
 pub(super) fn without_answer(reason: &str, is_denied: bool, is_listed: bool) -> RemoteState {
     remote_state::without_answer(reason, is_denied, is_listed)
 }
 
-/// The answer of the queue and of the built-in placement policy.
+/// The decision of the queue and of the built-in placement policy.
 pub(super) fn place(
     object: &IPUPartition,
     found: Candidates,
@@ -163,7 +162,7 @@ pub(super) fn place(
     asked.conclude(decision, by, controllers)
 }
 
-/// How many partitions the owner of `object` has, or is getting.
+/// Partitions that the owner of `object` has or is getting.
 pub(super) fn held_by_owner<'a>(
     object: &IPUPartition,
     others: impl Iterator<Item = &'a IPUPartition>,
@@ -171,13 +170,13 @@ pub(super) fn held_by_owner<'a>(
     eviction::held(object, others)
 }
 
-/// How many milliseconds a reconcile rests; none where it waits for a change.
+/// Requeue delay in milliseconds. `None`: wait for a change.
 pub(super) fn pause(requeue: Requeue, idle_rounds: u32) -> Option<u64> {
     let pause = requeue::delay(requeue, idle_rounds)?;
     Some(pause.as_millis().try_into().expect("a pause is short"))
 }
 
-/// What a sweep is to remove, and what it suspects.
+/// The orphans and suspects of a sweep.
 pub(super) fn find_orphans(
     found: &[RemotePartition],
     held: &BTreeSet<String>,
@@ -196,7 +195,7 @@ pub(super) fn find_orphans(
     )
 }
 
-/// What a sweep does, where `ownerless` are objects whose owners are gone, and `due` is nobody's.
+/// The tasks of a sweep for `ownerless` objects and the orphans that are `due`.
 pub(super) fn course<O, E>(
     ownerless: Result<Vec<O>, E>,
     due: Vec<RemotePartition>,
@@ -204,12 +203,12 @@ pub(super) fn course<O, E>(
     Course::new([ownerless], due)
 }
 
-/// Takes from the suspects what this object, which a watch has shown, answers for.
+/// Removes the partitions that this object lists from the suspects.
 pub(super) fn clear_owned(suspects: &mut Suspects, object: &IPUPartition) {
     orphans::clear_owned(suspects, object);
 }
 
-/// The controllers, by name, that are swept though they are not in the list any more.
+/// Names of controllers that left the list and are still swept.
 pub(super) fn left_behind<'a>(
     holding: impl IntoIterator<Item = &'a str>,
     is_listed: impl Fn(&str) -> bool,
@@ -217,24 +216,24 @@ pub(super) fn left_behind<'a>(
     orphans::left_behind(holding, |name| is_listed(name))
 }
 
-/// Every id that these objects answer for.
+/// Every id that these objects list as held.
 pub(super) fn held<'a>(objects: impl IntoIterator<Item = &'a IPUPartition>) -> BTreeSet<String> {
     orphans::held(objects)
 }
 
-/// Whether the operator can have given this id to this object, or taken it over for it.
+/// Whether the operator can have generated this id for this object, or adopted it.
 pub(super) fn is_of(id: &str, object: &IPUPartition) -> bool {
     let spec = &object.spec;
     naming::is_of_owner(id, &spec.owner)
         || id == naming::adoptable_partition(&spec.owner, spec.slot)
 }
 
-/// Whether IPUs that the one status holds are no longer held in the next one.
+/// Whether a status releases IPUs that the one before holds.
 pub(super) fn releases(before: &IPUPartitionStatus, after: &IPUPartitionStatus) -> bool {
     capacity::releases(before, after)
 }
 
-/// What these objects hold.
+/// The allocations of these objects.
 pub(super) fn allocations<'a>(objects: impl Iterator<Item = &'a IPUPartition>) -> Allocations {
     let mut all = Allocations::default();
     for object in objects {
@@ -248,7 +247,7 @@ pub(super) fn allocations<'a>(objects: impl Iterator<Item = &'a IPUPartition>) -
     all
 }
 
-/// A controller as placement sees it, which says that it has this, and on which others hold something.
+/// A controller as placement sees it, with this inventory and these allocations.
 pub(super) fn withheld(
     (inventory, mut view): (Inventory, ControllerView),
     held: &Allocations,

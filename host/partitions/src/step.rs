@@ -59,7 +59,7 @@ pub enum Step {
 pub enum Requeue {
     /// A controller is at work: within seconds.
     Soon,
-    /// No room: after about ten seconds, or once something was given back.
+    /// No room: after about ten seconds, or once something was released.
     ForCapacity,
     /// Something is in the way: with growing pauses.
     Blocked,

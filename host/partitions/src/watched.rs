@@ -165,7 +165,7 @@ impl PartitionWatch {
         .take_until(stop.cancelled_owned())
         .for_each(async |event| match event {
             Ok(event) => {
-                if panics::caught_now(|| self.hear(untrimmed(event))).is_err() {
+                if panics::caught_now(|| self.apply_event(untrimmed(event))).is_err() {
                     tracing::error!("an IPUPartition that the watch reported is left out");
                 }
             }
@@ -177,16 +177,16 @@ impl PartitionWatch {
     }
 
     /// Takes in what the watch tells.
-    pub fn hear(&self, event: watcher::Event<Guarded>) {
+    pub fn apply_event(&self, event: watcher::Event<Guarded>) {
         self.namespaces.apply_event(&event);
         let (change, released) = {
             let mut cache = lock(&self.cache);
             let change = match of_other(&event, &self.scope) {
                 Some(partition) => {
-                    cache.hear_of_other(partition);
+                    cache.apply_other(partition);
                     None
                 }
-                None => cache.hear(event, clock::now()),
+                None => cache.apply_event(event, clock::now()),
             };
             (change, cache.released())
         };
@@ -247,23 +247,23 @@ mod tests {
         let scope = "team".parse().unwrap();
         let (watched, watch) = watched(namespaces().0, scope);
         for event in [Event::Init, Event::InitApply(object("a"))] {
-            watch.hear(event);
+            watch.apply_event(event);
         }
         assert_eq!(watched.once_listed().now_or_never(), None);
         assert!(!watched.is_listed());
-        watch.hear(Event::InitDone);
+        watch.apply_event(Event::InitDone);
         assert_eq!(watched.once_listed().now_or_never(), Some(()));
         assert!(watched.is_listed());
 
         let mut names = pin!(watched.names());
         let mut next = || names.next().now_or_never().flatten();
         assert_eq!(next().as_deref(), Some("a"));
-        watch.hear(Event::Apply(object("b")));
+        watch.apply_event(Event::Apply(object("b")));
         assert_eq!(next().as_deref(), Some("b"));
         let mut foreign = object("c");
         foreign.0.as_mut().unwrap().spec.owner.namespace = "other".to_owned();
-        watch.hear(Event::Apply(foreign));
-        watch.hear(Event::Delete(object("a")));
+        watch.apply_event(Event::Apply(foreign));
+        watch.apply_event(Event::Delete(object("a")));
         assert_eq!(next(), None);
         drop(watch);
         assert_eq!(
@@ -286,7 +286,7 @@ mod tests {
         object
     }
 
-    /// Its IPUs are given to nobody by this release either, until they are given back.
+    /// Its IPUs are given to nobody by this release either, until they are released.
     #[test]
     fn what_other_releases_hold_is_known_and_nothing_else_of_them() {
         let theirs = || holding("other");
@@ -303,14 +303,14 @@ mod tests {
             let (watched, watch) = watched(namespaces().0, "team".parse().unwrap());
             let held = || watched.read(|cache| cache.allocations().controllers().count());
             for event in [Event::Init, Event::InitApply(theirs()), Event::InitDone] {
-                watch.hear(event);
+                watch.apply_event(event);
             }
             assert_eq!(held(), 1);
-            watch.hear(Event::Apply(theirs()));
+            watch.apply_event(Event::Apply(theirs()));
             assert_eq!((held(), *watched.released().borrow()), (1, 0));
             assert_eq!(watched.read(|cache| cache.names()).len(), 0);
             for event in gone() {
-                watch.hear(event);
+                watch.apply_event(event);
             }
             assert_eq!((held(), *watched.released().borrow()), (0, 1));
         }
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn a_watch_that_ends_before_its_list_was_complete_lets_nothing_begin() {
         let (watched, watch) = watched(namespaces().0, Scope::default());
-        watch.hear(Event::Init);
+        watch.apply_event(Event::Init);
         drop(watch);
         assert_eq!(watched.once_listed().now_or_never(), None);
     }

@@ -75,25 +75,25 @@ async fn the_one_that_has_waited_longer_is_served_first() {
     let first = fixture.want("first", 8).await;
     fixture.once_in(&first, PartitionPhase::Ready).await;
     // Names against the order, and times of whole seconds.
-    let elder = fixture.want("z-elder", 8).await;
-    fixture.once_waiting(&elder).await;
+    let earlier = fixture.want("z-earlier", 8).await;
+    fixture.once_waiting(&earlier).await;
     let made = |partition: &IPUPartition| partition.metadata.creation_timestamp.clone().unwrap();
-    let younger = eventually("one is made in a later second", async || {
-        let younger = fixture.want("a-younger", 8).await;
-        if made(&younger) > made(&elder) {
-            return Some(younger);
+    let later = eventually("one is made in a later second", async || {
+        let later = fixture.want("a-later", 8).await;
+        if made(&later) > made(&earlier) {
+            return Some(later);
         }
-        fixture.delete(&younger).await;
-        fixture.once_gone(&younger).await;
+        fixture.delete(&later).await;
+        fixture.once_gone(&later).await;
         None
     })
     .await;
-    fixture.once_waiting(&younger).await;
+    fixture.once_waiting(&later).await;
     fixture.delete(&first).await;
-    let elder = fixture.once_in(&elder, PartitionPhase::Ready).await;
-    assert_eq!(fixture.ids(), [[id(&elder)]]);
-    fixture.delete(&elder).await;
-    fixture.once_in(&younger, PartitionPhase::Ready).await;
+    let earlier = fixture.once_in(&earlier, PartitionPhase::Ready).await;
+    assert_eq!(fixture.ids(), [[id(&earlier)]]);
+    fixture.delete(&earlier).await;
+    fixture.once_in(&later, PartitionPhase::Ready).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -68,7 +68,7 @@ async fn a_quota_is_not_passed_by_asking_for_much_at_once() {
         }
     }
     fixture.delete(ready.expect("one of them was served")).await;
-    eventually("another takes what was given back", async || {
+    eventually("another takes what was released", async || {
         Seen::when(stand(&fixture).await, |seen| *seen == (5, 7))
     })
     .await;

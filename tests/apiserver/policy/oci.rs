@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
 use serde_json::{Value, json};
-use tests::registry::Manner;
+use tests::registry::Access;
 
 use super::fixture::{Fixture, Other};
 use author::Author;
@@ -48,7 +48,7 @@ fn of_replica(status: &IPUPolicyStatus, name: &str) -> (bool, Option<String>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_module_of_a_registry_serves_on_while_that_is_down_also_after_a_restart() {
     let fixture = Fixture::start().await;
-    let mut author = Author::start(Manner::Tls).await;
+    let mut author = Author::start(Access::Tls).await;
     let pushed = author.push("1").await;
     let printed = &pushed.printed;
     for part in [
@@ -99,7 +99,7 @@ async fn a_module_of_a_registry_serves_on_while_that_is_down_also_after_a_restar
 #[tokio::test(flavor = "multi_thread")]
 async fn a_module_is_loaded_where_one_of_the_keys_signed_it_and_refused_otherwise() {
     let fixture = Fixture::start().await;
-    let author = Author::start(Manner::TlsWithUser).await;
+    let author = Author::start(Access::TlsWithUser).await;
     let (right, wrong) = (author.key("right"), author.key("wrong"));
     let signed = author.push("1").await;
     let config = fs::read(author.path("config.json")).unwrap();
@@ -160,7 +160,7 @@ async fn what_a_registry_does_not_give_is_waited_for_and_named() {
         .apply("best-fit", example["spec"].clone())
         .await
         .unwrap();
-    let author = Author::start(Manner::TlsWithUser).await;
+    let author = Author::start(Access::TlsWithUser).await;
     let pushed = author.push("1").await;
     let module = author.module(&pushed);
     let with = |change: fn(&mut Value)| {
@@ -231,8 +231,8 @@ async fn what_a_registry_does_not_give_is_waited_for_and_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_pushed_is_pulled_again() {
-    for manner in [Manner::Plain, Manner::Tls, Manner::TlsWithUser] {
-        let author = Author::start(manner).await;
+    for access in [Access::Plain, Access::Tls, Access::TlsWithUser] {
+        let author = Author::start(access).await;
         let pushed = author.push("1").await;
         assert_eq!(
             author.push("1").await.manifest,
@@ -255,7 +255,7 @@ async fn what_was_pushed_is_pulled_again() {
         let missing = format!("{}/team/other:1", author.registry.host());
         let error = author.policy(&["pull", &missing]).await.unwrap_err();
         assert!(error.contains("does not have the manifest 1"), "{error}");
-        if manner != Manner::TlsWithUser {
+        if access != Access::TlsWithUser {
             continue;
         }
         author.key("mine");

@@ -110,7 +110,7 @@ async fn sources(simulator: &Simulator) -> Sources {
     let (namespaces, _) = namespaces();
     let (partitions, watch) = watched(namespaces.clone(), Scope::default());
     for event in [Event::Init, Event::InitApply(partition), Event::InitDone] {
-        watch.hear(event);
+        watch.apply_event(event);
     }
     let pool = ControllerPool::new(registry, node_labels().0, partitions.clone());
     Sources {

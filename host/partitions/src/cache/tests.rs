@@ -53,11 +53,11 @@ fn unreadable(name: &str) -> Guarded {
 
 fn knowing(objects: impl IntoIterator<Item = Guarded>) -> Cache {
     let mut cache = Cache::default();
-    cache.hear(Event::Init, now());
+    cache.apply_event(Event::Init, now());
     for object in objects {
-        cache.hear(Event::InitApply(object), now());
+        cache.apply_event(Event::InitApply(object), now());
     }
-    cache.hear(Event::InitDone, now());
+    cache.apply_event(Event::InitDone, now());
     cache
 }
 
@@ -93,25 +93,25 @@ fn whatever_was_told_comes_back_as_it_was() {
 #[test]
 fn what_a_new_list_does_not_name_is_gone_and_nothing_is_looked_at_before_it_is_complete() {
     let mut cache = Cache::default();
-    assert_eq!(cache.hear(Event::Init, now()), None);
-    assert_eq!(cache.hear(Event::InitApply(waits("a")), now()), None);
-    assert_eq!(cache.hear(Event::InitDone, now()), Some(Change::All));
+    assert_eq!(cache.apply_event(Event::Init, now()), None);
+    assert_eq!(cache.apply_event(Event::InitApply(waits("a")), now()), None);
+    assert_eq!(cache.apply_event(Event::InitDone, now()), Some(Change::All));
     let of = |name: &str| Some(Change::Of(name.into()));
-    assert_eq!(cache.hear(Event::Apply(waits("b")), now()), of("b"));
+    assert_eq!(cache.apply_event(Event::Apply(waits("b")), now()), of("b"));
     let changes = cache.changes();
-    cache.hear(Event::Init, now());
-    cache.hear(Event::InitApply(waits("c")), now());
+    cache.apply_event(Event::Init, now());
+    cache.apply_event(Event::InitApply(waits("c")), now());
     assert_eq!(
         names(&cache),
         ["a", "b", "c"],
         "the old ones may still be there"
     );
-    cache.hear(Event::InitDone, now());
+    cache.apply_event(Event::InitDone, now());
     assert_eq!(names(&cache), ["c"]);
     assert!(cache.changes() > changes);
     let changes = cache.changes();
     for _ in 0..2 {
-        assert_eq!(cache.hear(Event::Delete(waits("c")), now()), None);
+        assert_eq!(cache.apply_event(Event::Delete(waits("c")), now()), None);
         assert_eq!(cache.changes(), changes + 1, "twice is once");
     }
     assert_eq!(names(&cache), [""; 0]);
@@ -187,7 +187,7 @@ fn names_that_nobody_has_any_more_are_not_kept() {
     let mut cache = knowing([on("a", "pod1"), on("b", "pod1")]);
     assert_eq!(cache.words.len(), 2, "a controller and a namespace");
     for controller in ["pod2", "pod3", "pod4"] {
-        cache.hear(Event::Apply(on("a", controller)), now());
+        cache.apply_event(Event::Apply(on("a", controller)), now());
     }
     assert!(cache.words.len() <= 4, "{:?}", cache.words);
 }
@@ -207,15 +207,15 @@ fn what_is_held_is_held_until_an_object_that_can_be_read_says_otherwise() {
         (held.len(), cache.released())
     };
     assert_eq!(seen(&cache), (1, 0));
-    cache.hear(Event::Apply(unreadable("a")), now());
+    cache.apply_event(Event::Apply(unreadable("a")), now());
     assert_eq!(seen(&cache), (1, 0));
-    cache.hear(Event::Apply(with("removed")), now());
+    cache.apply_event(Event::Apply(with("removed")), now());
     assert_eq!(seen(&cache), (0, 1));
-    cache.hear(Event::Apply(with("created")), now());
-    cache.hear(Event::Delete(with("created")), now());
+    cache.apply_event(Event::Apply(with("created")), now());
+    cache.apply_event(Event::Delete(with("created")), now());
     assert_eq!(seen(&cache), (0, 2));
-    cache.hear(Event::Apply(with("created")), now());
-    cache.hear(Event::Init, now());
-    cache.hear(Event::InitDone, now());
+    cache.apply_event(Event::Apply(with("created")), now());
+    cache.apply_event(Event::Init, now());
+    cache.apply_event(Event::InitDone, now());
     assert_eq!(seen(&cache), (0, 3), "it is not in the new list");
 }

@@ -130,7 +130,7 @@ mod tests {
         let mut cache = Cache::default();
         for object in [ready("a"), ready("b"), waiting, unreadable] {
             let object = serde_json::from_value(object).unwrap();
-            cache.hear(Event::Apply(object), Timestamp::UNIX_EPOCH);
+            cache.apply_event(Event::Apply(object), Timestamp::UNIX_EPOCH);
         }
         let now = "2026-01-01T12:01:30Z".parse().unwrap();
         let summary = Summary::of(cache.briefs(), now);

@@ -28,7 +28,7 @@ pub(super) struct Bound {
 impl Bound {
     /// Whether IPUs that a Pod uses may be given to nobody else. As in the simulation: what is late, and two
     /// that both act, may do so where the controller has lost its state.
-    pub(super) fn gives_once(&self) -> bool {
+    pub(super) fn assigns_once(&self) -> bool {
         let breaks = [Fault::Late, Fault::Doubled, Fault::Paused, Fault::BothLead];
         !self.faults.iter().any(|fault| breaks.contains(fault))
     }

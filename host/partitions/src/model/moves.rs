@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use vipu_client::model::{OperationState, ReadyState};
 
 use super::Small;
-use super::calls::{self, Mishap};
+use super::calls::{self, CallFault};
 use super::faults::Fault;
 use super::owners::{self, Deed};
 use super::state::{Copied, Life, Replica, State};
@@ -25,7 +25,7 @@ pub(super) enum Move {
     /// A replica begins to reconcile an object.
     Begin(usize, Key),
     /// A reconcile carries out its step, with which this goes wrong.
-    Act(usize, Key, Mishap),
+    Act(usize, Key, CallFault),
     /// A late call arrives, by its place among them.
     Arrive(usize),
     /// A controller has got on with something.
@@ -122,7 +122,7 @@ impl Small {
     pub(super) fn make(&self, state: &mut State, action: &Move) {
         match action {
             Move::Begin(who, key) => self.begin(state, *who, *key),
-            Move::Act(who, key, mishap) => self.act(state, (*who, *key), *mishap),
+            Move::Act(who, key, call_fault) => self.act(state, (*who, *key), *call_fault),
             Move::Arrive(index) => {
                 let call = state.flying.remove(*index);
                 let _ = self.arrive(state, &call);
@@ -235,10 +235,10 @@ fn pause(state: &mut State) {
 fn moves_of_replica(state: &State, who: usize, moves: &mut Vec<Move>) {
     let replica = &state.replicas[who];
     for (key, task) in &replica.tasks {
-        moves.push(Move::Act(who, *key, Mishap::Nothing));
-        let mishaps = Mishap::of(&task.step).iter();
-        let mishaps = mishaps.filter(|one| state.faults.may(one.fault()));
-        moves.extend(mishaps.map(|one| Move::Act(who, *key, *one)));
+        moves.push(Move::Act(who, *key, CallFault::Nothing));
+        let call_faults = CallFault::of(&task.step).iter();
+        let call_faults = call_faults.filter(|one| state.faults.may(one.fault()));
+        moves.extend(call_faults.map(|one| Move::Act(who, *key, *one)));
     }
     if replica.sweep.is_some() || replica.acts && state.sweeps > 0 {
         moves.push(Move::Sweep(who));
@@ -332,14 +332,14 @@ fn faults(state: &State, moves: &mut Vec<Move>) {
 
 /// A move as a trace names it.
 pub(super) fn told(state: &State, action: &Move) -> String {
-    let Move::Act(who, key, mishap) = action else {
+    let Move::Act(who, key, call_fault) = action else {
         return format!("{action:?}");
     };
     let task = state.replicas[*who].tasks.get(key);
     let step = task
         .map(|task| trace::brief(&task.step))
         .unwrap_or_default();
-    format!("Act({who}, {key}, {mishap:?}): {step}")
+    format!("Act({who}, {key}, {call_fault:?}): {step}")
 }
 
 fn can_stick(made: &Made) -> bool {

@@ -13,7 +13,7 @@ use ipu_guest_host::model::ControllerView;
 use vipu_client::cordon::CordonStates;
 
 use super::Small;
-use super::calls::Mishap;
+use super::calls::CallFault;
 use super::faults::Fault;
 use super::state::{State, Task, Version, ticket};
 use crate::observations::{Answer, Intent, Observation, RemoteState};
@@ -89,15 +89,15 @@ impl Small {
     }
 
     /// A replica carries out the step that a reconcile has decided on.
-    pub(super) fn act(&self, state: &mut State, (who, key): (usize, Key), mishap: Mishap) {
+    pub(super) fn act(&self, state: &mut State, (who, key): (usize, Key), call_fault: CallFault) {
         let Some(task) = state.replicas[who].tasks.remove(&key) else {
             return;
         };
         let mut task = Arc::unwrap_or_clone(task);
-        if mishap != Mishap::Nothing {
-            state.faults.spend(mishap.fault());
+        if call_fault != CallFault::Nothing {
+            state.faults.spend(call_fault.fault());
         }
-        match self.carry_out(state, (who, key), &task, mishap) {
+        match self.carry_out(state, (who, key), &task, call_fault) {
             Outcome::Observed(observation) => {
                 if matches!(observation, Observation::Created { .. }) {
                     state.replicas[who].reservations.remove(&key);
@@ -120,44 +120,51 @@ impl Small {
         state: &mut State,
         (who, key): (usize, Key),
         task: &Task,
-        mishap: Mishap,
+        call_fault: CallFault,
     ) -> Outcome {
         let ticket = ticket(who, key);
         match task.step.clone() {
             Step::Done(_) | Step::EvaluateEviction => Outcome::Over,
-            Step::AddFinalizer => write(state, key, task, mishap, Observation::Written, |object| {
-                let mut all = object.metadata.finalizers.take().unwrap_or_default();
-                all.push(labels::PARTITION_FINALIZER.to_owned());
-                object.metadata.finalizers = Some(all);
-            }),
+            Step::AddFinalizer => write(
+                state,
+                key,
+                task,
+                call_fault,
+                Observation::Written,
+                |object| {
+                    let mut all = object.metadata.finalizers.take().unwrap_or_default();
+                    all.push(labels::PARTITION_FINALIZER.to_owned());
+                    object.metadata.finalizers = Some(all);
+                },
+            ),
             Step::RemoveFinalizer { .. } => release(state, key, task),
             Step::Write(status) => self.write_status(
                 state,
                 (who, key),
                 task,
-                mishap,
+                call_fault,
                 *status,
                 Observation::Written,
             ),
             Step::Record(status, intent) => {
                 let observation = Observation::Recorded(intent);
-                self.write_status(state, (who, key), task, mishap, *status, observation)
+                self.write_status(state, (who, key), task, call_fault, *status, observation)
             }
             Step::Create(attempt) => {
                 state.ledger().create_sent(&attempt, ticket);
                 let ipus = task.core.object.spec.ipus;
-                let observation = self.call(state, &attempt, Verb::Create { ipus }, mishap);
+                let observation = self.call(state, &attempt, Verb::Create { ipus }, call_fault);
                 Outcome::Observed(observation)
             }
             Step::Remove { attempt, force } => {
-                Outcome::Observed(self.call(state, &attempt, Verb::Remove { force }, mishap))
+                Outcome::Observed(self.call(state, &attempt, Verb::Remove { force }, call_fault))
             }
             Step::Reset(attempt) => {
                 state.ledger().reset_sent(&attempt.id, ticket);
-                Outcome::Observed(self.call(state, &attempt, Verb::Reset, mishap))
+                Outcome::Observed(self.call(state, &attempt, Verb::Reset, call_fault))
             }
             Step::ReadState(attempt) => {
-                let remote_state = if mishap == Mishap::Nothing {
+                let remote_state = if call_fault == CallFault::Nothing {
                     self.remote_state(state, &attempt)
                 } else {
                     RemoteState::Unreachable("deadline exceeded".to_owned())
@@ -213,7 +220,7 @@ impl Small {
         state: &mut State,
         (who, key): (usize, Key),
         task: &Task,
-        mishap: Mishap,
+        call_fault: CallFault,
         status: IPUPartitionStatus,
         observation: Observation,
     ) -> Outcome {
@@ -227,7 +234,7 @@ impl Small {
             _ => None,
         };
         let set = |object: &mut IPUPartition| object.status = Some(status);
-        let outcome = write(state, key, task, mishap, observation, set);
+        let outcome = write(state, key, task, call_fault, observation, set);
         self.check_status(state, (who, key), task, intent.as_ref(), &before, &after);
         outcome
     }
@@ -244,10 +251,10 @@ impl Small {
         let grace = self.settings[0].grace.as_millis();
         let grace = u64::try_from(grace).expect("a grace is short");
         let now = self.millis(state.clock);
-        let lacking = Arc::make_mut(&mut state.lacking);
-        lacking.check(before, after, grace, now);
+        let missing = Arc::make_mut(&mut state.missing);
+        missing.check(before, after, grace, now);
         for id in &task.evidence.unreachable {
-            lacking.not_asked(id);
+            missing.not_asked(id);
         }
         state.ledger().status_written(&StatusWrite {
             ticket: ticket(who, key),
@@ -274,7 +281,7 @@ fn write(
     state: &mut State,
     key: Key,
     task: &Task,
-    mishap: Mishap,
+    call_fault: CallFault,
     observation: Observation,
     change: impl FnOnce(&mut IPUPartition),
 ) -> Outcome {
@@ -285,7 +292,7 @@ fn write(
     change(&mut object);
     let version = Version::of(object);
     state.changed(key, Some(version.clone()));
-    if mishap == Mishap::Nothing {
+    if call_fault == CallFault::Nothing {
         Outcome::Wrote(version, observation)
     } else {
         Outcome::Over
@@ -320,15 +327,15 @@ pub(super) fn check_slot(state: &State, key: Key) {
     demand(usable.len() <= 1, ONE_USABLE, || format!("{usable:?}"));
 }
 
-impl Mishap {
+impl CallFault {
     /// What can go wrong with a step.
-    pub(super) fn of(step: &Step) -> &'static [Mishap] {
+    pub(super) fn of(step: &Step) -> &'static [CallFault] {
         match step {
-            Step::Create(_) | Step::Remove { .. } => &Mishap::ALL,
+            Step::Create(_) | Step::Remove { .. } => &CallFault::ALL,
             // Nothing but its id could tell a second delivery of a reset from the first.
-            Step::Reset(_) => &Mishap::ONCE,
+            Step::Reset(_) => &CallFault::ONCE,
             Step::ReadState(_) | Step::AddFinalizer | Step::Write(_) | Step::Record(..) => {
-                &[Mishap::ReplyLost]
+                &[CallFault::ReplyLost]
             }
             Step::RemoveFinalizer { .. }
             | Step::CountUsers(_)
@@ -340,10 +347,10 @@ impl Mishap {
 
     pub(super) fn fault(self) -> Fault {
         match self {
-            Mishap::Nothing | Mishap::RequestLost | Mishap::ReplyLost => Fault::Lost,
-            Mishap::Late => Fault::Late,
-            Mishap::Doubled => Fault::Doubled,
-            Mishap::Refused => Fault::Refused,
+            CallFault::Nothing | CallFault::RequestLost | CallFault::ReplyLost => Fault::Lost,
+            CallFault::Late => Fault::Late,
+            CallFault::Doubled => Fault::Doubled,
+            CallFault::Refused => Fault::Refused,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use ipu_api::ipupartition::PartitionPhase;
 
 use super::Small;
-use super::calls::{self, Mishap};
+use super::calls::{self, CallFault};
 use super::moves::Move;
 use super::owners::Deed;
 use super::state::{Life, State};
@@ -117,7 +117,7 @@ impl Small {
                 return Some(Move::Sweep(who));
             }
             if let Some(key) = replica.tasks.keys().next() {
-                return Some(Move::Act(who, *key, Mishap::Nothing));
+                return Some(Move::Act(who, *key, CallFault::Nothing));
             }
         }
         let mut keys = 0..state.owners.len();
@@ -142,7 +142,7 @@ impl Small {
                 break;
             }
             has_written |= task.core.has_worked();
-            moves.push(Move::Act(who, key, Mishap::Nothing));
+            moves.push(Move::Act(who, key, CallFault::Nothing));
             next = self.after(&next, &moves[moves.len() - 1]);
         }
         (has_written || next != *state).then_some(moves)
@@ -188,10 +188,10 @@ fn unserved(state: &State, key: usize) -> Option<String> {
         (Life::There, Some(object)) => {
             let is_usable = |id: &str| state.controllers.iter().any(|one| one.is_usable(id));
             let free = state.controllers.iter().map(|one| one.inventory().free());
-            let has_room = free.max().is_some_and(|free| free >= object.spec.ipus);
+            let has_capacity = free.max().is_some_and(|free| free >= object.spec.ipus);
             let is_fine = match api_server::phase(object) {
                 PartitionPhase::Ready => api_server::offered(object).is_some_and(is_usable),
-                PartitionPhase::Pending => !has_room,
+                PartitionPhase::Pending => !has_capacity,
                 _ => false,
             };
             (!is_fine).then(|| format!("{:?}", object.status))

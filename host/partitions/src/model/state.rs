@@ -15,12 +15,12 @@ use super::faults::Faults;
 use super::sweeper::Stage;
 use crate::orphans::Suspects;
 use crate::sim_adapter::{self, Reconcile};
-use crate::simulation::agenda::Ticket;
 use crate::simulation::api_server::Key;
 use crate::simulation::controllers::{Controller, Verb};
+use crate::simulation::event_queue::Ticket;
 use crate::simulation::evidence::Evidence;
 use crate::simulation::invariants::Ledger;
-use crate::simulation::lacking::Lacking;
+use crate::simulation::missing::Missing;
 use crate::step::Step;
 
 /// An object as it was at some time. Its print stands for its content.
@@ -140,7 +140,7 @@ pub(super) struct State {
     pub stuck: BTreeSet<String>,
     pub owners: Vec<Owner>,
     pub ledger: Arc<Ledger>,
-    pub lacking: Arc<Lacking>,
+    pub missing: Arc<Missing>,
     /// Which release is there.
     pub release: usize,
     /// The rule that was broken, and how.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
 
-/// An IPUPartition that is being given back.
+/// An IPUPartition that is being released.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Given")]
 pub(super) struct Released {
@@ -24,7 +24,7 @@ pub(super) fn represent(mut object: DynamicObject) -> Value {
     serde_json::to_value(object).expect("what came as JSON goes as JSON")
 }
 
-/// The object that is being given back, where `living_owner` is an IPUJob that still wants it.
+/// The object that is being released, where `living_owner` is an IPUJob that still wants it.
 pub(super) fn released(object: DynamicObject, living_owner: Option<&PartitionOwner>) -> Released {
     let warnings = living_owner.map(|owner| {
         format!(

@@ -164,8 +164,8 @@ async fn it_is_alive_at_once_and_ready_when_the_partitions_are_known() {
     let early = ports.plain("GET", "/readyz", "").await;
     let missing = json!({"status": "the IPUPartitions are not read yet"});
     assert_eq!((early.status, early.body), (503, missing));
-    ports.hear(Event::Init);
-    ports.hear(Event::InitDone);
+    ports.apply_event(Event::Init);
+    ports.apply_event(Event::InitDone);
     let ready = ports.plain("GET", "/readyz", "").await;
     assert_eq!((ready.status, ready.body), (200, json!({"status": "ok"})));
 }

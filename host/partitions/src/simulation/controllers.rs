@@ -6,7 +6,7 @@ use ipu_api::ipupartition::ControllerRef;
 use ipu_guest_host::model::ControllerView;
 use vipu_client::model::{Inventory, ListedPartition, OperationState, PartitionState, ReadyState};
 
-use super::agenda::Ticket;
+use super::event_queue::Ticket;
 use crate::observations::{Observation, Reply};
 
 /// What is asked of a controller.

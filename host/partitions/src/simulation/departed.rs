@@ -6,10 +6,9 @@ use std::collections::BTreeSet;
 use ipu_api::ipupartition::ControllerRef;
 use jiff::SignedDuration;
 
-use super::agenda::Event;
 use super::api_server::Key;
 use super::controllers::Controller;
-use super::coverage::Sight;
+use super::coverage::CoveragePoint;
 use super::repair::Repair;
 use super::sim_adapter;
 use super::world::World;
@@ -17,17 +16,16 @@ use super::world::World;
 impl World {
     /// An admin takes a controller off the list for a time; now and then since it is down.
     pub(super) fn controller_leaves(&mut self) {
-        let index = self.chance.below(self.controllers.len());
-        self.saw(Sight::LeftList);
+        let index = self.rng.below(self.controllers.len());
+        self.cover(CoveragePoint::LeftList);
         self.controllers[index].is_listed = false;
-        let pause = self.chance.between(10_000, 200_000);
-        self.agenda.add(pause, Event::Repair(Repair::Listed(index)));
-        let is_down = self.chance.permille(500);
+        let pause = self.rng.between(10_000, 200_000);
+        self.repair_later(pause, Repair::Listed(index));
+        let is_down = self.rng.permille(500);
         if is_down {
             self.controllers[index].is_down = true;
-            let pause = self.chance.between(1_000, 2 * pause);
-            self.agenda
-                .add(pause, Event::Repair(Repair::ControllerIsUp(index)));
+            let pause = self.rng.between(1_000, 2 * pause);
+            self.repair_later(pause, Repair::ControllerIsUp(index));
         }
         self.note(|| format!("controller {index} leaves the list; is down: {is_down}"));
         self.list_changed();
@@ -35,8 +33,8 @@ impl World {
 
     /// A controller has another name, which the admin names beside the list. Nobody answers at the old one.
     pub(super) fn controller_is_renamed(&mut self) {
-        let index = self.chance.below(self.controllers.len());
-        self.saw(Sight::Renamed);
+        let index = self.rng.below(self.controllers.len());
+        self.cover(CoveragePoint::Renamed);
         self.numbers += 1;
         let host = format!("pod{}-{}", index + 1, self.numbers);
         let controller = &mut self.controllers[index];
@@ -63,14 +61,14 @@ impl World {
     /// The clock of the control plane, by which times in objects are written, is set back; once in a run.
     pub(super) fn clock_is_set_back(&mut self) {
         if self.behind.is_zero() {
-            let seconds = self.chance.pick(&[5, 60, 180]);
+            let seconds = self.rng.pick(&[5, 60, 180]);
             self.set_clock_back(SignedDuration::from_secs(seconds));
         }
     }
 
     /// The same, by this much.
     pub(super) fn set_clock_back(&mut self, by: SignedDuration) {
-        self.saw(Sight::SetBack);
+        self.cover(CoveragePoint::SetBack);
         self.behind += by;
         self.note(|| format!("the clock is set back by {by}"));
     }

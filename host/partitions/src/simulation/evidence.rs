@@ -1,10 +1,10 @@
-//! What one reconcile has been told, kept beside the core's own knowledge to check it.
+//! The observations of one reconcile, kept beside the core's own to check it.
 
 use std::collections::BTreeSet;
 
 use crate::observations::{HealthState, Observation, PartitionHealth, RemoteState, Reply};
 
-/// The ids about which a reconcile was told something, by what it was told. Nothing is forgotten.
+/// Ids by what a reconcile has observed of them. Nothing is dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Evidence {
     /// It asked for them itself.

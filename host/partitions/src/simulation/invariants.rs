@@ -6,9 +6,9 @@ use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase,
 };
 
-use super::agenda::Ticket;
 use super::api_server::Key;
 use super::controllers::Verb;
+use super::event_queue::Ticket;
 use super::evidence::Evidence;
 use super::sim_adapter;
 use crate::observations::Intent;
@@ -25,7 +25,7 @@ pub(crate) const ONE_USABLE: &str = "a slot never has two usable partitions";
 pub(crate) const NOT_IN_USE: &str = "nothing is removed or reset while a live Pod uses it";
 pub(crate) const NOTHING_LEFT: &str =
     "an object goes only when nothing of it is left on any controller";
-pub(crate) const NOT_GIVEN_TWICE: &str = "IPUs that a live Pod uses are given to nobody else";
+pub(crate) const NOT_ASSIGNED_TWICE: &str = "IPUs that a live Pod uses are given to nobody else";
 pub(crate) const NOT_GIVEN_UP_EARLY: &str =
     "a partition is given up only once its controller has lacked it for the grace";
 pub(crate) const OURS_ONLY: &str = "what is not ours is never touched";

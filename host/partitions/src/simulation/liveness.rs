@@ -1,12 +1,12 @@
-//! What must come to pass once the trouble is over, and within which time.
+//! What must be reached when faults have ended, and within which time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::agenda::{Event, Fate};
 use super::api_server::{self, Key, SLOTS, Stored, job_of, key_of};
+use super::event_queue::{Event, Fate};
 use super::invariants::{LIVENESS, OURS_ONLY, WHOLE, demand};
 use super::sim_adapter;
 use super::world::World;
@@ -20,10 +20,10 @@ const PATIENCE: u64 = 30 * 60_000;
 /// late by two, then come a sweep, the grace, and a removal that fails.
 const SWEPT_WITHIN: u64 = 8 * 60_000;
 
-/// Within so many milliseconds a gang has given back what it holds in vain: calls as above, then its
+/// Within so many milliseconds a gang has released what it holds in vain: calls as above, then its
 /// patience of two minutes, begun anew where the rest was lost once more, and as long as the clock was set
 /// back.
-const GIVEN_BACK_WITHIN: u64 = 11 * 60_000;
+const RELEASED_WITHIN: u64 = 11 * 60_000;
 
 /// Between two looks, in milliseconds.
 const LOOK: u64 = 15_000;
@@ -36,7 +36,7 @@ impl World {
     /// nobody's partitions are swept.
     pub(super) fn settle(&mut self) {
         self.is_over = true;
-        self.weather = super::trouble::Weather::default();
+        self.fault_rates = super::faults::FaultRates::default();
         self.one_leads();
         for controller in &mut self.controllers {
             controller.largest = u32::MAX;
@@ -54,7 +54,7 @@ impl World {
             (PATIENCE, LOOK),
             "what is wanted is served, and nothing else is there",
             |world| {
-                world.gangs_give_back_in_time(&mut since);
+                world.gangs_release_in_time(&mut since);
                 world
                     .unserved()
                     .or_else(|| world.ownerless().into_iter().next())
@@ -73,10 +73,10 @@ impl World {
         self.has_lease = true;
     }
 
-    /// Everybody gives back what they have, and nothing is left.
+    /// All owners release their partitions, and nothing is left.
     pub(super) fn end(&mut self) {
         for job in 0..self.jobs.len() {
-            self.agenda.add(0, Event::Fate(job, Fate::Delete));
+            self.event_queue.add(0, Event::Fate(job, Fate::Delete));
         }
         self.wait_until((PATIENCE, LOOK), "nothing is left", |world| {
             // Objects of owners that are unknown and gone are deleted by those who made them.
@@ -106,12 +106,12 @@ impl World {
         what: &str,
         mut complaint: impl FnMut(&mut World) -> Option<String>,
     ) {
-        let end = self.agenda.now() + time;
+        let end = self.event_queue.now() + time;
         while let Some(complaint) = complaint(self) {
-            demand(self.agenda.now() < end, LIVENESS, || {
+            demand(self.event_queue.now() < end, LIVENESS, || {
                 format!("{what}: {complaint}")
             });
-            let next = self.agenda.now() + look;
+            let next = self.event_queue.now() + look;
             self.run_until(next);
         }
     }
@@ -140,7 +140,7 @@ impl World {
         let is_fine = match api_server::phase(object) {
             PartitionPhase::Ready => self.serves(object) && !self.is_held_in_vain(job_of(key)),
             PartitionPhase::Rejected => !can_be_served,
-            PartitionPhase::Pending => !self.has_room(object) || self.is_kept_from(object),
+            PartitionPhase::Pending => !self.has_capacity(object) || self.is_kept_from(object),
             PartitionPhase::Creating
             | PartitionPhase::Resetting
             | PartitionPhase::Error
@@ -158,16 +158,16 @@ impl World {
         id.is_some_and(|id| self.controllers.iter().any(|one| one.is_usable(id)))
     }
 
-    /// A gang gives back what is of no use in its time.
-    pub(super) fn gangs_give_back_in_time(&self, since: &mut BTreeMap<usize, u64>) {
-        let now = self.agenda.now();
+    /// A gang releases its incomplete set in time.
+    pub(super) fn gangs_release_in_time(&self, since: &mut BTreeMap<usize, u64>) {
+        let now = self.event_queue.now();
         for job in 0..self.jobs.len() {
             if !self.is_held_in_vain(job) {
                 since.remove(&job);
                 continue;
             }
             let first = *since.entry(job).or_insert(now);
-            demand(now < first + GIVEN_BACK_WITHIN, WHOLE, || {
+            demand(now < first + RELEASED_WITHIN, WHOLE, || {
                 format!("{} since {first}", self.jobs[job].uid)
             });
         }
@@ -204,8 +204,8 @@ impl World {
         count(object, places) >= object.spec.options.gang_size.unwrap_or(1)
     }
 
-    /// Whether there is room for it and all that it is of use with and does not have yet.
-    fn has_room(&self, object: &IPUPartition) -> bool {
+    /// Whether there is free capacity for it and the missing members of its gang.
+    fn has_capacity(&self, object: &IPUPartition) -> bool {
         let gang = object.spec.options.gang_size.unwrap_or(1);
         let others = self.api.list().map(|(_, stored)| stored.object.as_ref());
         let held = sim_adapter::held_by_owner(object, others);
@@ -236,7 +236,7 @@ impl World {
             let uid = Some(uid);
             let mut objects = objects.clone();
             let one = objects.find(|one| one.metadata.uid.as_deref() == uid);
-            one.is_some_and(|one| self.could_hold(one) && !self.has_room(one))
+            one.is_some_and(|one| self.could_hold(one) && !self.has_capacity(one))
         };
         me.missing_members > 0
             || earlier_entries.any(|one| waits_long(one) && has_no_room(&one.uid))
@@ -245,7 +245,7 @@ impl World {
     /// A partition that nobody answers for. Each must go in its time, counted from when it was first
     /// seen: two replicas that both act may leave another one while the first is swept.
     fn swept_in_time(&self, since: &mut BTreeMap<String, u64>) -> Option<String> {
-        let now = self.agenda.now();
+        let now = self.event_queue.now();
         let ownerless = self.ownerless();
         since.retain(|one, _| ownerless.contains(one));
         for one in &ownerless {
@@ -285,7 +285,7 @@ impl World {
         if let Some((controller, id)) = ours.find(|(_, id)| is_swept(id)) {
             return Some(format!("{id} on {controller}"));
         }
-        if self.agenda.calls().next().is_some() {
+        if self.event_queue.calls().next().is_some() {
             return Some("a call is on its way".to_owned());
         }
         let job = self.jobs.iter().find(|job| job.is_there());

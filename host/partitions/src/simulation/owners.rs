@@ -14,9 +14,9 @@ use ipu_api::naming;
 use ipu_jobs::facts::partition::{self, PartitionState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::agenda::{Event, Fate};
 use super::api_server::{self, Key, SLOTS, Stored, key_of};
-use super::coverage::Sight;
+use super::coverage::CoveragePoint;
+use super::event_queue::{Event, Fate};
 use super::world::World;
 
 /// How long after it hung, in milliseconds, a program may end by itself where it hangs no more.
@@ -51,7 +51,7 @@ pub(crate) enum Stage {
     /// Not come yet, or gone.
     Away,
     There,
-    /// It gives back what it has.
+    /// It releases what it has.
     Ending,
 }
 
@@ -133,7 +133,7 @@ impl World {
     /// The owner looks at its partitions soon.
     pub(super) fn schedule_tick(&mut self, job: usize, delay: u64) {
         if !std::mem::replace(&mut self.jobs[job].is_due, true) {
-            self.agenda.add(delay, Event::Tick(job));
+            self.event_queue.add(delay, Event::Tick(job));
         }
     }
 
@@ -161,7 +161,7 @@ impl World {
         if self.jobs[job].is_ending() && is_empty {
             self.gone(job);
         } else {
-            let pause = self.chance.between(5_000, 20_000);
+            let pause = self.rng.between(5_000, 20_000);
             self.schedule_tick(job, pause);
         }
     }
@@ -170,11 +170,11 @@ impl World {
     fn gone(&mut self, job: usize) {
         self.jobs[job].stage = Stage::Away;
         self.coverage.lives += 1;
-        self.trace.say(self.agenda.now(), || {
+        self.trace.say(self.event_queue.now(), || {
             format!("job {} is gone", self.jobs[job].name)
         });
         if self.jobs[job].is_reborn && !self.is_over {
-            self.saw(Sight::Reborn);
+            self.cover(CoveragePoint::Reborn);
             let before = self.jobs[job].clone();
             self.add_job(Job::new(
                 before.name,
@@ -187,10 +187,10 @@ impl World {
 
     /// The job is gone at once. Its Pods end some time later.
     fn vanish(&mut self, job: usize) {
-        self.saw(Sight::OwnerVanished);
+        self.cover(CoveragePoint::OwnerVanished);
         for slot in 0..SLOTS {
             for pod in self.pods_of(key_of(job, slot)) {
-                self.saw(Sight::PodEndsLate);
+                self.cover(CoveragePoint::PodEndsLate);
                 self.end_pod(pod, 120_000);
             }
         }
@@ -215,7 +215,7 @@ impl World {
             // It does not care who used the partition before, nor whether a reset is asked for.
             if pods.is_empty() {
                 self.start_pod(key, id.clone());
-            } else if !self.is_over && self.chance.permille(100) {
+            } else if !self.is_over && self.rng.permille(100) {
                 self.ask_reset(key);
             }
             return;
@@ -242,7 +242,7 @@ impl World {
                     self.end_pod(pod, 20_000);
                 }
             }
-            PartitionState::Broken(broken) if self.is_over || self.chance.permille(150) => {
+            PartitionState::Broken(broken) if self.is_over || self.rng.permille(150) => {
                 if pods.is_empty() && broken.resets.is_some() {
                     self.ask_reset(key);
                 }
@@ -262,7 +262,7 @@ impl World {
         self.jobs[job].gang.is_none() || objects.all(|found| found.is_some_and(is_offered))
     }
 
-    /// Gives back one partition that is not wanted any more, once its Pods have ended.
+    /// Releases one partition that is not wanted any more, once its Pods have ended.
     fn give_up_slot(&mut self, job: usize, slot: usize) {
         let key = key_of(job, slot);
         let pods = self.pods_of(key);
@@ -282,14 +282,14 @@ impl World {
     }
 
     pub(super) fn ask_reset(&mut self, key: Key) {
-        self.saw(Sight::AskedReset);
+        self.cover(CoveragePoint::AskedReset);
         self.api
             .update(key, |object| object.spec.reset_generation += 1);
     }
 
     fn start_pod(&mut self, key: Key, id: String) {
-        self.saw(Sight::PodsStarted);
-        self.trace.say(self.agenda.now(), || {
+        self.cover(CoveragePoint::PodsStarted);
+        self.trace.say(self.event_queue.now(), || {
             format!("a Pod of {} starts on {id}", self.name(key))
         });
         self.numbers += 1;
@@ -304,10 +304,10 @@ impl World {
             },
         );
         if ends {
-            let most = self.chance.pick(&[5_000, 40_000, 40_000, 400_000]);
+            let most = self.rng.pick(&[5_000, 40_000, 40_000, 400_000]);
             let most = most.min(self.longest_run);
-            let time = self.chance.between(500, most);
-            self.agenda.add(time, Event::PodEnds(pod));
+            let time = self.rng.between(500, most);
+            self.event_queue.add(time, Event::PodEnds(pod));
         }
         self.check_slot(key);
     }
@@ -317,10 +317,10 @@ impl World {
         let found = self.pods.get_mut(&pod).expect("the caller has seen it");
         if !std::mem::replace(&mut found.is_ending, true) {
             // A node that is silent keeps its Pods for long.
-            let is_silent = self.chance.permille(200);
+            let is_silent = self.rng.permille(200);
             let most = if is_silent { self.longest_run } else { within };
-            let grace = self.chance.between(10, most);
-            self.agenda.add(grace, Event::PodEnds(pod));
+            let grace = self.rng.between(10, most);
+            self.event_queue.add(grace, Event::PodEnds(pod));
         }
     }
 
@@ -329,14 +329,14 @@ impl World {
             return;
         };
         if !ended.is_ending && self.controllers.iter().any(|one| one.is_busy(&ended.id)) {
-            self.saw(Sight::Hung);
+            self.cover(CoveragePoint::Hung);
             self.pods.insert(pod, ended);
-            self.agenda.add(HANGS, Event::PodEnds(pod));
+            self.event_queue.add(HANGS, Event::PodEnds(pod));
             return;
         }
-        self.saw(Sight::PodsEnded);
+        self.cover(CoveragePoint::PodsEnded);
         let job = api_server::job_of(ended.key);
-        self.trace.say(self.agenda.now(), || {
+        self.trace.say(self.event_queue.now(), || {
             format!("a Pod of {} ends", self.name(ended.key))
         });
         if !ended.is_ending {
@@ -346,7 +346,7 @@ impl World {
                 None => {}
             }
         }
-        let lag = self.chance.between(1, 1_000);
+        let lag = self.rng.between(1, 1_000);
         self.schedule_tick(job, lag);
     }
 
@@ -369,7 +369,7 @@ impl World {
     pub(super) fn fate(&mut self, job: usize, fate: Fate) {
         if fate == Fate::Come {
             self.jobs[job].stage = Stage::There;
-            self.trace.say(self.agenda.now(), || {
+            self.trace.say(self.event_queue.now(), || {
                 format!("job {:?} comes", self.jobs[job])
             });
         }
@@ -381,17 +381,17 @@ impl World {
             Fate::Scale(slots) => {
                 let before = std::mem::replace(&mut self.jobs[job].slots, slots);
                 if slots != before {
-                    self.saw(if slots > before {
-                        Sight::ScaledUp
+                    self.cover(if slots > before {
+                        CoveragePoint::ScaledUp
                     } else {
-                        Sight::ScaledDown
+                        CoveragePoint::ScaledDown
                     });
                 }
             }
             Fate::Delete => self.jobs[job].stage = Stage::Ending,
             Fate::Vanish => self.vanish(job),
             Fate::AskReset => {
-                let slot = self.chance.below(SLOTS);
+                let slot = self.rng.below(SLOTS);
                 self.ask_reset(key_of(job, slot));
             }
         }

@@ -1,4 +1,4 @@
-//! Feeds the core with generated nonsense, and with the nonsense that once harmed it.
+//! Gives the core random statuses, and those that once harmed it.
 
 use std::collections::BTreeSet;
 
@@ -27,18 +27,18 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn nonsense_written_by_hand_harms_nothing_and_comes_to_rest(case in case()) {
+    fn a_random_status_harms_nothing_and_its_reconcile_ends(case in case()) {
         case.check();
     }
 }
 
-/// What becomes of a status, where every controller does as it is told and nothing is in use.
+/// The result for a status, if every controller obeys and no partition is in use.
 fn rested(status: IPUPartitionStatus) -> IPUPartitionStatus {
     let there = status.partition_id.iter().cloned().collect();
     rested_among(status, there, BTreeSet::new())
 }
 
-/// What becomes of a status, where these partitions are there and those are in use.
+/// The result for a status, with these existing partitions and those in use.
 fn rested_among(
     status: IPUPartitionStatus,
     there: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! Those who wait, as a replica sees them: in which order they are served, and when they are asked.
+//! The queue as a replica sees it: its order, and when requests are evaluated.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_api::uid::Uid;
 
 use super::api_server::Key;
-use super::coverage::Sight;
+use super::coverage::CoveragePoint;
 use super::sim_adapter;
 use super::world::World;
 use crate::eviction::EvictionState;
@@ -14,17 +14,17 @@ use crate::observations::Answer;
 use crate::placement::{Candidates, QueueView};
 use crate::queue::QueueEntry;
 
-/// How long things given back are gathered before those who wait are looked at, in milliseconds.
+/// Delay between a release of capacity and the evaluation of waiting requests, in milliseconds.
 const BATCH_DELAY: u64 = 200;
 
-/// How long somebody may be about to ask for what it was told to take, in milliseconds.
+/// Lifetime of a capacity reservation, in milliseconds.
 const RESERVATION_LIFETIME: u64 = 15_000;
 
 impl World {
-    /// Where a replica would make the partition of this object: by the line as it sees it, on readings
-    /// that may be old.
+    /// The placement decision of a replica for this object: with the queue as it sees it, and inventories that may be
+    /// old.
     pub(super) fn place(&mut self, who: usize, object: &IPUPartition) -> Answer {
-        let is_old = self.chance.permille(self.weather.calls);
+        let is_old = self.rng.permille(self.fault_rates.calls);
         let now = self.timestamp();
         let held = sim_adapter::allocations(self.replicas[who].seen());
         let removed = self.replicas[who].removed.iter();
@@ -40,7 +40,7 @@ impl World {
         let entries =
             sim_adapter::queue(replica.seen(), |entry| self.set_precedence(who, entry), now);
         let uid = object.metadata.uid.clone().unwrap_or_default();
-        let evaluated = self.agenda.now();
+        let evaluated = self.event_queue.now();
         let reservations = replica.reservations.iter().filter(|(other, (told, ..))| {
             **other != uid && evaluated - told < RESERVATION_LIFETIME
         });
@@ -61,17 +61,17 @@ impl World {
         }
         self.replicas[who].evaluated.insert(uid, evaluated);
         if matches!(answer, Answer::Later(_)) {
-            self.saw(Sight::LetGoFirst);
+            self.cover(CoveragePoint::WaitedForEarlier);
         }
         answer
     }
 
-    /// IPUs were given back: all who wait are looked at again.
+    /// After a release of IPUs, evaluates all waiting requests again.
     pub(super) fn capacity_released(&mut self, who: usize) {
         if !self.replicas[who].acts {
             return;
         }
-        self.replicas[who].released_at = self.agenda.now();
+        self.replicas[who].released_at = self.event_queue.now();
         let seen = self.replicas[who].objects();
         let waiting: Vec<Key> = seen
             .filter(|(_, object)| object.is_waiting())
@@ -82,9 +82,9 @@ impl World {
         }
     }
 
-    /// What surrounds an object now.
+    /// Evaluates the eviction of an object.
     pub(super) fn evaluate_eviction(&mut self, object: &IPUPartition) -> EvictionState {
-        self.saw(Sight::EvictionEvaluated);
+        self.cover(CoveragePoint::EvictionEvaluated);
         let others = self.api.list().map(|(_, stored)| stored.object.as_ref());
         let others: Vec<&IPUPartition> = others.collect();
         let held = sim_adapter::allocations(others.iter().copied());
@@ -98,7 +98,7 @@ impl World {
     }
 
     fn set_precedence(&self, who: usize, entry: &mut QueueEntry) {
-        let ago = |time: u64| Duration::from_millis(self.agenda.now() - time);
+        let ago = |time: u64| Duration::from_millis(self.event_queue.now() - time);
         let replica = &self.replicas[who];
         let evaluated = replica.evaluated.get(&entry.uid).copied();
         entry.set_precedence(evaluated.map(ago), ago(replica.released_at));

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_api::ipupartition::IPUPartition;
 
-use super::agenda::{Event, Reply, Ticket};
 use super::api_server::{Key, Stored};
-use super::coverage::Sight;
+use super::coverage::CoveragePoint;
+use super::event_queue::{Event, Reply, Ticket};
 use super::evidence::Evidence;
 use super::sim_adapter::{self, Reconcile};
 use super::world::World;
@@ -35,7 +35,7 @@ pub(super) struct Replica {
     pub reservations: BTreeMap<String, (u64, String, u32)>,
     /// What controllers have agreed to remove.
     pub removed: BTreeSet<String>,
-    /// When IPUs were given back last, as far as it knows.
+    /// When IPUs were released last, as far as it knows.
     pub released_at: u64,
     cache: BTreeMap<Key, Stored>,
     /// Changes of the log that its watch has delivered.
@@ -74,17 +74,17 @@ impl Replica {
 impl World {
     /// The process dies: all that is not written down is lost.
     pub(super) fn crash(&mut self, who: usize, downtime: u64) {
-        self.saw(Sight::Crashed);
+        self.cover(CoveragePoint::Crashed);
         let replica = &mut self.replicas[who];
         let was_at_work = !replica.tasks.is_empty();
         *replica = Replica {
             acts: replica.acts,
             life: replica.life + 1,
-            dead_until: self.agenda.now() + downtime,
+            dead_until: self.event_queue.now() + downtime,
             ..Replica::default()
         };
         if was_at_work {
-            self.saw(Sight::CrashedAtWork);
+            self.cover(CoveragePoint::CrashedAtWork);
         }
     }
 
@@ -93,7 +93,7 @@ impl World {
         let replica = &mut self.replicas[who];
         replica.dead_until = 0;
         replica.position = self.api.log().len();
-        replica.released_at = self.agenda.now();
+        replica.released_at = self.event_queue.now();
         replica.cache = self
             .api
             .list()
@@ -156,7 +156,8 @@ impl World {
         self.numbers += 1;
         let number = self.numbers;
         self.replicas[who].wakes.insert(key, number);
-        self.agenda.add(delay, Event::Wake { who, key, number });
+        self.event_queue
+            .add(delay, Event::Wake { who, key, number });
     }
 
     /// An object is looked at, unless that was put off or is being done.
@@ -186,7 +187,7 @@ impl World {
         };
         self.replicas[who].tasks.insert(key, task);
         if is_old {
-            self.saw(Sight::StaleRead);
+            self.cover(CoveragePoint::StaleRead);
         }
         self.decide(Ticket { who, key, serial });
     }
@@ -198,9 +199,9 @@ impl World {
         }
         let replica = &mut self.replicas[who];
         replica.acts = true;
-        replica.released_at = self.agenda.now();
+        replica.released_at = self.event_queue.now();
         replica.evaluated.clear();
-        self.saw(Sight::TookOver);
+        self.cover(CoveragePoint::TookOver);
         let keys: Vec<Key> = self.replicas[who].cache.keys().copied().collect();
         for key in keys {
             self.trigger(who, key, 0);
@@ -223,13 +224,13 @@ impl World {
         };
         match task.core.decide(&settings, &renamed, now) {
             Step::Done(requeue) => {
-                self.saw(Sight::Rested);
+                self.cover(CoveragePoint::Rested);
                 self.requeue(ticket, requeue);
             }
             step => {
                 task.step = Some(step);
-                let pause = self.chance.between(0, 2);
-                self.agenda.add(pause, Event::Send(ticket));
+                let pause = self.rng.between(0, 2);
+                self.event_queue.add(pause, Event::Send(ticket));
             }
         }
     }

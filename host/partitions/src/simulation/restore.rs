@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use ipu_api::ipupartition::IPUPartition;
 
-use super::agenda::Event;
 use super::api_server::Key;
-use super::coverage::Sight;
+use super::coverage::CoveragePoint;
 use super::owners::{Job, Stage};
 use super::repair::Repair;
 use super::sim_adapter;
@@ -25,10 +24,10 @@ impl World {
     /// The release is uninstalled, and another one in another namespace goes on, now and then in another
     /// cluster that all was brought into.
     pub(super) fn release_is_replaced(&mut self) {
-        self.saw(Sight::HandedOver);
+        self.cover(CoveragePoint::HandedOver);
         self.handovers += 1;
-        if self.chance.permille(250) {
-            self.saw(Sight::BroughtElsewhere);
+        if self.rng.permille(250) {
+            self.cover(CoveragePoint::BroughtElsewhere);
             self.ledger.cluster += 1;
         }
         let cluster = self.ledger.cluster;
@@ -49,10 +48,9 @@ impl World {
             jobs: self.jobs.clone(),
             pods: self.pods.keys().copied().collect(),
         });
-        let pause = self.chance.pick(&[2_000, 20_000, 120_000]);
-        let pause = self.chance.between(500, pause);
-        self.agenda
-            .add(pause, Event::Repair(Repair::BackupRestored));
+        let pause = self.rng.pick(&[2_000, 20_000, 120_000]);
+        let pause = self.rng.between(500, pause);
+        self.repair_later(pause, Repair::BackupRestored);
     }
 
     /// The API server goes back to the backup, and V-IPU controllers stay as they are. The operator was
@@ -62,17 +60,17 @@ impl World {
         let Some(backup) = self.backup.take().filter(|_| !self.is_over) else {
             return;
         };
-        self.saw(Sight::WentBack);
+        self.cover(CoveragePoint::WentBack);
         self.restores += 1;
         self.restart_replicas();
-        let on_their_way = self.agenda.calls().map(|call| call.id.clone());
+        let on_their_way = self.event_queue.calls().map(|call| call.id.clone());
         let objects = backup.objects.values().map(Arc::as_ref);
         let held = sim_adapter::held(objects.clone());
         if self.ours().iter().any(|(_, id)| !held.contains(*id)) {
-            self.coverage.count(Sight::Forgot);
+            self.coverage.count(CoveragePoint::Forgot);
         }
         self.ledger.restored(objects, on_their_way);
-        self.lacking.restored();
+        self.missing.restored();
         self.pods.retain(|pod, _| backup.pods.contains(pod));
         for (index, job) in self.jobs.iter_mut().enumerate() {
             match backup.jobs.get(index) {
@@ -89,7 +87,7 @@ impl World {
 
     fn restart_replicas(&mut self) {
         for who in 0..self.replicas.len() {
-            let downtime = self.chance.between(500, 20_000);
+            let downtime = self.rng.between(500, 20_000);
             self.kill(who, downtime);
         }
     }

@@ -20,7 +20,7 @@ impl World {
     /// What is wanted is served: from now on, what is written comes to an end each time.
     pub(super) fn stays_steady(&mut self) {
         let from = self.api.log().len();
-        let end = self.agenda.now() + FOLLOWED;
+        let end = self.event_queue.now() + FOLLOWED;
         self.run_until(end);
         let mut known: BTreeMap<Key, &IPUPartition> = BTreeMap::new();
         let mut written: BTreeMap<Key, Vec<&IPUPartition>> = BTreeMap::new();
@@ -50,11 +50,11 @@ fn concerns_others(before: Option<&IPUPartition>, now: Option<&IPUPartition>) ->
     let (Some(before), Some(now)) = (before, now) else {
         return true;
     };
-    let given = |object: &IPUPartition| {
+    let assigned = |object: &IPUPartition| {
         let status = object.status.as_ref();
         status.map(|status| (status.generation, status.partition_id.clone()))
     };
     before.spec != now.spec
         || before.metadata.deletion_timestamp != now.metadata.deletion_timestamp
-        || given(before) != given(now)
+        || assigned(before) != assigned(now)
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use vipu_client::model::ReadyState;
 
-use super::agenda::Event;
 use super::api_server::{Key, Stored, is_deleted, job_of};
 use super::controllers::{Call, Controller, Verb};
-use super::coverage::Sight;
-use super::executor::Fault;
+use super::coverage::CoveragePoint;
+use super::event_queue::Event;
+use super::executor::ApiFault;
 use super::invariants::{OWNERLESS_ONLY, demand};
 use super::sim_adapter;
 use super::world::World;
@@ -43,7 +43,8 @@ impl World {
     pub(super) fn schedule_sweep(&mut self, who: usize, delay: u64) {
         let life = self.replicas[who].life;
         let stage = Stage::List;
-        self.agenda.add(delay, Event::Sweep { who, life, stage });
+        self.event_queue
+            .add(delay, Event::Sweep { who, life, stage });
     }
 
     /// A replica gets on with its sweep.
@@ -55,11 +56,11 @@ impl World {
             // The next leader sweeps when it takes over.
             Stage::List if !self.replicas[who].acts => return,
             Stage::List => Some(Stage::Judge(self.partitions_on_controllers(who))),
-            Stage::Judge(found) => match self.fault() {
-                Fault::Nothing => Some(Stage::Tasks(self.judge(who, &found))),
+            Stage::Judge(found) => match self.api_fault() {
+                ApiFault::Nothing => Some(Stage::Tasks(self.judge(who, &found))),
                 // What is nobody's is not known without that list.
-                Fault::Before | Fault::After => {
-                    self.saw(Sight::SweepFailed);
+                ApiFault::Before | ApiFault::After => {
+                    self.cover(CoveragePoint::SweepFailed);
                     None
                 }
             },
@@ -85,7 +86,8 @@ impl World {
             return;
         };
         let pause = self.latency();
-        self.agenda.add(pause, Event::Sweep { who, life, stage });
+        self.event_queue
+            .add(pause, Event::Sweep { who, life, stage });
     }
 
     /// Every partition on every controller that answers, in the list or not as long as an object holds
@@ -103,7 +105,7 @@ impl World {
         });
         let partitions_on_controllers = partitions_on_controllers.collect();
         if goes_beyond {
-            self.saw(Sight::LeftBehind);
+            self.cover(CoveragePoint::LeftBehind);
         }
         partitions_on_controllers
     }
@@ -121,14 +123,14 @@ impl World {
             .collect();
         let objects = self.api.list();
         let held = sim_adapter::held(objects.map(|(_, stored)| stored.object.as_ref()));
-        let now = Duration::from_millis(self.agenda.now());
+        let now = Duration::from_millis(self.event_queue.now());
         let suspects = &self.replicas[who].suspects;
         let told = sim_adapter::find_orphans(found, &held, suspects, &self.settings.identity, now);
         self.replicas[who].suspects = told.suspects;
-        let ownerless = match self.fault() {
-            Fault::Nothing => Ok(ownerless),
-            Fault::Before | Fault::After => {
-                self.saw(Sight::SweepFailed);
+        let ownerless = match self.api_fault() {
+            ApiFault::Nothing => Ok(ownerless),
+            ApiFault::Before | ApiFault::After => {
+                self.cover(CoveragePoint::SweepFailed);
                 Err("the jobs cannot be listed")
             }
         };
@@ -138,34 +140,34 @@ impl World {
     /// Deletes an object whose owner is gone, unless somebody has changed it meanwhile.
     fn delete_ownerless(&mut self, (key, version): Ownerless) -> Result<(), &'static str> {
         if self.undeletable.contains(&key) {
-            self.saw(Sight::NotDeleted);
+            self.cover(CoveragePoint::NotDeleted);
             return Err("a webhook is against it");
         }
-        let fault = self.fault();
+        let api_fault = self.api_fault();
         let is_same = |stored: &Stored| stored.version == version;
         let is_there = self.jobs[job_of(key)].is_there();
-        if fault != Fault::Before && !is_there && self.api.get(key).is_some_and(is_same) {
-            self.saw(Sight::SweptObject);
+        if api_fault != ApiFault::Before && !is_there && self.api.get(key).is_some_and(is_same) {
+            self.cover(CoveragePoint::SweptObject);
             let now = Time(self.timestamp());
             self.api.delete(key, now);
         }
-        if fault == Fault::Nothing {
+        if api_fault == ApiFault::Nothing {
             return Ok(());
         }
-        self.saw(Sight::SweepFailed);
+        self.cover(CoveragePoint::SweepFailed);
         Err("the API server is down")
     }
 
     /// Counts who uses a partition of nobody, which is removed where nobody does.
     fn count_orphan(&mut self, partition: RemotePartition, mut tasks: Tasks) -> Stage {
-        if self.fault() != Fault::Nothing {
-            self.saw(Sight::SweepFailed);
+        if self.api_fault() != ApiFault::Nothing {
+            self.cover(CoveragePoint::SweepFailed);
             tasks.failed("the Pods cannot be listed");
             Stage::Tasks(tasks)
         } else if self.users(&partition.1).is_empty() {
             Stage::Remove(partition, tasks)
         } else {
-            self.saw(Sight::SparedOrphan);
+            self.cover(CoveragePoint::UsedOrphan);
             Stage::Tasks(tasks)
         }
     }
@@ -181,11 +183,11 @@ impl World {
             // Nobody answers at the name that it had when it was listed.
             return;
         };
-        self.saw(Sight::SweptOrphan);
+        self.cover(CoveragePoint::SweptOrphan);
         self.trace
-            .say(self.agenda.now(), || format!("swept {id} on {name}"));
-        let way = if self.chance.permille(self.weather.calls) {
-            self.chance.between(1, 60_000)
+            .say(self.event_queue.now(), || format!("swept {id} on {name}"));
+        let way = if self.rng.permille(self.fault_rates.calls) {
+            self.rng.between(1, 60_000)
         } else {
             self.latency()
         };
@@ -199,7 +201,7 @@ impl World {
             is_late: way > 5_000,
             is_refused: false,
         };
-        self.agenda.add(way, Event::Arrive(call));
+        self.event_queue.add(way, Event::Arrive(call));
     }
 }
 

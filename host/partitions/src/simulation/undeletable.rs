@@ -1,12 +1,12 @@
-//! A run in which the API server does not delete one IPUPartition whose owner is gone: the sweep deletes the
-//! others all the same, and removes what is nobody's.
+//! A run in which the API server does not delete one IPUPartition whose owner is gone: the sweep deletes the others
+//! nevertheless, and removes partitions without an owner.
 
 use ipu_api::labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::agenda::{Event, Fate};
 use super::api_server::{self, key_of};
 use super::coverage::Coverage;
+use super::event_queue::{Event, Fate};
 use super::invariants::{LIVENESS, demand};
 use super::owners::Job;
 use super::trace::Trace;
@@ -37,7 +37,7 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     world.undeletable.insert(key_of(first, 0));
     let orphan = abandon(&mut world, third);
     for job in [first, second] {
-        world.agenda.add(0, Event::Fate(job, Fate::Vanish));
+        world.event_queue.add(0, Event::Fate(job, Fate::Vanish));
     }
     let is_swept =
         |world: &World| world.api.get(key_of(second, 0)).is_none() && !world.exists(&orphan);

@@ -6,21 +6,21 @@ use ipu_api::ipupartition::ControllerRef;
 use jiff::{SignedDuration, Timestamp};
 use vipu_client::cordon::CordonStates;
 
-use super::agenda::{Agenda, Event, Fate};
 use super::api_server::{self, ApiServer, Key, SLOTS, job_of};
-use super::chance::Chance;
+use super::assigned_ipus::AssignedIpus;
 use super::controllers::{Call, Controller, Then, Verb};
-use super::coverage::{Coverage, Sight};
-use super::executor::Mishap;
-use super::given::Given;
+use super::coverage::{Coverage, CoveragePoint};
+use super::event_queue::{Event, EventQueue, Fate};
+use super::executor::CallFault;
+use super::faults::FaultRates;
 use super::invariants::{Ledger, ONE_USABLE, demand};
-use super::lacking::Lacking;
+use super::missing::Missing;
 use super::owners::{Job, Pod};
 use super::replica::Replica;
 use super::restore::Backup;
+use super::rng::Rng;
 use super::sim_adapter;
 use super::trace::Trace;
-use super::trouble::Weather;
 use crate::step::Settings;
 
 /// The death of replica 0 after one of its steps, where a test says which.
@@ -29,7 +29,7 @@ pub(super) struct Death {
     /// Steps that go before it.
     pub after: u32,
     /// What meets the call of the last step, if it is one.
-    pub mishap: Mishap,
+    pub call_fault: CallFault,
 }
 
 #[derive(Debug)]
@@ -49,11 +49,11 @@ pub(super) struct World {
     pub undeletable: BTreeSet<Key>,
     /// By how much the clock was set back.
     pub behind: SignedDuration,
-    pub agenda: Agenda,
-    pub chance: Chance,
-    pub weather: Weather,
+    pub event_queue: EventQueue,
+    pub rng: Rng,
+    pub fault_rates: FaultRates,
     pub ledger: Ledger,
-    pub lacking: Lacking,
+    pub missing: Missing,
     pub coverage: Coverage,
     pub trace: Trace,
     pub settings: Settings,
@@ -66,8 +66,8 @@ pub(super) struct World {
     pub is_over: bool,
     /// Whether no IPU that a Pod uses may be given to anybody else. Two replicas that both act, or one whose
     /// watch is late, may do so where the controller does not know what is used.
-    pub gives_once: bool,
-    pub given: Given,
+    pub assigns_once: bool,
+    pub assigned_ipus: AssignedIpus,
     pub death: Option<Death>,
     /// Longest time that a Pod runs or takes to end, in milliseconds.
     pub longest_run: u64,
@@ -98,11 +98,11 @@ impl World {
             renamed: BTreeMap::new(),
             undeletable: BTreeSet::new(),
             behind: SignedDuration::ZERO,
-            agenda: Agenda::default(),
-            chance: Chance::new(seed),
-            weather: Weather::default(),
+            event_queue: EventQueue::default(),
+            rng: Rng::new(seed),
+            fault_rates: FaultRates::default(),
             ledger: Ledger::default(),
-            lacking: Lacking::default(),
+            missing: Missing::default(),
             coverage: Coverage::default(),
             trace,
             settings: sim_adapter::settings(),
@@ -110,8 +110,8 @@ impl World {
             has_lease: true,
             api_down_until: 0,
             is_over: false,
-            gives_once: false,
-            given: Given::default(),
+            assigns_once: false,
+            assigned_ipus: AssignedIpus::default(),
             death: None,
             longest_run: 400_000,
             backup: None,
@@ -135,16 +135,16 @@ impl World {
         let index = self.jobs.len();
         job.uid = format!("job-uid-{index}");
         self.jobs.push(job);
-        self.agenda.add(delay, Event::Fate(index, Fate::Come));
+        self.event_queue.add(delay, Event::Fate(index, Fate::Come));
         index
     }
 
-    pub(super) fn saw(&mut self, sight: Sight) {
-        self.coverage.count(sight);
+    pub(super) fn cover(&mut self, point: CoveragePoint) {
+        self.coverage.count(point);
     }
 
     pub(super) fn timestamp(&self) -> Timestamp {
-        let since = i64::try_from(self.agenda.now()).expect("a run is short");
+        let since = i64::try_from(self.event_queue.now()).expect("a run is short");
         Timestamp::UNIX_EPOCH
             + SignedDuration::from_secs(1_700_000_000)
             + SignedDuration::from_millis(since)
@@ -157,12 +157,12 @@ impl World {
     }
 
     pub(super) fn is_api_down(&self) -> bool {
-        self.api_down_until > self.agenda.now()
+        self.api_down_until > self.event_queue.now()
     }
 
     /// Lets everything happen that happens up to this time.
     pub(super) fn run_until(&mut self, time: u64) {
-        while let Some(event) = self.agenda.next(time) {
+        while let Some(event) = self.event_queue.next(time) {
             self.coverage.steps += 1;
             self.happen(event);
             self.announce();
@@ -177,7 +177,7 @@ impl World {
             Event::Watch { who, upto } => self.watch(who, upto),
             Event::Wake { who, key, number } => self.wake(who, key, number),
             Event::Send(ticket) => {
-                if self.chance.permille(self.weather.stalls) && !self.is_over {
+                if self.rng.permille(self.fault_rates.stalls) && !self.is_over {
                     self.stand_still(ticket.who);
                     self.happen(Event::Send(ticket));
                 } else {
@@ -195,7 +195,7 @@ impl World {
             Event::Tick(job) => self.tick(job),
             Event::Fate(job, fate) => self.fate(job, fate),
             Event::PodEnds(pod) => self.pod_ends(pod),
-            Event::Trouble => self.trouble(),
+            Event::Fault => self.inject_fault(),
             Event::Repair(repair) => self.repair(repair),
         }
     }
@@ -209,7 +209,7 @@ impl World {
         };
         let wait = self.replicas[who]
             .stands_until
-            .saturating_sub(self.agenda.now());
+            .saturating_sub(self.event_queue.now());
         if wait == 0 {
             return Some(event);
         }
@@ -218,7 +218,7 @@ impl World {
         {
             task.stood = true;
         }
-        self.agenda.add(wait, event);
+        self.event_queue.add(wait, event);
         None
     }
 
@@ -229,13 +229,13 @@ impl World {
             return;
         }
         for index in self.announced..upto {
-            let lag = self.chance.between(1, 200);
+            let lag = self.rng.between(1, 200);
             let job = job_of(self.api.log()[index].key);
             self.schedule_tick(job, lag);
         }
         for who in 0..self.replicas.len() {
             let lag = self.replicas[who].lag + self.latency();
-            self.agenda.add(lag, Event::Watch { who, upto });
+            self.event_queue.add(lag, Event::Watch { who, upto });
         }
         self.announced = upto;
     }
@@ -244,23 +244,23 @@ impl World {
     fn arrive(&mut self, call: &Call) {
         let id = &call.id;
         if self.controllers[call.controller].is_down {
-            self.saw(Sight::NotSent);
+            self.cover(CoveragePoint::NotSent);
             self.answer_call(call, Err("connection refused".to_owned()), false);
             return;
         }
         if call.is_refused {
-            self.saw(Sight::SaidNo);
+            self.cover(CoveragePoint::SaidNo);
             self.answer_call(call, Err("resource exhausted".to_owned()), true);
             return;
         }
         let users = self.users(id);
         let result = self.controllers[call.controller].accept(id, call.verb);
-        self.trace.say(self.agenda.now(), || {
+        self.trace.say(self.event_queue.now(), || {
             format!("{:?} of {id}: {result:?}", call.verb)
         });
         if result.is_ok() {
             self.ledger.took_effect(id, call.verb, &users);
-            self.check_given_once(call);
+            self.check_assigned_once(call);
             self.follow_up(call);
         }
         self.answer_call(call, result.map_err(str::to_owned), true);
@@ -270,37 +270,37 @@ impl World {
     /// What a call that was accepted leads to.
     fn follow_up(&mut self, call: &Call) {
         if call.is_late {
-            self.saw(Sight::Late);
+            self.cover(CoveragePoint::Late);
         }
-        let fails = self.chance.permille(self.weather.failures);
+        let fails = self.rng.permille(self.fault_rates.failures);
         let (then, most) = match call.verb {
             Verb::Create { .. } if self.ledger.was_denied(&call.id) => {
-                self.saw(Sight::LateCreate);
+                self.cover(CoveragePoint::LateCreate);
                 (Then::Formed, 2_000)
             }
-            Verb::Create { .. } if fails && self.chance.permille(300) => {
-                self.saw(Sight::FormsNever);
+            Verb::Create { .. } if fails && self.rng.permille(300) => {
+                self.cover(CoveragePoint::FormsNever);
                 return;
             }
             Verb::Create { .. } if fails => (Then::FailedToForm, 20_000),
-            Verb::Create { .. } => (Then::Formed, self.chance.pick(&[50, 2_000, 60_000])),
+            Verb::Create { .. } => (Then::Formed, self.rng.pick(&[50, 2_000, 60_000])),
             Verb::Remove { .. } if fails => (Then::FailedToGo, 5_000),
-            Verb::Remove { .. } => (Then::Gone, self.chance.pick(&[20, 1_000, 15_000])),
-            Verb::Reset if fails && self.chance.permille(300) => {
-                self.saw(Sight::ResetsNever);
+            Verb::Remove { .. } => (Then::Gone, self.rng.pick(&[20, 1_000, 15_000])),
+            Verb::Reset if fails && self.rng.permille(300) => {
+                self.cover(CoveragePoint::ResetsNever);
                 return;
             }
             Verb::Reset if fails => (Then::FailedToReset, 20_000),
-            Verb::Reset => (Then::WasReset, self.chance.pick(&[20, 1_000, 15_000])),
+            Verb::Reset => (Then::WasReset, self.rng.pick(&[20, 1_000, 15_000])),
         };
         match call.verb {
-            Verb::Remove { .. } if call.is_late => self.saw(Sight::LateRemove),
-            Verb::Reset if call.is_late => self.saw(Sight::LateReset),
+            Verb::Remove { .. } if call.is_late => self.cover(CoveragePoint::LateRemove),
+            Verb::Reset if call.is_late => self.cover(CoveragePoint::LateReset),
             _ => {}
         }
-        let time = self.chance.between(1, most);
+        let time = self.rng.between(1, most);
         let (controller, id) = (call.controller, call.id.clone());
-        self.agenda.add(
+        self.event_queue.add(
             time,
             Event::Progress {
                 controller,
@@ -314,14 +314,14 @@ impl World {
         if !self.controllers[controller].progress(id, then) {
             return;
         }
-        self.trace.say(self.agenda.now(), || {
+        self.trace.say(self.event_queue.now(), || {
             format!("{id} on {controller}: {then:?}")
         });
         match then {
-            Then::Formed => self.saw(Sight::Formed),
-            Then::FailedToForm => self.saw(Sight::FailsToForm),
-            Then::FailedToReset => self.saw(Sight::ResetFails),
-            Then::FailedToGo => self.saw(Sight::RemoveFails),
+            Then::Formed => self.cover(CoveragePoint::Formed),
+            Then::FailedToForm => self.cover(CoveragePoint::FailsToForm),
+            Then::FailedToReset => self.cover(CoveragePoint::ResetFails),
+            Then::FailedToGo => self.cover(CoveragePoint::RemoveFails),
             Then::WasReset | Then::Gone | Then::Healed => {}
         }
     }

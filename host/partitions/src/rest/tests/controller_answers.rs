@@ -22,7 +22,7 @@ fn stats_are_those_of_the_original() {
         let mut partition = partition(namespace, ipus, outcome);
         partition.metadata.name = Some(namespace.to_owned());
         let heard = Event::Apply(DeserializeGuard(Ok(partition)));
-        cache.hear(heard, Timestamp::UNIX_EPOCH);
+        cache.apply_event(heard, Timestamp::UNIX_EPOCH);
     }
     let partitions = cache.briefs().map(|(one, _)| one);
     let answer = answers::stats(partitions, &[controller(32, 4, None)]);
@@ -162,7 +162,7 @@ fn anybody_is_told_how_many_partitions_there_are_and_not_whose() {
     }
     let mut cache = Cache::default();
     let heard = Event::Apply(DeserializeGuard(Ok(ours.clone())));
-    cache.hear(heard, Timestamp::UNIX_EPOCH);
+    cache.apply_event(heard, Timestamp::UNIX_EPOCH);
     let name = samples::controller().name;
     let mut view = controller(16, 10, None);
     view.name.clone_from(&name);
@@ -186,7 +186,7 @@ fn anybody_is_told_how_many_partitions_there_are_and_not_whose() {
         if is_vanished {
             let mut lost = ours.clone();
             lost.status.as_mut().unwrap().controller = None;
-            cache.hear(
+            cache.apply_event(
                 Event::Apply(DeserializeGuard(Ok(lost))),
                 Timestamp::UNIX_EPOCH,
             );

@@ -103,8 +103,8 @@ impl Ports {
     }
 
     /// What the watch of IPUPartitions tells.
-    pub(super) fn hear(&self, event: Event<Guarded>) {
-        self.watch.hear(event);
+    pub(super) fn apply_event(&self, event: Event<Guarded>) {
+        self.watch.apply_event(event);
     }
 
     /// Asks port 8080.

@@ -26,7 +26,7 @@ pub struct Controller {
 
 /// Something was left behind, or it could not be found out.
 #[derive(Debug, thiserror::Error)]
-pub enum LeftoverError {
+pub enum CleanupError {
     /// The controller could not be asked.
     #[error("failed to list the partitions of {controller}")]
     List {
@@ -42,8 +42,8 @@ pub enum LeftoverError {
 }
 
 /// Ids of all partitions on a controller, whoever made them.
-pub async fn partitions_of(controller: &Controller) -> Result<Vec<String>, LeftoverError> {
-    let failed = |source| LeftoverError::List {
+pub async fn partitions_of(controller: &Controller) -> Result<Vec<String>, CleanupError> {
+    let failed = |source| CleanupError::List {
         controller: controller.name.clone(),
         source,
     };
@@ -60,13 +60,13 @@ pub async fn partitions_of(controller: &Controller) -> Result<Vec<String>, Lefto
 }
 
 /// Waits until a controller lists no partition.
-pub async fn none_left(controller: &Controller) -> Result<(), LeftoverError> {
+pub async fn none_left(controller: &Controller) -> Result<(), CleanupError> {
     until(
         format!("{} to list no partition", controller.name),
         Duration::from_mins(1),
         || async {
             let left = partitions_of(controller).await?;
-            Ok::<_, LeftoverError>(Seen::when(left, Vec::is_empty))
+            Ok::<_, CleanupError>(Seen::when(left, Vec::is_empty))
         },
     )
     .await?;

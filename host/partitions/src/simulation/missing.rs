@@ -1,4 +1,4 @@
-//! For how long controllers have lacked partitions that are to be there, and which may be given up.
+//! For how long controllers have lacked partitions, and which of these may count as lost.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use ipu_api::partition_conditions;
 
 use super::invariants::{NOT_GIVEN_UP_EARLY, demand};
 
-/// Since when, in milliseconds, each id is lacking, as far as a status says nothing else.
+/// Since when each id is missing, in milliseconds, unless a status says otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Lacking {
+pub(crate) struct Missing {
     since: BTreeMap<String, u64>,
     /// Whether statuses have gone back to what they said before.
     is_restored: bool,
 }
 
-impl Lacking {
+impl Missing {
     /// A controller has said that it has nothing of this id.
     pub(crate) fn denied(&mut self, id: &str, now: u64) {
         self.since.entry(id.to_owned()).or_insert(now);

@@ -1,4 +1,4 @@
-//! The virtual clock, and everything that is going to happen.
+//! The virtual clock, and the queue of future events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,9 +65,9 @@ pub(super) enum Event {
     Fate(usize, Fate),
     /// A Pod has ended.
     PodEnds(u64),
-    /// Something goes wrong somewhere.
-    Trouble,
-    /// Something that had gone wrong is over.
+    /// A fault is injected.
+    Fault,
+    /// A fault ends.
     Repair(Repair),
 }
 
@@ -88,13 +88,13 @@ pub(super) enum Fate {
 
 /// Events in the order of their times; those of the same time in the order in which they were added.
 #[derive(Debug, Default)]
-pub(super) struct Agenda {
+pub(super) struct EventQueue {
     now: u64,
     added: u64,
     events: BTreeMap<(u64, u64), Event>,
 }
 
-impl Agenda {
+impl EventQueue {
     /// Milliseconds since the run began.
     pub(super) fn now(&self) -> u64 {
         self.now

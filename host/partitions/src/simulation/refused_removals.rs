@@ -1,13 +1,13 @@
-//! A run in which a controller removes nothing: a partition that has to leave it is made elsewhere all
-//! the same, and what is left is removed once the controller does so again.
+//! A run in which a controller removes nothing: a partition that has to leave it is created elsewhere nevertheless, and the
+//! first one is removed when the controller removes partitions again.
 
 use vipu_client::cordon::CordonState;
 
 use super::api_server::{self, key_of};
-use super::chance::Chance;
 use super::coverage::Coverage;
 use super::invariants::{LIVENESS, demand};
 use super::owners::Job;
+use super::rng::Rng;
 use super::trace::Trace;
 use super::world::World;
 
@@ -23,10 +23,10 @@ const LOOK: u64 = 5_000;
 
 /// Runs the seed. A broken invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
-    let mut chance = Chance::new(seed);
+    let mut rng = Rng::new(seed);
     let mut world = World::calm(seed, &[8, 8], trace);
     world.longest_run = RUNS;
-    let ipus = chance.pick(&[2, 4, 8]);
+    let ipus = rng.pick(&[2, 4, 8]);
     let job = world.add_job(Job::new("mnist".to_owned(), String::new(), ipus, 1));
     let first = served(&mut world, job, None);
     let mut controllers = world.controllers.iter();
@@ -44,14 +44,14 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
 
 /// Lets the world go on until the job is offered a partition that is not `old`.
 fn served(world: &mut World, job: usize, old: Option<&str>) -> String {
-    let end = world.agenda.now() + SERVED_WITHIN;
+    let end = world.event_queue.now() + SERVED_WITHIN;
     loop {
         let object = world.api.get(key_of(job, 0)).map(|one| one.object.clone());
         let offered = object.as_deref().and_then(api_server::offered);
         if let Some(offered) = offered.filter(|id| Some(*id) != old) {
             return offered.to_owned();
         }
-        let now = world.agenda.now();
+        let now = world.event_queue.now();
         demand(now < end, LIVENESS, || {
             format!("nothing but {old:?} is offered: {object:?}")
         });

@@ -1,17 +1,17 @@
-//! A run in which a gang loses a partition whose room others take: it gives back what it still has,
-//! and gets all of it once there is room.
+//! A run in which a gang loses a partition, and others take its capacity: the gang releases its other partitions, and gets
+//! all of them when there is free capacity.
 
 use std::collections::BTreeMap;
 
 use vipu_client::model::{OperationState, ReadyState};
 
 use super::api_server::{self, key_of};
-use super::chance::Chance;
-use super::coverage::{Coverage, Sight};
+use super::coverage::{Coverage, CoveragePoint};
+use super::faults::foreign;
 use super::invariants::{LIVENESS, demand};
 use super::owners::Job;
+use super::rng::Rng;
 use super::trace::Trace;
-use super::trouble::foreign;
 use super::world::World;
 
 /// Longest time that a Pod runs, in milliseconds.
@@ -21,7 +21,7 @@ const RUNS: u64 = 60_000;
 /// most.
 const WHOLE_WITHIN: u64 = 300_000;
 
-/// How long others keep the room, in milliseconds.
+/// How long others hold the capacity, in milliseconds.
 const TAKEN_FOR: u64 = 15 * 60_000;
 
 /// Between two looks, in milliseconds.
@@ -29,11 +29,11 @@ const LOOK: u64 = 5_000;
 
 /// Runs the seed. A broken invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
-    let mut chance = Chance::new(seed);
-    let sizes: &[u32] = chance.pick(&[&[16][..], &[8, 8]]);
+    let mut rng = Rng::new(seed);
+    let sizes: &[u32] = rng.pick(&[&[16][..], &[8, 8]]);
     let mut world = World::calm(seed, sizes, trace);
     world.longest_run = RUNS;
-    let slots = chance.pick(&[2, 3]);
+    let slots = rng.pick(&[2, 3]);
     let mut gang = Job::new("gang".to_owned(), String::new(), 4, slots);
     gang.gang = u32::try_from(slots).ok();
     let gang = world.add_job(gang);
@@ -43,12 +43,12 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
         now += LOOK;
         world.run_until(now);
     }
-    tear(&mut world, gang, chance.below(slots));
+    break_gang(&mut world, gang, rng.below(slots));
     let (end, mut since) = (now + TAKEN_FOR, BTreeMap::new());
     while now < end {
         now += LOOK;
         world.run_until(now);
-        world.gangs_give_back_in_time(&mut since);
+        world.gangs_release_in_time(&mut since);
     }
     for (index, id) in std::mem::take(&mut world.foreign) {
         world.controllers[index].made.remove(&id);
@@ -58,8 +58,8 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     world.coverage
 }
 
-/// One partition of the gang is removed by hand, and others take all room.
-fn tear(world: &mut World, gang: usize, slot: usize) {
+/// A user removes one partition of the gang, and others take all capacity.
+fn break_gang(world: &mut World, gang: usize, slot: usize) {
     let object = world
         .api
         .get(key_of(gang, slot))
@@ -68,7 +68,7 @@ fn tear(world: &mut World, gang: usize, slot: usize) {
         .as_deref()
         .and_then(api_server::offered)
         .unwrap_or_default();
-    world.saw(Sight::Torn);
+    world.cover(CoveragePoint::GangBroken);
     for (index, controller) in world.controllers.iter_mut().enumerate() {
         controller.made.remove(id);
         let free = controller.inventory().free();

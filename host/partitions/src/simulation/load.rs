@@ -1,14 +1,14 @@
-//! A run in which nothing goes wrong but that there is too little room: many small jobs come and go,
-//! and large ones and gangs among them are to be served all the same.
+//! A load test without faults but with too little capacity: many small jobs come and go, and large ones and gangs among
+//! them have to be served nevertheless.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::api_server::Key;
-use super::chance::Chance;
-use super::coverage::{Coverage, Sight};
+use super::coverage::{Coverage, CoveragePoint};
 use super::invariants::{BOUNDED, WHOLE, demand};
 use super::owners::Job;
+use super::rng::Rng;
 use super::sim_adapter;
 use super::trace::Trace;
 use super::world::World;
@@ -22,11 +22,11 @@ const COMING: u64 = 450_000;
 /// Longest time that a Pod runs, in milliseconds.
 const RUNS: u64 = 30_000;
 
-/// How long somebody who waits is passed by smaller ones, and how long a gang holds what is of no use.
+/// Waiting time after which capacity is reserved, and how long a gang holds a part of its partitions.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// How long the eldest may wait, in milliseconds: its limit for each of two controllers, then all that
-/// is on them is formed (a minute at most), used and removed, and the same again for itself.
+/// Longest time that the earliest request may wait, in milliseconds: the limit for each of two controllers, then all
+/// partitions on them are created (a minute at most), used and removed, and the same again for its own.
 const WAITS: u64 = 300_000;
 
 /// How long a gang may hold a part of what it needs, in milliseconds: the last of it is formed, seen
@@ -38,31 +38,31 @@ const LOOK: u64 = 5_000;
 
 /// Runs the seed. A broken invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
-    let mut chance = Chance::new(seed);
-    let sizes: &[u32] = chance.pick(&[&[8][..], &[8, 8], &[16]]);
+    let mut rng = Rng::new(seed);
+    let sizes: &[u32] = rng.pick(&[&[8][..], &[8, 8], &[16]]);
     let mut world = World::calm(seed, sizes, trace);
     world.settings.backfill_limit = LIMIT;
     world.settings.gang_patience = LIMIT;
     world.longest_run = RUNS;
     let largest = sizes.iter().copied().max().unwrap_or_default();
     for number in 0..SMALL {
-        let ipus = chance.pick(&[2, 4, 4]);
+        let ipus = rng.pick(&[2, 4, 4]);
         come(
             &mut world,
-            &mut chance,
+            &mut rng,
             Job::new(format!("small-{number}"), String::new(), ipus, 1),
         );
     }
     for number in 0..3 {
         let job = Job::new(format!("large-{number}"), String::new(), largest, 1);
-        come(&mut world, &mut chance, job);
+        come(&mut world, &mut rng, job);
         let mut gang = Job::new(format!("gang-{number}"), String::new(), 4, 2);
         gang.gang = Some(2);
-        come(&mut world, &mut chance, gang);
+        come(&mut world, &mut rng, gang);
     }
     let mut watch = Watch::default();
-    while world.agenda.now() < COMING + WAITS {
-        let next = world.agenda.now() + LOOK;
+    while world.event_queue.now() < COMING + WAITS {
+        let next = world.event_queue.now() + LOOK;
         world.run_until(next);
         watch.check(&mut world);
     }
@@ -71,9 +71,9 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     world.coverage
 }
 
-fn come(world: &mut World, chance: &mut Chance, mut job: Job) {
+fn come(world: &mut World, rng: &mut Rng, mut job: Job) {
     job.runs = Some(0);
-    world.add_job_later(job, chance.between(0, COMING));
+    world.add_job_later(job, rng.between(0, COMING));
 }
 
 /// Since when something is so that must not stay so.
@@ -85,7 +85,7 @@ struct Watch {
 
 impl Watch {
     fn check(&mut self, world: &mut World) {
-        let now = world.agenda.now();
+        let now = world.event_queue.now();
         let earliest = earliest(world);
         let since = self.earliest.filter(|(key, _)| Some(*key) == earliest);
         self.earliest = earliest.map(|key| (key, since.map_or(now, |(_, since)| since)));
@@ -99,7 +99,7 @@ impl Watch {
                 self.parts.remove(&job);
                 continue;
             }
-            world.saw(Sight::HeldInPart);
+            world.cover(CoveragePoint::HeldInPart);
             let since = *self.parts.entry(job).or_insert(now);
             demand(now - since < HOLDS, WHOLE, || {
                 format!("{} since {since}", world.jobs[job].name)
@@ -108,7 +108,7 @@ impl Watch {
     }
 }
 
-/// Who waits and came before all others who wait.
+/// The earliest waiting request.
 fn earliest(world: &World) -> Option<Key> {
     let objects = world.api.list();
     let found = sim_adapter::queue(

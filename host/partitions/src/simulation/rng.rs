@@ -1,12 +1,12 @@
-//! Chance that is the same for the same seed: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+//! A seeded random number generator: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 
-/// A source of numbers that look random.
+/// A source of pseudo-random numbers.
 #[derive(Debug)]
-pub(super) struct Chance(u64);
+pub(super) struct Rng(u64);
 
-impl Chance {
+impl Rng {
     pub(super) fn new(seed: u64) -> Self {
-        Chance(seed)
+        Rng(seed)
     }
 
     fn number(&mut self) -> u64 {

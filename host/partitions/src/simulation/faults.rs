@@ -1,4 +1,4 @@
-//! What goes wrong of itself: with controllers, replicas, the API server, and by people's hands.
+//! Fault injection: faults of controllers, replicas and the API server, and changes by users.
 
 use ipu_api::ipupartition::{Attempt, AttemptOutcome};
 use ipu_api::labels;
@@ -7,17 +7,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use vipu_client::cordon::CordonState;
 use vipu_client::model::{OperationState, ReadyState};
 
-use super::agenda::Event;
 use super::api_server::{self, Key, job_of};
 use super::controllers::Then;
-use super::coverage::Sight;
-use super::executor::Mishap;
+use super::coverage::CoveragePoint;
+use super::event_queue::Event;
+use super::executor::CallFault;
 use super::repair::Repair;
 use super::world::World;
 
-/// How much goes wrong, in cases of a thousand.
+/// Fault rates, per thousand.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Weather {
+pub(super) struct FaultRates {
     /// Of calls to controllers.
     pub calls: u64,
     /// Of requests to the API server.
@@ -28,56 +28,56 @@ pub(super) struct Weather {
     pub slow: u64,
     /// Of partitions that do not form, of resets and of removals that fail.
     pub failures: u64,
-    /// Milliseconds between two troubles, on average; 0 where there are none.
-    pub troubles: u64,
+    /// Mean time between two faults, in milliseconds; 0: none.
+    pub interval: u64,
 }
 
 impl World {
-    /// What goes wrong with a call to a controller.
-    pub(super) fn mishap(&mut self) -> Mishap {
-        if !self.chance.permille(self.weather.calls) {
-            return Mishap::Nothing;
+    /// The fault of one call to a controller.
+    pub(super) fn call_fault(&mut self) -> CallFault {
+        if !self.rng.permille(self.fault_rates.calls) {
+            return CallFault::Nothing;
         }
-        self.chance.pick(&[
-            Mishap::RequestLost,
-            Mishap::ReplyLost,
-            Mishap::ReplyLost,
-            Mishap::Late,
-            Mishap::Duplicated,
-            Mishap::Refused,
+        self.rng.pick(&[
+            CallFault::RequestLost,
+            CallFault::ReplyLost,
+            CallFault::ReplyLost,
+            CallFault::Late,
+            CallFault::Duplicated,
+            CallFault::Refused,
         ])
     }
 
     /// How long a message takes, in milliseconds.
     pub(super) fn latency(&mut self) -> u64 {
-        let most = match self.chance.between(0, 999) {
-            n if n < self.weather.slow / 8 => 5_000,
-            n if n < self.weather.slow => 300,
+        let most = match self.rng.between(0, 999) {
+            n if n < self.fault_rates.slow / 8 => 5_000,
+            n if n < self.fault_rates.slow => 300,
             _ => 8,
         };
-        self.chance.between(1, most)
+        self.rng.between(1, most)
     }
 
     /// How long a caller waits for a reply that does not come.
     pub(super) fn patience(&mut self) -> u64 {
-        self.chance.pick(&[20, 500, 3_000, 60_000])
+        self.rng.pick(&[20, 500, 3_000, 60_000])
     }
 
-    /// Something goes wrong somewhere.
-    pub(super) fn trouble(&mut self) {
+    /// Injects a random fault.
+    pub(super) fn inject_fault(&mut self) {
         if self.is_over {
             return;
         }
-        let next = self.chance.between(1, 2 * self.weather.troubles);
-        self.agenda.add(next, Event::Trouble);
-        match self.chance.below(28) {
+        let next = self.rng.between(1, 2 * self.fault_rates.interval);
+        self.event_queue.add(next, Event::Fault);
+        match self.rng.below(28) {
             0 => self.controller_goes_down(),
             1 | 2 => self.partition_is_harmed(),
-            3 => self.room_is_taken(),
-            4 => self.room_is_fragmented(),
+            3 => self.capacity_is_taken(),
+            4 => self.capacity_is_fragmented(),
             5 | 6 => self.replica_dies(),
             7 | 8 => {
-                let who = self.chance.below(2);
+                let who = self.rng.below(2);
                 self.stand_still(who);
             }
             9 => self.outage(),
@@ -100,8 +100,8 @@ impl World {
     }
 
     fn controller_goes_down(&mut self) {
-        let index = self.chance.below(self.controllers.len());
-        let loses_state = self.chance.permille(250);
+        let index = self.rng.below(self.controllers.len());
+        let loses_state = self.rng.permille(250);
         let controller = &mut self.controllers[index];
         controller.is_down = true;
         if loses_state {
@@ -109,50 +109,47 @@ impl World {
             controller.made.retain(|id, _| !ledger.is_ours(id));
         }
         if loses_state {
-            self.saw(Sight::LostState);
+            self.cover(CoveragePoint::LostState);
         }
-        self.saw(Sight::WentDown);
-        let pause = self.chance.pick(&[2_000, 20_000, 60_000, 200_000]);
-        self.agenda
-            .add(pause, Event::Repair(Repair::ControllerIsUp(index)));
+        self.cover(CoveragePoint::WentDown);
+        let pause = self.rng.pick(&[2_000, 20_000, 60_000, 200_000]);
+        self.repair_later(pause, Repair::ControllerIsUp(index));
         self.note(|| format!("controller {index} is down; lost its state: {loses_state}"));
     }
 
     /// A controller starts again and does not know its partitions for a moment, or for longer.
     fn controller_forgets(&mut self) {
-        let index = self.chance.below(self.controllers.len());
+        let index = self.rng.below(self.controllers.len());
         self.controllers[index].is_blank = true;
-        self.saw(Sight::Forgets);
-        let pause = self.chance.pick(&[500, 5_000, 20_000, 45_000]);
-        self.agenda
-            .add(pause, Event::Repair(Repair::Remembers(index)));
+        self.cover(CoveragePoint::Forgets);
+        let pause = self.rng.pick(&[500, 5_000, 20_000, 45_000]);
+        self.repair_later(pause, Repair::Remembers(index));
         self.note(|| format!("controller {index} forgets its partitions for {pause} ms"));
     }
 
     fn controller_denies(&mut self) {
-        let index = self.chance.below(self.controllers.len());
+        let index = self.rng.below(self.controllers.len());
         self.controllers[index].denies = true;
-        self.saw(Sight::Denies);
-        let pause = self.chance.pick(&[2_000, 20_000, 90_000]);
-        self.agenda.add(pause, Event::Repair(Repair::Admits(index)));
+        self.cover(CoveragePoint::Denies);
+        let pause = self.rng.pick(&[2_000, 20_000, 90_000]);
+        self.repair_later(pause, Repair::Admits(index));
         self.note(|| format!("controller {index} lets the operator see nothing for {pause} ms"));
     }
 
     fn controller_removes_nothing(&mut self) {
-        let index = self.chance.below(self.controllers.len());
+        let index = self.rng.below(self.controllers.len());
         self.controllers[index].refuses_removals = true;
-        self.saw(Sight::RefusesRemovals);
-        let pause = self.chance.between(10_000, 300_000);
-        self.agenda
-            .add(pause, Event::Repair(Repair::Removes(index)));
+        self.cover(CoveragePoint::RefusesRemovals);
+        let pause = self.rng.between(10_000, 300_000);
+        self.repair_later(pause, Repair::Removes(index));
         self.note(|| format!("controller {index} removes nothing for {pause} ms"));
     }
 
     /// A partition of ours goes to ERROR, is removed by hand, is at work without end, or tells an odd
     /// state.
     fn partition_is_harmed(&mut self) {
-        let index = self.chance.below(self.controllers.len());
-        let kind = self.chance.below(5);
+        let index = self.rng.below(self.controllers.len());
+        let kind = self.rng.below(5);
         let ours: Vec<String> = self.controllers[index]
             .made
             .keys()
@@ -162,7 +159,7 @@ impl World {
         if ours.is_empty() {
             return;
         }
-        let id = ours[self.chance.below(ours.len())].clone();
+        let id = ours[self.rng.below(ours.len())].clone();
         self.note(|| format!("{id} is harmed: {kind}"));
         let made = self.controllers[index]
             .made
@@ -171,28 +168,28 @@ impl World {
         match kind {
             0 => {
                 self.controllers[index].made.remove(&id);
-                self.saw(Sight::TakenByHand);
+                self.cover(CoveragePoint::TakenByHand);
             }
             1 => {
                 made.is_odd = !made.is_odd;
-                self.saw(Sight::OddState);
+                self.cover(CoveragePoint::OddState);
             }
             2 => {
                 if (made.ready, made.operation) == (ReadyState::Active, OperationState::Idle) {
                     made.ready = ReadyState::Pending;
                     made.operation = OperationState::Resetting;
-                    self.saw(Sight::StaysBusy);
+                    self.cover(CoveragePoint::StaysBusy);
                 }
             }
             _ => {
                 made.ready = ReadyState::Error;
                 made.operation = OperationState::Idle;
-                self.saw(Sight::WentToError);
-                if self.chance.permille(800) {
-                    let pause = self.chance.between(20_000, 120_000);
+                self.cover(CoveragePoint::WentToError);
+                if self.rng.permille(800) {
+                    let pause = self.rng.between(20_000, 120_000);
                     let then = Then::Healed;
                     let controller = index;
-                    self.agenda.add(
+                    self.event_queue.add(
                         pause,
                         Event::Progress {
                             controller,
@@ -205,45 +202,43 @@ impl World {
         }
     }
 
-    fn room_is_taken(&mut self) {
-        let index = self.chance.below(self.controllers.len());
-        let ipus = self.chance.pick(&[1, 2, 4, 8]);
+    fn capacity_is_taken(&mut self) {
+        let index = self.rng.below(self.controllers.len());
+        let ipus = self.rng.pick(&[1, 2, 4, 8]);
         self.numbers += 1;
         let number = self.numbers;
         if self.controllers[index].inventory().free() < ipus {
             return;
         }
-        self.saw(Sight::RoomTaken);
+        self.cover(CoveragePoint::CapacityTaken);
         let id = foreign(number);
         self.note(|| format!("{id} of {ipus} IPUs is made by hand on {index}"));
         self.controllers[index].insert(id.clone(), ipus, ReadyState::Active, OperationState::Idle);
         self.foreign.insert((index, id));
-        let pause = self.chance.between(10_000, 600_000);
-        self.agenda
-            .add(pause, Event::Repair(Repair::RoomGiven(index, number)));
+        let pause = self.rng.between(10_000, 600_000);
+        self.repair_later(pause, Repair::CapacityReleased(index, number));
     }
 
-    fn room_is_fragmented(&mut self) {
-        let index = self.chance.below(self.controllers.len());
-        self.controllers[index].largest = self.chance.pick(&[0, 1, 2]);
-        self.saw(Sight::Fragmented);
-        let pause = self.chance.between(5_000, 120_000);
-        self.agenda
-            .add(pause, Event::Repair(Repair::LargeAgain(index)));
+    fn capacity_is_fragmented(&mut self) {
+        let index = self.rng.below(self.controllers.len());
+        self.controllers[index].largest = self.rng.pick(&[0, 1, 2]);
+        self.cover(CoveragePoint::Fragmented);
+        let pause = self.rng.between(5_000, 120_000);
+        self.repair_later(pause, Repair::LargeAgain(index));
         self.note(|| format!("controller {index} makes nothing large"));
     }
 
     fn controller_is_closed(&mut self) {
-        let index = self.chance.below(self.controllers.len());
+        let index = self.rng.below(self.controllers.len());
         let cordon_state = self
-            .chance
+            .rng
             .pick(&[CordonState::Cordoned, CordonState::Draining]);
         let name = self.controllers[index].reference.name.clone();
-        self.saw(Sight::Closed);
+        self.cover(CoveragePoint::Closed);
         self.note(|| format!("{name} is {cordon_state:?}"));
         self.cordons.insert(name, cordon_state);
-        let pause = self.chance.between(10_000, 120_000);
-        self.agenda.add(pause, Event::Repair(Repair::Opened(index)));
+        let pause = self.rng.between(10_000, 120_000);
+        self.repair_later(pause, Repair::Opened(index));
     }
 
     /// Somebody writes what others have made into a status, as if it were the object's own.
@@ -252,11 +247,11 @@ impl World {
         else {
             return;
         };
-        self.saw(Sight::StatusEdited);
+        self.cover(CoveragePoint::StatusEdited);
         self.note(|| format!("{id} is written into the status of {}", self.name(key)));
         let controller = self.controllers[index].reference.clone();
         let outcome = self
-            .chance
+            .rng
             .pick(&[AttemptOutcome::Created, AttemptOutcome::Unknown]);
         self.api.update(key, |object| {
             let status = object.status.get_or_insert_default();
@@ -273,9 +268,9 @@ impl World {
     }
 
     fn replica_dies(&mut self) {
-        let who = self.chance.below(2);
+        let who = self.rng.below(2);
         if !self.is_dead(who) {
-            let downtime = self.chance.between(500, 20_000);
+            let downtime = self.rng.between(500, 20_000);
             self.kill(who, downtime);
         }
     }
@@ -283,10 +278,8 @@ impl World {
     /// A replica is killed, and starts again after so many milliseconds.
     pub(super) fn kill(&mut self, who: usize, downtime: u64) {
         self.crash(who, downtime);
-        self.agenda
-            .add(downtime, Event::Repair(Repair::Started(who)));
-        self.agenda
-            .add(15_000, Event::Repair(Repair::TakeOver(1 - who)));
+        self.repair_later(downtime, Repair::Started(who));
+        self.repair_later(15_000, Repair::TakeOver(1 - who));
         self.note(|| format!("replica {who} is killed"));
     }
 
@@ -295,42 +288,39 @@ impl World {
         if self.is_dead(who) {
             return;
         }
-        self.saw(Sight::Paused);
-        let pause = self.chance.pick(&[50, 2_000, 30_000, 90_000]);
-        let notices = self.chance.between(0, 10_000);
-        self.replicas[who].stands_until = self.agenda.now() + pause;
+        self.cover(CoveragePoint::Paused);
+        let pause = self.rng.pick(&[50, 2_000, 30_000, 90_000]);
+        let notices = self.rng.between(0, 10_000);
+        self.replicas[who].stands_until = self.event_queue.now() + pause;
         if pause > 15_000 {
-            self.agenda
-                .add(15_000, Event::Repair(Repair::TakeOver(1 - who)));
-            self.agenda
-                .add(pause + notices, Event::Repair(Repair::StepDown(who)));
+            self.repair_later(15_000, Repair::TakeOver(1 - who));
+            self.repair_later(pause + notices, Repair::StepDown(who));
         }
         self.note(|| format!("replica {who} stands still for {pause} ms"));
     }
 
     fn outage(&mut self) {
-        self.saw(Sight::Outage);
-        let pause = self.chance.between(100, 10_000);
-        self.api_down_until = self.agenda.now() + pause;
+        self.cover(CoveragePoint::Outage);
+        let pause = self.rng.between(100, 10_000);
+        self.api_down_until = self.event_queue.now() + pause;
         self.note(|| format!("the API server is down for {pause} ms"));
     }
 
     fn watch_lags(&mut self) {
-        self.saw(Sight::LaggingWatch);
-        let who = self.chance.below(2);
-        self.replicas[who].lag = self.chance.pick(&[500, 5_000, 30_000]);
-        let pause = self.chance.between(5_000, 60_000);
-        self.agenda
-            .add(pause, Event::Repair(Repair::WatchIsQuick(who)));
+        self.cover(CoveragePoint::LaggingWatch);
+        let who = self.rng.below(2);
+        self.replicas[who].lag = self.rng.pick(&[500, 5_000, 30_000]);
+        let pause = self.rng.between(5_000, 60_000);
+        self.repair_later(pause, Repair::WatchIsQuick(who));
     }
 
     fn object_is_deleted(&mut self) {
         let Some(key) = self.some_object() else {
             return;
         };
-        self.saw(Sight::DeletedByHand);
+        self.cover(CoveragePoint::DeletedByHand);
         let now = Time(self.timestamp());
-        let is_forced = self.chance.permille(500);
+        let is_forced = self.rng.permille(500);
         self.note(|| {
             format!(
                 "{} is deleted by hand; by force: {is_forced}",
@@ -338,7 +328,7 @@ impl World {
             )
         });
         if is_forced {
-            self.saw(Sight::Forced);
+            self.cover(CoveragePoint::Forced);
             self.api.update(key, |object| {
                 let annotations = object.metadata.annotations.get_or_insert_default();
                 annotations.insert(labels::FORCE_ANNOTATION.to_owned(), "true".to_owned());
@@ -360,11 +350,11 @@ impl World {
         if !is_stranger || is_deleted {
             return;
         }
-        self.saw(Sight::Moved);
+        self.cover(CoveragePoint::Moved);
         self.note(|| format!("{} is gone for a time", self.name(key)));
         self.api.move_out(key);
-        let pause = self.chance.between(100, 25_000);
-        self.agenda.add(pause, Event::Repair(Repair::Restored(key)));
+        let pause = self.rng.between(100, 25_000);
+        self.repair_later(pause, Repair::Restored(key));
     }
 
     fn reset_is_asked(&mut self) {
@@ -379,15 +369,15 @@ impl World {
         if keys.is_empty() {
             return None;
         }
-        Some(self.chance.pick(&keys))
+        Some(self.rng.pick(&keys))
     }
 
     pub(super) fn note(&self, line: impl FnOnce() -> String) {
-        self.trace.say(self.agenda.now(), line);
+        self.trace.say(self.event_queue.now(), line);
     }
 }
 
-/// Ids that somebody else gave: by hand, by the original, by another cluster.
+/// Ids of others: a user, Graphcore's operator, another cluster.
 pub(super) fn foreign(number: u64) -> String {
     match number % 3 {
         0 => format!("handmade-{number}"),

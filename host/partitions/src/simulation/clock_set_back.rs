@@ -1,13 +1,13 @@
-//! A run in which the clock is set back while a controller refuses: the controller is asked again within seconds
-//! of its refusal all the same, and not once the clock is where it was.
+//! A run in which the clock is set back while a controller refuses: the controller is asked again within seconds of its
+//! refusal nevertheless, and not only when the clock has reached the old time.
 
 use ipu_api::ipupartition::{Attempt, AttemptOutcome};
 use jiff::SignedDuration;
 
 use super::api_server::{self, key_of};
-use super::chance::Chance;
 use super::coverage::Coverage;
 use super::owners::Job;
+use super::rng::Rng;
 use super::trace::Trace;
 use super::world::World;
 
@@ -23,16 +23,16 @@ const SERVED_WITHIN: u64 = 150_000;
 
 /// Runs the seed. A broken invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
-    let mut chance = Chance::new(seed);
+    let mut rng = Rng::new(seed);
     let mut world = World::calm(seed, &[16], trace);
     world.longest_run = RUNS;
     world.controllers[0].largest = 0;
-    let ipus = chance.pick(&[2, 4, 8]);
+    let ipus = rng.pick(&[2, 4, 8]);
     let job = world.add_job(Job::new("mnist".to_owned(), String::new(), ipus, 1));
     world.wait(REFUSED_WITHIN, "the job is refused", |world| {
         was_refused(world, job)
     });
-    let minutes = chance.pick(&[5, 60, 24 * 60]);
+    let minutes = rng.pick(&[5, 60, 24 * 60]);
     world.set_clock_back(SignedDuration::from_mins(minutes));
     world.controllers[0].largest = u32::MAX;
     world.wait(SERVED_WITHIN, "the job has a partition", |world| {
