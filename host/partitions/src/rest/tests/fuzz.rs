@@ -5,7 +5,7 @@ use proptest::test_runner::Config;
 use serde_json::{Value, json};
 
 use super::fixture::create_body;
-use crate::rest::create_body as body;
+use crate::rest::create_request as body;
 use crate::rest::invariants::{check_create_request, check_problem, check_query_request};
 
 /// As many cases as `IPU_OPERATOR_FUZZ_CASES` says.
@@ -236,9 +236,9 @@ fn owners_of_any_kind_are_taken_and_the_name_is_made_from_them() {
         body["owner"]["kind"] = json!("Notebook");
         body["ipus"] = json!(1_u64 << 31);
     });
-    let create_body = body::read(text.to_string().as_bytes()).unwrap();
-    let again = body::object(create_body.clone());
-    assert_eq!(body::object(create_body).metadata.name, again.metadata.name);
+    let request = body::read(text.to_string().as_bytes()).unwrap();
+    let again = body::object(request.clone());
+    assert_eq!(body::object(request).metadata.name, again.metadata.name);
 }
 
 /// What is wrong a thousand times is not told a thousand times, and a long name not whole.
