@@ -257,6 +257,13 @@ fn only_requests_without_a_partition_wait() {
     assert_eq!(read(deleted), None);
 }
 
+/// The capacity for a partition in this queue, on a controller with 4 free IPUs, whose owner has one partition.
+fn capacity_in(entries: &[QueueEntry], partition: &IPUPartition) -> Capacity {
+    let me = own_entry(partition, entries, now());
+    let pods = vec![pod("pod1", 16, 12)];
+    capacity_for(&me, entries, &[], 1, pods, LIMIT, now())
+}
+
 #[test]
 fn a_gang_has_one_position_in_the_queue() {
     let object = |owner: &str, slot: u32, gang: Option<u32>, minutes: i64| -> IPUPartition {
@@ -289,18 +296,7 @@ fn a_gang_has_one_position_in_the_queue() {
     let entries = entries(all.iter(), now());
     let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
     assert_eq!(names, ["gang-1", "gang-2", "apart-0", "large-0", "apart-1"]);
-    let pods = || vec![pod("pod1", 16, 12)];
-    let seen = |one: &IPUPartition| {
-        capacity_for(
-            &own_entry(one, &entries, now()),
-            &entries,
-            &[],
-            1,
-            pods(),
-            LIMIT,
-            now(),
-        )
-    };
+    let seen = |one: &IPUPartition| capacity_in(&entries, one);
     for slot in [1, 3] {
         assert_eq!(seen(&all[slot]).views[0].largest_free, 4, "{slot}");
         assert_eq!(seen(&all[slot]).too_small, None, "{slot}");
@@ -312,17 +308,7 @@ fn a_gang_has_one_position_in_the_queue() {
     all[1].status = Some(serde_json::from_value(was_placed).unwrap());
     all[3].metadata.deletion_timestamp = Some(Time(now()));
     let entries = self::entries(all.iter(), now());
-    let seen = |one: &IPUPartition| {
-        capacity_for(
-            &own_entry(one, &entries, now()),
-            &entries,
-            &[],
-            1,
-            pods(),
-            LIMIT,
-            now(),
-        )
-    };
+    let seen = |one: &IPUPartition| capacity_in(&entries, one);
     assert_eq!(
         seen(&all[1]).too_small.unwrap(),
         "3 partitions are of use only together, and 1 of them are not requested"
