@@ -1,5 +1,4 @@
-//! Pure: all IPUPartitions as a watch last told of them. Each is packed, and what is asked of all of them
-//! again and again stands beside.
+//! Pure: the cache of all IPUPartitions. Each is stored compressed, beside the fields that decisions read from all of them.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -34,27 +33,27 @@ pub struct Cache {
     released: u64,
 }
 
-/// What is to be looked at after an event.
+/// The objects that an event concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// One object was made or changed.
+    /// One object was created or changed.
     Of(Arc<str>),
-    /// All were listed anew.
+    /// All objects were listed again.
     All,
 }
 
 #[derive(Debug)]
 enum Known {
-    /// The nodes of the tree are half empty: what is large stands outside.
+    /// In a box, because the nodes of the tree are half empty.
     Mine(Box<Kept>),
-    /// What one of another release holds.
+    /// The allocations of an object of another release.
     OfOther(Box<[Allocation]>),
 }
 
 #[derive(Debug)]
 struct Kept {
     brief: Brief,
-    /// Where it waits: what counts of it in the line.
+    /// Its entry in the queue, if it waits.
     queue_entry: Option<Box<QueueEntry>>,
     whole: Whole,
 }
@@ -65,22 +64,22 @@ enum Whole {
     Unreadable(Box<InvalidObject>),
 }
 
-/// What is asked of all IPUPartitions at once.
+/// The fields that decisions read from all IPUPartitions.
 #[derive(Clone, Debug)]
 pub struct Brief {
-    /// Its phase; none: it cannot be read.
+    /// Its phase. `None`: it is unreadable.
     pub phase: Option<PartitionPhase>,
-    /// Name of the controller that has it.
+    /// Name of its controller.
     pub controller: Option<Arc<str>>,
     /// Namespace of its owner.
     pub namespace: Option<Arc<str>>,
-    /// What it holds on any controllers, as far as is known.
+    /// Its allocations, as far as they are known.
     pub held: Box<[Allocation]>,
-    /// Why a controller cannot be asked what it has of it, where one cannot.
+    /// The reason why its state on a controller is unknown.
     pub state_unknown: Option<&'static str>,
-    /// Whether it is of use only with others of its owner.
+    /// Whether it belongs to a gang.
     pub is_in_gang: bool,
-    /// Whether a controller was asked for it, and has not been seen to answer.
+    /// Whether it has an attempt with an unknown outcome.
     pub has_open_request: bool,
     owner: Uid,
     created: Option<Timestamp>,
@@ -88,12 +87,12 @@ pub struct Brief {
 }
 
 impl Brief {
-    /// IPUs that it holds on any controllers.
+    /// IPUs that it holds on all controllers.
     pub fn held_ipus(&self) -> u64 {
         self.held.iter().map(|one| u64::from(one.ipus)).sum()
     }
 
-    /// Whether the owner of this UID has it.
+    /// Whether the owner with this UID has it.
     pub fn is_of(&self, owner: Uid) -> bool {
         self.owner == owner
     }
@@ -115,8 +114,7 @@ impl Brief {
 }
 
 impl Cache {
-    /// Takes in what a watch tells at `now`. Until the first list is complete, what it has told of is all
-    /// that is known, and nothing is to be looked at.
+    /// Applies an event of the watch at `now`. Events before the end of the first list concern no object.
     pub fn apply_event(&mut self, event: Event<Guarded>, now: Timestamp) -> Option<Change> {
         let is_complete = matches!(event, Event::InitDone);
         let is_change = matches!(event, Event::Apply(_));
@@ -144,8 +142,7 @@ impl Cache {
         }
     }
 
-    /// Takes in an object of another release: no more of it is kept than what it holds, which is given to
-    /// nobody else all the same.
+    /// Applies an object of another release. The cache stores only its allocations, which are not free here either.
     pub fn apply_other(&mut self, partition: &IPUPartition) {
         let held = capacity::allocations(partition, |name| word(&mut self.words, name));
         let name = partition.name_any().into();
@@ -154,22 +151,22 @@ impl Cache {
         self.account(change);
     }
 
-    /// Grows with each change of any object.
+    /// Increases with each change of an object.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Grows each time that an object holds something no longer which it held on a controller.
+    /// Increases with each release of an allocation.
     pub fn released(&self) -> u64 {
         self.released
     }
 
-    /// What all of them hold on the controllers, and those of other releases.
+    /// The allocations of all objects, with those of other releases.
     pub fn allocations(&self) -> &Allocations {
         &self.allocations
     }
 
-    /// The object of this name.
+    /// The object with this name.
     pub fn get(&mut self, name: &str) -> Option<Guarded> {
         let kept = self.store.objects().get(name)?.mine()?;
         Some(decompressed(&mut self.compressor, name, &kept.whole))
@@ -214,7 +211,7 @@ impl Cache {
             .collect()
     }
 
-    /// What is asked of all at once, and since when each waits that does.
+    /// The fields of all objects, each with the time since when it waits.
     pub fn briefs(&self) -> impl Iterator<Item = (&Brief, Option<Timestamp>)> {
         mine(self.store.objects().iter()).map(|(_, kept)| {
             let queue_entry = kept.queue_entry.as_ref();
@@ -225,7 +222,7 @@ impl Cache {
         })
     }
 
-    /// Those who wait at `now`, in the order in which they are served.
+    /// The queue at `now`, in the order in which requests are served.
     pub fn queue(&self, now: Timestamp) -> Vec<QueueEntry> {
         let in_gangs = mine(self.store.objects().iter());
         let in_gangs = in_gangs.filter(|(_, kept)| kept.brief.is_in_gang);
@@ -278,7 +275,7 @@ fn mine<'a>(
     objects.filter_map(|(name, known)| Some((name, known.mine()?)))
 }
 
-/// What is kept of an object, of which it is known that it `held` this.
+/// The entry of an object with the allocations `held` before.
 fn kept(
     object: Guarded,
     held: &[Allocation],
@@ -293,7 +290,7 @@ fn kept(
                 .then(|| Box::new(queue::entry(&partition, now))),
             whole: Whole::Readable(compressor.compress(&partition)),
         },
-        // What it held cannot be told any more, and is still held.
+        // Its allocations cannot be read any more, and are still held.
         Err(invalid) => Kept {
             brief: Brief {
                 held: held.into(),
@@ -326,7 +323,7 @@ fn word(words: &mut BTreeSet<Arc<str>>, word: &str) -> Arc<str> {
     if let Some(known) = words.get(word) {
         return Arc::clone(known);
     }
-    // Those that nobody names any more: controllers leave the list, and namespaces go.
+    // Drops unused ones: controllers leave the list, and namespaces are deleted.
     words.retain(|one| Arc::strong_count(one) > 1);
     let word: Arc<str> = word.into();
     words.insert(Arc::clone(&word));

@@ -1,4 +1,4 @@
-//! Carries out one step for an IPUPartition: the only place that writes to it or calls a controller.
+//! Carries out one step for an IPUPartition. No other module of the reconciler writes to it or calls a controller.
 
 use ipu_api::ipupartition::{
     Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
@@ -22,32 +22,32 @@ use super::pod_users;
 use super::remote_state;
 use super::step::{Requeue, Step};
 
-/// What a step led to.
+/// The outcome of a step.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// This was learned.
+    /// An observation.
     Observed(Observation),
-    /// The object was written, and is now this; the fact goes with it.
+    /// The object was written. This is its new version, with the observation.
     Wrote(Box<IPUPartition>, Observation),
-    /// The object was let go.
+    /// The finalizer was removed.
     Released,
-    /// Nothing more is to be done for now.
+    /// Nothing is left to do for now.
     Done(Requeue),
 }
 
-/// Why a step could not be carried out.
+/// Why a step failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {
-    /// The object was changed meanwhile, or is gone: begin again with what it is now.
+    /// The object was changed meanwhile, or is gone: the reconcile starts again with the current one.
     #[error("failed to write the IPUPartition, since it was changed meanwhile")]
     Conflict,
-    /// This replica could not say in time that it leads: another one may have begun.
+    /// This replica did not renew its leadership in time: another one may lead.
     #[error("failed to continue, since another replica may lead by now")]
     NotLeading,
-    /// The finalizer could not be put on.
+    /// The finalizer could not be added.
     #[error("failed to add the finalizer")]
     AddFinalizer(#[source] kube::Error),
-    /// The finalizer could not be taken off.
+    /// The finalizer could not be removed.
     #[error("failed to remove the finalizer")]
     RemoveFinalizer(#[source] kube::Error),
     /// The status could not be written.
@@ -73,7 +73,7 @@ pub(super) async fn execute(
     partition: &IPUPartition,
     step: Step,
 ) -> Result<Outcome, ExecuteError> {
-    if !context.held.is_valid() {
+    if !context.leadership.is_valid() {
         return Err(ExecuteError::NotLeading);
     }
     let observation = match step {
@@ -123,7 +123,7 @@ pub(super) async fn execute(
     Ok(Outcome::Observed(observation))
 }
 
-/// What makes an id one that was never given before, whatever the API server has forgotten.
+/// A random number that makes an id unique, even after a restore of the API server.
 fn nonce() -> Result<u64, ExecuteError> {
     let random = ring::rand::generate::<[u8; 8]>(&SystemRandom::new());
     let random = random.map_err(|_| ExecuteError::Nonce)?;
@@ -140,8 +140,8 @@ async fn write(
     let note = events::of_change(&before, &status);
     let mut desired = partition.clone();
     desired.status = Some(status);
-    // A replacement with the version that was read: the API server refuses it where anybody else
-    // wrote meanwhile, and fields that are no longer set go.
+    // A replacement with the version that was read: the API server refuses it after any other write, and it removes
+    // fields that are no longer set.
     let api = Api::<IPUPartition>::all(context.client.clone());
     let written = api
         .replace_status(&partition.name_any(), &PostParams::default(), &desired)
@@ -154,7 +154,7 @@ async fn write(
             .as_ref()
             .unwrap_or(&IPUPartitionStatus::default()),
     ) {
-        // Before this reconcile can ask for anything itself: who has waited longer goes first.
+        // Earlier requests have precedence before this reconcile can request anything itself.
         context.queue_state.capacity_released();
     }
     log_change(&before, &written, &observation);
@@ -299,7 +299,7 @@ async fn remote_state(
     remote_state
 }
 
-/// A partition that has just become active and is not what was asked for counts as failed.
+/// Reads the state. A partition that has just become active with another size than requested counts as failed.
 async fn read_state(
     context: &Context,
     partition: &IPUPartition,

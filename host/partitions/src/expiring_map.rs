@@ -1,25 +1,25 @@
-//! Pure: what happened to objects lately, forgotten once it is too old to matter.
+//! Pure: a map of recent events by UID, from which old events expire.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use ipu_api::uid::Uid;
 
-/// Events that are kept however old they are: to look through so few is not worth it.
+/// Number of events below which none are dropped: a scan of so few is not worth it.
 const FEW: usize = 1_024;
 
-/// The last event of each object, by its UID, and when it was.
+/// The last event of each object, by its UID, with its time.
 #[derive(Debug)]
 pub(super) struct ExpiringMap<E> {
     events: HashMap<Uid, (E, Instant)>,
-    /// How long an event matters.
+    /// Lifetime of an event.
     matters: Duration,
-    /// So many events are looked through for those that do not matter any more.
+    /// Number of events at which expired ones are dropped.
     full: usize,
 }
 
 impl<E> ExpiringMap<E> {
-    /// None yet, of events that matter so long.
+    /// An empty map for events with this lifetime.
     pub(super) fn new(matters: Duration) -> Self {
         Self {
             events: HashMap::new(),
@@ -28,7 +28,7 @@ impl<E> ExpiringMap<E> {
         }
     }
 
-    /// This has just happened to the object of this UID, instead of what was before.
+    /// Replaces the last event of the object with this UID.
     pub(super) fn note(&mut self, uid: &str, event: E, now: Instant) {
         if self.events.len() >= self.full {
             self.events
@@ -39,12 +39,12 @@ impl<E> ExpiringMap<E> {
         self.events.insert(Uid::of(uid), (event, now));
     }
 
-    /// What happened last to the object of this UID, and when. What does not matter any more may be gone.
+    /// The last event of the object with this UID, and its time. An expired one may be missing.
     pub(super) fn of(&self, uid: &str) -> Option<&(E, Instant)> {
         self.events.get(&Uid::of(uid))
     }
 
-    /// Forgets the object of this UID.
+    /// Drops the object with this UID.
     pub(super) fn forget(&mut self, uid: &str) {
         self.events.remove(&Uid::of(uid));
     }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_matter_any_more_goes_once_there_is_much() {
+    fn expired_events_are_dropped_when_there_are_many() {
         let matters = Duration::from_secs(5);
         let (mut map, now) = (ExpiringMap::new(matters), Instant::now());
         for number in 0..FEW {

@@ -1,5 +1,5 @@
-//! Partitions, the IPUs of V-IPU controllers, and who has them, read for each scrape from what the
-//! proxy holds for REST and placement.
+//! Metrics of partitions, of the IPUs of V-IPU controllers, and of their usage, read for each scrape from the working data
+//! of the proxy.
 
 pub mod summary;
 
@@ -17,18 +17,17 @@ use self::summary::{Summary, most};
 use crate::controller_pool::{ControllerPool, ControllerState};
 use crate::watched::Watched;
 
-/// Longest time that a controller is waited for. Prometheus gives up after ten seconds; a controller
-/// that takes longer counts as one that does not answer.
+/// Longest wait for a controller. Prometheus has a timeout of ten seconds. A slower controller counts as unreachable.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
-/// Where it is read from.
+/// The sources of the metrics.
 #[derive(Clone)]
 pub struct Sources {
     /// Every IPUPartition.
     pub partitions: Watched,
     /// The V-IPU controllers.
     pub pool: Arc<ControllerPool>,
-    /// Who has IPUs and waits for them.
+    /// IPUs of each namespace, in use and requested.
     pub namespaces: Namespaces,
 }
 

@@ -1,4 +1,4 @@
-//! Asks the API server which live Pods use a partition.
+//! Lists the live Pods that use a partition.
 
 use ipu_api::dns1123;
 use ipu_api::ipupartition::IPUPartition;
@@ -11,16 +11,16 @@ use kube::{Client, ResourceExt};
 use super::context::Context;
 use super::execute::ExecuteError;
 
-/// The live Pods that use what this IPUPartition has. Those of other namespaces do not count: whoever may
-/// label a Pod there could keep the partition from being released. Pods of Graphcore's operator carry no
-/// id: of a partition that was taken over from it every live Pod of the owner is a user.
+/// The live Pods that use the partition of this IPUPartition. Pods of other namespaces do not count: otherwise every user who
+/// may label a Pod there could prevent the release. Pods of Graphcore's operator have no id: every live Pod of the owner
+/// uses an adopted partition.
 pub(super) async fn users_of_owner(
     context: &Context,
     partition: &IPUPartition,
     id: &str,
 ) -> Result<Vec<String>, ExecuteError> {
     let (owner, slot) = (&partition.spec.owner, partition.spec.slot);
-    // What was written by hand may hold anything, and an owner that cannot exist has no Pods.
+    // A user may have written anything, and an owner that cannot exist has no Pods.
     if !dns1123::can_exist(owner) {
         return Ok(Vec::new());
     }
@@ -39,10 +39,9 @@ pub(super) async fn users_of_owner(
     Ok(found)
 }
 
-/// `namespace/name` of every live Pod that may use this id, of which no IPUPartition says whose it is any
-/// more. It may be in any namespace: the partition may be what another release has left. Whoever may label a
-/// Pod can pin what is nobody's, but only with a Pod that takes a place on a node: one that waits for a node
-/// uses nothing, and nobody tells it of a partition without an IPUPartition.
+/// `namespace/name` of every live Pod that may use this id, which no IPUPartition lists. The Pod may be in any namespace,
+/// because another release may have created the partition. A user who may label Pods can keep such a partition, but only
+/// with a Pod on a node: a Pod that waits for a node uses no partition, and gets no id without an IPUPartition.
 pub(super) async fn users(client: &Client, id: &str) -> Result<Vec<String>, ExecuteError> {
     let live = live_pods(Api::all(client.clone()), &with_id(id), id).await?;
     let pods = live.iter().filter(|pod| is_on_a_node(pod));
@@ -58,8 +57,8 @@ fn with_id(id: &str) -> String {
     format!("{}={id}", labels::PARTITION_ID_LABEL)
 }
 
-/// The live Pods with these labels that may use partition `id`, asked of the API server itself: a cache
-/// may not know of a Pod that was started just now.
+/// The live Pods with these labels that may use partition `id`, read from the API server: a cache may lack a Pod that has
+/// just started.
 async fn live_pods(pods: Api<Pod>, labels: &str, id: &str) -> Result<Vec<Pod>, ExecuteError> {
     let found = pods.list(&ListParams::default().labels(labels)).await;
     let found = found.map_err(|source| ExecuteError::ListPods {
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_nobodys_is_pinned_only_by_pods_on_nodes() {
+    fn only_pods_on_nodes_keep_a_partition_without_an_owner() {
         for (node, expected) in [(Some("node-1"), true), (Some(""), false), (None, false)] {
             let pod: Pod = serde_json::from_value(serde_json::json!({
                 "metadata": {"name": "a", "namespace": "default"},

@@ -1,5 +1,5 @@
-//! Remembers which version of each IPUPartition this process wrote last, so that nothing is decided on
-//! a copy from before: the watch is behind what was written for a moment.
+//! Read-your-writes for IPUPartitions: the versions that this process wrote last, so that no reconcile decides on an older
+//! copy. The watch lags behind for a moment.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,11 @@ use parking_lot::Mutex;
 
 use ipu_runtime::watch_store::Expectations;
 
-/// How long the watch is waited for. Versions can go back when an admin restores the API server's
-/// data from a backup: then an older copy is all there will ever be, and a write on it is refused
-/// where it is too old after all.
+/// Longest wait for the watch. Versions go back when an admin restores the API server from a backup. Then the older copy is
+/// the current one, and the API server refuses a write if it is not.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The version of each object that was written lately.
+/// The version of each object that was written recently.
 #[derive(Debug)]
 pub(super) struct ReadYourWrites(Mutex<Expectations>);
 
@@ -24,8 +23,8 @@ impl Default for ReadYourWrites {
 }
 
 impl ReadYourWrites {
-    /// The object of this UID was written, and has this version now. One that is no number cannot be
-    /// compared, and is not remembered.
+    /// Notes the version of a write to the object with this UID. A version that is not a number cannot be compared, and is
+    /// not stored.
     pub(super) fn note(&self, uid: &str, version: Option<&str>, now: Instant) {
         let uid = Uid::of(uid);
         match version.and_then(number) {
@@ -34,7 +33,7 @@ impl ReadYourWrites {
         }
     }
 
-    /// How much longer to wait for the watch, where it has shown an older version than was written.
+    /// How much longer to wait for the watch. `None`: it has shown the last write.
     pub(super) fn behind(&self, uid: &str, seen: Option<&str>, now: Instant) -> Option<Duration> {
         let (uid, seen) = (Uid::of(uid), seen.and_then(number)?);
         let mut expectations = self.0.lock();
@@ -42,7 +41,7 @@ impl ReadYourWrites {
         expectations.remaining(uid, now)
     }
 
-    /// The object of this UID is gone.
+    /// Drops the object with this UID.
     pub(super) fn forget(&self, uid: &str) {
         let uid = Uid::of(uid);
         self.0.lock().observe(uid, uid, u64::MAX);

@@ -1,4 +1,4 @@
-//! One reconcile of one IPUPartition: steps until there is nothing to do for now.
+//! One reconcile of one IPUPartition: carries out steps until nothing is left to do for now.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,25 +18,25 @@ use super::step::{Requeue, Step};
 use super::steps::{Circle, Steps};
 use super::unreadable;
 
-/// An object as the watch delivers it: one that cannot be read does not stop the others.
+/// An object as the watch delivers it. An unreadable one does not stop the others.
 pub type Guarded = DeserializeGuard<IPUPartition>;
 
-/// Why a reconcile ended before it came to rest.
+/// Why a reconcile failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReconcileError {
-    /// A step could not be carried out.
+    /// A step failed.
     #[error("failed to carry out a step")]
     Execute(#[from] ExecuteError),
-    /// The steps went round in a circle.
+    /// The steps repeat without end.
     #[error(transparent)]
     Circle(#[from] Circle),
-    /// It met an object that it cannot cope with.
+    /// It panicked.
     #[error("failed to reconcile the partition")]
     Panicked(#[source] Panicked),
 }
 
 impl ReconcileError {
-    /// What failed, in a word of few: a label of metrics.
+    /// Category of the error: a label of metrics.
     fn category(&self) -> &'static str {
         match self {
             Self::Execute(ExecuteError::Conflict) => "Conflict",
@@ -52,9 +52,8 @@ impl ReconcileError {
     }
 }
 
-/// Brings one IPUPartition as far as it goes now, and answers after which pause it is looked at again
-/// even where nothing changes. Every line of the log that comes of it names the partition, and the job that
-/// has it.
+/// Reconciles one IPUPartition. Returns the requeue delay; `None` waits for the next event. Each log line names the
+/// IPUPartition and its job.
 pub(super) async fn reconcile(name: Arc<str>, context: Arc<Context>) -> Option<Duration> {
     let object = context.watched.read(|cache| cache.get(&name))?;
     let running = context.reconciles.begin();
@@ -84,7 +83,7 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
         .read_your_writes
         .behind(&uid, version.as_deref(), Instant::now())
     {
-        // The watch brings what was written, and the object is looked at again then.
+        // The watch has not delivered the last write yet. Its event triggers the next reconcile.
         return Ok(Some(left));
     }
     let mut steps = Steps::default();
@@ -123,8 +122,7 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
     }
 }
 
-/// When to try again after an error: at once where the object was only changed meanwhile, so that
-/// the new version has time to arrive; else with growing pauses.
+/// Requeue delay after an error: short after a conflict, until the new version arrives, otherwise growing.
 fn after_error(object: &Guarded, error: &ReconcileError, context: &Context) -> Option<Duration> {
     let name = object.name_any();
     match error {
@@ -149,7 +147,7 @@ fn after_error(object: &Guarded, error: &ReconcileError, context: &Context) -> O
     }
 }
 
-/// An error and all that it was caused by, in one line.
+/// An error with all its causes, in one line.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |&error| error.source());
     let texts: Vec<String> = causes.map(ToString::to_string).collect();

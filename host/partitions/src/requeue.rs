@@ -1,11 +1,10 @@
-//! Pure: how long to rest before an IPUPartition is looked at again.
+//! Pure: requeue delays of IPUPartitions.
 
 use std::time::Duration;
 
 use super::step::Requeue;
 
-/// How long to rest, the `idle_rounds`-th time in a row that nothing was done (from 0). None means until
-/// the object changes.
+/// Returns the requeue delay after `idle_rounds` reconciles in a row that wrote nothing. `None` waits for the next event.
 pub(super) fn delay(requeue: Requeue, idle_rounds: u32) -> Option<Duration> {
     match requeue {
         Requeue::Soon => Some(doubling(50, idle_rounds, 2_000)),
@@ -26,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_their_bound() {
+    fn delays_grow_to_their_bound() {
         let cases = [
             (Requeue::Soon, 0, Some(50)),
             (Requeue::Soon, 2, Some(200)),

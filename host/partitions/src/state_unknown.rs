@@ -1,4 +1,4 @@
-//! Pure: the condition that says that a V-IPU controller cannot be asked what it has of a partition.
+//! Pure: the condition StateUnknown: the state of a partition on its V-IPU controller cannot be read.
 
 use ipu_api::ipupartition::{Attempt, IPUPartitionStatus};
 use ipu_api::partition_conditions;
@@ -6,13 +6,13 @@ use jiff::Timestamp;
 
 use super::observations::{Observations, RemoteState};
 
-/// Condition: what a controller has of an attempt is not known. It is never taken for gone.
+/// Condition: the state of an attempt on its controller is unknown. The attempt never counts as gone.
 pub const STATE_UNKNOWN: &str = "StateUnknown";
 
-/// Reason: the controller does not let the operator see the partition.
+/// Reason: the controller denies access.
 pub const ACCESS_DENIED: &str = "AccessDenied";
 
-/// Reason: the controller is not in the admin's list any more, and cannot be asked.
+/// Reason: the controller has left the admin's list and does not answer.
 pub const CONTROLLER_NOT_LISTED: &str = "ControllerNotListed";
 
 /// Reason: the controller does not answer.
@@ -21,7 +21,7 @@ pub const UNREACHABLE: &str = "Unreachable";
 /// All reasons.
 pub const REASONS: [&str; 3] = [ACCESS_DENIED, CONTROLLER_NOT_LISTED, UNREACHABLE];
 
-/// The status with the condition as this reconcile knows it. What was not asked stays as it was.
+/// The status with the condition from the observations. States that were not read do not change it.
 pub(super) fn marked(
     status: &IPUPartitionStatus,
     observations: &Observations,
@@ -31,7 +31,7 @@ pub(super) fn marked(
     let told: Vec<_> = held()
         .filter_map(|attempt| said(attempt, observations.remote_state(&attempt.id)?))
         .collect();
-    // What an admin has to do something about is told before what may come back by itself.
+    // A reason that needs an admin takes precedence over one that may disappear by itself.
     let first = told.iter().min_by_key(|(reason, _)| *reason == UNREACHABLE);
     let mut next = status.clone();
     match first {
@@ -64,14 +64,14 @@ fn reason(remote_state: &RemoteState) -> Option<&'static str> {
     }
 }
 
-/// Why the state is not known, by the condition that a status has.
+/// The reason of the condition in a status.
 pub(super) fn of(status: &IPUPartitionStatus) -> Option<&'static str> {
     let mut conditions = status.conditions.iter();
     let found = conditions.find(|one| one.type_ == STATE_UNKNOWN && one.status == "True")?;
     REASONS.into_iter().find(|reason| *reason == found.reason)
 }
 
-/// What the condition of a status says, where it is one that an admin has to do something about.
+/// Reason and message of the condition in a status, if they need an admin.
 pub(super) fn to_mend(status: &IPUPartitionStatus) -> Option<(&'static str, &str)> {
     let reason = of(status).filter(|reason| *reason != UNREACHABLE)?;
     let mut conditions = status.conditions.iter();

@@ -50,22 +50,22 @@ pub enum Step {
         /// Attempts that forced release abandons. The sweep removes their partitions later.
         abandoned: Vec<Attempt>,
     },
-    /// Nothing to do for now.
+    /// Nothing is left to do for now.
     Done(Requeue),
 }
 
-/// How soon to look again where nothing happens before.
+/// Requeue delay, unless an event arrives before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {
-    /// A controller is at work: within seconds.
+    /// A controller is working: within seconds.
     Soon,
-    /// No room: after about ten seconds, or once something was released.
+    /// No free capacity: after about ten seconds, or after a release of IPUs.
     ForCapacity,
-    /// Something is in the way: with growing pauses.
+    /// Blocked: with growing delays.
     Blocked,
-    /// All is well: look after it now and then.
+    /// Steady state: a periodic check.
     Steady,
-    /// Nothing ever happens unless the object changes.
+    /// Only when the object changes.
     Never,
 }
 
@@ -124,7 +124,7 @@ fn decide(
     }
 }
 
-/// Writes `desired` where it differs from what is there, else rests.
+/// Writes `desired` if it differs from the current status.
 pub(super) fn write_if_changed(
     partition: &IPUPartition,
     desired: IPUPartitionStatus,

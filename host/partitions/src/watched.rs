@@ -1,5 +1,5 @@
-//! Follows the IPUPartitions once for the whole process: for REST and the summary in every replica, and
-//! for the reconciler in the one that leads.
+//! The one watch of IPUPartitions in a process: for REST and the summary in every replica, and for the reconciler in the
+//! leader.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use tokio_util::sync::CancellationToken;
 use super::cache::{Brief, Cache, Change};
 use super::reconcile::Guarded;
 
-/// Changes that a slow listener may be behind before it is shown everything again.
+/// Changes that a slow listener may lag behind before it gets all names again.
 const BEHIND: usize = 4_096;
 
-/// Objects that are unpacked at once where all are gone through.
+/// Objects that are decompressed at a time when all are read.
 const PAGE: usize = 64;
 
-/// The IPUPartitions, as the watch last saw them. Cheap to clone; all clones know the same.
+/// The IPUPartitions, as the watch last saw them. Clones are cheap and share the data.
 #[derive(Clone)]
 pub struct Watched {
     cache: Arc<Mutex<Cache>>,
@@ -37,7 +37,7 @@ pub struct Watched {
     walking: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// What keeps [`Watched`] up to date.
+/// The watch that updates [`Watched`].
 pub struct PartitionWatch {
     cache: Arc<Mutex<Cache>>,
     changes: broadcast::Sender<Change>,
@@ -47,8 +47,8 @@ pub struct PartitionWatch {
     scope: Scope,
 }
 
-/// The IPUPartitions of owners that a release serves, of which nothing is known until the watch is
-/// followed. Of those of other owners it is known what they hold; all are counted in `namespaces`.
+/// The IPUPartitions of owners that a release serves, empty until the watch is followed. Those of other owners are stored
+/// only with their allocations. All of them count in `namespaces`.
 pub fn watched(namespaces: Namespaces, scope: Scope) -> (Watched, PartitionWatch) {
     let changes = broadcast::Sender::new(BEHIND);
     let (tell_listed, listed) = watch::channel(false);
@@ -77,27 +77,27 @@ impl Watched {
         *self.listed.borrow()
     }
 
-    /// Waits until they were listed: nothing may be decided on a part of them.
+    /// Waits for the complete list: no decision is made on a part of it.
     pub(super) async fn once_listed(&self) {
         let mut listed = self.listed.clone();
         if listed.wait_for(|listed| *listed).await.is_err() {
-            // Nobody lists them any more, and the process ends.
+            // The watch has ended, and the process ends.
             std::future::pending::<()>().await;
         }
     }
 
-    /// A number that changes each time that one of them holds something no longer on a controller.
+    /// A number that changes with each release of an allocation.
     pub(super) fn released(&self) -> watch::Receiver<u64> {
         self.released.clone()
     }
 
-    /// All of them at one moment. Nothing is heard meanwhile, so that it has to be short.
+    /// Reads all of them at one moment. This blocks the watch, so it has to be short.
     pub fn read<T>(&self, visit: impl FnOnce(&mut Cache) -> T) -> T {
         visit(&mut lock(&self.cache))
     }
 
-    /// Hands those that are wanted to `visit` by name, from the first one after `after`, until it has seen
-    /// enough. There may be thousands: one caller goes through them at a time.
+    /// Passes the matching objects to `visit` by name, from the first one after `after`, until it breaks. There may be
+    /// thousands, so one caller reads at a time.
     pub async fn each(
         &self,
         after: Option<&str>,
@@ -115,12 +115,12 @@ impl Watched {
                     return;
                 }
             }
-            // Others have their turn.
+            // Yields to other tasks.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Hands all that can be read to `visit`, by name.
+    /// Passes all readable objects to `visit`, by name.
     pub async fn each_readable(&self, mut visit: impl FnMut(IPUPartition)) {
         let visit = |object: Guarded| {
             object.0.into_iter().for_each(&mut visit);
@@ -129,9 +129,9 @@ impl Watched {
         self.each(None, |_| true, visit).await;
     }
 
-    /// The names of all, and then each again when it changes; without end.
+    /// The names of all, and then the name of each change, without end.
     pub(super) fn names(&self) -> impl Stream<Item = Arc<str>> + Send + use<> {
-        // Subscribed to before the cache is read, so that no change falls in between.
+        // Subscribes before it reads the cache, so no change is lost.
         let changes = self.changes.subscribe();
         let first = stream::iter(self.read(|cache| cache.names()));
         let state = (changes, Arc::clone(&self.cache));
@@ -150,7 +150,7 @@ impl Watched {
 }
 
 fn lock(cache: &Mutex<Cache>) -> MutexGuard<'_, Cache> {
-    // Every change of it is whole before the next one begins.
+    // Each change is complete before the next one begins.
     cache.lock()
 }
 
@@ -176,7 +176,7 @@ impl PartitionWatch {
         .await;
     }
 
-    /// Takes in what the watch tells.
+    /// Applies an event of the watch.
     pub fn apply_event(&self, event: watcher::Event<Guarded>) {
         self.namespaces.apply_event(&event);
         let (change, released) = {
@@ -200,14 +200,13 @@ impl PartitionWatch {
         if change == Change::All {
             self.listed.send_replace(true);
         }
-        // Nobody listens while this replica does not lead.
+        // There is no listener while this replica does not lead.
         let _ = self.changes.send(change);
     }
 }
 
-/// The object that an event tells of, where another release than that of this scope serves its owner. Whom
-/// one belongs to that cannot be read is not known: everybody may tell of it, until it is seen to be somebody
-/// else's.
+/// The object of an event, if another release serves its owner. The owner of an unreadable object is unknown: every release
+/// reports it, until it is known to belong to another one.
 fn of_other<'a>(event: &'a watcher::Event<Guarded>, scope: &Scope) -> Option<&'a IPUPartition> {
     let (watcher::Event::InitApply(object) | watcher::Event::Apply(object)) = event else {
         return None;
