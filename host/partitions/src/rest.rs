@@ -1,5 +1,5 @@
-//! The V-IPU proxy's REST: reads for people on a plain port; the same, and IPUPartitions for whoever
-//! has a token, on a port with TLS.
+//! The REST of the V-IPU proxy: reads for everybody on a plain port; the same, and IPUPartitions for users with a token, on a
+//! port with TLS.
 
 pub mod answers;
 mod api_error;
@@ -45,7 +45,7 @@ pub use caller::Caller;
 pub use partitions::SecureState;
 pub use reads::Sources;
 
-/// What port 8080 serves.
+/// The routes of port 8080.
 pub fn plain(sources: Sources, refused: Refused) -> Router {
     let mut operations = reads::operations();
     operations.push(reads::summaries());
@@ -53,12 +53,12 @@ pub fn plain(sources: Sources, refused: Refused) -> Router {
     router(sources, operations, ErrorFormat::Plain, limits)
 }
 
-/// What the port of the probes serves.
+/// The routes of the port of the probes.
 pub fn probes(sources: Sources) -> Router {
     reads::probes().with_state(sources)
 }
 
-/// What port 8443 serves.
+/// The routes of port 8443.
 pub fn secure(state: SecureState, refused: Refused) -> Router {
     let mut operations = reads::operations();
     operations.extend(partitions::operations());
@@ -92,7 +92,7 @@ where
     .layer(middleware::from_fn(panics::answered))
 }
 
-/// Other routes than the REST's own, within its limits, and with what went wrong told as on port 8443.
+/// Adds the limits of the REST and the error format of port 8443 to other routes.
 pub fn with_limits(routes: Router, limits: (&'static str, Refused)) -> Router {
     limits::bounded(routes, limits::BodyMax::new(), limits)
         .layer(middleware::from_fn_with_state(
@@ -120,7 +120,7 @@ async fn wrong_method(method: Method, uri: Uri) -> Problem {
     Problem::of_field(Kind::WrongMethod, "method", method.as_str(), rule)
 }
 
-/// A problem travels in the answer's extensions, until the port tells it in its own manner.
+/// Stores a problem in the extensions of the answer, until the port renders it in its error format.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.kind.status());
@@ -140,7 +140,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Writes the body of an answer that is a problem.
+/// Renders a problem in the error format of the port.
 async fn render_problem(
     State(error_format): State<ErrorFormat>,
     request: Request,

@@ -1,11 +1,11 @@
-//! Pure: what a failed request to the API server means for whoever asked over REST.
+//! Pure: the answer to a REST client whose request has failed at the API server.
 
 use ipu_text::explain;
 use kube::core::Status;
 
 use super::problem::{Fault, Kind, Problem, shown};
 
-/// The problem that `error` means, where `action` is what was tried: `create the IPUPartition a`.
+/// The problem for an error. `action` is the failed action, such as `create the IPUPartition a`.
 pub(super) fn problem(action: &str, error: &kube::Error) -> Problem {
     let kube::Error::Api(status) = error else {
         let detail = format!(
@@ -25,7 +25,7 @@ pub(super) fn problem(action: &str, error: &kube::Error) -> Problem {
         409 => told(Kind::Conflict, said, status),
         413 => Problem::new(Kind::TooLarge, said),
         422 => told(Kind::Refused, said, status),
-        // The token of the one who asks was good, so this is about the proxy's own account.
+        // The user's token was valid, so this concerns the account of the proxy.
         401 | 403 => unavailable(
             format!("{said}; the proxy itself lacks a right, which an admin must grant it"),
             retry,
@@ -34,7 +34,7 @@ pub(super) fn problem(action: &str, error: &kube::Error) -> Problem {
     }
 }
 
-/// The problem that the API server did not answer in time.
+/// The problem for an API server that did not answer in time.
 pub(super) fn timeout(action: &str) -> Problem {
     unavailable(
         format!("failed to {action}: the API server did not answer in time; try again"),

@@ -1,4 +1,4 @@
-//! Asks the API server who a token belongs to, and whether its holder may do what was asked.
+//! Authentication and authorization by the API server: TokenReview and SubjectAccessReview.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -20,35 +20,35 @@ use super::limits::UserRate;
 use super::problem::{Kind, Problem, shown};
 use super::token_cache::{Key, TokenCache, Verdict};
 
-/// Longest time that one answer of the API server is waited for.
+/// Timeout of one request to the API server.
 const API_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Tokens that the API server is asked about at the same time. So many made-up ones are no more than a small part of
-/// what the API server does, and those of one address take no place from the tokens of others.
+/// Concurrent reviews of tokens. Invalid tokens cause only a small part of the load of the API server, and those of one
+/// address do not delay the tokens of others.
 const REVIEWS: Share = Share {
     total: 16,
     each: 4,
     queue: 64,
 };
 
-/// How long somebody waits for a place among those.
+/// Longest wait for a review to start.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What may be done to IPUPartitions.
+/// Verbs on IPUPartitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// See all of them.
+    /// List all of them.
     List,
-    /// See one.
+    /// Read one.
     Get,
-    /// Make one.
+    /// Create one.
     Create,
-    /// Give one back.
+    /// Delete one.
     Delete,
 }
 
 impl Verb {
-    /// As RBAC writes it.
+    /// The verb of RBAC.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::List => "list",
@@ -59,19 +59,19 @@ impl Verb {
     }
 }
 
-/// What somebody wants to do, as RBAC knows it.
+/// A permission of RBAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission<'a> {
-    /// To do this to the IPUPartition of this name, or to all of them.
+    /// This verb on the IPUPartition with this name, or on all of them.
     Partitions(Verb, Option<&'a str>),
-    /// To read this path, which is no resource of the API.
+    /// Reading this path, which is no resource of the API.
     Read(&'static str),
 }
 
-/// Lets through who has a token for us and the right in RBAC.
+/// Authorizes requests by token and RBAC.
 pub struct Authorizer {
     client: Client,
-    /// Whom tokens must be meant for; none: the API server itself.
+    /// Audience of the tokens. `None`: the API server itself.
     audience: Option<String>,
     token_cache: Mutex<TokenCache>,
     reviews: Places,
@@ -79,18 +79,17 @@ pub struct Authorizer {
 }
 
 impl Authorizer {
-    /// A gate for tokens of this audience.
+    /// An authorizer for tokens of this audience.
     pub fn new(client: Client, audience: &str) -> Self {
         Self::with_rate(client, Some(audience), UserRate::default())
     }
 
-    /// A gate for tokens that are meant for the API server, as every Pod has one: Prometheus sends
-    /// its own.
+    /// An authorizer for tokens of the API server, as every Pod has one: Prometheus sends its own.
     pub fn of_pods(client: Client) -> Self {
         Self::with_rate(client, None, UserRate::default())
     }
 
-    /// As `new`, with another pace of each user.
+    /// As `new`, with another rate limit of each user.
     pub(super) fn with_rate(client: Client, audience: Option<&str>, rate: UserRate) -> Self {
         Self {
             client,
@@ -101,7 +100,7 @@ impl Authorizer {
         }
     }
 
-    /// The name of the user who asks, where it may do as it wishes.
+    /// Returns the name of the user, if the user has the permission.
     pub async fn authorize(
         &self,
         caller: &Caller,
@@ -114,7 +113,7 @@ impl Authorizer {
         Ok(username)
     }
 
-    /// Whose token it is. What the API server said lately needs no place.
+    /// The user of a token. A cached verdict needs no review.
     async fn user(&self, token: &str, address: IpAddr) -> Result<UserInfo, Problem> {
         let key: Key = Sha256::digest(token.as_bytes()).into();
         let recalled = || self.token_cache().get(&key, Instant::now());
@@ -123,7 +122,7 @@ impl Authorizer {
         if verdict.is_none() {
             let taken = self.reviews.take_within(address, 1, QUEUE_TIMEOUT).await;
             place = Some(taken.map_err(busy)?);
-            // Somebody else may have come with it meanwhile.
+            // Another request may have reviewed the token meanwhile.
             verdict = recalled();
         }
         let verdict = if let Some(verdict) = verdict {
@@ -141,7 +140,7 @@ impl Authorizer {
         }
     }
 
-    /// What the API server says of a token.
+    /// Reviews a token at the API server.
     async fn review(&self, token: &str) -> Result<Verdict, Problem> {
         let review = TokenReview {
             spec: TokenReviewSpec {
@@ -223,12 +222,12 @@ impl Authorizer {
     }
 
     fn token_cache(&self) -> MutexGuard<'_, TokenCache> {
-        // Every change of it is whole before the next one begins.
+        // Each change is complete before the next one begins.
         self.token_cache.lock()
     }
 }
 
-/// A review that the API server did not carry out says nothing about whoever asks.
+/// The problem of a failed review, which says nothing about the user.
 fn asked_in_vain(action: &str, error: &kube::Error) -> Problem {
     let problem = api_error::problem(action, error);
     Problem {
@@ -247,7 +246,7 @@ fn busy(full: Full) -> Problem {
     Problem::new(Kind::Unavailable, detail).with_header("retry-after", "1")
 }
 
-/// A wish as the API server is asked about it.
+/// A permission in the terms of a SubjectAccessReview.
 fn attributes(
     permission: Permission<'_>,
 ) -> (Option<ResourceAttributes>, Option<NonResourceAttributes>) {

@@ -1,5 +1,5 @@
-//! Pure: what `/controllers` answers: to anybody what each V-IPU controller has, and to whoever may list IPUPartitions
-//! whose it is.
+//! Pure: the answers of `/controllers`: the state of each V-IPU controller for everybody, and the owners of its partitions for
+//! users who may list IPUPartitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,10 @@ use crate::cache::Brief;
 use crate::controller_pool::ControllerState;
 use crate::eviction::attempts;
 
-/// Partitions of others that are told of one controller.
+/// Most partitions of others in the answer about one controller.
 const OTHERS_MAX: usize = 256;
 
-/// One V-IPU controller of the admin's list, without what only its users should know.
+/// One V-IPU controller of the admin's list, without its partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Summary {
@@ -30,34 +30,33 @@ pub(super) struct Summary {
     pub has_nodes: bool,
     /// Whether it answers now.
     pub reachable: bool,
-    /// Why it does not answer, where it does not.
+    /// Why it does not answer.
     pub reason: Option<String>,
-    /// IPUs that it has, used or not; 0 where it does not answer.
+    /// IPUs that it has, used or not; 0 if it does not answer.
     pub total_ipus: u32,
-    /// IPUs in partitions, whoever made them.
+    /// IPUs in partitions of the operator and of others.
     pub used_ipus: u32,
-    /// IPUs in partitions that the operator knows nothing of.
+    /// IPUs in partitions of others.
     pub used_by_others: u32,
-    /// The largest partition that could be made now, in IPUs: an estimate.
+    /// The largest partition that could be created now, in IPUs: an estimate.
     pub largest_free: u32,
-    /// Version of its server, where it tells one.
+    /// Version of its server, if it reports one.
     pub server_version: Option<String>,
-    /// Whether the admin lets nothing new be made on it, or has it emptied.
+    /// Whether the admin has cordoned or drained it.
     pub cordon_state: Option<CordonState>,
     /// How many partitions of the operator it has.
     pub partition_count: usize,
     /// How many other partitions it has.
     pub other_count: usize,
-    /// What has gone wrong on it within the last day, as the replica that answers has seen it: the one
-    /// that leads sees most.
+    /// Its failures of a day, as the replica that answers has seen them: the leader sees most.
     pub failure_stats: FailureStats,
 }
 
-/// One V-IPU controller of the admin's list, and what it has.
+/// One V-IPU controller of the admin's list, with its partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Controller {
-    /// What anybody may know.
+    /// The public part.
     #[serde(flatten)]
     pub summary: Summary,
     /// The operator's partitions on it.
@@ -66,7 +65,7 @@ pub(super) struct Controller {
     pub others: Vec<Other>,
 }
 
-/// A partition on a controller that the operator knows nothing of.
+/// A partition of others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Other {
@@ -76,7 +75,7 @@ pub(super) struct Other {
     pub ipus: u32,
 }
 
-/// A partition on a controller that the operator made.
+/// A partition of the operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Held")]
@@ -85,11 +84,11 @@ pub(super) struct HeldPartition {
     pub name: String,
     /// Id of the partition on the controller.
     pub id: String,
-    /// Whose it is.
+    /// Its owner.
     pub owner: PartitionOwner,
     /// Its IPUs.
     pub ipus: u32,
-    /// Where the IPUPartition stands.
+    /// Phase of the IPUPartition.
     pub phase: PartitionPhase,
 }
 
@@ -98,7 +97,7 @@ pub(super) struct HeldPartition {
 pub(super) struct Holdings(BTreeMap<String, Vec<HeldPartition>>);
 
 impl Holdings {
-    /// Those that this object has.
+    /// Adds the partitions of this object.
     pub(super) fn add(&mut self, partition: &IPUPartition) {
         let Some(status) = &partition.status else {
             return;
@@ -130,7 +129,7 @@ impl Ours {
     }
 }
 
-/// What anybody may know, in the admin's order. Nothing is unpacked for it.
+/// The public answer, in the order of the admin's list. It decompresses no object.
 pub(super) fn summaries<'a>(
     states: Vec<ControllerState>,
     briefs: impl Iterator<Item = &'a Brief>,
@@ -150,7 +149,7 @@ pub(super) fn summaries<'a>(
     summaries.collect()
 }
 
-/// All that is known, in the admin's order.
+/// The complete answer, in the order of the admin's list.
 pub(super) fn controllers(
     states: Vec<ControllerState>,
     Holdings(mut held): Holdings,

@@ -1,4 +1,4 @@
-//! Pure: reads the body of `POST /partitions` and makes the IPUPartition that it asks for.
+//! Pure: reads the body of `POST /partitions`, and builds the requested IPUPartition.
 
 use ipu_api::dns1123::{is_label, is_subdomain};
 use ipu_api::ipupartition::{
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::problem::{Fault, Kind, Problem, shown};
 use super::{duplicate_keys, owner_metadata};
 
-/// Rules of fields, for whoever writes one wrongly.
+/// Rules of fields, for messages.
 const RULES: [(&str, &str); 16] = [
     (
         "name",
@@ -57,18 +57,18 @@ const RULES: [(&str, &str); 16] = [
     ("ownerMetadata.priorityClassName", "a text"),
 ];
 
-/// The partition that is asked for.
+/// The requested partition.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Wanted")]
 pub struct CreateRequest {
-    /// Name of the IPUPartition. Missing: made from owner and slot, so that asking again for the
-    /// same slot of the same owner meets the one that is there.
+    /// Name of the IPUPartition. Missing: built from owner and slot, so that a repeated request for the same slot finds
+    /// the existing one.
     #[serde(default)]
     pub name: Option<String>,
-    /// Whose partition it is. Owners of kinds that the operator does not know are never swept.
+    /// Owner of the partition. The sweep never deletes partitions of owners of unknown kinds.
     pub owner: PartitionOwner,
-    /// Which of the owner's partitions it is, from 0.
+    /// Number of the partition among those of its owner, from 0.
     #[serde(default)]
     pub slot: u32,
     /// IPUs: a power of two.
@@ -78,16 +78,15 @@ pub struct CreateRequest {
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
     pub gcds: u32,
-    /// What else is asked of the partition.
+    /// Options of the partition.
     #[serde(default)]
     pub options: PartitionOptions,
-    /// What a placement policy may know of the owner: at most 64 labels and 64 annotations, of which
-    /// each has at most 1024 bytes.
+    /// Data about the owner for placement policies: at most 64 labels and 64 annotations, each of at most 1024 bytes.
     #[serde(default)]
     pub owner_metadata: OwnerMetadata,
 }
 
-/// Reads a body; every part of it that breaks a rule is named.
+/// Reads a body. The problem names every field that breaks a rule.
 pub fn read(body: &[u8]) -> Result<CreateRequest, Problem> {
     let malformed = |faults| Problem::of_request(Kind::Malformed, faults);
     let value = duplicate_keys::parse(body).map_err(|error| {
@@ -113,8 +112,7 @@ pub fn read(body: &[u8]) -> Result<CreateRequest, Problem> {
     }
 }
 
-/// The object that stands for what is wanted. It carries the finalizer from the start, which saves
-/// the proxy a write.
+/// Builds the IPUPartition. It has the finalizer from the start, which saves the proxy a write.
 pub fn object(request: CreateRequest) -> IPUPartition {
     let name = request
         .name
@@ -133,18 +131,18 @@ pub fn object(request: CreateRequest) -> IPUPartition {
     partition
 }
 
-/// What is wrong with the name of an IPUPartition, if anything. A name goes into the path of a
-/// request to the API server, where `/` and `..` would mean something.
+/// The fault of an invalid name of an IPUPartition. A name becomes part of the path of a request to the API server, where
+/// `/` and `..` have a meaning.
 pub fn wrong_name(name: &str) -> Option<Fault> {
     (!is_subdomain(name)).then(|| fault("name", name))
 }
 
-/// The fault of a name that is no text.
+/// The fault of a name that is not UTF-8.
 pub fn unreadable_name(text: &str) -> Fault {
     fault("name", text)
 }
 
-/// Keys that are missing, and keys that mean nothing: a misspelt option would be lost silently.
+/// Missing and unknown keys: a misspelt option would be lost silently.
 fn wrong_keys(value: &Value) -> Vec<Fault> {
     let mut generator = SchemaSettings::draft2020_12()
         .with(|settings| settings.inline_subschemas = true)
@@ -205,7 +203,7 @@ fn wrong_values(request: &CreateRequest) -> Vec<Fault> {
     let owner = &request.owner;
     let name = request.name.as_deref();
     let options = &request.options;
-    // Where the IPUs are wrong already, nothing is said of the GCDs for their sake.
+    // If the IPUs are invalid, the GCDs are not compared with them.
     let are_few = request.gcds <= request.ipus || !request.ipus.is_power_of_two();
     let are_gcds_good = request.gcds > 0 && are_few;
     let checks = [

@@ -1,7 +1,7 @@
-//! Pure: JSON in which no key of an object stands twice.
+//! Pure: parses JSON and refuses duplicate keys.
 //!
-//! Of two values for one key most readers take the last and some the first: whoever checked a body
-//! before us may have read another one than we do.
+//! Of two values for one key most parsers take the last and some the first. A component that has checked the body before may
+//! have read another value.
 
 use std::fmt;
 

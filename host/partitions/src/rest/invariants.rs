@@ -1,4 +1,4 @@
-//! What must hold of a body, whatever stands in it: it is refused in words, or right.
+//! Invariants of request bodies: each is either valid, or refused with reasons.
 
 use super::problem::{Fault, Problem};
 use super::{create_request, query_request};
@@ -13,7 +13,7 @@ const FIELD_MAX: usize = 256;
 /// Longest rule in an answer, in characters: it may quote what a parser says.
 const RULE_MAX: usize = 600;
 
-/// Longest value in an answer, in characters: what is shown of it, and the sign that it was cut.
+/// Longest value in an answer, in characters, with the sign of truncation.
 const VALUE_MAX: usize = 81;
 
 /// A body of `/query`.
@@ -28,7 +28,7 @@ pub(crate) fn check_query_request(body: &[u8]) {
     }
 }
 
-/// A body of `/partitions`. What is made of a good one, the API server takes.
+/// A body of `/partitions`. The API server accepts the object of a valid one.
 pub(crate) fn check_create_request(body: &[u8]) {
     match create_request::read(body) {
         Ok(request) => {
@@ -44,7 +44,7 @@ pub(crate) fn check_create_request(body: &[u8]) {
     }
 }
 
-/// A problem names its faults, and is no longer than a person reads.
+/// A problem names its faults, and its length is limited.
 pub(crate) fn check_problem(problem: &Problem) {
     assert!(!problem.faults.is_empty() && !problem.detail.is_empty());
     problem.faults.iter().for_each(check_fault);

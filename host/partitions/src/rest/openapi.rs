@@ -1,4 +1,4 @@
-//! Pure: the OpenAPI 3.1 document, written from the same descriptions that the routes are made of.
+//! Pure: generates the OpenAPI 3.1 document from the descriptions that also generate the routes.
 
 use std::collections::BTreeSet;
 
@@ -9,15 +9,15 @@ use serde_json::{Map, Value, json};
 use super::operation::{Body, Description, Parameter, schema_of};
 use super::problem::{Kind, PlainError, ProblemDocument};
 
-/// Name of the way to show who one is.
+/// Name of the security scheme.
 const TOKEN: &str = "token";
 
-/// How a port tells what went wrong.
+/// The error format of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ErrorFormat {
-    /// As port 8080 always has: JSON with `message`.
+    /// JSON with `message`, as in Graphcore's proxy.
     Plain,
-    /// By RFC 9457.
+    /// RFC 9457.
     Problem,
 }
 

@@ -1,4 +1,4 @@
-//! Pure: what a body tells placement policies of the owner, and what is wrong with it.
+//! Pure: validates the owner metadata of a request, which placement policies see.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use ipu_api::owner_metadata::{ANNOTATION_MAX, PAIRS_MAX};
 
 use super::problem::{Fault, shown};
 
-/// What is wrong with what is told of an owner.
+/// The faults of owner metadata.
 pub(super) fn faults(metadata: &OwnerMetadata) -> Vec<Fault> {
     let mut faults = Vec::from_iter(number("ownerMetadata.labels", &metadata.labels));
     faults.extend(number("ownerMetadata.annotations", &metadata.annotations));

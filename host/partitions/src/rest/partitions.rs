@@ -1,5 +1,5 @@
-//! `/partitions`: a thin door onto IPUPartitions, for whoever has a token and the right in RBAC; and `/controllers`
-//! for the same, with whose each partition is.
+//! `/partitions`: IPUPartitions for users with a token and the permission in RBAC; and `/controllers` with the owners of
+//! partitions for the same users.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,24 +33,24 @@ use super::representation::{Released, released, represent};
 use super::{api_error, limits};
 use crate::cache::Brief;
 
-/// Longest time that one answer of the API server is waited for.
+/// Timeout of one request to the API server.
 const API_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Most characters of a user's name that are written down.
+/// Longest user name in an annotation, in characters.
 const USER_MAX: usize = 253;
 
-/// What port 8443 answers from.
+/// The state of port 8443.
 #[derive(Clone)]
 pub struct SecureState {
-    /// For the reads.
+    /// Sources of the reads.
     pub sources: Sources,
-    /// Who may come in.
+    /// Authorizes each request.
     pub authorizer: Arc<Authorizer>,
-    /// For whose owners partitions are made.
+    /// The namespaces of owners that this release serves.
     pub scope: Scope,
-    /// Whether this release rests.
+    /// Conflicts that make this release inactive.
     pub conflicts: Conflicts,
-    /// The proxy's own client: what the gate lets through is done with the proxy's rights.
+    /// The client of the proxy, whose rights authorized requests use.
     pub client: Client,
 }
 
@@ -60,7 +60,7 @@ impl FromRef<SecureState> for Sources {
     }
 }
 
-/// Everything that can be done to IPUPartitions.
+/// The operations on IPUPartitions.
 pub(super) fn operations() -> Vec<Operation<SecureState>> {
     vec![
         Operation::get::<List>(
@@ -123,7 +123,7 @@ pub(super) fn operations() -> Vec<Operation<SecureState>> {
     ]
 }
 
-/// The read of the V-IPU controllers for whoever may see all IPUPartitions.
+/// The read of the V-IPU controllers for users who may list IPUPartitions.
 pub(super) fn controllers() -> Operation<SecureState> {
     Operation::get::<Vec<Controller>>(
         "/controllers",
@@ -210,7 +210,7 @@ async fn create(
     let user = state.authorizer.authorize(&caller, permission).await?;
     is_json(&headers)?;
     let mut requested = create_request::object(create_request::read(&body)?);
-    // Whoever reads the object or the audit log sees the proxy's account only.
+    // The audit log shows only the account of the proxy.
     let requested_by = user.chars().take(USER_MAX).collect();
     let annotations = requested.annotations_mut();
     annotations.insert(REQUESTED_BY_ANNOTATION.to_owned(), requested_by);
@@ -243,7 +243,7 @@ async fn release(
 }
 
 impl SecureState {
-    /// Nobody here would make the partition of an owner in another namespace, or while the release rests.
+    /// Refuses owners in other namespaces, and all owners while the release is inactive.
     fn serves(&self, owner: &PartitionOwner) -> Result<(), Problem> {
         if let Some(conflict) = self.conflicts.current().first() {
             let detail = format!("this operator is inactive: {}", conflict.message());
@@ -276,7 +276,7 @@ impl SecureState {
         answer(&action, api.create(&params, &requested)).await
     }
 
-    /// Deletes what was `found`, and not another one that has taken its name meanwhile.
+    /// Deletes the object that was `found`, but not another one that has got its name meanwhile.
     async fn delete(&self, name: &str, found: DynamicObject) -> Result<DynamicObject, Problem> {
         let action = format!("delete the IPUPartition {name}");
         let exactly = DeleteParams {
@@ -288,12 +288,12 @@ impl SecureState {
         };
         let api = self.partitions();
         let deleted = answer(&action, api.delete(name, &exactly)).await?;
-        // Where nothing held it, it is gone already: it was as it was found.
+        // Without a finalizer it is gone already.
         Ok(deleted.left().unwrap_or(found))
     }
 
-    /// Whether the owner is an IPUJob that goes on wanting the partition. Where that cannot be
-    /// found out, a warning is missing and nothing else.
+    /// Whether the owner is a living IPUJob, which requests the partition again. If that is unknown, only a warning is
+    /// missing.
     async fn is_living_job(&self, owner: &PartitionOwner) -> bool {
         let is_job = owner.kind == "IPUJob" && owner.api_version == ipu_api::API_VERSION;
         if !is_job || !dns1123::can_exist(owner) {
@@ -311,14 +311,14 @@ impl SecureState {
         })
     }
 
-    /// IPUPartitions as they are, also those that were written by hand and cannot be read.
+    /// IPUPartitions, also unreadable ones.
     fn partitions(&self) -> Api<DynamicObject> {
         let kind = ApiResource::erase::<IPUPartition>(&());
         Api::all_with(self.client.clone(), &kind)
     }
 }
 
-/// The answer of the API server, in time.
+/// The answer of the API server within the timeout.
 async fn answer<T>(
     action: &str,
     asked: impl Future<Output = Result<T, kube::Error>>,
@@ -329,8 +329,7 @@ async fn answer<T>(
     }
 }
 
-/// The name in the path. It becomes part of a path at the API server, so that it is checked before
-/// anything is asked there.
+/// The name in the path. It becomes part of a path at the API server, so it is validated first.
 fn name(path: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
     let malformed = |fault| Problem::of_request(Kind::Malformed, vec![fault]);
     let Path(name) =

@@ -1,4 +1,4 @@
-//! Pure: reads the body of a `/query`, and says what is wrong with it.
+//! Pure: reads the body of a `/query`.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::problem::Fault;
 
-/// What a `/query` asks.
+/// A request of `/query`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Question")]
@@ -18,16 +18,15 @@ pub struct QueryRequest {
     /// GCDs of the partition, from 1 to its size.
     #[schemars(default = "one")]
     pub gcds: u32,
-    /// Namespace of whoever would own it; placement policies may look at it.
+    /// Namespace of the owner, for placement policies.
     #[schemars(default = "default_namespace")]
     pub namespace: String,
-    /// Node labels that the owner's Pods would ask for.
+    /// Node selector of the owner's Pods.
     #[schemars(default)]
     pub node_selector: BTreeMap<String, String>,
 }
 
-/// The question that a body such as `{"size": 2}` asks. Fields that are not known are ignored, as
-/// they always were.
+/// Reads a body such as `{"size": 2}`. Unknown fields are ignored, as in Graphcore's proxy.
 pub fn read(body: &[u8]) -> Result<QueryRequest, Fault> {
     let text = String::from_utf8_lossy(body);
     let query: Value = serde_json::from_slice(body).map_err(|error| {

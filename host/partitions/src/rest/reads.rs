@@ -1,4 +1,4 @@
-//! What anybody may read, on both ports: health, numbers, what-if, and the document of all this.
+//! The public reads of both ports: health, statistics, what-if queries, and the OpenAPI document.
 
 use std::sync::Arc;
 
@@ -23,30 +23,30 @@ use super::{limits, what_if};
 use crate::controller_pool::ControllerPool;
 use crate::watched::Watched;
 
-/// What the answers are made from.
+/// The sources of the answers.
 #[derive(Clone)]
 pub struct Sources {
     /// The IPUPartitions, as the watch last saw them.
     pub partitions: Watched,
-    /// The V-IPU controllers, asked for each answer.
+    /// The V-IPU controllers.
     pub pool: Arc<ControllerPool>,
     /// The placement policy.
     pub guests: ActivePolicies,
-    /// What is known of every namespace.
+    /// The usage of every namespace.
     pub namespaces: Namespaces,
 }
 
 impl Sources {
-    /// Whether the IPUPartitions are known: an answer before that would count nothing as used.
+    /// Whether the IPUPartitions are listed: before that, an answer would count no IPU as used.
     pub fn is_ready(&self) -> bool {
         self.partitions.is_listed()
     }
 }
 
-/// Numbers of one namespace, by its name; `total` is all of them.
+/// Statistics by namespace; `total` is all of them.
 type AllStats = std::collections::BTreeMap<String, Stats>;
 
-/// Every read.
+/// The reads.
 pub(super) fn operations<S>() -> Vec<Operation<S>>
 where
     S: Clone + Send + Sync + 'static,
@@ -100,7 +100,7 @@ pub(super) fn probes() -> Router<Sources> {
         .route("/readyz", get(ready))
 }
 
-/// The read of the V-IPU controllers for anybody.
+/// The public read of the V-IPU controllers.
 pub(super) fn summaries() -> Operation<Sources> {
     Operation::get::<Vec<Summary>>(
         "/controllers",
@@ -114,7 +114,7 @@ pub(super) fn summaries() -> Operation<Sources> {
     })
 }
 
-/// The operations, and one more that tells of all of them.
+/// Adds the operation that serves the OpenAPI document.
 pub(super) fn with_document<S>(
     mut operations: Vec<Operation<S>>,
     error_format: ErrorFormat,

@@ -1,4 +1,4 @@
-//! The routes, asked in-process.
+//! In-process tests of the routes.
 
 mod controller_answers;
 mod document;

@@ -1,32 +1,32 @@
-//! Tokens that the API server was asked about: what it said, by the hash of the token and for a short time.
+//! Cache of token reviews, by the hash of the token, for a short time.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::authentication::v1::UserInfo;
 
-/// How long a good token is not asked about again. A token that is revoked works for so long.
+/// Lifetime of a positive verdict. A revoked token works for this long.
 const GOOD: Duration = Duration::from_secs(10);
 
-/// How long a token that was refused is not asked about again.
+/// Lifetime of a negative verdict.
 const BAD: Duration = Duration::from_secs(5);
 
-/// Most tokens of each kind that are remembered.
+/// Most entries of each kind.
 const MAX: usize = 256;
 
 /// The hash of a token.
 pub(super) type Key = [u8; 32];
 
-/// What the API server said of a token.
+/// The verdict of the API server about a token.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// It is this user's.
+    /// It is valid, and belongs to this user.
     Good(UserInfo),
-    /// It is nobody's, and why not.
+    /// It is invalid, for this reason.
     Bad(String),
 }
 
-/// Good tokens and bad ones, apart: no number of bad ones makes a good one forgotten.
+/// Positive and negative verdicts, stored apart: no number of invalid tokens evicts a valid one.
 #[derive(Debug, Default)]
 pub(super) struct TokenCache {
     good: HashMap<Key, (UserInfo, Instant)>,
@@ -34,13 +34,13 @@ pub(super) struct TokenCache {
 }
 
 impl TokenCache {
-    /// What was said of a token lately.
+    /// The cached verdict.
     pub(super) fn get(&self, key: &Key, now: Instant) -> Option<Verdict> {
         let good = get(&self.good, key, now, GOOD).map(Verdict::Good);
         good.or_else(|| get(&self.bad, key, now, BAD).map(Verdict::Bad))
     }
 
-    /// Remembers what was said.
+    /// Stores a verdict.
     pub(super) fn insert(&mut self, key: Key, verdict: Verdict, now: Instant) {
         match verdict {
             Verdict::Good(user) => insert(&mut self.good, key, user, now, GOOD),
@@ -60,7 +60,7 @@ fn insert<T>(entries: &mut Entries<T>, key: Key, value: T, now: Instant, time: D
     if entries.len() >= MAX {
         entries.retain(|_, (_, since)| now.duration_since(*since) < time);
     }
-    // So many within so short a time: the next one is asked about again.
+    // The cache is full: the next request reviews the token again.
     if entries.len() < MAX {
         entries.insert(key, (value, now));
     }

@@ -1,4 +1,4 @@
-//! What is answered of the controllers and of what is on them.
+//! Answers about controllers and their partitions.
 
 use jiff::Timestamp;
 use kube::core::DeserializeGuard;
@@ -59,7 +59,7 @@ fn what_others_made_is_not_available_and_not_ours() {
 }
 
 #[test]
-fn room_counts_each_controller_by_itself() {
+fn capacity_counts_each_controller_by_itself() {
     let controllers = [controller(16, 13, None), controller(16, 3, None)];
     let numbers: Vec<u64> = [1, 2, 4, 8, 16]
         .map(|size| answers::capacity(size, &controllers).num_of_partitions)
@@ -68,7 +68,7 @@ fn room_counts_each_controller_by_itself() {
 }
 
 #[test]
-fn a_silent_controller_is_named() {
+fn an_unreachable_controller_is_named() {
     let capacity = answers::capacity(1, &[controller(16, 0, Some("connection refused"))]);
     insta::assert_json_snapshot!(capacity, @r#"
     {

@@ -1,4 +1,4 @@
-//! Port 8443: who comes in, what becomes of what they ask, and what they are told.
+//! Port 8443: authorization, operations and answers.
 
 use axum::body::Body;
 use axum::http::Request;
