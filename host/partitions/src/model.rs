@@ -1,11 +1,11 @@
-//! Explores every order of events in a small world: the partition core, two replicas of it, V-IPU controllers
-//! of few IPUs and owners of one slot, with a bounded number of faults.
+//! The model check: explores every order of events in a small model with the partition core, two replicas of it, V-IPU
+//! controllers of few IPUs, owners of one slot, and a bounded number of faults.
 //!
-//! Where the simulation samples large worlds, this exhausts a small one. Both call the core through `driver.rs`,
-//! both have the same V-IPU controllers, and both ask the same invariants; stateright walks through the states.
-//! `IPU_OPERATOR_MODEL=large` explores the large bounds as well.
+//! The simulation samples large models, and this exhausts a small one. Both call the core through `sim_adapter.rs`, use the
+//! same V-IPU controllers, and check the same invariants; stateright explores the states. `IPU_OPERATOR_MODEL=large` also
+//! explores the large bounds.
 //!
-//! What is left out: a watch that is late without its replica being paused, and the queue's clock of seconds.
+//! Not modelled: a watch that is late although its replica is not paused, and the clock of the queue.
 
 mod bounds;
 mod calls;

@@ -14,7 +14,7 @@ use crate::sim_adapter;
 use crate::simulation::controllers::{Call, Then, Verb};
 use crate::simulation::invariants::{NOT_ASSIGNED_TWICE, demand};
 
-/// What goes wrong with one step.
+/// The fault of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallFault {
     Nothing,
@@ -135,7 +135,7 @@ impl Small {
         });
     }
 
-    /// What a controller says that it has of an attempt.
+    /// The remote state of an attempt.
     pub(super) fn remote_state(&self, state: &mut State, attempt: &Attempt) -> RemoteState {
         let controller = Arc::clone(&state.controllers[index(state, attempt)]);
         if controller.is_down {

@@ -1,4 +1,4 @@
-//! What may go wrong in the small world, or happens in it only once.
+//! Faults of the model, and events that occur only once in it.
 
 /// Something that happens once at most in a run of the small world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

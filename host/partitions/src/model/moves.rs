@@ -90,7 +90,7 @@ impl Small {
     }
 
     /// Whether anything waits for time to pass: without that it would change nothing but times that are
-    /// compared with nothing. What was promised a moment ago is asked for before.
+    /// compared with nothing. Reserved capacity is requested before.
     fn is_due(&self, state: &State) -> bool {
         let is_reserving = state
             .replicas

@@ -183,8 +183,8 @@ impl Small {
         }
     }
 
-    /// Where a replica would make the partition of this object. Who waits longer goes first only as far as
-    /// that holds without a clock of seconds: whoever would have to wait for it may as well not be looked at.
+    /// The placement decision of a replica. Earlier requests have precedence only as far as the model has no clock of
+    /// seconds: a request that would wait for it need not be evaluated.
     fn place(&self, state: &mut State, (who, key): (usize, Key), object: &IPUPartition) -> Answer {
         let now = self.time(state.clock);
         let seen = state.seen(who);

@@ -84,7 +84,7 @@ pub(super) struct Replica {
     /// What it knows of the API server since it was paused; none where its watch is up to date.
     pub frozen: Option<BTreeMap<Key, Copied>>,
     pub tasks: BTreeMap<Key, Arc<Task>>,
-    /// What each object was told to take and has not asked for, and when.
+    /// The reservation of each object: controller, IPUs and time.
     pub reservations: BTreeMap<Key, (String, u32, u16)>,
     pub suspects: Suspects,
     pub sweep: Option<Stage>,

@@ -53,7 +53,7 @@ impl Small {
         };
     }
 
-    /// Tells which partitions are nobody's.
+    /// Finds the partitions without an owner.
     fn judge(
         &self,
         state: &mut State,

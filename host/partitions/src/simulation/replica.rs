@@ -29,13 +29,13 @@ pub(super) struct Replica {
     pub life: u64,
     pub suspects: Suspects,
     pub tasks: BTreeMap<Key, Task>,
-    /// When each object was asked last where it fits, by its UID.
+    /// By UID: when each object was last evaluated.
     pub evaluated: BTreeMap<String, u64>,
-    /// What each object was told to take and has not asked for, and when, by its UID.
+    /// By UID: the reservation of each object.
     pub reservations: BTreeMap<String, (u64, String, u32)>,
     /// What controllers have agreed to remove.
     pub removed: BTreeSet<String>,
-    /// When IPUs were released last, as far as it knows.
+    /// When IPUs were last released, as far as it knows.
     pub released_at: u64,
     cache: BTreeMap<Key, Stored>,
     /// Changes of the log that its watch has delivered.
