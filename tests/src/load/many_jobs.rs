@@ -22,7 +22,7 @@ const CONTROLLERS: usize = 16;
 /// IPUs of each: all together hold the partitions of 256 jobs at a time.
 const IPUS: u32 = 32;
 
-/// What became of a crowd of jobs.
+/// The result of many jobs at once.
 #[derive(Clone, Debug)]
 pub struct ManyJobs {
     /// How many jobs.

@@ -100,16 +100,16 @@ pub fn sorted_entries<'a, O: Ord>(
     let mut gangs: BTreeMap<O, ((Timestamp, &str), u32)> = BTreeMap::new();
     for member in members {
         let position = (member.created.unwrap_or(now), member.name);
-        let (first, evaluated) = gangs.entry(member.owner).or_insert((position, 0));
+        let (first, requested) = gangs.entry(member.owner).or_insert((position, 0));
         *first = position.min(*first);
-        *evaluated += u32::from(member.is_requested);
+        *requested += u32::from(member.is_requested);
     }
     let waiting = waiting.map(|(owner, mut entry)| {
-        if let Some(((created, name), evaluated)) = gangs.get(&owner) {
+        if let Some(((created, name), requested)) = gangs.get(&owner) {
             let (created, name) = (*created, (*name).to_owned());
             entry.position = QueuePosition { created, name };
             if entry.was_placed {
-                entry.missing_members = entry.gang.saturating_sub(*evaluated);
+                entry.missing_members = entry.gang.saturating_sub(*requested);
             }
         }
         entry
@@ -220,6 +220,6 @@ pub(super) fn suits(
 }
 
 fn reaches(view: &ControllerView, node_selector: &BTreeMap<String, String>) -> bool {
-    let evaluated = node_selector.get(&view.label_key);
-    evaluated.is_none_or(|value| *value == view.label_value)
+    let required = node_selector.get(&view.label_key);
+    required.is_none_or(|value| *value == view.label_value)
 }
