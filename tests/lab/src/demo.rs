@@ -14,9 +14,9 @@ use cluster::progress::Progress;
 use cluster::wait::WaitedTooLong;
 use kube::Client;
 
+pub use self::cleanup::{CleanupError, Controller, none_left, partitions_of};
 pub use self::facts::{Facts, JobFact};
 pub use self::kubectl::{Kubectl, KubectlError};
-pub use self::cleanup::{CleanupError, Controller, none_left, partitions_of};
 
 /// How long a job may take from apply to its end, on a busy machine.
 const JOB_PATIENCE: Duration = Duration::from_mins(3);
